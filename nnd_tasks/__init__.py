@@ -1,0 +1,24 @@
+"""Near-Negative Distinction (NND) for EleutherAI's lm-evaluation-harness."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from nnd_tasks.build import build_set as build_set
+    from nnd_tasks.datasets import load as load
+    from nnd_tasks.errors import NNDError as NNDError
+
+_PUBLIC = {"build_set": "nnd_tasks.build", "load": "nnd_tasks.datasets", "NNDError": "nnd_tasks.errors"}
+__all__ = ["NNDError", "__version__", "build_set", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names on first use: `import nnd_tasks` itself stays fast."""
+    if name in _PUBLIC:
+        from importlib import import_module
+
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,220 @@
+"""Build a set: name -> source -> tests -> dataset folder, with a build report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nnd_tasks import __version__
+from nnd_tasks.datasets import ConfigSummary, dataset_folder, summarize, to_table, write_dataset
+from nnd_tasks.errors import NNDError
+from nnd_tasks.pairing import PairingReport, form_tests
+from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS
+from nnd_tasks.sources import get_source
+from nnd_tasks.sources.base import Source
+from nnd_tasks.sources.demo import PATH as DEMO_PATH
+from nnd_tasks.sources.download import fetch, sha256_of
+
+NND_CITATION = """@inproceedings{laban2022nnd,
+  title = {Near-Negative Distinction: Giving a Second Life to Human Evaluation Datasets},
+  author = {Laban, Philippe and Wu, Chien-Sheng and Liu, Wenhao and Xiong, Caiming},
+  booktitle = {Proceedings of the 2022 Conference on Empirical Methods in Natural Language Processing},
+  year = {2022}
+}"""
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What `build_set` made.
+
+    Attributes:
+        folder: the dataset folder.
+        built: summaries of the configs of this build.
+        kept: names of other configs that the folder had and still has.
+        notes: one line each for what the user should know.
+        report: per config, what is stored in ``build_report.json``.
+    """
+
+    folder: Path
+    built: list[ConfigSummary]
+    kept: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+def build_set(
+    name: str,
+    source: str | Path | None = None,
+    out: str | Path | None = None,
+    options: Mapping[str, str] | None = None,
+    *,
+    progress: bool = True,
+) -> BuildResult:
+    """Build the set ``name`` into a dataset folder.
+
+    Args:
+        name: a key of `nnd_tasks.sources.SOURCES`.
+        source: the publisher's file, or a folder that holds it; None downloads it.
+        out: the dataset folder to write; None takes ``$NND_HOME/nnd/NAME``.
+        options: options of the source, such as ``{"rows": "all"}`` for SummEval.
+        progress: show progress of downloads.
+
+    Raises:
+        NNDError: unknown set or option, a source that cannot be read, a folder that cannot be written.
+    """
+    origin = get_source(name)
+    chosen = _options(origin, options or {})
+    notes: list[str] = []
+    if source is not None:
+        files = origin.locate(Path(source).expanduser())
+    elif origin.name == "demo":
+        files = {DEMO_PATH.name: DEMO_PATH}
+    else:
+        files, unverified = fetch(origin, progress=progress)
+        notes += [f"unverified: {file} has no published hash; its content at the first download is recorded" for file in unverified]
+
+    tables, report = {}, {}
+    provenance = {file: sha256_of(path) for file, path in sorted(files.items())}
+    for config, annotations in origin.read(files, chosen).items():
+        pairing = PairingReport()
+        tests = form_tests(annotations, origin.shape, pairing)
+        if not tests:
+            raise NNDError(
+                f"{', '.join(str(path) for path in files.values())}: {pairing.annotations} annotations, but no test comes "
+                f"out of them: no context has two candidates of known different quality"
+            )
+        tables[config] = to_table(tests)
+        report[config] = {
+            **asdict(pairing),
+            **{key: value for key, value in asdict(summarize(config, tables[config])).items() if key != "name"},
+            "source_sha256": provenance,
+            "options": chosen,
+            "nnd_tasks": __version__,
+        }
+        expected = origin.published.get(config)
+        if expected is not None and expected != len(tests):
+            notes.append(f"{config}: {len(tests):,} tests, the authors' release has {expected:,}: another version of the file?")
+
+    folder = Path(out).expanduser() if out is not None else dataset_folder(name)
+    summaries = write_dataset(
+        folder,
+        tables,
+        header=_header(origin, list(tables)),
+        body=lambda all_summaries: card_body(origin, all_summaries),
+        default=origin.default_config,
+        report=report,
+    )
+    return BuildResult(
+        folder=folder,
+        built=[summary for summary in summaries if summary.name in tables],
+        kept=[summary.name for summary in summaries if summary.name not in tables],
+        notes=notes,
+        report=report,
+    )
+
+
+def _options(source: Source, given: Mapping[str, str]) -> dict[str, str]:
+    unknown = sorted(set(given) - set(source.options))
+    if unknown:
+        raise NNDError(f"set {source.name} has no option --{unknown[0]}")
+    return {key: given.get(key, default) for key, (default, _) in source.options.items()}
+
+
+# ---------------------------------------------------------------- the card
+
+
+def _header(source: Source, configs: Sequence[str]) -> dict[str, Any]:
+    header: dict[str, Any] = {
+        "license": source.licence,
+        "language": source.languages(configs),
+        "pretty_name": f"NND {source.title}",
+        "task_categories": [source.task_category],
+        "tags": ["nnd", "near-negative-distinction", "lm-evaluation-harness", "human-evaluation"],
+    }
+    return {key: value for key, value in header.items() if value}
+
+
+_COLUMNS = {
+    "test_id": "identifier of the test, stable over builds",
+    "context_id": "group in which pairs were formed",
+    "cluster_id": "all tests that give a model the same prompt fields",
+    "context": "what the model is given",
+    "high": "the better candidate",
+    "low": "the worse candidate",
+    "category": "error of the worse candidate, or the aspect or kind of context",
+    "high_first": "whether the better candidate comes first in the source",
+    "subcategory": "finer label",
+    "severity": "severity of the error",
+    "high_label": "label of the better candidate as published",
+    "low_label": "label of the worse candidate as published",
+    "high_system": "system that wrote the better candidate",
+    "low_system": "system that wrote the worse candidate",
+    "high_score": "score of the better candidate",
+    "low_score": "score of the worse candidate",
+    "rater": "who judged the worse candidate",
+}
+
+
+def card_body(source: Source, summaries: Sequence[ConfigSummary]) -> str:
+    """Return the Markdown of the dataset card."""
+    lines = [
+        f"# NND {source.title}",
+        "",
+        "A Near-Negative Distinction test set: each row is one test, a context with a better and a worse candidate by human "
+        "judgement. A language model passes when the mean log-likelihood per token that it gives the better candidate is "
+        "strictly higher (Laban et al., EMNLP 2022).",
+        "",
+        source.summary,
+        "",
+        "## Sizes",
+        "",
+        "| config | tests | clusters (distinct prompts) | distinct (prompt, candidate) | fingerprint |",
+        "|---|---|---|---|---|",
+        *[f"| `{s.name}` | {s.tests:,} | {s.clusters:,} | {s.candidates:,} | `{s.fingerprint}` |" for s in summaries],
+        "",
+        "| config | category | tests |",
+        "|---|---|---|",
+        *[f"| `{s.name}` | {category} | {count:,} |" for s in summaries for category, count in s.categories.items()],
+        "",
+        "## Use",
+        "",
+        "```python",
+        "from datasets import load_dataset",
+        "",
+        f'tests = load_dataset("nnd/{source.name}", "{summaries[0].name}", split="test")',
+        "```",
+        "",
+        f"With lm-evaluation-harness: `nnd run --model hf --model_args pretrained=MODEL --tasks {_task_hint(source)}`.",
+        "",
+        "## Columns",
+        "",
+        "| column | what it holds |",
+        "|---|---|",
+        *[f"| `{name}` | {_COLUMNS[name]} |" for name in REQUIRED_COLUMNS],
+        *[f"| `{name}` | {_COLUMNS[name]} (where the source has it) |" for name in OPTIONAL_COLUMNS],
+        *[f"| `{name}` | prompt field: {what} |" for name, what in source.fields.items()],
+        "",
+        "Texts are as published, in Unicode NFC; nothing was trimmed, and no test was removed: equal texts and repeated tests "
+        "are kept, as in the authors' release.",
+        "",
+        "## Origin and licence",
+        "",
+        f"Human evaluation: {source.title}" + (f", {source.homepage}" if source.homepage else "") + f". Licence: {source.licence}. "
+        f"{source.licence_note}".rstrip(),
+        "",
+        f"Built with nnd-tasks {__version__}. `build_report.json` has the hashes of the source files and all counts.",
+        "",
+        "## Citation",
+        "",
+        "```bibtex",
+        *([source.citation, ""] if source.citation else []),
+        NND_CITATION,
+        "```",
+    ]
+    return "\n".join(lines)
+
+
+def _task_hint(source: Source) -> str:
+    return {"mqm": "nnd_mqm_ende", "news_gpt3": "nnd_news_gpt3_cnn"}.get(source.name, f"nnd_{source.name}")

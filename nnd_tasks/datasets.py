@@ -1,0 +1,351 @@
+"""Dataset folders: write, find, load and fingerprint them.
+
+A folder is what the Hugging Face hub calls a dataset repository: ``README.md`` (the card, whose YAML header lists the
+configs) and one parquet file per config. ``datasets.load_dataset(folder)`` reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from filelock import FileLock, Timeout
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SCHEMA_VERSION, Test, category_slugs
+
+if TYPE_CHECKING:
+    import datasets
+
+CARD = "README.md"
+REPORT = "build_report.json"
+SPLIT = "test"
+_VERSION_KEY = b"nnd_schema_version"
+
+
+def nnd_home() -> Path:
+    """Return the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory."""
+    configured = os.environ.get("NND_HOME")
+    return Path(configured).expanduser() if configured else Path(platformdirs.user_data_dir("nnd-tasks", False))
+
+
+def dataset_folder(name: str) -> Path:
+    """Return where the dataset ``name`` is built by default; it need not exist."""
+    return nnd_home() / "nnd" / name
+
+
+def find_dataset(path: str) -> Path | None:
+    """Return the local folder of a dataset, or None when there is none.
+
+    ``nnd/NAME`` is looked for under `nnd_home`, then, as `datasets.load_dataset` does, relative to the current
+    directory; any other path is taken as it is.
+    """
+    candidates = [Path(path).expanduser()]
+    namespace, _, name = path.partition("/")
+    if namespace == "nnd" and name:
+        candidates.insert(0, dataset_folder(name))
+    return next((folder for folder in candidates if (folder / CARD).is_file()), None)
+
+
+# ---------------------------------------------------------------- tables
+
+
+def to_table(tests: Sequence[Test]) -> pa.Table:
+    """Return tests as a table: the required columns, the optional ones that any test fills, the prompt fields.
+
+    Raises:
+        NNDError: there is no test.
+    """
+    if not tests:
+        raise NNDError("no test came out of the source: no context has two candidates of known different quality")
+    rows = [test.row() for test in tests]
+    types = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64()}
+    columns = dict(REQUIRED_COLUMNS)
+    columns |= {name: kind for name, kind in OPTIONAL_COLUMNS.items() if any(row[name] not in ("", None) for row in rows)}
+    columns |= dict.fromkeys(sorted({name for test in tests for name in test.fields}), "string")
+    schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
+    return pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows], schema=schema)
+
+
+def check_table(table: pa.Table, where: str) -> pa.Table:
+    """Return ``table`` with every column of the schema in its declared type.
+
+    Args:
+        table: one row per test.
+        where: what to name in an error.
+
+    Raises:
+        NNDError: a required column is missing, a column has a wrong type or an empty cell, two tests have one id.
+    """
+    for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
+        if name not in table.column_names:
+            if name in REQUIRED_COLUMNS:
+                raise NNDError(f"{where}: column {name!r} is missing; this is no NND dataset of schema {SCHEMA_VERSION}")
+            continue
+        wanted = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64()}[kind]
+        index = table.column_names.index(name)
+        if table.schema.field(name).type != wanted:
+            try:
+                table = table.set_column(index, name, table.column(name).cast(wanted))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise NNDError(f"{where}: column {name!r} is not of type {kind}: {error}") from error
+        if name in REQUIRED_COLUMNS and table.column(name).null_count:
+            raise NNDError(f"{where}: column {name!r} has empty cells")
+    if table.num_rows == 0:
+        raise NNDError(f"{where}: it holds no test")
+    if len(set(table.column("test_id").to_pylist())) != table.num_rows:
+        raise NNDError(f"{where}: two tests have the same test_id")
+    category_slugs(table.column("category").to_pylist())
+    return table
+
+
+def fingerprint(table: pa.Table) -> str:
+    """Return 16 hex digits that change with any cell, column name or row order of ``table``."""
+    digest = hashlib.sha256()
+    for name in table.column_names:
+        digest.update(json.dumps([name, table.column(name).to_pylist()], ensure_ascii=False).encode("utf-8"))
+    return digest.hexdigest()[:16]
+
+
+# ---------------------------------------------------------------- writing
+
+
+@dataclass(frozen=True)
+class ConfigSummary:
+    """Counts of one config, for the card and the listing."""
+
+    name: str
+    tests: int
+    clusters: int
+    candidates: int
+    categories: dict[str, int]
+    fingerprint: str
+
+
+def summarize(name: str, table: pa.Table) -> ConfigSummary:
+    """Return the counts of the config ``name`` held by ``table``."""
+    columns = table.select(["cluster_id", "high", "low", "category"]).to_pydict()
+    categories: dict[str, int] = {}
+    for category in columns["category"]:
+        categories[category] = categories.get(category, 0) + 1
+    candidates = set(zip(columns["cluster_id"], columns["high"], strict=True))
+    candidates |= set(zip(columns["cluster_id"], columns["low"], strict=True))
+    return ConfigSummary(
+        name=name,
+        tests=table.num_rows,
+        clusters=len(set(columns["cluster_id"])),
+        candidates=len(candidates),
+        categories=dict(sorted(categories.items())),
+        fingerprint=fingerprint(table),
+    )
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """Yield a new folder beside ``folder``; on success it takes its place, on failure nothing changes."""
+    parent = folder.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.new-", dir=parent))
+    old = parent / f".{folder.name}.old-{os.getpid()}"
+    try:
+        new.chmod(0o755)  # mkdtemp makes it private
+        yield new
+        if folder.exists():
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_parquet(table: pa.Table, path: Path) -> None:
+    import datasets  # slow to import
+
+    # The metadata of `features.arrow_schema` is how a parquet file declares its features to `datasets`.
+    features = datasets.Features.from_arrow_schema(table.schema)
+    metadata = {**(features.arrow_schema.metadata or {}), _VERSION_KEY: str(SCHEMA_VERSION).encode()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd")
+
+
+def write_dataset(
+    folder: Path,
+    tables: Mapping[str, pa.Table],
+    *,
+    header: Mapping[str, Any],
+    body: Any,
+    default: str,
+    report: Mapping[str, Any] | None = None,
+    timeout: float = 600.0,
+) -> list[ConfigSummary]:
+    """Write ``tables`` as configs of the dataset in ``folder``, beside those that it already has.
+
+    Args:
+        folder: the dataset folder; it is replaced as a whole, or not at all.
+        tables: config name -> table of tests.
+        header: metadata of the card (licence, languages and so on).
+        body: called with the list of `ConfigSummary` of all configs; returns the card's Markdown.
+        default: the config that `datasets.load_dataset` picks when none is named (if the folder has it).
+        report: what is stored per config in ``build_report.json``.
+        timeout: seconds to wait for another process that writes the same folder.
+
+    Returns:
+        Summaries of all configs that the folder holds now.
+
+    Raises:
+        NNDError: the folder exists and is no NND dataset, cannot be written, or another process keeps it locked.
+    """
+    folder = folder.expanduser().absolute()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.parent / f".{folder.name}.lock", timeout=timeout), _replacing(folder) as new:
+            merged: dict[str, pa.Table] = {}
+            reports: dict[str, Any] = {}
+            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                info = _read_header(folder)  # refuses to replace what is not ours
+                merged = {name: read_table(folder, name) for name in _configs(info)}
+                reports = _read_report(folder)
+            merged |= {name: check_table(table, f"config {name}") for name, table in tables.items()}
+            reports |= dict(report or {})
+            for name, table in merged.items():
+                _write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
+            summaries = [summarize(name, table) for name, table in merged.items()]
+            (new / CARD).write_text(_card(summaries, header, body, default), encoding="utf-8")
+            (new / REPORT).write_text(json.dumps(reports, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except Timeout as error:
+        raise NNDError(f"{folder}: another build of this set is still running; try again when it is done") from error
+    except OSError as error:
+        raise NNDError(f"{folder}: cannot be written ({error.strerror or error}); choose another place with --out") from error
+    return summaries
+
+
+def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: Any, default: str) -> str:
+    names = [summary.name for summary in summaries]
+    chosen = default if default in names else names[0]
+    tests = sum(summary.tests for summary in summaries)
+    size = next(label for limit, label in ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e9, "100K<n<1M")) if tests < limit)
+    meta = {
+        **header,
+        "size_categories": [size],
+        "configs": [
+            {
+                "config_name": name,
+                "data_files": [{"split": SPLIT, "path": f"{name}/{SPLIT}-*.parquet"}],
+                **({"default": True} if name == chosen else {}),
+            }
+            for name in names
+        ],
+        "nnd_schema_version": SCHEMA_VERSION,
+    }
+    return f"---\n{yaml.safe_dump(meta, sort_keys=False, allow_unicode=True)}---\n\n{body(list(summaries)).rstrip()}\n"
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _read_header(folder: Path) -> dict[str, Any]:
+    """Return the card's YAML header; raise NNDError when ``folder`` is no NND dataset of our schema version."""
+    path = folder / CARD
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NNDError(f"{folder}: no NND dataset is there (its {CARD} cannot be read)") from error
+    parts = text.split("---\n", 2)
+    try:
+        header = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
+    except yaml.YAMLError as error:
+        raise NNDError(f"{path}: its header is no valid YAML") from error
+    if not isinstance(header, dict) or "nnd_schema_version" not in header:
+        raise NNDError(f"{folder}: no NND dataset is there (its {CARD} names no nnd_schema_version)")
+    found = header["nnd_schema_version"]
+    if found != SCHEMA_VERSION:
+        raise NNDError(f"{folder}: schema version {found}, this release reads {SCHEMA_VERSION}; build the set again")
+    return header
+
+
+def _configs(header: Mapping[str, Any]) -> list[str]:
+    entries = header.get("configs")
+    if not isinstance(entries, list):
+        return []
+    return [str(entry["config_name"]) for entry in entries if isinstance(entry, dict) and "config_name" in entry]
+
+
+def _read_report(folder: Path) -> dict[str, Any]:
+    try:
+        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return report if isinstance(report, dict) else {}
+
+
+def list_configs(folder: Path) -> tuple[list[str], str]:
+    """Return the config names of a dataset folder and the default one.
+
+    Raises:
+        NNDError: ``folder`` is no NND dataset.
+    """
+    header = _read_header(folder)
+    names = _configs(header)
+    if not names:
+        raise NNDError(f"{folder}: its card lists no config; build the set again")
+    marked = [str(entry["config_name"]) for entry in header["configs"] if entry.get("default")]
+    return names, marked[0] if marked else names[0]
+
+
+def read_table(folder: Path, config: str | None = None) -> pa.Table:
+    """Return the tests of one config of a dataset folder, checked against the schema.
+
+    Args:
+        folder: the dataset folder.
+        config: the config; None takes the default one.
+
+    Raises:
+        NNDError: no dataset, no such config, another schema version, or an unreadable file.
+    """
+    names, default = list_configs(folder)
+    config = config or default
+    if config not in names:
+        raise NNDError(f"{folder}: it has no config {config!r}, only {', '.join(names)}; build it with `nnd build`")
+    files = sorted((folder / config).glob(f"{SPLIT}-*.parquet"))
+    if not files:
+        raise NNDError(f"{folder}: the data of config {config!r} is missing; build the set again")
+    try:
+        table = pa.concat_tables([pq.read_table(file) for file in files])
+    except (OSError, pa.ArrowException) as error:
+        raise NNDError(f"{files[0]}: cannot be read as parquet ({error}); build the set again") from error
+    return check_table(table, f"{folder} (config {config})")
+
+
+def load(name: str, config: str | None = None) -> datasets.Dataset:
+    """Load the tests of a set that was built here, e.g. ``load("quiz_design")``.
+
+    Args:
+        name: a set, or the path of a dataset folder.
+        config: the config; None takes the default one.
+
+    Raises:
+        NNDError: the set is not built.
+    """
+    import datasets
+
+    folder = find_dataset(name) or find_dataset(f"nnd/{name}")
+    if folder is None:
+        raise NNDError(f"set {name!r} is not built here; run: nnd build {name}")
+    return datasets.Dataset(read_table(folder, config))

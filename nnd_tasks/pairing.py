@@ -1,0 +1,247 @@
+"""From annotations to tests: group by context, assign quality, form pairs (paper, section 2.1).
+
+A *shape* says what a quality is in one kind of human evaluation. The paper has three (section 7.2): a single
+error label, a hierarchical label, a Likert scale; a score with a minimum gap is the fourth. A source maps its file
+to annotations and names its shape; everything else happens here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import Annotation, Test, check_field_names, cluster_key, normalize, short_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a shape reads out of an annotation.
+
+    Attributes:
+        quality: higher is better; only differences of at least the shape's ``min_gap`` count.
+        category: category of the tests in which this annotation is the worse one; ``""`` if it can never be.
+        subcategory: finer label of the same.
+        label: the label to keep in the dataset.
+        score: the number to keep in the dataset, or None.
+    """
+
+    quality: float
+    category: str = ""
+    subcategory: str = ""
+    label: str = ""
+    score: float | None = None
+
+
+class Shape(Protocol):
+    """One kind of human evaluation."""
+
+    @property
+    def min_gap(self) -> float:
+        """Smallest difference in quality that makes one candidate better than another; above 0."""
+
+    def judge(self, annotation: Annotation) -> Judgement | None:
+        """Return what ``annotation`` says of its candidate, or None when it takes part in no test."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleErrorLabel:
+    """One error label per candidate; no error is better than any error (paper, section 3.1)."""
+
+    no_error: str
+    min_gap: float = 1.0
+
+    def judge(self, annotation: Annotation) -> Judgement | None:
+        """Quality 1 for ``no_error``, else 0; the error is the category."""
+        label = annotation.label
+        if not label:
+            raise NNDError(f"context {annotation.context_id}: a candidate has no label")
+        if label == self.no_error:
+            return Judgement(1.0, label=label)
+        return Judgement(0.0, label, annotation.subcategory, label)
+
+
+@dataclass(frozen=True, slots=True)
+class HierarchicalLabel:
+    """An error label within a group of errors; no error is better than any error (paper, section 3.3, FRANK).
+
+    Attributes:
+        no_error: the label of a good candidate.
+        parents: error label -> its group; None leaves candidates with that error out. A label that is missing
+            here is an error, unless ``separator`` is set.
+        separator: where labels are paths (``Accuracy/Mistranslation``), what separates their parts; the group of a
+            label that ``parents`` doesn't list is then its first part.
+    """
+
+    no_error: str
+    parents: Mapping[str, str | None] = field(default_factory=dict)
+    separator: str = ""
+    min_gap: float = 1.0
+
+    def judge(self, annotation: Annotation) -> Judgement | None:
+        """Quality 1 for ``no_error``, else 0; the group is the category and the label the subcategory."""
+        label = annotation.label
+        if not label:
+            raise NNDError(f"context {annotation.context_id}: a candidate has no label")
+        if label == self.no_error:
+            return Judgement(1.0, label=label)
+        if label in self.parents:
+            parent = self.parents[label]
+            return None if parent is None else Judgement(0.0, parent, label, label)
+        if self.separator:
+            return Judgement(0.0, label.split(self.separator, 1)[0], label, label)
+        known = ", ".join([self.no_error, *self.parents])
+        raise NNDError(f"context {annotation.context_id}: unknown error label {label!r} (known: {known})")
+
+
+@dataclass(frozen=True, slots=True)
+class LikertScale:
+    """Several raters on a scale; good when a majority gave the best mark, else bad (paper, section 3.3, SummEval)."""
+
+    best: float
+    min_gap: float = 1.0
+
+    def judge(self, annotation: Annotation) -> Judgement | None:
+        """Quality 1 when more than half of the ratings are ``best``, else 0; the rated aspect is the category."""
+        ratings = annotation.ratings
+        if not ratings:
+            raise NNDError(f"context {annotation.context_id}: a candidate has no ratings")
+        good = 2 * sum(r == self.best for r in ratings) > len(ratings)
+        label = ",".join(f"{r:g}" for r in ratings)
+        mean = sum(ratings) / len(ratings)
+        return Judgement(float(good), annotation.category, annotation.subcategory, label, mean)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreGap:
+    """A number per candidate; better when at least ``min_gap`` higher.
+
+    Attributes:
+        min_gap: smallest difference that counts, above 0.
+        category: category of all tests where annotations bring none.
+    """
+
+    min_gap: float
+    category: str = "preference"
+
+    def judge(self, annotation: Annotation) -> Judgement | None:
+        """Quality is the score itself."""
+        if annotation.score is None:
+            return None
+        category = annotation.category or self.category
+        return Judgement(annotation.score, category, annotation.subcategory, annotation.label, annotation.score)
+
+
+@dataclass(slots=True)
+class PairingReport:
+    """What pairing saw, for the build report and the card."""
+
+    annotations: int = 0
+    left_out: int = 0
+    groups: int = 0
+    groups_with_tests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    annotation: Annotation
+    candidate: str
+    judgement: Judgement
+
+
+@dataclass(slots=True)
+class _Group:
+    context: str
+    fields: dict[str, str]
+    judged: list[_Judged] = field(default_factory=list)
+
+
+def _group(annotations: Iterable[Annotation], shape: Shape, report: PairingReport) -> dict[str, _Group]:
+    """Return the groups in the order of the source, each with its judged candidates in theirs."""
+    groups: dict[str, _Group] = {}
+    names: tuple[str, ...] | None = None
+    for annotation in annotations:
+        report.annotations += 1
+        context = normalize(annotation.context)
+        fields = {name: normalize(value) for name, value in annotation.fields.items()}
+        if names is None:
+            names = tuple(sorted(fields))
+            check_field_names(names)
+        elif tuple(sorted(fields)) != names:
+            raise NNDError(f"context {annotation.context_id}: prompt fields differ from those of earlier rows")
+        group = groups.get(annotation.context_id)
+        if group is None:
+            group = groups[annotation.context_id] = _Group(context, fields)
+        elif group.context != context or group.fields != fields:
+            raise NNDError(f"context {annotation.context_id}: its rows do not all have the same context and fields")
+        judgement = shape.judge(annotation)
+        if judgement is None:
+            report.left_out += 1
+            continue
+        group.judged.append(_Judged(annotation, normalize(annotation.candidate), judgement))
+    report.groups = len(groups)
+    return groups
+
+
+def form_tests(
+    annotations: Iterable[Annotation], shape: Shape, report: PairingReport | None = None
+) -> list[Test]:
+    """Form every pair of candidates of a context whose difference in quality is known.
+
+    Within a group all pairs (i, j), i before j in the source, are visited in that order; a pair becomes a test when
+    the qualities differ by at least ``shape.min_gap``. Texts are brought to NFC, nothing else is done to them; equal
+    texts and repeated tests are kept, as in the authors' release.
+
+    Args:
+        annotations: in the order of the source; all rows of a ``context_id`` must agree on context and fields.
+        shape: assigns quality.
+        report: counts are added to it.
+
+    Raises:
+        NNDError: an annotation that ``shape`` cannot judge, a test without a category, contradicting rows.
+    """
+    if shape.min_gap <= 0:
+        raise ValueError(f"min_gap must be above 0, got {shape.min_gap}")
+    report = report if report is not None else PairingReport()
+    gap = shape.min_gap * (1 - 1e-9)  # scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding
+    seen: Counter[tuple[str, str, str, str]] = Counter()
+    tests: list[Test] = []
+    for context_id, group in _group(annotations, shape, report).items():
+        cluster_id = cluster_key(group.context, group.fields)
+        before = len(tests)
+        for i, first in enumerate(group.judged):
+            for second in group.judged[i + 1 :]:
+                difference = first.judgement.quality - second.judgement.quality
+                if abs(difference) < gap:
+                    continue
+                high, low = (first, second) if difference > 0 else (second, first)
+                if not low.judgement.category:
+                    raise NNDError(f"context {context_id}: the worse candidate of a test has no category")
+                key = (context_id, high.candidate, low.candidate, low.judgement.category)
+                seen[key] += 1
+                tests.append(
+                    Test(
+                        test_id=short_hash(*key, str(seen[key])),
+                        context_id=context_id,
+                        cluster_id=cluster_id,
+                        context=group.context,
+                        high=high.candidate,
+                        low=low.candidate,
+                        category=low.judgement.category,
+                        high_first=difference > 0,
+                        fields=group.fields,
+                        subcategory=low.judgement.subcategory,
+                        severity=low.annotation.severity,
+                        high_label=high.judgement.label,
+                        low_label=low.judgement.label,
+                        high_system=high.annotation.system,
+                        low_system=low.annotation.system,
+                        high_score=high.judgement.score,
+                        low_score=low.judgement.score,
+                        rater=low.annotation.rater,
+                    )
+                )
+        report.groups_with_tests += len(tests) > before
+    return tests

@@ -1,0 +1,170 @@
+"""Annotations and tests: their columns, their types, and the identifiers derived from them.
+
+Words as in the paper (Laban et al., EMNLP 2022, section 2.1): an *annotation* is one judged candidate,
+a *test* is a (context, higher, lower) triple with a known difference in quality.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nnd_tasks.errors import NNDError
+
+SCHEMA_VERSION = 1
+
+#: Columns that every dataset has, in this order, all of them strings but the last.
+REQUIRED_COLUMNS: dict[str, str] = {
+    "test_id": "string",
+    "context_id": "string",
+    "cluster_id": "string",
+    "context": "string",
+    "high": "string",
+    "low": "string",
+    "category": "string",
+    "high_first": "bool",
+}
+#: Columns that a dataset has when its source knows them.
+OPTIONAL_COLUMNS: dict[str, str] = {
+    "subcategory": "string",
+    "severity": "string",
+    "high_label": "string",
+    "low_label": "string",
+    "high_system": "string",
+    "low_system": "string",
+    "high_score": "float64",
+    "low_score": "float64",
+    "rater": "string",
+}
+RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS)
+
+
+def normalize(text: str) -> str:
+    """Return ``text`` in Unicode NFC; nothing else is changed, nothing is trimmed."""
+    return unicodedata.normalize("NFC", text)
+
+
+def short_hash(*parts: str) -> str:
+    """Return 16 hex digits of SHA-256 over ``parts``; their boundaries count."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8")
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.hexdigest()[:16]
+
+
+def slug(name: str) -> str:
+    """Return the form of a category name that metric names carry: ``Common Sense`` -> ``common_sense``."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+#: What follows ``pass_rate_`` in metrics that are not a category's; a category must not claim it.
+RESERVED_SLUGS = frozenset({"sum", "bytes", "stderr"})
+
+
+def category_slugs(categories: Iterable[str]) -> dict[str, str]:
+    """Map each category to its slug.
+
+    Raises:
+        NNDError: a category without letters or digits, with a reserved slug, or two with the same.
+    """
+    owner: dict[str, str] = {}
+    for category in sorted(set(categories)):
+        name = slug(category)
+        if not name:
+            raise NNDError(f"category {category!r} has no ASCII letter or digit to name a metric by; rename it")
+        if name in RESERVED_SLUGS or name.startswith("severity_") or name.endswith("_stderr"):
+            raise NNDError(f"category {category!r} would be reported as pass_rate_{name}, a name in use; rename it")
+        if name in owner:
+            raise NNDError(
+                f"categories {owner[name]!r} and {category!r} would both be reported as pass_rate_{name}; rename one"
+            )
+        owner[name] = category
+    return {category: name for name, category in owner.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """One judged candidate: a row of a human evaluation.
+
+    Attributes:
+        context_id: the group in which pairs are formed.
+        context: the main text that a model is given.
+        candidate: the text that was judged.
+        fields: further prompt fields (such as ``answer`` for question generation), column -> text.
+        label: error label as published; ``""`` where the evaluation has none.
+        category: category of the context or the aspect that was rated, where a label does not give it.
+        subcategory: finer label of the same kind.
+        severity: severity of the error, where the evaluation records one.
+        ratings: one rating per rater (Likert scale).
+        score: a number, higher is better.
+        system: the system that wrote the candidate.
+        rater: who judged it.
+    """
+
+    context_id: str
+    context: str
+    candidate: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    label: str = ""
+    category: str = ""
+    subcategory: str = ""
+    severity: str = ""
+    ratings: tuple[float, ...] = ()
+    score: float | None = None
+    system: str = ""
+    rater: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """One NND test: a row of a dataset. Attributes are the columns of the schema."""
+
+    __test__ = False  # pytest must not collect it
+
+    test_id: str
+    context_id: str
+    cluster_id: str
+    context: str
+    high: str
+    low: str
+    category: str
+    high_first: bool
+    fields: Mapping[str, str] = field(default_factory=dict)
+    subcategory: str = ""
+    severity: str = ""
+    high_label: str = ""
+    low_label: str = ""
+    high_system: str = ""
+    low_system: str = ""
+    high_score: float | None = None
+    low_score: float | None = None
+    rater: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """Return the test as one flat row, prompt fields as columns of their own."""
+        row: dict[str, Any] = {name: getattr(self, name) for name in (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS)}
+        row.update(self.fields)
+        return row
+
+
+def cluster_key(context: str, fields: Mapping[str, str]) -> str:
+    """Return the ``cluster_id``: equal exactly for contexts that give a model the same prompt fields."""
+    parts = [context]
+    for name in sorted(fields):
+        parts += [name, fields[name]]
+    return short_hash(*parts)
+
+
+def check_field_names(names: Iterable[str]) -> None:
+    """Raise NNDError for a prompt field whose name is one of the schema's own columns, or no identifier."""
+    for name in names:
+        if name in RESERVED_COLUMNS:
+            raise NNDError(f"prompt field {name!r} has the name of a schema column; rename it")
+        if not name.isidentifier():
+            raise NNDError(f"prompt field {name!r} cannot be used in a prompt template; use letters, digits and _")

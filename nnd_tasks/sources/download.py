@@ -1,0 +1,137 @@
+"""Fetch the files of a source from their publisher: checked, with progress and retries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pooch
+import requests
+
+from nnd_tasks.datasets import nnd_home
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sources.base import Source, SourceFile
+
+RETRIES = 3
+TIMEOUT = 60  # seconds without an answer
+_HASHES = "hashes.json"
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, 64 hex digits."""
+    return pooch.file_hash(str(path), alg="sha256")
+
+
+def fetch(source: Source, *, progress: bool = True) -> tuple[dict[str, Path], list[str]]:
+    """Download the files of ``source``, or take them from an earlier download.
+
+    A file whose hash is pinned must have it. Of another file the hash is recorded at the first download and checked from
+    then on.
+
+    Args:
+        source: what to fetch.
+        progress: show a progress bar.
+
+    Returns:
+        File name -> path, and the names of the files whose content nobody vouches for.
+
+    Raises:
+        NNDError: no network, a changed file, or nowhere to write.
+    """
+    folder = nnd_home() / "downloads" / source.name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        recorded = _read_hashes(folder)
+        files: dict[str, Path] = {}
+        unverified: list[str] = []
+        for file in source.files:
+            if file.member:
+                archive = _fetch_one(folder, file.url, Path(file.url).name, None, recorded, source, progress)
+                files[file.name] = _extract(archive, file, folder)
+            else:
+                files[file.name] = _fetch_one(folder, file.url, file.name, file.sha256, recorded, source, progress)
+                if file.sha256 is None:
+                    unverified.append(file.name)
+        _write_hashes(folder, recorded)
+    except OSError as error:
+        raise NNDError(f"{folder}: cannot be written ({error.strerror or error}); set NND_HOME to another place") from error
+    return files, unverified
+
+
+def _fetch_one(
+    folder: Path,
+    url: str,
+    name: str,
+    pinned: str | None,
+    recorded: dict[str, str],
+    source: Source,
+    progress: bool,
+) -> Path:
+    """Return the path of one downloaded file; ``recorded`` learns its hash when none is pinned."""
+    known = pinned or recorded.get(name)
+    pooch.get_logger().setLevel(logging.WARNING)
+    shelf = pooch.create(
+        path=folder,
+        base_url="",
+        registry={name: f"sha256:{known}" if known else None},
+        urls={name: url},
+        retry_if_failed=RETRIES,
+    )
+    downloader = pooch.HTTPDownloader(progressbar=progress, timeout=TIMEOUT)
+    way_out = f"download it by hand and pass it with: nnd build {source.name} --source FILE_OR_DIR"
+    try:
+        path = Path(shelf.fetch(name, downloader=downloader))
+    except ValueError as error:
+        vouched = "pinned" if pinned else "recorded at the first download"
+        raise NNDError(
+            f"{url}: what was downloaded is not the file with the {vouched} hash (sha256 {known}); its publisher has "
+            f"changed it, or the download was tampered with. To use it all the same, {way_out}"
+        ) from error
+    except requests.RequestException as error:
+        reason = type(error).__name__
+        if getattr(error, "response", None) is not None and error.response is not None:
+            reason = f"HTTP {error.response.status_code}"
+        raise NNDError(f"{url}: cannot be downloaded ({reason}); check the network, or {way_out}") from error
+    if pinned is None:
+        recorded[name] = known or sha256_of(path)
+    return path
+
+
+def _extract(archive: Path, file: SourceFile, folder: Path) -> Path:
+    """Take one member out of a zip to its plain name in ``folder``; its pinned hash must fit."""
+    try:
+        with zipfile.ZipFile(archive) as bundle:
+            data = bundle.read(file.member)
+    except (zipfile.BadZipFile, KeyError, RuntimeError) as error:
+        raise NNDError(f"{archive}: no zip with {file.member} in it; delete it and build again") from error
+    if file.sha256 and hashlib.sha256(data).hexdigest() != file.sha256:
+        raise NNDError(f"{archive}: {file.member} is not the file with the pinned hash (sha256 {file.sha256})")
+    target = folder / file.name
+    partial = folder / f".{file.name}.{os.getpid()}"
+    partial.write_bytes(data)
+    partial.replace(target)
+    return target
+
+
+def _read_hashes(folder: Path) -> dict[str, str]:
+    path = folder / _HASHES
+    if not path.exists():
+        return {}
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise NNDError(f"{path}: unreadable; delete it to accept the next download as it is") from error
+    if not isinstance(data, dict):
+        raise NNDError(f"{path}: unreadable; delete it to accept the next download as it is")
+    return {str(name): str(value) for name, value in data.items()}
+
+
+def _write_hashes(folder: Path, recorded: Mapping[str, str]) -> None:
+    partial = folder / f".{_HASHES}.{os.getpid()}"
+    partial.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n", encoding="utf-8")
+    partial.replace(folder / _HASHES)
