@@ -50,9 +50,10 @@ class Source(ABC):
     kind: ClassVar[str]  #: what a model is asked to do, in words
     licence: ClassVar[str]  #: SPDX identifier, lower case, as the hub's cards want it
     licence_note: ClassVar[str] = ""
-    homepage: ClassVar[str]
+    homepage: ClassVar[str]  #: "" for our own
     citation: ClassVar[str]  #: BibTeX of the human evaluation
     task_category: ClassVar[str]  #: the hub's task category
+    categories: ClassVar[tuple[str, ...]]  #: of the curated configs, for `nnd list`
     fields: ClassVar[Mapping[str, str]] = {}  #: prompt fields besides `context`: name -> what it holds
     files: ClassVar[tuple[SourceFile, ...]] = ()
     shape: ClassVar[Shape]

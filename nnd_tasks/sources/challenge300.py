@@ -55,6 +55,7 @@ class Challenge300(Source):
     licence = "apache-2.0"
     homepage = "https://github.com/allenai/macaw"
     task_category = "question-answering"
+    categories = ("Common Sense", "Comparison", "Creativity", "Entity", "Science")
     files = (
         SourceFile(
             FILE,

@@ -26,6 +26,7 @@ class Demo(Source):
     licence = "apache-2.0"
     homepage = ""
     task_category = "text-generation"
+    categories = ("disfluent", "off_target", "unfaithful")
     fields = {
         "kind": "question_generation, question_answering or summarization",
         "answer": "the answer span, for question generation",

@@ -45,6 +45,7 @@ class Frank(Source):
     licence_note = "The articles are CNN/DailyMail's and stay under their publishers' terms."
     homepage = "https://github.com/artidoro/frank"
     task_category = "summarization"
+    categories = ("Discourse", "Semantic Frame", "Verifiability")
     files = (
         SourceFile(FILE, "https://raw.githubusercontent.com/artidoro/frank/main/data/human_annotations_sentence.json"),
         SourceFile(

@@ -36,6 +36,7 @@ class MQM(Source):
     licence = "apache-2.0"
     homepage = "https://github.com/google/wmt-mqm-human-evaluation"
     task_category = "translation"
+    categories = ("Accuracy", "Fluency", "Locale convention", "Style", "Terminology")
     files = (
         # The original of this file is not at hand, so its hash is recorded at the first download.
         SourceFile("mqm_newstest2021_ende.tsv", _URL + "newstest2021/ende/mqm_newstest2021_ende.tsv"),

@@ -28,6 +28,7 @@ class NewsGPT3(Source):
     licence_note = "The articles are CNN's and the BBC's and stay under their publishers' terms."
     homepage = "https://tagoyal.github.io/zeroshot-news-annotations.html"
     task_category = "summarization"
+    categories = ("preference",)
     files = (
         SourceFile(
             "cnn_human.json",

@@ -25,6 +25,7 @@ class QuizDesign(Source):
     licence = "bsd-3-clause"
     homepage = "https://github.com/salesforce/QGen"
     task_category = "text-generation"
+    categories = ("disfluent", "off_target", "wrong_context")
     fields = {"answer": "the answer span, a part of the paragraph"}
     files = (
         SourceFile(

@@ -31,6 +31,7 @@ class SummEval(Source):
     licence_note = "The articles are CNN/DailyMail's and stay under their publishers' terms."
     homepage = "https://github.com/Yale-LILY/SummEval"
     task_category = "summarization"
+    categories = ATTRIBUTES
     files = (
         # The release with all 17 systems that the NND authors used; no copy of the original to pin is at hand.
         SourceFile(

@@ -1,0 +1,159 @@
+"""The command line ``nnd``: thin verbs over the rest."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from nnd_tasks import __version__
+from nnd_tasks.errors import NNDError
+
+if TYPE_CHECKING:
+    from nnd_tasks.build import BuildResult
+
+app = typer.Typer(
+    name="nnd",
+    help="Near-Negative Distinction: human evaluations as likelihood tests for language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+out = Console()
+err = Console(stderr=True)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"nnd-tasks {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Hold the options of all commands."""
+
+
+@app.command()
+def build(
+    name: Annotated[str, typer.Argument(help="A set, as `nnd list` shows them.")],
+    source: Annotated[Path | None, typer.Option(help="The publisher's file, or a folder that holds it. Default: download it.")] = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")] = None,
+    rows: Annotated[str | None, typer.Option(help="summeval only: half (the authors' cut) or all.")] = None,
+    articles: Annotated[str | None, typer.Option(help="summeval only: dataset that holds the articles. Default: the hub's CNN/DailyMail.")] = None,
+) -> None:
+    """Build a set into a Hugging Face dataset folder."""
+    from nnd_tasks.build import build_set
+
+    options = {key: value for key, value in {"rows": rows, "articles": articles}.items() if value is not None}
+    _print_build(build_set(name, source, out_dir, options, progress=sys.stderr.isatty()))
+
+
+def _print_build(result: BuildResult) -> None:
+    for summary in result.built:
+        out.print(f"[bold]{summary.name}[/]: {summary.tests:,} tests, {summary.clusters:,} clusters, {summary.candidates:,} candidates")
+        for category, count in summary.categories.items():
+            out.print(f"  {category:<24}{count:>8,}")
+    if result.kept:
+        out.print(f"kept as they were: {', '.join(result.kept)}")
+    for note in result.notes:
+        err.print(f"[yellow]note[/] {escape(note)}", highlight=False, soft_wrap=True)
+    out.print(f"written to {result.folder}", highlight=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_sets() -> None:
+    """Show every set: size, categories, licence, built or not and where."""
+    from nnd_tasks.datasets import dataset_folder, list_configs, read_table, summarize
+    from nnd_tasks.sources import SOURCES
+
+    table = Table(title=None, show_lines=True)
+    for column in ("set", "what", "tests", "categories", "licence", "built"):
+        table.add_column(column, overflow="fold", justify="right" if column == "tests" else "left")
+    for source in SOURCES.values():
+        folder = dataset_folder(source.name)
+        sizes = [f"{count:,} ({config})" for config, count in source.published.items()]
+        categories: list[str] = []
+        built = "no"
+        if folder.is_dir():
+            try:
+                summaries = [summarize(config, read_table(folder, config)) for config in list_configs(folder)[0]]
+                sizes = [f"{summary.tests:,} ({summary.name})" for summary in summaries]
+                categories = list(dict.fromkeys(category for summary in summaries for category in summary.categories))
+                built = str(folder)
+            except NNDError as error:
+                built = f"unreadable: {error}"
+        table.add_row(
+            source.name, source.kind, "\n".join(sizes), ", ".join(categories or source.categories), source.licence, built
+        )
+    out.print(table)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def run(context: typer.Context) -> None:
+    """Run lm-eval with our tasks included: everything after `run` goes to lm_eval as it is."""
+    from nnd_tasks.harness.run import run_lm_eval
+
+    run_lm_eval(["run", *(context.args or ["--help"])])
+
+
+@app.command()
+def register() -> None:
+    """Make our tasks known to the literal command lm_eval of this environment."""
+    from nnd_tasks.harness.register import register as make
+
+    folder, count = make()
+    out.print(f"registered {count} tasks and groups in {folder}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def unregister() -> None:
+    """Undo `nnd register`."""
+    from nnd_tasks.harness.register import unregister as undo
+
+    folder = undo()
+    out.print(f"removed {folder}" if folder else "nothing was registered", highlight=False, soft_wrap=True)
+
+
+@app.command("tasks-dir")
+def tasks_dir() -> None:
+    """Print the folder of our task YAMLs, for lm_eval --include_path."""
+    from nnd_tasks.harness.register import tasks_dir as find
+
+    typer.echo(find())
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option("--dir", help="Where to put the demo's data, model and results.")] = Path(".demo"),
+) -> None:
+    """Run the whole chain offline on the embedded set with a tiny model, through stock lm_eval."""
+    from nnd_tasks.demo import run_demo
+
+    run_demo(folder)
+
+
+def main() -> None:
+    """Entry point: a user's mistake ends in one line and status 1, without a traceback."""
+    debug = "--debug" in sys.argv or bool(os.environ.get("NND_DEBUG"))
+    try:
+        app()
+    except NNDError as error:
+        if debug:
+            raise
+        err.print(f"[red]nnd: error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

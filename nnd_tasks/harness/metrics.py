@@ -1,0 +1,192 @@
+"""Outcomes of tests and their aggregation, free of lm-eval.
+
+A document of the harness is a cluster: one prompt, its distinct candidates, and the tests between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nnd_tasks.schema import category_slugs, slug
+from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
+
+#: What the harness itself writes where a number is undefined.
+UNDEFINED = "N/A"
+
+#: (tests passed, tests scored) of one document.
+Counts = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a backend gave one candidate.
+
+    Attributes:
+        total: sum of the log-probabilities of its tokens, in nats.
+        tokens: number of tokens that the sum runs over.
+        size: UTF-8 bytes of the candidate's text, without delimiter and end-of-sequence token; an empty one counts as 1.
+    """
+
+    total: float
+    tokens: int
+    size: int
+
+    @property
+    def mean(self) -> float:
+        """Mean log-likelihood per token (paper, Eq. 1)."""
+        return self.total / self.tokens
+
+    @property
+    def per_byte(self) -> float:
+        """Log-likelihood per UTF-8 byte."""
+        return self.total / self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of one test.
+
+    Attributes:
+        passed: None when the test could not be scored.
+        tie: the two likelihoods are equal.
+    """
+
+    passed: bool | None
+    tie: bool = False
+
+
+def decide(high: float | None, low: float | None, *, high_first: bool, ties: str = "fail") -> Outcome:
+    """Compare two normalized likelihoods (paper, Eq. 2).
+
+    Args:
+        high: of the better candidate; None or nan when it has none.
+        low: of the worse candidate.
+        high_first: whether the better candidate comes first in the source.
+        ties: ``fail``: a tie fails (the paper's strict ``>``); ``authors``: a tie goes to the second candidate in the
+            source's order, as in the authors' released code (`utils_nnd.run_nnd`).
+    """
+    if high is None or low is None or math.isnan(high) or math.isnan(low):
+        return Outcome(None)
+    if high == low:
+        return Outcome(ties == "authors" and not high_first, tie=True)
+    return Outcome(high > low)
+
+
+#: Metric suffix -> the normalization it compares.
+NORMALIZATIONS: Mapping[str, Callable[[Score], float]] = {
+    "": lambda score: score.mean,
+    "_sum": lambda score: score.total,
+    "_bytes": lambda score: score.per_byte,
+}
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Which rates a task reports besides the overall one: metric name -> the (column, value) that selects its tests."""
+
+    selectors: Mapping[str, tuple[str, str]]
+
+    @classmethod
+    def of(cls, tests: Iterable[Mapping[str, Any]]) -> Breakdown:
+        """Return one rate per category and per severity that occur in ``tests``.
+
+        Raises:
+            NNDError: two categories would have one metric name.
+        """
+        tests = list(tests)
+        selectors = {
+            f"pass_rate_{name}": ("category", category)
+            for category, name in category_slugs(test["category"] for test in tests).items()
+        }
+        for severity in sorted({test["severity"] for test in tests if test["severity"]}):
+            selectors[f"pass_rate_severity_{slug(severity)}"] = ("severity", severity)
+        return cls(selectors)
+
+
+def score_document(
+    tests: Sequence[Mapping[str, Any]],
+    scores: Sequence[Score | None],
+    breakdown: Breakdown,
+    *,
+    ties: str = "fail",
+) -> dict[str, Any]:
+    """Return the harness's per-document metrics of one cluster.
+
+    Args:
+        tests: each with ``test_id``, ``category``, ``severity``, ``high_first``, and ``high`` and ``low`` as indices into
+            ``scores``.
+        scores: one per candidate; None for one that could not be scored.
+        breakdown: which rates to report.
+        ties: see `decide`.
+
+    Returns:
+        Metric name -> value. Rates come as (passed, scored) twice, the second time as ``<metric>_stderr``: the harness
+        then finds our standard error under the key in which it prints one. ``tests`` holds a record per test.
+    """
+    counts: dict[str, list[int]] = {f"pass_rate{suffix}": [0, 0] for suffix in NORMALIZATIONS}
+    counts |= {name: [0, 0] for name in breakdown.selectors}
+    records: list[dict[str, Any]] = []
+    for test in tests:
+        high, low = scores[test["high"]], scores[test["low"]]
+        record = {key: test[key] for key in ("test_id", "category", "subcategory", "severity", "high", "low") if test.get(key) not in ("", None)}
+        for suffix, normalized in NORMALIZATIONS.items():
+            values = [normalized(score) if score is not None else None for score in (high, low)]
+            outcome = decide(*values, high_first=test["high_first"], ties=ties)
+            if outcome.passed is not None:
+                counts[f"pass_rate{suffix}"][0] += outcome.passed
+                counts[f"pass_rate{suffix}"][1] += 1
+            if suffix == "":
+                record |= {"passed": outcome.passed, "tie": outcome.tie}
+                for name, (column, value) in breakdown.selectors.items():
+                    if outcome.passed is not None and test[column] == value:
+                        counts[name][0] += outcome.passed
+                        counts[name][1] += 1
+        records.append(record)
+    metrics: dict[str, Any] = {}
+    for name, (passed, scored) in counts.items():
+        metrics[name] = metrics[f"{name}_stderr"] = (passed, scored)
+    metrics["tests"] = records
+    metrics["clusters"] = int(any(record["passed"] is not None for record in records))
+    metrics["ties"] = sum(record["tie"] for record in records)
+    metrics["unscored"] = sum(record["passed"] is None for record in records)
+    return metrics
+
+
+# ---------------------------------------------------------------- aggregation over documents
+
+
+def aggregate_rate(items: Sequence[Counts]) -> float | str:
+    """Return the rate pooled over tests; ``N/A`` without any."""
+    rate = pooled_rate(*pool(items))
+    return UNDEFINED if math.isnan(rate) else rate
+
+
+def aggregate_stderr(items: Sequence[Counts]) -> float | str:
+    """Return the clustered standard error of the pooled rate; ``N/A`` for fewer than two clusters."""
+    error = clustered_standard_error(*pool(items))
+    return UNDEFINED if math.isnan(error) else error
+
+
+def count_scored(items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
+    """Return how many of the test records of all documents were scored."""
+    return sum(record["passed"] is not None for records in items for record in records)
+
+
+def count_records(items: Sequence[Sequence[Any]]) -> int:
+    """Return how many records all documents hold together."""
+    return sum(len(records) for records in items)
+
+
+def category_sizes(items: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, dict[str, int]]:
+    """Return category -> number of scored tests and of clusters that have any, from all documents' test records."""
+    sizes: dict[str, dict[str, int]] = {}
+    for records in items:
+        categories = [record["category"] for record in records if record["passed"] is not None]
+        for category in categories:
+            sizes.setdefault(category, {"tests": 0, "clusters": 0})["tests"] += 1
+        for category in set(categories):
+            sizes[category]["clusters"] += 1
+    return dict(sorted(sizes.items()))

@@ -1,0 +1,94 @@
+"""Settings of a task that decide what is sent to the model and how ties count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from lm_eval.api.samplers import ContextSampler
+
+from nnd_tasks.errors import NNDError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a YAML's ``metadata:`` and the command line's ``--metadata`` may set.
+
+    Attributes:
+        append_eos: score the end-of-sequence token after each candidate too, as the authors' code does.
+        append_bos: put the beginning-of-sequence token between prompt and candidate, as the authors do for GPT-2.
+        candidate_prefix: text before each candidate that is scored with it, such as Macaw's ``$answer$ = ``.
+        ties: ``fail`` or ``authors``; see `nnd_tasks.harness.metrics.decide`.
+        categories: the categories that the data must have, exactly; None takes them as found.
+    """
+
+    append_eos: bool = False
+    append_bos: bool = False
+    candidate_prefix: str = ""
+    ties: str = "fail"
+    categories: tuple[str, ...] | None = None
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, Any]) -> Settings:
+        """Read the settings out of a task's metadata.
+
+        Raises:
+            NNDError: a value that a setting cannot have.
+        """
+        ties = metadata.get("ties", "fail")
+        if ties not in ("fail", "authors"):
+            raise NNDError(f"metadata ties={ties!r}: expected 'fail' or 'authors'")
+        prefix = metadata.get("candidate_prefix", "")
+        if not isinstance(prefix, str):
+            raise NNDError(f"metadata candidate_prefix={prefix!r}: expected text")
+        categories = metadata.get("categories")
+        if categories is not None and (
+            isinstance(categories, str) or not isinstance(categories, Sequence) or not all(isinstance(c, str) for c in categories)
+        ):
+            raise NNDError(f"metadata categories={categories!r}: expected a list of names")
+        return cls(
+            append_eos=_flag(metadata, "append_eos"),
+            append_bos=_flag(metadata, "append_bos"),
+            candidate_prefix=prefix,
+            ties=ties,
+            categories=None if categories is None else tuple(categories),
+        )
+
+
+def _flag(metadata: Mapping[str, Any], name: str) -> bool:
+    value = metadata.get(name, False)
+    if isinstance(value, str) and value.lower() in ("true", "false"):  # --metadata append_eos=true
+        return value.lower() == "true"
+    if value in (True, False):
+        return bool(value)
+    raise NNDError(f"metadata {name}={value!r}: expected true or false")
+
+
+class ClusterSampler(ContextSampler):  # type: ignore[misc]
+    """Draws few-shot exemplars from other clusters, by (seed, cluster).
+
+    lm-eval's own sampler draws in sequence, so there the exemplars of a document depend on which others are evaluated.
+    """
+
+    seed: int | None = None
+
+    def set_rnd(self, rnd: int | None) -> ClusterSampler:
+        """Take the few-shot seed of the run."""
+        self.seed = rnd
+        return self
+
+    def sample(
+        self,
+        n: int,
+        eval_doc: Mapping[str, Any] | None = None,
+        df: Sequence[Mapping[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> list[Mapping[str, Any]]:
+        """Return ``n`` documents of other clusters than that of ``eval_doc``."""
+        own = eval_doc["cluster_id"] if eval_doc else ""
+        pool = [doc for doc in (df or self.df) if doc["cluster_id"] != own]
+        if n > len(pool):
+            raise NNDError(f"--num_fewshot {n}: the set has only {len(pool)} other contexts to take exemplars from")
+        return Random(f"{self.seed}:{own}").sample(pool, n)  # noqa: S311 - no cryptography
