@@ -73,7 +73,10 @@ def build_set(
         files = {DEMO_PATH.name: DEMO_PATH}
     else:
         files, unverified = fetch(origin, progress=progress)
-        notes += [f"unverified: {file} has no published hash; its content at the first download is recorded" for file in unverified]
+        notes += [
+            f"unverified: {file} has no published hash; its content at the first download is recorded"
+            for file in unverified
+        ]
 
     tables, report = {}, {}
     provenance = {file: sha256_of(path) for file, path in sorted(files.items())}
@@ -95,7 +98,9 @@ def build_set(
         }
         expected = origin.published.get(config)
         if expected is not None and expected != len(tests):
-            notes.append(f"{config}: {len(tests):,} tests, the authors' release has {expected:,}: another version of the file?")
+            notes.append(
+                f"{config}: {len(tests):,} tests, the authors' release has {expected:,}: another version of the file?"
+            )
 
     folder = Path(out).expanduser() if out is not None else dataset_folder(name)
     summaries = write_dataset(
@@ -201,8 +206,9 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary]) -> str:
         "",
         "## Origin and licence",
         "",
-        f"Human evaluation: {source.title}" + (f", {source.homepage}" if source.homepage else "") + f". Licence: {source.licence}. "
-        f"{source.licence_note}".rstrip(),
+        f"Human evaluation: {source.title}"
+        + (f", {source.homepage}" if source.homepage else "")
+        + f". Licence: {source.licence}. {source.licence_note}".rstrip(),
         "",
         f"Built with nnd-tasks {__version__}. `build_report.json` has the hashes of the source files and all counts.",
         "",

@@ -38,7 +38,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Hold the options of all commands."""
@@ -47,10 +49,17 @@ def _main(
 @app.command()
 def build(
     name: Annotated[str, typer.Argument(help="A set, as `nnd list` shows them.")],
-    source: Annotated[Path | None, typer.Option(help="The publisher's file, or a folder that holds it. Default: download it.")] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="The publisher's file, or a folder that holds it. Default: download it.")
+    ] = None,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")
+    ] = None,
     rows: Annotated[str | None, typer.Option(help="summeval only: half (the authors' cut) or all.")] = None,
-    articles: Annotated[str | None, typer.Option(help="summeval only: dataset that holds the articles. Default: the hub's CNN/DailyMail.")] = None,
+    articles: Annotated[
+        str | None,
+        typer.Option(help="summeval only: dataset that holds the articles. Default: the hub's CNN/DailyMail."),
+    ] = None,
 ) -> None:
     """Build a set into a Hugging Face dataset folder."""
     from nnd_tasks.build import build_set
@@ -61,7 +70,9 @@ def build(
 
 def _print_build(result: BuildResult) -> None:
     for summary in result.built:
-        out.print(f"[bold]{summary.name}[/]: {summary.tests:,} tests, {summary.clusters:,} clusters, {summary.candidates:,} candidates")
+        out.print(
+            f"[bold]{summary.name}[/]: {summary.tests:,} tests, {summary.clusters:,} clusters, {summary.candidates:,} candidates"
+        )
         for category, count in summary.categories.items():
             out.print(f"  {category:<24}{count:>8,}")
     if result.kept:
@@ -94,7 +105,12 @@ def list_sets() -> None:
             except NNDError as error:
                 built = f"unreadable: {error}"
         table.add_row(
-            source.name, source.kind, "\n".join(sizes), ", ".join(categories or source.categories), source.licence, built
+            source.name,
+            source.kind,
+            "\n".join(sizes),
+            ", ".join(categories or source.categories),
+            source.licence,
+            built,
         )
     out.print(table)
 
@@ -135,7 +151,9 @@ def tasks_dir() -> None:
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option("--dir", help="Where to put the demo's data, model and results.")] = Path(".demo"),
+    folder: Annotated[Path, typer.Option("--dir", help="Where to put the demo's data, model and results.")] = Path(
+        ".demo"
+    ),
 ) -> None:
     """Run the whole chain offline on the embedded set with a tiny model, through stock lm_eval."""
     from nnd_tasks.demo import run_demo

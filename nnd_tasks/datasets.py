@@ -73,7 +73,9 @@ def to_table(tests: Sequence[Test]) -> pa.Table:
     rows = [test.row() for test in tests]
     types = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64()}
     columns = dict(REQUIRED_COLUMNS)
-    columns |= {name: kind for name, kind in OPTIONAL_COLUMNS.items() if any(row[name] not in ("", None) for row in rows)}
+    columns |= {
+        name: kind for name, kind in OPTIONAL_COLUMNS.items() if any(row[name] not in ("", None) for row in rows)
+    }
     columns |= dict.fromkeys(sorted({name for test in tests for name in test.fields}), "string")
     schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
     return pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows], schema=schema)
@@ -92,7 +94,9 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
     for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
         if name not in table.column_names:
             if name in REQUIRED_COLUMNS:
-                raise NNDError(f"{where}: column {name!r} is missing; this is no NND dataset of schema {SCHEMA_VERSION}")
+                raise NNDError(
+                    f"{where}: column {name!r} is missing; this is no NND dataset of schema {SCHEMA_VERSION}"
+                )
             continue
         wanted = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64()}[kind]
         index = table.column_names.index(name)
@@ -232,7 +236,9 @@ def write_dataset(
     except Timeout as error:
         raise NNDError(f"{folder}: another build of this set is still running; try again when it is done") from error
     except OSError as error:
-        raise NNDError(f"{folder}: cannot be written ({error.strerror or error}); choose another place with --out") from error
+        raise NNDError(
+            f"{folder}: cannot be written ({error.strerror or error}); choose another place with --out"
+        ) from error
     return summaries
 
 
@@ -240,7 +246,11 @@ def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: A
     names = [summary.name for summary in summaries]
     chosen = default if default in names else names[0]
     tests = sum(summary.tests for summary in summaries)
-    size = next(label for limit, label in ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e9, "100K<n<1M")) if tests < limit)
+    size = next(
+        label
+        for limit, label in ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e9, "100K<n<1M"))
+        if tests < limit
+    )
     meta = {
         **header,
         "size_categories": [size],

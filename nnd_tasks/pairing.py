@@ -185,9 +185,7 @@ def _group(annotations: Iterable[Annotation], shape: Shape, report: PairingRepor
     return groups
 
 
-def form_tests(
-    annotations: Iterable[Annotation], shape: Shape, report: PairingReport | None = None
-) -> list[Test]:
+def form_tests(annotations: Iterable[Annotation], shape: Shape, report: PairingReport | None = None) -> list[Test]:
     """Form every pair of candidates of a context whose difference in quality is known.
 
     Within a group all pairs (i, j), i before j in the source, are visited in that order; a pair becomes a test when

@@ -131,7 +131,11 @@ def score_document(
     records: list[dict[str, Any]] = []
     for test in tests:
         high, low = scores[test["high"]], scores[test["low"]]
-        record = {key: test[key] for key in ("test_id", "category", "subcategory", "severity", "high", "low") if test.get(key) not in ("", None)}
+        record = {
+            key: test[key]
+            for key in ("test_id", "category", "subcategory", "severity", "high", "low")
+            if test.get(key) not in ("", None)
+        }
         for suffix, normalized in NORMALIZATIONS.items():
             values = [normalized(score) if score is not None else None for score in (high, low)]
             outcome = decide(*values, high_first=test["high_first"], ties=ties)

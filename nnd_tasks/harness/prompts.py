@@ -45,7 +45,9 @@ class Settings:
             raise NNDError(f"metadata candidate_prefix={prefix!r}: expected text")
         categories = metadata.get("categories")
         if categories is not None and (
-            isinstance(categories, str) or not isinstance(categories, Sequence) or not all(isinstance(c, str) for c in categories)
+            isinstance(categories, str)
+            or not isinstance(categories, Sequence)
+            or not all(isinstance(c, str) for c in categories)
         ):
             raise NNDError(f"metadata categories={categories!r}: expected a list of names")
         return cls(

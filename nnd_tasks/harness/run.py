@@ -23,7 +23,9 @@ def _with_our_tasks() -> Iterator[None]:
     original = TaskManager.__init__
 
     def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
-        given = [] if not include_path else [include_path] if isinstance(include_path, (str, Path)) else list(include_path)
+        given = (
+            [] if not include_path else [include_path] if isinstance(include_path, (str, Path)) else list(include_path)
+        )
         original(self, *args, include_path=[*include_paths(), *given], **kwargs)
 
     with patch.object(TaskManager, "__init__", init):

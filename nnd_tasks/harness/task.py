@@ -55,7 +55,12 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
     for row in tests.to_list():
         key = row["cluster_id"]
         if key not in documents:
-            documents[key] = {"cluster_id": key, **{name: row[name] for name in ("context", *extra)}, "candidates": [], "tests": []}
+            documents[key] = {
+                "cluster_id": key,
+                **{name: row[name] for name in ("context", *extra)},
+                "candidates": [],
+                "tests": [],
+            }
             positions[key] = {}
         document, position = documents[key], positions[key]
         if document["context"] != row["context"]:
@@ -115,9 +120,19 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         else:
             tests = _from_hub(path, name, split, dataset_kwargs or {})
         where = str(folder or f"{path} on the hub")
-        self._origin = {"dataset": path, "config": name, "local": folder is not None, "fingerprint": fingerprint(tests.data.table)}
+        self._origin = {
+            "dataset": path,
+            "config": name,
+            "local": folder is not None,
+            "fingerprint": fingerprint(tests.data.table),
+        }
         logger.info(
-            "%s: %d tests from %s (config %s, fingerprint %s)", self.config.task, len(tests), where, name, self._origin["fingerprint"]
+            "%s: %d tests from %s (config %s, fingerprint %s)",
+            self.config.task,
+            len(tests),
+            where,
+            name,
+            self._origin["fingerprint"],
         )
         self._check_categories(set(tests["category"]), where)
         documents = cluster_documents(tests, where)
@@ -134,7 +149,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             return
         unknown, absent = sorted(found - set(declared)), sorted(set(declared) - found)
         if unknown or absent:
-            parts = [f"has the undeclared categories {unknown}"] * bool(unknown) + [f"lacks the declared {absent}"] * bool(absent)
+            parts = [f"has the undeclared categories {unknown}"] * bool(unknown) + [
+                f"lacks the declared {absent}"
+            ] * bool(absent)
             raise NNDError(
                 f"{where} {' and '.join(parts)}; task {self.config.task} is made for other data. Write a YAML without "
                 "metadata.categories to take them as found"

@@ -15,8 +15,7 @@ from nnd_tasks.sources.quiz_design import QuizDesign
 from nnd_tasks.sources.summeval import SummEval
 
 SOURCES: dict[str, Source] = {
-    source.name: source
-    for source in (QuizDesign(), Challenge300(), SummEval(), Frank(), MQM(), NewsGPT3(), Demo())
+    source.name: source for source in (QuizDesign(), Challenge300(), SummEval(), Frank(), MQM(), NewsGPT3(), Demo())
 }
 
 

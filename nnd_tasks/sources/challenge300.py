@@ -86,7 +86,9 @@ class Challenge300(Source):
             for system in SYSTEMS:
                 credit = row.number(credits[system])
                 if not 0 <= credit <= 1:
-                    raise NNDError(f"{row.where}, column {credits[system]!r}: a credit lies in [0, 1], found {credit:g}")
+                    raise NNDError(
+                        f"{row.where}, column {credits[system]!r}: a credit lies in [0, 1], found {credit:g}"
+                    )
                 yield Annotation(
                     context_id=row.text("id"),
                     context=row.text("question"),

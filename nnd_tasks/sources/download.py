@@ -59,7 +59,9 @@ def fetch(source: Source, *, progress: bool = True) -> tuple[dict[str, Path], li
                     unverified.append(file.name)
         _write_hashes(folder, recorded)
     except OSError as error:
-        raise NNDError(f"{folder}: cannot be written ({error.strerror or error}); set NND_HOME to another place") from error
+        raise NNDError(
+            f"{folder}: cannot be written ({error.strerror or error}); set NND_HOME to another place"
+        ) from error
     return files, unverified
 
 

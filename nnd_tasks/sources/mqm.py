@@ -82,7 +82,9 @@ class MQM(Source):
         for name, path in files.items():
             config = config_name(name)
             if not config:
-                raise NNDError(f"{path}: cannot name a config after this file; rename it, e.g. mqm_newstest2021_ende.tsv")
+                raise NNDError(
+                    f"{path}: cannot name a config after this file; rename it, e.g. mqm_newstest2021_ende.tsv"
+                )
             if config in configs:
                 raise NNDError(f"{path}: another file gives the config {config!r} too; rename one")
             configs[config] = self._annotations(path)

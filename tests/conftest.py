@@ -1,0 +1,50 @@
+"""What all tests share: where the real data is, an isolated home, tiny models."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# Nothing may wait for a network; set before any test imports datasets or transformers.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_DATASETS_OFFLINE"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+REPO = Path(__file__).resolve().parent.parent
+
+
+def _beside(variable: str, default: str) -> Path:
+    return Path(os.environ.get(variable) or REPO.parent / "shared" / default).resolve()
+
+
+DATA = _beside("NND_TEST_DATA", "data")
+MODELS = _beside("NND_TEST_MODELS", "models")
+
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no annotation data at {DATA}; set NND_TEST_DATA")
+needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason=f"no trained models at {MODELS}; set NND_TEST_MODELS")
+
+
+@pytest.fixture(autouse=True)
+def nnd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give every test a home of its own."""
+    home = tmp_path / "nnd_home"
+    monkeypatch.setenv("NND_HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def data() -> Path:
+    """Return the folder of the real annotation files; skip without it."""
+    if not DATA.is_dir():
+        pytest.skip(f"no annotation data at {DATA}; set NND_TEST_DATA")
+    return DATA
+
+
+@pytest.fixture
+def models() -> Path:
+    """Return the folder of the small trained models; skip without it."""
+    if not MODELS.is_dir():
+        pytest.skip(f"no trained models at {MODELS}; set NND_TEST_MODELS")
+    return MODELS
