@@ -80,13 +80,13 @@ def build_set(
 
     tables, report = {}, {}
     provenance = {file: sha256_of(path) for file, path in sorted(files.items())}
-    for config, annotations in origin.read(files, chosen).items():
+    for config, rows in origin.read(files, chosen).items():
         pairing = PairingReport()
-        tests = form_tests(annotations, origin.shape, pairing)
+        tests = form_tests(rows, origin.shape, pairing)
         if not tests:
             raise NNDError(
-                f"{', '.join(str(path) for path in files.values())}: {pairing.annotations} annotations, but no test comes "
-                f"out of them: no context has two candidates of known different quality"
+                f"{', '.join(str(path) for path in files.values())}: no test comes out of its {pairing.annotations} "
+                "annotations: no context has two candidates of known different quality"
             )
         tables[config] = to_table(tests)
         report[config] = {
@@ -167,8 +167,8 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary]) -> str:
     lines = [
         f"# NND {source.title}",
         "",
-        "A Near-Negative Distinction test set: each row is one test, a context with a better and a worse candidate by human "
-        "judgement. A language model passes when the mean log-likelihood per token that it gives the better candidate is "
+        "A Near-Negative Distinction test set: each row is one test, a context with a better and a worse candidate by "
+        "human judgement. A language model passes when the mean log-likelihood per token that it gives the better candidate is "
         "strictly higher (Laban et al., EMNLP 2022).",
         "",
         source.summary,

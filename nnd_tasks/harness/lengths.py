@@ -1,8 +1,8 @@
 """How many tokens a backend scored.
 
-A backend of lm-eval answers with the sum of the log-probabilities and not with their number (upstream issue 1396). The
-number follows from the tokenizer: this module splits context and continuation with the harness's own methods, from what
-``--model_args`` says of the model. The model itself is never loaded, so a run served from ``--use_cache`` counts the same.
+A backend of lm-eval answers with the sum of the log-probabilities and not with their number (upstream issue 1396).
+The number follows from the tokenizer: this module splits context and continuation with the harness's own methods, from
+what ``--model_args`` says of the model. The model is never loaded: a run served from ``--use_cache`` counts the same.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class TokenCounter(HFLM):  # type: ignore[misc]
         if tokenizer is None and model is None:
             raise NNDError(
                 "cannot count tokens: lm-eval names no tokenizer for this model. Add tokenizer=NAME_OR_FOLDER to "
-                "--model_args (or to --metadata); in Python pass metadata={'tokenizer': ...} to simple_evaluate or TaskManager"
+                "--model_args (or to --metadata); in Python pass metadata={'tokenizer': ...} to simple_evaluate or "
+                "TaskManager"
             )
         if remote and str(metadata.get("tokenizer_backend", "huggingface")) != "huggingface":
             raise NNDError(
@@ -75,7 +76,13 @@ class TokenCounter(HFLM):  # type: ignore[misc]
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
                 f"({type(error).__name__}: {_first_line(error)}); name one with tokenizer=... in --model_args"
             ) from error
-        self.encode = lru_cache(maxsize=64)(super().tok_encode)
+        if self.prefix_token_id is None and not remote:
+            raise NNDError(
+                f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
+            )
+        # Of lm-eval's API clients nothing asks for a BOS token, so theirs may have none.
+        encode = self.tokenizer.encode if self.prefix_token_id is None else super().tok_encode
+        self.encode = lru_cache(maxsize=64)(encode)
 
     def _find_backend(self, metadata: Mapping[str, Any], model: Any, loading: Mapping[str, Any]) -> None:
         """Set ``self.backend`` as HFLM would: ``causal`` or ``seq2seq``."""
@@ -102,6 +109,8 @@ class TokenCounter(HFLM):  # type: ignore[misc]
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
         """Tokenize as HFLM does; a context is asked for once per candidate, so the latest answers are kept."""
+        if self.prefix_token_id is None:
+            return list(self.encode(string, add_special_tokens=bool(add_special_tokens)))
         encoded: list[int] = self.encode(string, add_special_tokens, **kwargs)
         return encoded
 

@@ -27,7 +27,7 @@ class Score:
     Attributes:
         total: sum of the log-probabilities of its tokens, in nats.
         tokens: number of tokens that the sum runs over.
-        size: UTF-8 bytes of the candidate's text, without delimiter and end-of-sequence token; an empty one counts as 1.
+        size: UTF-8 bytes of the candidate's text, without delimiter and end-of-sequence token; at least 1.
     """
 
     total: float

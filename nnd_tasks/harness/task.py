@@ -103,7 +103,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         self._sizes: dict[str, dict[str, int]] = {}
         self._unscorable = 0
         super().__init__(data_dir, cache_dir, download_mode, config=config)
-        self._metric_fn_list = {}  # the harness's defaults for multiple choice; ours depend on the data
+        self._metric_fn_list: dict[str, Any] = {}  # the harness's defaults for multiple choice; ours depend on the data
 
     # ------------------------------------------------------------ data
 
@@ -281,6 +281,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     def dump_config(self) -> dict[str, Any]:
         """Return the configuration for the results file, with what the numbers rest on under ``metadata.nnd``."""
         dumped: dict[str, Any] = super().dump_config()
+        sampler = dumped["fewshot_config"]["sampler"]
+        if isinstance(sampler, type):
+            dumped["fewshot_config"]["sampler"] = f"{sampler.__module__}.{sampler.__qualname__}"
         dumped["metadata"] = {
             **dumped.get("metadata", {}),
             "nnd": {

@@ -19,8 +19,9 @@ class Demo(Source):
     name = "demo"
     title = "Demo"
     summary = (
-        "Small texts, questions and answers written for this project, some candidates with one error put in on purpose. "
-        "A candidate with no error is better than any with one. It shows the tool; it is no human evaluation and no benchmark."
+        "Small texts, questions and answers written for this project, some candidates with one error put in on "
+        "purpose. A candidate with no error is better than any with one. It shows the tool; it is no human evaluation "
+        "and no benchmark."
     )
     kind = "question generation, question answering, summarization"
     licence = "apache-2.0"

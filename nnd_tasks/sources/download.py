@@ -24,7 +24,7 @@ _HASHES = "hashes.json"
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file, 64 hex digits."""
-    return pooch.file_hash(str(path), alg="sha256")
+    return str(pooch.file_hash(str(path), alg="sha256"))
 
 
 def fetch(source: Source, *, progress: bool = True) -> tuple[dict[str, Path], list[str]]:

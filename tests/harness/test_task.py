@@ -1,0 +1,454 @@
+"""The task inside the harness: requests, token counts, settings, errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnd_tasks.datasets import to_table, write_dataset
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.prompts import ClusterSampler, Settings
+from nnd_tasks.harness.register import tasks_dir
+from nnd_tasks.pairing import SingleErrorLabel, form_tests
+from nnd_tasks.schema import Annotation
+from tests.harness.tiny import WINDOW, evaluate, task_manager_type
+
+AUTHORS = {"append_eos": True, "ties": "authors"}
+
+
+def load_task(name: str, metadata: dict[str, Any] | None = None, include: Sequence[Path] = ()) -> Any:
+    manager = task_manager_type()(include_path=[tasks_dir(), *include], include_defaults=False, metadata=metadata or {})
+    return manager.load([name])["tasks"][name]
+
+
+def small_set(folder: Path, rows: list[tuple[str, str, str]], **kwargs: Any) -> Path:
+    """Write a set of (context, candidate, label) rows as ``folder/nnd/small`` with a task ``small``."""
+    annotations = [Annotation(context_id=c, context=c, candidate=t, label=label, **kwargs) for c, t, label in rows]
+    table = to_table(form_tests(annotations, SingleErrorLabel("ok")))
+    write_dataset(folder / "nnd" / "small", {"authors": table}, header={}, body=lambda _: "# small", default="authors")
+    (folder / "yaml").mkdir(exist_ok=True)
+    (folder / "yaml" / "small.yaml").write_text(
+        f"include: {tasks_dir() / '_base'}\ntask: small\ndataset_path: {folder / 'nnd' / 'small'}\n"
+        'doc_to_text: "{{context}}\\nQuestion:"\n'
+    )
+    return folder / "yaml"
+
+
+# ---------------------------------------------------------------- documents and requests
+
+
+@pytest.mark.parametrize(
+    ("task", "requests", "documents"),
+    [
+        ("nnd_quiz_design", 1860, 332),
+        ("nnd_challenge300", 771, 178),
+        ("nnd_summeval", 828, 98),
+        ("nnd_frank", 794, 159),
+    ],
+)
+def test_every_distinct_prompt_and_candidate_is_one_request(
+    task: str, requests: int, documents: int, tiny_models: dict[str, Path], real_home: Path
+) -> None:
+    built = load_task(task, {"pretrained": str(tiny_models["gpt2"])})
+    built.set_config("num_fewshot", 0)
+    built.build_all_requests()
+    assert len(built.instances) == requests
+    assert len({instance.args for instance in built.instances}) == requests
+    assert len(built.eval_docs) == documents
+
+
+def test_documents_hold_every_test_once_and_index_its_texts(real_home: Path) -> None:
+    from nnd_tasks import load
+
+    table = {row["test_id"]: row for row in load("quiz_design")}
+    seen = []
+    for document in load_task("nnd_quiz_design").eval_docs:
+        for test in document["tests"]:
+            row = table[test["test_id"]]
+            assert document["candidates"][test["high"]] == row["high"]
+            assert document["candidates"][test["low"]] == row["low"]
+            assert (document["context"], document["answer"]) == (row["context"], row["answer"])
+            seen.append(test["test_id"])
+        assert len(set(document["candidates"])) == len(document["candidates"])
+    assert sorted(seen) == sorted(table)
+
+
+@pytest.mark.parametrize("yaml", sorted(path.name for path in tasks_dir().rglob("nnd_*.yaml")))
+def test_every_task_loads_and_renders_its_first_prompt(yaml: str, real_home: Path) -> None:
+    if "all_rows" in yaml:
+        pytest.skip("config all_rows is built on request only")
+    task = load_task(yaml.removesuffix(".yaml"))
+    document = task.eval_docs[0]
+    prompt = task.doc_to_text(document)
+    assert document["context"] in prompt
+    assert "{{" not in prompt
+    if yaml.endswith("_authors.yaml") and "quiz" not in yaml:
+        assert prompt == document["context"]
+
+
+def test_the_prompts_of_the_families_are_those_of_the_authors(real_home: Path) -> None:
+    document = load_task("nnd_quiz_design").eval_docs[0]
+    p, a, q = document["context"], document["answer"], document["candidates"][0]
+    expected = {
+        "nnd_quiz_design_authors": (f"{a} \n {p}", q),
+        "nnd_quiz_design_prophetnet": (f"{a} [SEP] {p}", q),
+        "nnd_quiz_design_mixqg": (f"{a} \\n {p}", q),
+        "nnd_quiz_design_macaw": (f"$question$ ; $context$ = {p} ; $answer$ = {a}", f"$question$ = {q}"),
+    }
+    for name, (prompt, candidate) in expected.items():
+        task = load_task(name)
+        assert task.doc_to_text(document) == prompt
+        assert task.doc_to_choice(document)[0] == candidate
+        assert task.config.target_delimiter == ""
+    macaw = load_task("nnd_challenge300_macaw")
+    question = macaw.eval_docs[0]
+    assert macaw.doc_to_text(question) == f"$answer$ ; $question$ = {question['context']}"
+    assert macaw.doc_to_choice(question)[0] == f"$answer$ = {question['candidates'][0]}"
+
+
+def test_the_group_has_the_papers_sets_and_no_aggregate(tiny_models: dict[str, Path], real_home: Path) -> None:
+    results = evaluate(tiny_models["gpt2"], ["nnd"], limit=1)
+    assert set(results["group_subtasks"]["nnd"]) == {"nnd_quiz_design", "nnd_challenge300", "nnd_summeval", "nnd_frank"}
+    assert not results.get("groups")
+
+
+# ---------------------------------------------------------------- token counts
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("gpt2", {}),
+        ("gpt2", {"num_fewshot": 2}),
+        ("llama", {"system_instruction": "Answer well."}),
+        ("llama", {"apply_chat_template": True, "num_fewshot": 1, "system_instruction": "Answer well."}),
+        ("llama", {"apply_chat_template": True, "fewshot_as_multiturn": True, "num_fewshot": 2}),
+        ("llama", {"model_args": {"add_bos_token": False}}),
+        ("t5", {"num_fewshot": 1}),
+        ("t5", {"model_args": {"backend": "seq2seq"}, "metadata": {"append_eos": True}}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "+".join(value) or "plain",
+)
+def test_token_counts_are_those_that_the_backend_scored(
+    model: str, options: dict[str, Any], tiny_models: dict[str, Path], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lm_eval.models.huggingface import HFLM
+
+    scored: dict[tuple[str, str], int] = {}
+    original = HFLM._loglikelihood_tokens
+
+    def spy(self: HFLM, requests: list[Any], **kwargs: Any) -> Any:
+        for request, _, continuation in requests:
+            scored[request] = len(continuation)
+        return original(self, requests, **kwargs)
+
+    monkeypatch.setattr(HFLM, "_loglikelihood_tokens", spy)
+    options = {"fewshot_as_multiturn": False, **options}
+    samples = evaluate(tiny_models[model], ["nnd_demo"], limit=6, **options)["samples"]["nnd_demo"]
+    compared = 0
+    for sample in samples:
+        for record, request in zip(sample["candidates"], sample["arguments"], strict=True):
+            assert record["tokens"] == scored[tuple(request)]
+            compared += 1
+    assert compared == len(scored) > 20
+
+
+def test_counts_do_not_need_the_model_to_run(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lm_eval.models.huggingface import HFLM
+
+    cache = str(tmp_path / "cache")
+    first = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=5, use_cache=cache)
+
+    def never(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("the model ran")
+
+    monkeypatch.setattr(HFLM, "_loglikelihood_tokens", never)
+    second = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=5, use_cache=cache)
+    for one, two in zip(first["samples"]["nnd_demo"], second["samples"]["nnd_demo"], strict=True):
+        assert one["candidates"] == two["candidates"]
+        assert one["tests"] == two["tests"]
+    assert first["results"]["nnd_demo"] == second["results"]["nnd_demo"]
+
+
+def test_a_ready_made_model_needs_its_tokenizer_named(tiny_models: dict[str, Path], home: Path) -> None:
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+
+    lm = HFLM(pretrained=str(tiny_models["t5"]), dtype="float32", device="cpu", batch_size=8)
+    options = {"model": lm, "tasks": ["nnd_demo"], "limit": 3, "bootstrap_iters": 0}
+    with pytest.raises(NNDError, match="tokenizer"):
+        simple_evaluate(**options, task_manager=task_manager_type()(include_path=tasks_dir(), include_defaults=False))
+    manager = task_manager_type()(
+        include_path=tasks_dir(), include_defaults=False, metadata={"tokenizer": str(tiny_models["t5"])}
+    )
+    found = simple_evaluate(**options, task_manager=manager)
+    usual = evaluate(tiny_models["t5"], ["nnd_demo"], limit=3)
+    assert found["results"]["nnd_demo"]["pass_rate,none"] == usual["results"]["nnd_demo"]["pass_rate,none"]
+    assert [s["candidates"] for s in found["samples"]["nnd_demo"]] == [
+        [pytest.approx(c, rel=1e-5) for c in s["candidates"]] for s in usual["samples"]["nnd_demo"]
+    ]
+
+
+def test_python_objects_as_model_arguments_work_and_stay_out_of_the_results(
+    tiny_models: dict[str, Path], home: Path
+) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"])
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    arguments = {"pretrained": model, "tokenizer": tokenizer}
+    results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3, model_args=arguments)
+    usual = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3)
+    assert results["results"]["nnd_demo"]["pass_rate,none"] == usual["results"]["nnd_demo"]["pass_rate,none"]
+    json.dumps(results["configs"])  # nothing in there but plain values
+
+
+# ---------------------------------------------------------------- settings
+
+
+def test_append_eos_scores_one_token_more_per_candidate(tiny_models: dict[str, Path], home: Path) -> None:
+    plain = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=4)["samples"]["nnd_demo"]
+    eos = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=4, metadata={"append_eos": "true"})["samples"]["nnd_demo"]
+    for one, two in zip(plain, eos, strict=True):
+        assert [c["tokens"] + 1 for c in one["candidates"]] == [c["tokens"] for c in two["candidates"]]
+        assert [c["bytes"] for c in one["candidates"]] == [c["bytes"] for c in two["candidates"]]
+
+
+ROWS = [
+    ("Where?", "In the garden.", "wrong"),
+    ("Where?", "In the kitchen.", "ok"),
+    ("Where?", "", "wrong"),
+    ("When?", "At noon.", "ok"),
+    ("When?", "At noon.", "wrong"),
+    ("Why?", "", "ok"),
+    ("Why?", "   ", "wrong"),
+]
+
+
+def test_empty_candidates_count_as_unscored_and_never_as_a_pass(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    include = [small_set(tmp_path, ROWS)]
+    found = evaluate(tiny_models["gpt2"], ["small"], include=include)["results"]["small"]
+    # kitchen > garden, kitchen > "", noon > noon, and the cluster of which nothing can be scored
+    assert (found["tests,none"], found["unscored,none"], found["ties,none"]) == (2, 2, 1)
+    assert found["clusters,none"] == 2
+    with_eos = evaluate(tiny_models["gpt2"], ["small"], include=include, metadata={"append_eos": True})
+    found = with_eos["results"]["small"]
+    assert (found["tests,none"], found["unscored,none"], found["clusters,none"]) == (4, 0, 3)
+
+
+def test_the_empty_answer_of_challenge_300_leaves_one_test_unscored(
+    tiny_models: dict[str, Path], real_home: Path
+) -> None:
+    found = evaluate(tiny_models["gpt2"], ["nnd_challenge300"], log_samples=False)["results"]["nnd_challenge300"]
+    assert (found["tests,none"], found["unscored,none"]) == (806, 1)
+    found = evaluate(tiny_models["gpt2"], ["nnd_challenge300_gpt2"], log_samples=False, metadata=AUTHORS)
+    found = found["results"]["nnd_challenge300_gpt2"]
+    assert (found["tests,none"], found["unscored,none"]) == (807, 0)
+
+
+def test_a_tie_fails_or_goes_to_the_second_candidate_of_the_source(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    rows = [("A?", "Yes.", "ok"), ("A?", "Yes.", "wrong"), ("B?", "No.", "wrong"), ("B?", "No.", "ok")]
+    include = [small_set(tmp_path, rows)]
+    found = evaluate(tiny_models["gpt2"], ["small"], include=include)["results"]["small"]
+    assert (found["pass_rate,none"], found["ties,none"]) == (0.0, 2)
+    found = evaluate(tiny_models["gpt2"], ["small"], include=include, metadata={"ties": "authors"})["results"]["small"]
+    assert (found["pass_rate,none"], found["ties,none"]) == (0.5, 2)
+
+
+def test_severities_have_rates_of_their_own(tiny_models: dict[str, Path], real_home: Path) -> None:
+    results = evaluate(tiny_models["gpt2"], ["nnd_mqm_ende"], limit=12)
+    found, samples = results["results"]["nnd_mqm_ende"], results["samples"]["nnd_mqm_ende"]
+    for severity in ("Minor", "Major"):
+        outcomes = [t["passed"] for s in samples for t in s["tests"] if t["severity"] == severity]
+        assert found[f"pass_rate_severity_{severity.lower()},none"] == pytest.approx(sum(outcomes) / len(outcomes))
+        assert found[f"pass_rate_severity_{severity.lower()}_stderr,none"] > 0
+
+
+def test_limit_counts_clusters_and_samples_selects_them(tiny_models: dict[str, Path], home: Path) -> None:
+    whole = {s["doc"]["cluster_id"]: s for s in evaluate(tiny_models["gpt2"], ["nnd_demo"])["samples"]["nnd_demo"]}
+    limited = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=7)
+    assert limited["results"]["nnd_demo"]["clusters,none"] == 7
+    chosen = evaluate(tiny_models["gpt2"], ["nnd_demo"], samples={"nnd_demo": [9, 2, 31]})
+    assert chosen["results"]["nnd_demo"]["clusters,none"] == 3
+    for sample in [*limited["samples"]["nnd_demo"], *chosen["samples"]["nnd_demo"]]:
+        same = whole[sample["doc"]["cluster_id"]]
+        assert [t["test_id"] for t in sample["tests"]] == [t["test_id"] for t in same["tests"]]
+        assert [c["sum"] for c in sample["candidates"]] == pytest.approx([c["sum"] for c in same["candidates"]])
+
+
+def test_exemplars_come_from_other_clusters_and_do_not_depend_on_the_selection(
+    tiny_models: dict[str, Path], home: Path
+) -> None:
+    runs = [
+        evaluate(tiny_models["gpt2"], ["nnd_demo"], num_fewshot=2, **selection)["samples"]["nnd_demo"]
+        for selection in ({"limit": 12}, {"samples": {"nnd_demo": [11, 3, 40]}})
+    ]
+    prompts = [{s["doc"]["cluster_id"]: s["arguments"][0][0] for s in run} for run in runs]
+    common = prompts[0].keys() & prompts[1].keys()
+    assert len(common) == 2
+    assert all(prompts[0][key] == prompts[1][key] for key in common)
+    for sample in runs[0]:
+        assert sample["arguments"][0][0].count(sample["doc"]["context"]) == 1
+        assert sample["arguments"][0][0].count("\n\n") >= 2
+
+
+def test_the_sampler_never_draws_the_evaluated_cluster_and_follows_the_seed() -> None:
+    docs = [{"cluster_id": str(i)} for i in range(6)]
+    sampler = ClusterSampler(docs)
+    sampler.set_rnd(1)
+    drawn = [[d["cluster_id"] for d in sampler.sample(5, doc)] for doc in docs]
+    assert all(doc["cluster_id"] not in row and len(set(row)) == 5 for doc, row in zip(docs, drawn, strict=True))
+    assert drawn == [[d["cluster_id"] for d in sampler.sample(5, doc)] for doc in docs]
+    sampler.set_rnd(2)
+    assert drawn != [[d["cluster_id"] for d in sampler.sample(5, doc)] for doc in docs]
+    with pytest.raises(NNDError, match="only 5 other contexts"):
+        sampler.sample(6, docs[0])
+
+
+# ---------------------------------------------------------------- results file
+
+
+def test_the_results_say_what_the_numbers_rest_on(tiny_models: dict[str, Path], home: Path) -> None:
+    from nnd_tasks.datasets import fingerprint, read_table
+
+    results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=5)
+    known = results["configs"]["nnd_demo"]["metadata"]["nnd"]
+    assert known["fingerprint"] == fingerprint(read_table(home / "nnd" / "demo"))
+    assert (known["local"], known["config"], known["append_eos"], known["ties"]) == (True, "authors", False, "fail")
+    counted = [t["category"] for s in results["samples"]["nnd_demo"] for t in s["tests"]]
+    assert {name: size["tests"] for name, size in known["categories"].items()} == {
+        name: counted.count(name) for name in set(counted)
+    }
+    json.dumps(results["configs"])
+
+
+def test_predict_only_keeps_the_scores_and_skips_the_rates(tiny_models: dict[str, Path], home: Path) -> None:
+    results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3, predict_only=True)
+    assert "pass_rate,none" not in results["results"]["nnd_demo"]
+    assert all(c["tokens"] > 0 for s in results["samples"]["nnd_demo"] for c in s["candidates"])
+
+
+# ---------------------------------------------------------------- other people's YAMLs and mistakes
+
+
+def test_anyones_yaml_can_include_a_base_and_override_the_prompt(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        f"include: {tasks_dir() / 'demo' / '_base'}\ntask: mine\ndoc_to_text: 'Text: {{{{context}}}} Next:'\n"
+    )
+    results = evaluate(tiny_models["gpt2"], ["mine"], include=[tmp_path], limit=2)
+    prompts = {s["arguments"][0][0] for s in results["samples"]["mine"]}
+    assert all(prompt.startswith("Text: ") and prompt.endswith(" Next:") for prompt in prompts)
+
+
+def test_a_prompt_of_digits_stays_text(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
+    include = small_set(tmp_path, [("17", "Seventeen.", "ok"), ("17", "Eighteen.", "wrong")])
+    (include / "digits.yaml").write_text("include: small.yaml\ntask: digits\ndoc_to_text: '{{context}}'\n")
+    results = evaluate(tiny_models["gpt2"], ["digits"], include=[include])
+    assert results["samples"]["digits"][0]["arguments"][0][0] == "17"
+
+
+def test_a_candidate_that_merges_wholly_into_the_prompt_is_an_error_that_names_its_test(
+    home: Path, tmp_path: Path
+) -> None:
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"[UNK]": 0, "Where?": 1, "Here.": 2, "Question:": 3}
+    inner = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    inner.normalizer = normalizers.Replace(Regex("lost"), "")  # a candidate of which nothing is left
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="[UNK]", eos_token="[UNK]").save_pretrained(
+        tmp_path / "words"
+    )
+    include = small_set(tmp_path, [("Where?", "Here.", "ok"), ("Where?", "lost", "wrong")])
+    task = load_task("small", {"tokenizer": str(tmp_path / "words")}, [include])
+    task.set_config("num_fewshot", 0)
+    with pytest.raises(NNDError, match=task.eval_docs[0]["tests"][0]["test_id"]):
+        task.build_all_requests()
+
+
+def test_a_set_that_is_not_built_says_how_to_build_it(nnd_home: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NNDError, match="nnd build quiz_design"):
+        load_task("nnd_quiz_design")
+
+
+def test_a_local_build_is_preferred_and_the_log_says_so(
+    home: Path, tmp_path: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "nnd" / "demo").mkdir(parents=True)  # what load_dataset("nnd/demo") would take from here
+    monkeypatch.chdir(tmp_path)
+    with caplog.at_level("INFO", logger="lm_eval"):
+        load_task("nnd_demo")
+    assert any(str(home / "nnd" / "demo") in message and "fingerprint" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("categories", "message"),
+    [("[disfluent, off_target]", "undeclared.*unfaithful"), ("[disfluent, off_target, unfaithful, odd]", "lacks.*odd")],
+)
+def test_a_curated_task_insists_on_its_categories(categories: str, message: str, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        f"include: {tasks_dir() / 'demo' / '_base'}\ntask: mine\ndoc_to_text: '{{{{context}}}}'\n"
+        f"metadata:\n  version: 1.0\n  categories: {categories}\n"
+    )
+    with pytest.raises(NNDError, match=message):
+        load_task("mine", include=[tmp_path])
+
+
+def test_a_template_with_an_unknown_field_names_those_that_exist(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        f"include: {tasks_dir() / 'demo' / '_base'}\ntask: mine\ndoc_to_text: '{{{{question}}}}'\n"
+    )
+    with pytest.raises(NNDError, match="question.*context"):
+        load_task("mine", include=[tmp_path])
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{"append_eos": "perhaps"}, {"ties": "coin"}, {"categories": "one"}, {"candidate_prefix": 3}],
+    ids=lambda value: next(iter(value)),
+)
+def test_a_setting_with_an_impossible_value_is_named(metadata: dict[str, Any]) -> None:
+    with pytest.raises(NNDError, match=next(iter(metadata))):
+        Settings.read(metadata)
+
+
+@pytest.mark.parametrize("missing", ["bos", "eos"])
+def test_a_tokenizer_without_the_token_that_a_task_needs_is_named(
+    missing: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    setattr(tokenizer, f"{missing}_token", None)
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    metadata: dict[str, Any] = {"tokenizer": str(tmp_path / "tokenizer"), "append_eos": missing == "eos"}
+    if missing == "bos":
+        metadata["append_bos"] = True
+    task = load_task("nnd_demo", metadata)
+    task.set_config("num_fewshot", 0)
+    with pytest.raises(NNDError, match=f"has no {missing.upper()} token"):
+        task.build_all_requests()
+
+
+def test_the_window_of_the_tiny_models_holds_the_demo(tiny_models: dict[str, Path], home: Path) -> None:
+    """Otherwise lm-eval would truncate, and the tests above would compare something else."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    task = load_task("nnd_demo")
+    longest = max(len(tokenizer.encode(task.doc_to_text(document))) for document in task.eval_docs)
+    assert longest + 100 < WINDOW

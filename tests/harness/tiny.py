@@ -1,0 +1,161 @@
+"""Tiny models with random weights, built from configs, and the runs that the tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from nnd_tasks.harness.register import tasks_dir
+from nnd_tasks.sources.demo import PATH as DEMO_TEXT
+
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+WINDOW = 2048
+#: GPT-2 and Llama start with small weights, which give nearly flat distributions; larger ones make candidates differ.
+FLAT = 3.0
+
+
+def texts() -> list[str]:
+    """Return what the tokenizers are trained on."""
+    return DEMO_TEXT.read_text(encoding="utf-8").splitlines()
+
+
+def _byte_level(special: list[str], vocab_size: int = 1500) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(
+        texts(),
+        trainers.BpeTrainer(
+            vocab_size=vocab_size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        ),
+    )
+    return tokenizer
+
+
+def gpt2(folder: Path) -> Path:
+    """GPT-2: one special token that begins and ends a text, added by nobody."""
+    end = "<|endoftext|>"
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=_byte_level([end]), bos_token=end, eos_token=end, unk_token=end, model_max_length=WINDOW
+    )
+    torch.manual_seed(1)
+    config = GPT2Config(
+        vocab_size=len(tokenizer), n_positions=WINDOW, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+    )
+    return _save(GPT2LMHeadModel(config), tokenizer, folder, FLAT)
+
+
+def llama(folder: Path) -> Path:
+    """Llama: the tokenizer puts BOS before every text, has a chat template, and another EOS."""
+    inner = _byte_level(["<s>", "</s>"])
+    inner.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token="<s>", eos_token="</s>", model_max_length=WINDOW, chat_template=CHAT_TEMPLATE
+    )
+    torch.manual_seed(2)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=WINDOW,
+        bos_token_id=0,
+        eos_token_id=1,
+    )
+    return _save(LlamaForCausalLM(config), tokenizer, folder, FLAT)
+
+
+def t5(folder: Path) -> Path:
+    """T5: unigram pieces, EOS after every text, decoding starts at the pad token."""
+    inner = Tokenizer(models.Unigram())
+    inner.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("\n", " ")])
+    inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    inner.decoder = decoders.Metaspace()
+    inner.train_from_iterator(
+        texts(),
+        trainers.UnigramTrainer(
+            vocab_size=2000, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False
+        ),
+    )
+    inner.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=WINDOW
+    )
+    torch.manual_seed(3)
+    config = T5Config(
+        vocab_size=len(tokenizer),
+        d_model=32,
+        d_kv=8,
+        d_ff=64,
+        num_layers=2,
+        num_heads=4,
+        n_positions=WINDOW,
+        dropout_rate=0.0,
+        decoder_start_token_id=0,
+        pad_token_id=0,
+        eos_token_id=1,
+    )
+    return _save(T5ForConditionalGeneration(config), tokenizer, folder)
+
+
+def _save(model: Any, tokenizer: Any, folder: Path, scale: float = 1.0) -> Path:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(scale)
+    model.eval().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+BUILDERS = {"gpt2": gpt2, "llama": llama, "t5": t5}
+
+
+@cache
+def task_manager_type() -> Any:
+    """Import lm-eval once, late: it is slow."""
+    from lm_eval.tasks import TaskManager
+
+    return TaskManager
+
+
+def evaluate(
+    model: Path,
+    tasks: list[str],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    model_args: Mapping[str, Any] | None = None,
+    include: Iterable[Path] = (),
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """Run `lm_eval.simple_evaluate` as the command line would, with only our tasks indexed."""
+    from lm_eval import simple_evaluate
+
+    arguments = {"pretrained": str(model), "dtype": "float32", **(model_args or {})}
+    manager = task_manager_type()(
+        include_path=[tasks_dir(), *include], include_defaults=False, metadata={**arguments, **(metadata or {})}
+    )
+    options = {"batch_size": 16, "bootstrap_iters": 0, "log_samples": True, **kwargs}
+    results = simple_evaluate(
+        model="hf", model_args=arguments, tasks=tasks, task_manager=manager, device="cpu", **options
+    )
+    return dict(results)

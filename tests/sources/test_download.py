@@ -1,0 +1,487 @@
+"""Downloads from a publisher: checked, kept, tried again, and never taken for what they are not.
+
+The publisher is a server of this process on 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import socket
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import pooch.core
+import pytest
+import requests
+
+from nnd_tasks.build import build_set
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sources import download
+from nnd_tasks.sources.base import SourceFile
+from nnd_tasks.sources.mqm import MQM
+from nnd_tasks.sources.news_gpt3 import NewsGPT3
+from nnd_tasks.sources.quiz_design import QuizDesign
+from tests.sources.test_formats import (
+    MQM_COLUMNS,
+    MQM_FILE,
+    QUIZ_FILE,
+    jsonl,
+    mqm_rows,
+    news_articles,
+    quiz_group,
+    quiz_text,
+    tsv,
+)
+
+QUIZ = quiz_text().encode()
+CHANGED = jsonl([quiz_group(1, ("Was this here before?", "No error"), ("Were it?", "disfluent"))]).encode()
+MQM_BYTES = tsv(MQM_COLUMNS, mqm_rows()).encode()
+NEWS = json.dumps(news_articles()).encode()
+WAY_OUT = "--source FILE_OR_DIR"
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server says to one request; ``promised`` is a Content-Length that may be wrong."""
+
+    body: bytes
+    status: int = 200
+    promised: int | None = None
+    location: str = ""
+
+
+@dataclass
+class Publisher:
+    """A server whose answers tests choose: path -> answers in turn, the last one for good."""
+
+    url: str = ""
+    answers: dict[str, list[Answer]] = field(default_factory=dict)
+    requests: Counter[str] = field(default_factory=Counter)
+
+    def serve(self, path: str, *answers: Answer | bytes) -> str:
+        """Set the answers for ``path`` and return its address."""
+        self.answers[path] = [answer if isinstance(answer, Answer) else Answer(answer) for answer in answers]
+        return f"{self.url}/{path}"
+
+
+@pytest.fixture
+def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
+    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    state = Publisher()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.lstrip("/")
+            state.requests[path] += 1
+            turns = state.answers.get(path, [Answer(b"no such file", 404)])
+            answer = turns[min(state.requests[path], len(turns)) - 1]
+            self.send_response(answer.status)
+            if answer.location:
+                self.send_header("Location", answer.location)
+            self.send_header("Content-Length", str(answer.promised or len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, *args: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield state
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let no retry wait; return how long each would have."""
+    waited: list[float] = []
+    monkeypatch.setattr(pooch.core, "time", SimpleNamespace(sleep=waited.append))
+    return waited
+
+
+@pytest.fixture
+def downloads(nnd_home: Path) -> Path:
+    return nnd_home / "downloads" / "quiz_design"
+
+
+@pytest.fixture
+def quiz_from(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what sets where Quiz Design is downloaded from."""
+
+    def set_file(url: str, pinned: str | None = None) -> None:
+        monkeypatch.setattr(QuizDesign, "files", (SourceFile(QUIZ_FILE, url, pinned),))
+
+    return set_file
+
+
+def build(name: str = "quiz_design") -> Any:
+    return build_set(name, progress=False)
+
+
+def refusal(name: str = "quiz_design") -> str:
+    with pytest.raises(NNDError) as caught:
+        build(name)
+    return str(caught.value)
+
+
+def left_behind(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} if folder.exists() else set()
+
+
+# ---------------------------------------------------------------- pinned files
+
+
+def test_pinned_file_is_downloaded_once_and_built(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", QUIZ), sha256(QUIZ))
+    results = [build(), build()]
+    assert [result.built[0].tests for result in results] == [5, 5]
+    assert not any("unverified" in note for result in results for note in result.notes)
+    assert (downloads / QUIZ_FILE).read_bytes() == QUIZ
+    assert publisher.requests == {"q.jsonl": 1}
+    assert results[0].report["authors"]["source_sha256"] == {QUIZ_FILE: sha256(QUIZ)}
+
+
+def test_pinned_file_that_differs_is_refused_and_not_kept(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, nnd_home: Path
+) -> None:
+    url = publisher.serve("q.jsonl", CHANGED)
+    quiz_from(url, sha256(QUIZ))
+    message = refusal()
+    assert message.startswith(f"{url}: ")
+    assert f"pinned hash (sha256 {sha256(QUIZ)})" in message
+    assert WAY_OUT in message
+    assert left_behind(downloads) == set()
+    assert not (nnd_home / "nnd").exists()
+
+
+def test_pinned_file_that_was_damaged_on_disk_is_downloaded_again(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", QUIZ), sha256(QUIZ))
+    build()
+    (downloads / QUIZ_FILE).write_bytes(CHANGED)
+    assert build().built[0].tests == 5
+    assert (downloads / QUIZ_FILE).read_bytes() == QUIZ
+    assert publisher.requests == {"q.jsonl": 2}
+
+
+def test_named_source_is_used_without_any_download(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, tmp_path: Path
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", QUIZ), sha256(QUIZ))
+    (tmp_path / QUIZ_FILE).write_bytes(CHANGED)
+    assert build_set("quiz_design", tmp_path / QUIZ_FILE).built[0].tests == 1, "what the user names needs no hash"
+    assert not publisher.requests
+    assert not downloads.exists()
+
+
+# ---------------------------------------------------------------- files without a published hash
+
+
+def test_unpinned_file_is_recorded_at_the_first_download_and_reported(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", QUIZ))
+    first, second = build(), build()
+    for result in (first, second):
+        assert sum("unverified" in note and QUIZ_FILE in note for note in result.notes) == 1
+    assert json.loads((downloads / "hashes.json").read_text("utf-8")) == {QUIZ_FILE: sha256(QUIZ)}
+    assert publisher.requests == {"q.jsonl": 1}
+    assert first.built == second.built
+
+
+def test_unpinned_file_that_its_publisher_changed_is_refused(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path
+) -> None:
+    url = publisher.serve("q.jsonl", QUIZ)
+    quiz_from(url)
+    build()
+    (downloads / QUIZ_FILE).unlink()
+    publisher.serve("q.jsonl", CHANGED)
+    message = refusal()
+    assert message.startswith(f"{url}: ")
+    assert f"recorded at the first download hash (sha256 {sha256(QUIZ)})" in message
+    assert WAY_OUT in message
+    assert left_behind(downloads) == {"hashes.json"}
+    assert json.loads((downloads / "hashes.json").read_text("utf-8")) == {QUIZ_FILE: sha256(QUIZ)}
+
+
+def test_unpinned_file_that_was_damaged_on_disk_is_downloaded_again(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", QUIZ))
+    build()
+    (downloads / QUIZ_FILE).write_bytes(CHANGED)
+    assert build().built[0].tests == 5
+    assert publisher.requests == {"q.jsonl": 2}
+
+
+def test_page_in_place_of_an_unpinned_file_does_not_block_later_builds(
+    publisher: Publisher, quiz_from: Callable[..., None]
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", b"<html>Quota exceeded, come back tomorrow</html>", QUIZ))
+    assert "not valid JSON" in refusal()
+    assert build().built[0].tests == 5, "the page is not kept as the file"
+
+
+def test_first_hash_is_recorded_even_when_a_later_file_fails(
+    publisher: Publisher, nnd_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = SourceFile(MQM_FILE, publisher.serve("a.tsv", MQM_BYTES))
+    second = SourceFile("mqm_ted_ende.tsv", publisher.serve("b.tsv", Answer(b"", 503)), sha256(MQM_BYTES))
+    monkeypatch.setattr(MQM, "files", (first, second))
+    assert "HTTP 503" in refusal("mqm")
+    # What was downloaded first is what counts, whatever happens to the file until the second one can be had.
+    (nnd_home / "downloads/mqm" / MQM_FILE).write_bytes(MQM_BYTES.replace(b"Major", b"Minor"))
+    publisher.serve("b.tsv", MQM_BYTES)
+    report = build("mqm").report["newstest2021_ende"]
+    assert report["source_sha256"][MQM_FILE] == sha256(MQM_BYTES)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe"], ids=["broken", "no object", "binary"])
+def test_broken_record_of_hashes_is_refused_by_name(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, content: bytes
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", QUIZ))
+    build()
+    (downloads / "hashes.json").write_bytes(content)
+    assert str(downloads / "hashes.json") in refusal()
+
+
+# ---------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("status", [404, 403, 500])
+def test_http_error_tells_its_status_and_how_to_pass_the_file(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, status: int
+) -> None:
+    url = publisher.serve("q.jsonl", Answer(b"an error page", status))
+    quiz_from(url)
+    message = refusal()
+    assert message.startswith(f"{url}: cannot be downloaded (HTTP {status})")
+    assert "nnd build quiz_design --source FILE_OR_DIR" in message
+    assert left_behind(downloads) == set(), "an error page is not kept"
+    assert publisher.requests["q.jsonl"] == 1 + download.RETRIES
+
+
+def test_refused_connection_tells_how_to_pass_the_file(publisher: Publisher, quiz_from: Callable[..., None]) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]  # nobody listens there after this
+    quiz_from(f"http://127.0.0.1:{port}/q.jsonl")
+    message = refusal()
+    assert "cannot be downloaded (ConnectionError)" in message
+    assert WAY_OUT in message
+
+
+def test_server_that_never_answers_ends_in_a_timeout(
+    publisher: Publisher, quiz_from: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "TIMEOUT", 0.1)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        quiz_from(f"http://127.0.0.1:{silent.getsockname()[1]}/q.jsonl")
+        message = refusal()
+    assert "cannot be downloaded (ReadTimeout)" in message
+    assert WAY_OUT in message
+
+
+@pytest.mark.parametrize("pinned", [None, sha256(QUIZ)], ids=["unpinned", "pinned"])
+def test_truncated_answer_is_never_taken_for_the_file(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, pinned: str | None
+) -> None:
+    cut = QUIZ[: QUIZ.index(b"\n") + 1]  # the first line: valid JSON Lines of one group
+    quiz_from(publisher.serve("q.jsonl", Answer(cut, promised=len(QUIZ))), pinned)
+    assert WAY_OUT in refusal()
+    assert left_behind(downloads) == set()
+    assert publisher.requests["q.jsonl"] == 1 + download.RETRIES
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [Answer(b"busy", 503), Answer(QUIZ[:40], promised=len(QUIZ)), Answer(CHANGED)],
+    ids=["busy", "truncated", "other content"],
+)
+def test_failure_that_passes_is_tried_again(
+    publisher: Publisher, quiz_from: Callable[..., None], failure: Answer, waits: list[float]
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", failure, failure, QUIZ), sha256(QUIZ))
+    assert build().built[0].tests == 5
+    assert publisher.requests == {"q.jsonl": 3}
+    assert len(waits) == 2, "it waits before it tries again"
+    assert all(seconds > 0 for seconds in waits)
+
+
+@pytest.mark.parametrize("location", ["http://", "http://[half/", "http://127.0.0.1:999999/", "ftp://127.0.0.1/q"])
+def test_redirect_to_nowhere_is_no_hash_mismatch(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, location: str
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", Answer(b"", 302, location=location)), sha256(QUIZ))
+    message = refusal()
+    assert "cannot be downloaded" in message, message
+    assert WAY_OUT in message
+    assert left_behind(downloads) == set()
+
+
+def test_broken_proxy_setting_is_no_hash_mismatch(
+    quiz_from: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(variable, "http://")
+    quiz_from("http://publisher.invalid/q.jsonl")
+    message = refusal()
+    assert "cannot be downloaded" in message, message
+
+
+def test_redirect_is_followed(publisher: Publisher, quiz_from: Callable[..., None]) -> None:
+    target = publisher.serve("moved.jsonl", QUIZ)
+    quiz_from(publisher.serve("q.jsonl", Answer(b"", 302, location=target)), sha256(QUIZ))
+    assert build().built[0].tests == 5
+
+
+def test_home_that_cannot_be_written_is_refused_with_the_way_to_change_it(
+    publisher: Publisher, quiz_from: Callable[..., None], nnd_home: Path
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", QUIZ))
+    nnd_home.write_text("a file where a folder belongs")
+    message = refusal()
+    assert "cannot be written" in message
+    assert "NND_HOME" in message
+
+
+def test_program_error_of_the_network_library_stays_what_it_is(
+    publisher: Publisher, quiz_from: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", QUIZ))
+
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(requests, "get", broken)
+    with pytest.raises(ZeroDivisionError):
+        build()
+
+
+# ---------------------------------------------------------------- archives
+
+CNN, BBC = "human_annotations/cnn_human.json", "human_annotations/bbc_human.json"
+
+
+def archive(members: dict[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name, data in members.items():
+            bundle.writestr(name, data)
+    return target.getvalue()
+
+
+BUNDLE = archive({CNN: NEWS, BBC: NEWS, "human_annotations/README": b"not wanted"})
+
+
+@pytest.fixture
+def news_from(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what sets the archive that news_gpt3 is taken from."""
+
+    def set_files(url: str, cnn: str | None = sha256(NEWS), bbc: str | None = sha256(NEWS)) -> None:
+        files = (
+            SourceFile("cnn_human.json", url, cnn, required=False, member=CNN),
+            SourceFile("bbc_human.json", url, bbc, required=False, member=BBC),
+        )
+        monkeypatch.setattr(NewsGPT3, "files", files)
+
+    return set_files
+
+
+@pytest.fixture
+def news_downloads(nnd_home: Path) -> Path:
+    return nnd_home / "downloads" / "news_gpt3"
+
+
+def test_archive_is_downloaded_once_for_all_its_members(
+    publisher: Publisher, news_from: Callable[..., None], news_downloads: Path
+) -> None:
+    news_from(publisher.serve("votes.zip", BUNDLE))
+    for _ in range(2):
+        result = build("news_gpt3")
+        assert {s.name: s.tests for s in result.built} == {"cnn": 3, "bbc": 3}
+        assert not any("unverified" in note for note in result.notes), "the members have pinned hashes"
+    assert publisher.requests == {"votes.zip": 1}
+    assert left_behind(news_downloads) == {"votes.zip", "cnn_human.json", "bbc_human.json", "hashes.json"}
+    assert (news_downloads / "bbc_human.json").read_bytes() == NEWS
+
+
+def test_archive_whose_member_changed_is_refused_and_the_member_not_kept(
+    publisher: Publisher, news_from: Callable[..., None], news_downloads: Path
+) -> None:
+    news_from(publisher.serve("votes.zip", archive({CNN: NEWS + b" ", BBC: NEWS})))
+    message = refusal("news_gpt3")
+    assert f"{CNN} is not the file with the pinned hash (sha256 {sha256(NEWS)})" in message
+    assert "cnn_human.json" not in left_behind(news_downloads)
+
+
+def test_archive_without_the_member_is_refused_by_name(
+    publisher: Publisher, news_from: Callable[..., None], news_downloads: Path
+) -> None:
+    news_from(publisher.serve("votes.zip", archive({CNN: NEWS})))
+    message = refusal("news_gpt3")
+    assert f"no zip with {BBC} in it" in message
+    assert str(news_downloads / "votes.zip") in message
+
+
+def damaged(data: bytes) -> bytes:
+    """Return ``data`` with the compressed bytes of its first member overwritten; the directory stays."""
+    start = 30 + len(CNN)
+    return data[:start] + b"\xff" * 60 + data[start + 60 :]
+
+
+def unended(data: bytes) -> bytes:
+    """Return ``data`` with the directory entry of its first member naming a length beyond the end of its stream."""
+    info = zipfile.ZipFile(io.BytesIO(data)).infolist()[0]
+    entry = data.index(b"PK\x01\x02")
+    size = (info.compress_size - 10).to_bytes(4, "little")
+    return data[: entry + 20] + size + data[entry + 24 :]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"<html>not here</html>", BUNDLE[: len(BUNDLE) // 2], damaged(BUNDLE), unended(BUNDLE)],
+    ids=["page", "half", "damaged member", "short member"],
+)
+def test_archive_that_cannot_be_unpacked_is_refused_by_name(
+    publisher: Publisher, news_from: Callable[..., None], news_downloads: Path, content: bytes
+) -> None:
+    news_from(publisher.serve("votes.zip", content))
+    assert str(news_downloads / "votes.zip") in refusal("news_gpt3")
+    assert "cnn_human.json" not in left_behind(news_downloads)
+
+
+def test_archive_that_was_bad_can_be_had_anew_as_the_message_says(
+    publisher: Publisher, news_from: Callable[..., None], news_downloads: Path
+) -> None:
+    news_from(publisher.serve("votes.zip", b"<html>not here</html>"))
+    assert "delete it and build again" in refusal("news_gpt3")
+    (news_downloads / "votes.zip").unlink()
+    publisher.serve("votes.zip", BUNDLE)
+    assert {s.name for s in build("news_gpt3").built} == {"cnn", "bbc"}

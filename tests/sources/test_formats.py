@@ -1,0 +1,678 @@
+"""Small made-up files in each publisher's format, with tests that were worked out by hand.
+
+The writers of these files also serve the tests of readers, downloads, builds and the command line.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnd_tasks.build import build_set
+from nnd_tasks.datasets import list_configs, read_table
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sources.challenge300 import SYSTEMS as CHALLENGE_SYSTEMS
+from nnd_tasks.sources.demo import PATH as DEMO_PATH
+from nnd_tasks.sources.mqm import config_name
+
+# ---------------------------------------------------------------- the publishers' formats
+
+QUIZ_FILE = "quiz_design_groups.jsonl"
+CHALLENGE_FILE = "challenge300-outputs.tsv"
+SUMMEVAL_FILE = "model_annotations.aligned.paired.jsonl"
+FRANK_FILE = "human_annotations_sentence.json"
+SPLIT_FILE = "test_split.txt"
+MQM_FILE = "mqm_newstest2021_ende.tsv"
+
+RIVER = "The river froze in January. Barges waited at the lock until the thaw in March."
+
+
+def quiz_group(group_id: int, *questions: tuple[str, str], context: str = RIVER, answer: str = "January") -> Any:
+    return {
+        "group_id": group_id,
+        "doc_id": 0,
+        "answer_span": answer,
+        "context": context,
+        "questions": [
+            {"question": text, "label": int(reason == "No error"), "reason": reason, "model_name": f"model_{i}"}
+            for i, (text, reason) in enumerate(questions)
+        ],
+    }
+
+
+def jsonl(rows: Iterable[Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def quiz_text() -> str:
+    """Five tests: four from group 7, one from group 8; the others have good or bad questions only."""
+    return jsonl(
+        [
+            quiz_group(
+                7,
+                ("When did the river freeze?", "No error"),
+                ("When when river freeze did?", "disfluent"),
+                ("In which month did ice close the river?", "No error"),
+                ("Where did the barges wait?", "off_target"),
+            ),
+            quiz_group(8, ("When was it?", "wrong_context"), ("In what month did the river freeze?", "No error")),
+            quiz_group(9, ("Who?", "disfluent"), ("What river?", "off_target"), answer="the lock"),
+            quiz_group(10, ("When did the thaw come?", "No error"), answer="March"),
+        ]
+    )
+
+
+# In the order of the published file; the smaller systems were not judged.
+CHALLENGE_COLUMNS = [
+    "id",
+    "question",
+    "category",
+    "Macaw-11B",
+    "Macaw-3B",
+    "Macaw-answer-11B",
+    "GPT3-davinci",
+    "Jurassic-1-jumbo",
+    "T5-XXL-SSM-NQ",
+    "Credits->",
+    *(f"credit-{system}" for system in CHALLENGE_SYSTEMS),
+]
+
+
+def challenge_row(number: int, question: str, tag: str, answers: Sequence[str], credits: Sequence[object]) -> Any:
+    judged = dict(zip(CHALLENGE_SYSTEMS, answers, strict=True))
+    paid = {f"credit-{system}": credit for system, credit in zip(CHALLENGE_SYSTEMS, credits, strict=True)}
+    return {
+        "id": f"probe-{number}",
+        "question": question,
+        "category": tag,
+        "Macaw-3B": "not judged",
+        "Credits->": "",
+        **judged,
+        **paid,
+    }
+
+
+def challenge_text(rows: Sequence[Any] | None = None) -> str:
+    """Eight tests: six of question 1 (three right answers, two wrong), two of question 2 (partial credits)."""
+    if rows is None:
+        rows = [
+            challenge_row(
+                1, 'What does a sign that says "Wet paint" ask of you?', "commonsense",
+                ['not to touch it, or "hands off"', "to wet it", "Keep your hands away.", "water", "don't touch"],
+                [1, 0, 1, 0, 1],
+            ),
+            challenge_row(2, "How many legs have two hens?", "math", ["4", "2 and 2", "four?", "8", ""],
+                          [1, 0.5, 0.66, 0, 0]),
+            challenge_row(3, "Name a colour.", "generation", ["red", "blue", "green", "tall", "yes"],
+                          [0.5, 0.5, 0.2, 0, 0]),
+        ]  # fmt: skip
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, CHALLENGE_COLUMNS, delimiter="\t", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def summeval_row(article: str, system: str, decoded: str, *marks: tuple[int, int, int, int], **more: Any) -> Any:
+    names = ("coherence", "consistency", "fluency", "relevance")
+    return {
+        "id": f"dm-test-{article}",
+        "decoded": decoded,
+        "expert_annotations": [dict(zip(names, mark, strict=True)) for mark in marks],
+        "turker_annotations": [],
+        "references": ["A made-up reference."],
+        "model_id": system,
+        "filepath": f"cnndm/dailymail/stories/{article}.story",
+        **more,
+    }
+
+
+HARBOUR = "The harbour of Lindow was closed on Monday. A crane had fallen. Nobody was hurt."
+BAKERY = "A bakery in Orrin sells bread by the minute. Its queue starts at five."
+
+
+def summeval_rows(with_text: bool = True) -> list[Any]:
+    """Every second row (M2 and M3 of one article, M3 of the other) gives two tests, all rows give ten."""
+
+    def row(article: str, text: str, system: str, decoded: str, *marks: tuple[int, int, int, int]) -> Any:
+        return summeval_row(article, system, decoded, *marks, **({"text": text} if with_text else {}))
+
+    good, bad = (5, 5, 5, 5), (1, 2, 3, 4)
+    return [
+        row("aaaa", HARBOUR, "M1", "The harbour was closed.", good, good, good),
+        # coherence good, consistency bad (one 5 of three), fluency good (two of three), relevance bad
+        row("aaaa", HARBOUR, "M2", "A crane fell, it was closed.", (5, 5, 5, 4), (5, 4, 5, 4), (5, 4, 4, 4)),
+        row("bbbb", BAKERY, "M1", "Bread is sold.", bad, bad, bad),
+        # coherence bad, consistency bad, fluency bad, relevance bad
+        row("aaaa", HARBOUR, "M3", "Crane crane harbour.", bad, bad, good),
+        row("bbbb", BAKERY, "M2", "A bakery sells minutes.", bad, bad, bad),
+        row("bbbb", BAKERY, "M3", "A bakery sells bread by the minute.", bad, (1, 1, 1, 5), (1, 1, 1, 5)),
+    ]
+
+
+def frank_row(article: str, system: str, summary: str, *sentences: Sequence[Sequence[str]], split: str = "test") -> Any:
+    return {
+        "hash": article,
+        "model_name": system,
+        "article": HARBOUR,
+        "summary": summary,
+        "reference": "",
+        "summary_sentences": ["" for _ in sentences],
+        "summary_sentences_annotations": [
+            {f"annotator_{i}": list(labels) for i, labels in enumerate(sentence)} for sentence in sentences
+        ],
+        "split": split,
+    }
+
+
+LONG, OTHER, XSUM = "a1" * 20, "b2" * 20, "31415926"
+RIGHT = (["NoE"], ["NoE"], ["NoE"])
+
+
+def frank_rows() -> list[Any]:
+    """Four summaries of one test article (a right one and three wrong ones), and rows that must not count."""
+    return [
+        frank_row(LONG, "s0", "The harbour of Lindow was closed.", RIGHT, (["NoE"], ["EntE"], ["NoE"])),
+        # CorefE twice and EntE twice. Sentence by sentence CorefE is met first, annotator by annotator EntE.
+        frank_row(LONG, "s1", "It closed Orrin.", (["NoE"], ["CorefE"], ["CorefE"]), (["EntE"], ["NoE"], ["EntE"])),
+        # Each annotator may give several labels: RelE twice, others once.
+        frank_row(LONG, "s2", "The crane closed.", (["EntE", "RelE"], ["RelE", "GramE"], ["LinkE"])),
+        frank_row(LONG, "s3", "Who knows.", (["OtherE"], ["OtherE"], ["EntE"])),
+        frank_row(LONG, "s4", "Nobody was closed", (["OutE"], ["OutE"], ["OutE"])),
+        frank_row(OTHER, "s0", "Closed.", RIGHT, split="valid"),
+        frank_row(OTHER, "s1", "Open.", (["OutE"], ["OutE"], ["OutE"]), split="valid"),
+        frank_row(XSUM, "s0", "Closed.", RIGHT),
+        frank_row(XSUM, "s1", "Open.", (["OutE"], ["OutE"], ["OutE"])),
+    ]
+
+
+MQM_COLUMNS = ["system", "doc", "doc_id", "seg_id", "rater", "source", "target", "category", "severity"]
+
+
+def tsv(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "".join("\t".join(row) + "\n" for row in [columns, *rows])
+
+
+def mqm_rows() -> list[list[str]]:
+    """Four tests: three of segment 1, one of segment 2; document 2 has none."""
+    one, two = "The mill stands still.", "Rain again."
+    return [
+        ["alpha", "news.1", "1", "1", "rater1", one, "Die Mühle steht still.", "No-error", "No-error"],
+        ["beta", "news.1", "1", "1", "rater2", one, "Die Mühle <v>stehen</v> still.", "Fluency/Grammar", "Major"],
+        ["beta", "news.1", "1", "1", "rater2", one, "Die <v>Mühle</v> stehen still.", "Style/Awkward", "Minor"],
+        ["gamma", "news.1", "1", "1", "rater3", one, "Still steht <v></v>sie.", "Other", "Minor"],
+        ["alpha", "news.1", "1", "2", "rater1", two, "Schon <v>wieder</v>.", "Accuracy/Omission", "Major"],
+        ["beta", "news.1", "1", "2", "rater1", two, "Wieder Regen.", "No-error", "No-error"],
+        ["alpha", "news.2", "2", "2", "rater1", two, "Regen.", "No-error", "No-error"],
+        ["alpha", "news.2", "2", "3", "rater1", "Oh.", "<v>Ah</v>.", "Accuracy/Mistranslation", "Minor"],
+    ]
+
+
+def news_article(article: str, votes: Sequence[tuple[list[str], list[str]]], **texts: str) -> Any:
+    return {
+        "article": article,
+        "annotators": [{"best_summary": best, "worst_summary": worst} for best, worst in votes],
+        **{system: {"text": texts.get(system, f"{system} on it")} for system in ("t0", "gpt3", "brio")},
+    }
+
+
+def news_articles() -> dict[str, Any]:
+    """Article 0 gives two tests, article 1 one; in article 2 all scores are 0."""
+    return {
+        # gpt3 +3, t0 -2, brio -1: gpt3 over t0 (5) and brio (4); t0 and brio differ by 1 only
+        "0": news_article(HARBOUR, [(["gpt3"], ["t0"]), (["gpt3"], ["t0"]), (["gpt3", "t0"], ["brio", "gpt3"])]),
+        # brio +1, t0 -1, gpt3 0: brio over t0 (2)
+        "1": news_article(BAKERY, [(["brio"], ["t0"])]),
+        "2": news_article(RIVER, [(["t0"], ["t0"]), (["brio"], ["brio"])]),
+    }
+
+
+#: set -> the files of a small source, by name
+SMALL: dict[str, Callable[[], dict[str, str]]] = {
+    "quiz_design": lambda: {QUIZ_FILE: quiz_text()},
+    "challenge300": lambda: {CHALLENGE_FILE: challenge_text()},
+    "summeval": lambda: {SUMMEVAL_FILE: jsonl(summeval_rows())},
+    "frank": lambda: {FRANK_FILE: json.dumps(frank_rows()), SPLIT_FILE: f"{LONG}\n{XSUM}\n"},
+    "mqm": lambda: {MQM_FILE: tsv(MQM_COLUMNS, mqm_rows())},
+    "news_gpt3": lambda: {"cnn_human.json": json.dumps(news_articles())},
+}
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write ``files`` into ``folder``, line ends as they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_bytes(text.encode("utf-8"))
+    return folder
+
+
+def small_source(folder: Path, name: str) -> Path:
+    """Write a small source of the set ``name`` into ``folder``."""
+    return write_files(folder, SMALL[name]())
+
+
+def rows_of(name: str, source: Path, out: Path, config: str | None = None, **options: str) -> list[dict[str, Any]]:
+    """Build and return the rows of one config."""
+    return read_table(build_set(name, source, out, options).folder, config).to_pylist()
+
+
+def triples(rows: Iterable[Mapping[str, Any]], *more: str) -> list[tuple[Any, ...]]:
+    return [(row["high"], row["low"], row["category"], *(row[name] for name in more)) for row in rows]
+
+
+# ---------------------------------------------------------------- quiz design
+
+
+def test_quiz_design_pairs_error_free_questions_with_faulty_ones_of_their_group(tmp_path: Path) -> None:
+    rows = rows_of("quiz_design", small_source(tmp_path / "in", "quiz_design"), tmp_path / "out")
+    assert triples(rows, "context_id", "high_first") == [
+        ("When did the river freeze?", "When when river freeze did?", "disfluent", "7", True),
+        ("When did the river freeze?", "Where did the barges wait?", "off_target", "7", True),
+        ("In which month did ice close the river?", "When when river freeze did?", "disfluent", "7", False),
+        ("In which month did ice close the river?", "Where did the barges wait?", "off_target", "7", True),
+        ("In what month did the river freeze?", "When was it?", "wrong_context", "8", False),
+    ]
+    assert {(row["context"], row["answer"]) for row in rows} == {(RIVER, "January")}
+    assert len({row["cluster_id"] for row in rows}) == 1, "two groups with one prompt are one cluster"
+    assert (rows[0]["high_system"], rows[0]["low_system"]) == ("model_0", "model_1")
+
+
+def test_quiz_design_texts_are_composed_but_not_trimmed(tmp_path: Path) -> None:
+    group = quiz_group(1, (" Why the cafe\u0301? ", "No error"), ("Why?\n", "off_target"), context="A cafe\u0301.\t")
+    rows = rows_of("quiz_design", write_files(tmp_path / "in", {QUIZ_FILE: jsonl([group])}), tmp_path / "out")
+    assert [(row["context"], row["high"], row["low"]) for row in rows] == [("A café.\t", " Why the café? ", "Why?\n")]
+
+
+def test_quiz_design_group_with_two_contexts_is_refused(tmp_path: Path) -> None:
+    good, bad = ("Right?", "No error"), ("Wrong?", "off_target")
+    groups = [quiz_group(5, good, bad), quiz_group(5, good, bad, context="Another paragraph.")]
+    source = write_files(tmp_path / "in", {QUIZ_FILE: jsonl(groups)})
+    with pytest.raises(NNDError, match=r"context 5: .*same context"):
+        build_set("quiz_design", source, tmp_path / "out")
+
+
+# ---------------------------------------------------------------- challenge 300
+
+
+def test_challenge300_pairs_credit_1_with_credit_0_and_keeps_quotes(tmp_path: Path) -> None:
+    rows = rows_of("challenge300", small_source(tmp_path / "in", "challenge300"), tmp_path / "out")
+    hands_off = 'not to touch it, or "hands off"'
+    assert triples(rows, "subcategory", "high_first") == [
+        (hands_off, "to wet it", "Common Sense", "commonsense", True),
+        (hands_off, "water", "Common Sense", "commonsense", True),
+        ("Keep your hands away.", "to wet it", "Common Sense", "commonsense", False),
+        ("don't touch", "to wet it", "Common Sense", "commonsense", False),
+        ("Keep your hands away.", "water", "Common Sense", "commonsense", True),
+        ("don't touch", "water", "Common Sense", "commonsense", False),
+        ("4", "8", "Science", "math", True),
+        ("4", "", "Science", "math", True),
+    ]
+    assert rows[0]["context"] == 'What does a sign that says "Wet paint" ask of you?'
+    assert (rows[0]["high_system"], rows[0]["low_system"]) == ("Macaw-11B", "Macaw-answer-11B")
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        (challenge_row(1, "Q?", "astrology", "abcde", [1, 0, 0, 0, 0]), "'category'"),
+        (challenge_row(1, "Q?", "math", "abcde", [1, 0, 0, 0, 1.5]), "'credit-T5-XXL-SSM-NQ'"),
+        (challenge_row(1, "Q?", "math", "abcde", [1, -1, 0, 0, 0]), "'credit-Macaw-answer-11B'"),
+        (challenge_row(1, "Q?", "math", "abcde", [1, "yes", 0, 0, 0]), "'credit-Macaw-answer-11B'"),
+        (challenge_row(1, "Q?", "math", "abcde", ["nan", 0, 0, 0, 0]), "'credit-Macaw-11B'"),
+    ],
+    ids=["unknown tag", "credit above 1", "negative credit", "credit in words", "credit not a number"],
+)
+def test_challenge300_unusable_cell_is_named_by_row_and_column(tmp_path: Path, row: Any, column: str) -> None:
+    source = write_files(tmp_path / "in", {CHALLENGE_FILE: challenge_text([row])})
+    with pytest.raises(NNDError) as caught:
+        build_set("challenge300", source, tmp_path / "out")
+    assert f"{CHALLENGE_FILE}, row 2" in str(caught.value)
+    assert column in str(caught.value)
+
+
+# ---------------------------------------------------------------- summeval
+
+
+def test_summeval_takes_every_second_row_and_needs_two_experts_of_three(tmp_path: Path) -> None:
+    rows = rows_of("summeval", small_source(tmp_path / "in", "summeval"), tmp_path / "out")
+    second, fourth = "A crane fell, it was closed.", "Crane crane harbour."
+    assert triples(rows, "context_id", "high_first", "high_label", "low_label") == [
+        (second, fourth, "coherence", "dm-test-aaaa/coherence", True, "5,5,5", "1,1,5"),
+        (second, fourth, "fluency", "dm-test-aaaa/fluency", True, "5,5,4", "3,3,5"),
+    ]
+    assert rows[0]["context"] == HARBOUR
+    assert (rows[0]["high_score"], rows[1]["low_score"]) == (5.0, pytest.approx(11 / 3))
+
+
+def test_summeval_takes_all_rows_where_it_is_told_to(tmp_path: Path) -> None:
+    source = small_source(tmp_path / "in", "summeval")
+    rows = rows_of("summeval", source, tmp_path / "out", "all_rows", rows="all")
+    first, second, third = "The harbour was closed.", "A crane fell, it was closed.", "Crane crane harbour."
+    minute = "A bakery sells bread by the minute."
+    assert triples(rows, "context_id") == [
+        (first, second, "consistency", "dm-test-aaaa/consistency"),
+        (first, third, "consistency", "dm-test-aaaa/consistency"),
+        (first, third, "coherence", "dm-test-aaaa/coherence"),
+        (second, third, "coherence", "dm-test-aaaa/coherence"),
+        (first, third, "fluency", "dm-test-aaaa/fluency"),
+        (second, third, "fluency", "dm-test-aaaa/fluency"),
+        (first, second, "relevance", "dm-test-aaaa/relevance"),
+        (first, third, "relevance", "dm-test-aaaa/relevance"),
+        (minute, "Bread is sold.", "relevance", "dm-test-bbbb/relevance"),
+        (minute, "A bakery sells minutes.", "relevance", "dm-test-bbbb/relevance"),
+    ]
+
+
+def test_summeval_rows_option_other_than_half_and_all_is_refused(tmp_path: Path) -> None:
+    source = small_source(tmp_path / "in", "summeval")
+    with pytest.raises(NNDError, match="--rows: expected half or all, found 'third'"):
+        build_set("summeval", source, tmp_path / "out", {"rows": "third"})
+
+
+def test_summeval_with_one_row_has_no_second_one(tmp_path: Path) -> None:
+    source = write_files(tmp_path / "in", {SUMMEVAL_FILE: jsonl(summeval_rows()[:1])})
+    with pytest.raises(NNDError, match="fewer than 2 rows"):
+        build_set("summeval", source, tmp_path / "out")
+
+
+@pytest.fixture
+def articles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return what writes a local dataset folder with a test split."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf_cache")
+
+    def write(**columns: list[str]) -> Path:
+        folder = tmp_path / "cnn_dailymail"
+        folder.mkdir()
+        datasets.Dataset.from_dict(columns).to_parquet(folder / "test-00000-of-00001.parquet")
+        return folder
+
+    return write
+
+
+def test_summeval_without_articles_takes_them_from_a_local_dataset(
+    tmp_path: Path, articles: Callable[..., Path]
+) -> None:
+    bare = write_files(tmp_path / "in", {SUMMEVAL_FILE: jsonl(summeval_rows(with_text=False))})
+    folder = articles(id=["bbbb", "aaaa", "cccc"], article=[BAKERY, HARBOUR, RIVER])
+    joined = rows_of("summeval", bare, tmp_path / "out", articles=str(folder))
+    assert joined == rows_of("summeval", small_source(tmp_path / "with", "summeval"), tmp_path / "out2")
+
+
+def test_summeval_missing_article_is_named_with_its_row(tmp_path: Path, articles: Callable[..., Path]) -> None:
+    bare = write_files(tmp_path / "in", {SUMMEVAL_FILE: jsonl(summeval_rows(with_text=False))})
+    folder = articles(id=["aaaa"], article=[HARBOUR])
+    with pytest.raises(NNDError, match=rf"{SUMMEVAL_FILE}, line 6: article bbbb is not in {re.escape(str(folder))}"):
+        build_set("summeval", bare, tmp_path / "out", {"articles": str(folder)})
+
+
+def test_summeval_articles_without_their_column_are_refused(tmp_path: Path, articles: Callable[..., Path]) -> None:
+    bare = write_files(tmp_path / "in", {SUMMEVAL_FILE: jsonl(summeval_rows(with_text=False))})
+    folder = articles(id=["aaaa"], highlights=[HARBOUR])
+    with pytest.raises(NNDError, match=rf"{re.escape(str(folder))}: no columns id and article"):
+        build_set("summeval", bare, tmp_path / "out", {"articles": str(folder)})
+
+
+def test_summeval_articles_that_cannot_be_loaded_bring_up_the_option(tmp_path: Path) -> None:
+    bare = write_files(tmp_path / "in", {SUMMEVAL_FILE: jsonl(summeval_rows(with_text=False))})
+    with pytest.raises(NNDError, match=r"without their articles.*--articles"):
+        build_set("summeval", bare, tmp_path / "out", {"articles": str(tmp_path / "nowhere")})
+
+
+# ---------------------------------------------------------------- FRANK
+
+RIGHT_SUMMARY = "The harbour of Lindow was closed."
+
+
+def test_frank_two_no_error_votes_make_a_sentence_right_and_ties_go_to_the_first_annotator(tmp_path: Path) -> None:
+    source = write_files(tmp_path / "in", {FRANK_FILE: json.dumps(frank_rows())})
+    rows = rows_of("frank", source, tmp_path / "out")
+    assert triples(rows, "subcategory", "low_system", "high_system") == [
+        (RIGHT_SUMMARY, "It closed Orrin.", "Semantic Frame", "EntE", "s1", "s0"),
+        (RIGHT_SUMMARY, "The crane closed.", "Semantic Frame", "RelE", "s2", "s0"),
+        (RIGHT_SUMMARY, "Nobody was closed", "Verifiability", "OutE", "s4", "s0"),
+    ]
+
+
+def test_frank_summary_with_another_error_most_often_is_left_out(tmp_path: Path) -> None:
+    source = write_files(tmp_path / "in", {FRANK_FILE: json.dumps(frank_rows())})
+    report = build_set("frank", source, tmp_path / "out").report["authors"]
+    assert (report["annotations"], report["left_out"]) == (5, 1)
+
+
+def test_frank_split_file_rules_over_the_rows_own_split(tmp_path: Path) -> None:
+    files = {FRANK_FILE: json.dumps(frank_rows()), SPLIT_FILE: f"{OTHER}\n{XSUM}\n"}
+    rows = rows_of("frank", write_files(tmp_path / "in", files), tmp_path / "out")
+    assert triples(rows, "context_id") == [("Closed.", "Open.", "Verifiability", OTHER)], "and XSum stays out"
+
+
+def test_frank_split_file_beside_a_named_file_is_used(tmp_path: Path) -> None:
+    files = {FRANK_FILE: json.dumps(frank_rows()), SPLIT_FILE: f"{OTHER}\n"}
+    folder = write_files(tmp_path / "in", files)
+    rows = rows_of("frank", folder / FRANK_FILE, tmp_path / "out")
+    assert {row["context_id"] for row in rows} == {OTHER}
+
+
+def test_frank_unknown_error_type_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    rows = [frank_row(LONG, "s0", "A.", RIGHT), frank_row(LONG, "s1", "B.", (["NewE"], ["NewE"], ["NoE"]))]
+    source = write_files(tmp_path / "in", {FRANK_FILE: json.dumps(rows)})
+    with pytest.raises(NNDError, match=r"unknown error label 'NewE' \(known: NoE, .*CorefE"):
+        build_set("frank", source, tmp_path / "out")
+
+
+def test_frank_summary_with_one_annotation_only_cannot_be_judged(tmp_path: Path) -> None:
+    rows = [frank_row(LONG, "s0", "A.", RIGHT), frank_row(LONG, "s1", "B.", (["NoE"],))]
+    source = write_files(tmp_path / "in", {FRANK_FILE: json.dumps(rows)})
+    with pytest.raises(NNDError, match=f"{FRANK_FILE}, summary 1: too few annotations"):
+        build_set("frank", source, tmp_path / "out")
+
+
+def test_frank_summary_without_annotated_sentences_cannot_be_judged(tmp_path: Path) -> None:
+    rows = [frank_row(LONG, "s0", "A."), frank_row(LONG, "s1", "B.", (["OutE"], ["OutE"], ["OutE"]))]
+    source = write_files(tmp_path / "in", {FRANK_FILE: json.dumps(rows)})
+    with pytest.raises(NNDError, match=f"{FRANK_FILE}, summary 0: too few annotations"):
+        build_set("frank", source, tmp_path / "out")
+
+
+# ---------------------------------------------------------------- MQM
+
+MQM_TESTS = [
+    ("Die Mühle steht still.", "Die Mühle stehen still.", "Fluency", "Fluency/Grammar", "Major", "rater2", True),
+    ("Die Mühle steht still.", "Die Mühle stehen still.", "Style", "Style/Awkward", "Minor", "rater2", True),
+    ("Die Mühle steht still.", "Still steht sie.", "Other", "Other", "Minor", "rater3", True),
+    ("Wieder Regen.", "Schon wieder.", "Accuracy", "Accuracy/Omission", "Major", "rater1", False),
+]
+MQM_SEEN = ("subcategory", "severity", "rater", "high_first")
+
+
+def mqm_tests(tmp_path: Path, text: str, name: str = MQM_FILE) -> list[tuple[Any, ...]]:
+    rows = rows_of("mqm", write_files(tmp_path / "in", {name: text}) / name, tmp_path / "out")
+    return triples(rows, *MQM_SEEN)
+
+
+def test_mqm_pairs_ratings_of_one_segment_and_takes_the_marks_out(tmp_path: Path) -> None:
+    assert mqm_tests(tmp_path, tsv(MQM_COLUMNS, mqm_rows())) == MQM_TESTS
+
+
+def test_mqm_segments_of_two_documents_are_not_mixed(tmp_path: Path) -> None:
+    report = build_set("mqm", small_source(tmp_path / "in", "mqm"), tmp_path / "out").report["newstest2021_ende"]
+    assert (report["groups"], report["groups_with_tests"]) == (4, 2), "documents 1 and 2 both have a segment 2"
+
+
+def test_mqm_tenth_column_is_read_over(tmp_path: Path) -> None:
+    rows = [[*row, f"comment {i}" if i % 2 else ""] for i, row in enumerate(mqm_rows())]
+    assert mqm_tests(tmp_path, tsv([*MQM_COLUMNS, "comment"], rows)) == MQM_TESTS
+
+
+def test_mqm_stray_tabs_at_the_end_of_a_row_are_read_over(tmp_path: Path) -> None:
+    rows = [[*row, *[""] * (i % 3)] for i, row in enumerate(mqm_rows())]
+    rows[1] = [*mqm_rows()[1], "a comment", "cut in two"]
+    assert mqm_tests(tmp_path, tsv(MQM_COLUMNS, rows)) == MQM_TESTS
+
+
+def test_mqm_quotes_mean_nothing(tmp_path: Path) -> None:
+    rows = mqm_rows()
+    rows[5][6] = '"Wieder Regen.'
+    [*_, last] = mqm_tests(tmp_path, tsv(MQM_COLUMNS, rows))
+    assert last[0] == '"Wieder Regen.'
+
+
+@pytest.mark.parametrize("spelling", ["no-error", "No-Error", "NO-ERROR", " No-error "])
+def test_mqm_no_error_is_known_in_any_case(tmp_path: Path, spelling: str) -> None:
+    rows = [[spelling if cell == "No-error" else cell for cell in row] for row in mqm_rows()]
+    assert mqm_tests(tmp_path, tsv(MQM_COLUMNS, rows)) == MQM_TESTS
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ["system", "doc", "x", "docSegId", "rater", "source", "target", "category", "severity"],
+        ["system", "x", "doc", "globalSegId", "rater", "source", "target", "category", "severity"],
+        ["system", "x", "doc_id", "docSegId", "rater", "source", "target", "category", "severity"],
+    ],
+    ids=["doc+docSegId", "doc+globalSegId", "doc_id+docSegId"],
+)
+def test_mqm_document_and_segment_columns_of_other_releases_are_known(tmp_path: Path, columns: list[str]) -> None:
+    assert mqm_tests(tmp_path, tsv(columns, mqm_rows())) == MQM_TESTS
+
+
+@pytest.mark.parametrize("lost", ["system", "doc_id", "seg_id", "rater", "source", "target", "category", "severity"])
+def test_mqm_without_a_needed_column_is_refused_by_file(tmp_path: Path, lost: str) -> None:
+    columns = ["x" if name in (lost, "doc") else name for name in MQM_COLUMNS]
+    with pytest.raises(NNDError, match=rf"{MQM_FILE}, row 1: no column .*{lost}"):
+        mqm_tests(tmp_path, tsv(columns, mqm_rows()))
+
+
+def test_mqm_empty_category_is_refused_by_row(tmp_path: Path) -> None:
+    rows = mqm_rows()
+    rows[3][7] = "  "
+    with pytest.raises(NNDError, match=f"{MQM_FILE}, row 5, column 'category': it is empty"):
+        mqm_tests(tmp_path, tsv(MQM_COLUMNS, rows))
+
+
+def test_mqm_folder_gives_one_config_per_file_and_leaves_averaged_scores_out(tmp_path: Path) -> None:
+    text = tsv(MQM_COLUMNS, mqm_rows())
+    source = write_files(
+        tmp_path / "in",
+        {
+            "mqm_newstest2021_ende.tsv": text,
+            "mqm_generalMT2022_zhen.tsv": tsv(MQM_COLUMNS, mqm_rows()[4:6]),
+            "mqm_newstest2021_ende.avg_seg_scores.tsv": "system\tmqm_avg_score\tseg_id\nalpha\t0.5\t1\n",
+            "README.tsv": "nothing of ours\n",
+        },
+    )
+    result = build_set("mqm", source, tmp_path / "out")
+    assert {s.name: s.tests for s in result.built} == {"newstest2021_ende": 4, "generalmt2022_zhen": 1}
+    assert list_configs(result.folder)[1] == "newstest2021_ende"
+
+
+@pytest.mark.parametrize(
+    ("file", "config"),
+    [
+        ("mqm_newstest2021_ende.tsv", "newstest2021_ende"),
+        ("mqm_ted_zhen.tsv", "ted_zhen"),
+        ("mqm_generalMT2022_enru.tsv", "generalmt2022_enru"),
+        ("MQM-my ratings (v2).tsv", "my_ratings_v2"),
+        ("ratings_ende.tsv", "ratings_ende"),
+        ("mqm_.tsv", ""),
+    ],
+)
+def test_mqm_config_is_named_after_the_file(file: str, config: str) -> None:
+    assert config_name(file) == config
+
+
+@pytest.mark.parametrize("names", [["mqm_a b.tsv", "mqm_A-b.tsv"], ["mqm_.tsv"]], ids=["twice", "none"])
+def test_mqm_files_without_a_config_name_of_their_own_are_refused(tmp_path: Path, names: list[str]) -> None:
+    source = write_files(tmp_path / "in", dict.fromkeys(names, tsv(MQM_COLUMNS, mqm_rows())))
+    with pytest.raises(NNDError, match="rename"):
+        build_set("mqm", source, tmp_path / "out")
+
+
+# ---------------------------------------------------------------- news
+
+
+def test_news_gpt3_counts_the_first_system_named_in_each_vote(tmp_path: Path) -> None:
+    rows = rows_of("news_gpt3", small_source(tmp_path / "in", "news_gpt3"), tmp_path / "out", "cnn")
+    assert triples(rows, "context_id", "high_score", "low_score", "high_first") == [
+        ("gpt3 on it", "t0 on it", "preference", "0", 3.0, -2.0, True),
+        ("gpt3 on it", "brio on it", "preference", "0", 3.0, -1.0, True),
+        ("brio on it", "t0 on it", "preference", "1", 1.0, -1.0, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("votes", "message"),
+    [
+        ([(["gpt3"], ["gpt4"])], r"article 0, annotators\[0\], worst_summary: unknown system 'gpt4'"),
+        ([(["gpt3"], ["t0"]), ([], ["t0"])], r"article 0, annotators\[1\], best_summary: no system is named"),
+    ],
+    ids=["unknown", "none"],
+)
+def test_news_gpt3_vote_without_a_known_system_is_refused(tmp_path: Path, votes: Any, message: str) -> None:
+    text = json.dumps({"0": news_article(HARBOUR, votes)})
+    source = write_files(tmp_path / "in", {"bbc_human.json": text})
+    with pytest.raises(NNDError, match=f"bbc_human.json, {message}"):
+        build_set("news_gpt3", source, tmp_path / "out")
+
+
+def test_news_gpt3_named_file_is_the_only_one_built(tmp_path: Path) -> None:
+    text = json.dumps(news_articles())
+    folder = write_files(tmp_path / "in", {"cnn_human.json": text, "bbc_human.json": text})
+    assert [s.name for s in build_set("news_gpt3", folder / "bbc_human.json", tmp_path / "one").built] == ["bbc"]
+    assert [s.name for s in build_set("news_gpt3", folder, tmp_path / "both").built] == ["cnn", "bbc"]
+
+
+def test_news_gpt3_file_of_another_name_is_refused(tmp_path: Path) -> None:
+    folder = write_files(tmp_path / "in", {"votes.json": json.dumps(news_articles())})
+    with pytest.raises(NNDError, match=r"votes\.json: its name must be cnn_human\.json or bbc_human\.json"):
+        build_set("news_gpt3", folder / "votes.json", tmp_path / "out")
+
+
+# ---------------------------------------------------------------- demo
+
+
+def test_demo_builds_without_a_source(tmp_path: Path, nnd_home: Path) -> None:
+    result = build_set("demo")
+    assert result.folder == nnd_home / "nnd" / "demo"
+    assert not (nnd_home / "downloads").exists()
+    rows = read_table(result.folder).to_pylist()
+    assert {row["kind"] for row in rows} == {"question_generation", "question_answering", "summarization"}
+    assert all(bool(row["answer"]) == (row["kind"] == "question_generation") for row in rows)
+
+
+def test_demo_has_60_contexts_or_more_with_two_good_and_two_bad_candidates_each() -> None:
+    contexts: dict[str, list[dict[str, str]]] = {}
+    with DEMO_PATH.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            contexts.setdefault(row["context_id"], []).append(row)
+    assert len(contexts) >= 60
+    for name, rows in contexts.items():
+        good = [row["candidate"] for row in rows if row["label"] == "no_error"]
+        bad = [row["candidate"] for row in rows if row["label"] != "no_error"]
+        assert 4 <= len(rows) <= 6, name
+        assert len(good) >= 2, name
+        assert len(bad) >= 2, name
+        assert len({*good, *bad}) == len(rows), f"{name}: every candidate is another text"
+        assert len({(row["kind"], row["context"], row["answer"]) for row in rows}) == 1, name
+
+
+def test_demo_tests_are_all_pairs_of_a_good_and_a_bad_candidate() -> None:
+    with DEMO_PATH.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    good = Counter(row["context_id"] for row in rows if row["label"] == "no_error")
+    expected = Counter(dict.fromkeys({row["label"] for row in rows} - {"no_error"}, 0))
+    for row in rows:
+        if row["label"] != "no_error":
+            expected[row["label"]] += good[row["context_id"]]
+    [summary] = build_set("demo").built
+    assert summary.categories == dict(expected)
+    assert summary.tests == sum(expected.values())

@@ -1,0 +1,610 @@
+"""Readers name the file, the row and the field at fault, and nothing but NNDError comes out of a broken file."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnd_tasks.build import build_set
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sources import base
+from nnd_tasks.sources.base import Record, check_text, read_csv, read_json, read_jsonl, read_plain_tsv, read_text
+from nnd_tasks.sources.demo import PATH as DEMO_PATH
+from tests.conftest import DATA
+from tests.sources.test_formats import (
+    FRANK_FILE,
+    LONG,
+    QUIZ_FILE,
+    RIGHT,
+    SMALL,
+    SPLIT_FILE,
+    SUMMEVAL_FILE,
+    frank_row,
+    jsonl,
+    news_article,
+    quiz_text,
+    small_source,
+    summeval_rows,
+    write_files,
+)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[bytes | str], Path]:
+    """Return what writes one file as it is given."""
+
+    def to_file(content: bytes | str) -> Path:
+        path = tmp_path / "annotations.txt"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        return path
+
+    return to_file
+
+
+def refusal(act: Callable[[], Any]) -> str:
+    """Return the message of the NNDError that ``act`` raises."""
+    with pytest.raises(NNDError) as caught:
+        act()
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------- records
+
+
+def test_record_refuses_what_is_no_mapping() -> None:
+    for value, kind in (([], "a list"), ("x", "text"), (None, "nothing"), (3, "a number"), (True, "true/false")):
+        assert refusal(lambda value=value: Record(value, "f, line 3")) == (
+            f"f, line 3: expected an object with named fields, found {kind}"
+        )
+
+
+def test_record_missing_field_is_named_with_the_fields_there_are() -> None:
+    record = Record({"id": 1, "text": "x"}, "f, line 3")
+    assert refusal(lambda: record.get("txt")) == "f, line 3: field 'txt' is missing (found: id, text)"
+    assert "id" in record
+    assert "txt" not in record
+
+
+@pytest.mark.parametrize("accessor", ["text", "identifier", "number", "items", "records", "record"])
+def test_record_accessors_name_place_and_field_when_it_is_missing(accessor: str) -> None:
+    record = Record({"other": 1}, "f, line 3")
+    assert refusal(lambda: getattr(record, accessor)("wanted")).startswith("f, line 3: field 'wanted' is missing")
+
+
+@pytest.mark.parametrize(
+    ("accessor", "value", "found"),
+    [
+        ("text", None, "expected text, found nothing"),
+        ("text", 7, "expected text, found a number"),
+        ("text", 0.5, "expected text, found a number"),
+        ("text", True, "expected text, found true/false"),
+        ("text", ["x"], "expected text, found a list"),
+        ("text", {"x": 1}, "expected text, found an object"),
+        ("text", "ab\ud800", "half a surrogate pair at character 2"),
+        ("identifier", 1.5, "expected text, found a number"),
+        ("identifier", True, "expected text, found true/false"),
+        ("identifier", None, "expected text, found nothing"),
+        ("identifier", "\udfff", "half a surrogate pair at character 0"),
+        ("number", "five", "expected a number, found 'five'"),
+        ("number", "", "expected a number, found ''"),
+        ("number", None, "expected a number, found None"),
+        ("number", True, "expected a number, found True"),
+        ("number", [1], r"expected a number, found [1]"),
+        ("number", float("nan"), "expected a number, found nan"),
+        ("number", "-inf", "expected a number, found '-inf'"),
+        ("number", 10**400, "expected a number, found 1000"),
+        ("items", "abc", "expected a list, found text"),
+        ("items", {}, "expected a list, found an object"),
+        ("records", None, "expected a list, found nothing"),
+        ("record", [], "expected an object with named fields, found a list"),
+    ],
+)
+def test_record_accessors_refuse_other_types_by_place_and_field(accessor: str, value: Any, found: str) -> None:
+    message = refusal(lambda: getattr(Record({"wanted": value}, "f, line 3"), accessor)("wanted"))
+    assert message.startswith("f, line 3, field 'wanted': ")
+    assert found in message
+    assert len(message) < 200, "a long value is cut"
+
+
+def test_record_accessors_return_what_the_file_holds() -> None:
+    record = Record(
+        {"t": " x\n", "i": 7, "s": "a7", "n": "0.5", "m": 3, "l": [1, "x"], "r": [{"k": 1}], "d": {"k": 2}}, "f"
+    )
+    assert record.text("t") == " x\n"
+    assert (record.identifier("i"), record.identifier("s")) == ("7", "a7")
+    assert (record.number("n"), record.number("m")) == (0.5, 3.0)
+    assert record.items("l") == [1, "x"]
+    assert [r.get("k") for r in record.records("r")] == [1]
+    assert record.record("d").get("k") == 2
+    assert dict(record.entries())["i"] == 7
+
+
+def test_record_element_of_a_list_is_named_by_its_index() -> None:
+    record = Record({"votes": [{}, 5]}, "f, line 3")
+    assert refusal(lambda: record.records("votes")).startswith("f, line 3, votes[1]: expected an object")
+    assert refusal(lambda: Record({"votes": [{}]}, "f").records("votes")[0].text("x")).startswith(
+        "f, votes[0]: field 'x'"
+    )
+
+
+def test_whole_surrogate_pairs_and_nul_are_text() -> None:
+    assert check_text(json.loads('"\\ud83d\\ude00\\u0000"'), "f") == "😀\x00"
+
+
+# ---------------------------------------------------------------- files
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "read_text": read_text,
+    "read_json": read_json,
+    "read_jsonl": lambda path: list(read_jsonl(path)),
+    "read_csv": lambda path: list(read_csv(path, ["a", "b"])),
+    "read_plain_tsv": lambda path: list(read_plain_tsv(path, ["a", "b"])),
+}
+readers = pytest.mark.parametrize("reader", list(READERS.values()), ids=list(READERS))
+
+
+@readers
+def test_missing_file_and_folder_are_refused_by_name(reader: Callable[[Path], Any], tmp_path: Path) -> None:
+    missing = tmp_path / "missing.json"
+    assert refusal(lambda: reader(missing)) == f"{missing}: cannot be read (No such file or directory)"
+    assert refusal(lambda: reader(tmp_path)) == f"{tmp_path}: cannot be read (Is a directory)"
+
+
+@readers
+@pytest.mark.parametrize("content", [b"", b" \n\r\n\t"], ids=["no bytes", "white space"])
+def test_empty_file_is_refused_by_name(
+    reader: Callable[[Path], Any], content: bytes, write: Callable[[bytes], Path]
+) -> None:
+    path = write(content)
+    assert refusal(lambda: reader(path)) == f"{path}: the file is empty"
+
+
+@readers
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"\x89PNG\r\n\x1a\n\x00\x00\xff\xfe", 1),
+        (b"PK\x03\x04\x14\x00\x08\xfa\xce", 1),
+        ("a,b\n1,2\n".encode("utf-16"), 1),
+        (b"a\tb\n1\t2\ncaf\xe9\t3\n", 3),
+        (b"a\tb\n\xed\xa0\x80\t2\n", 2),
+    ],
+    ids=["image", "zip", "UTF-16", "Latin-1", "encoded surrogate"],
+)
+def test_bytes_that_are_not_utf8_are_refused_by_line(
+    reader: Callable[[Path], Any], content: bytes, line: int, write: Callable[[bytes], Path]
+) -> None:
+    path = write(content)
+    message = refusal(lambda: reader(path))
+    assert message.startswith(f"{path}, line {line}: not UTF-8 text"), message
+
+
+@readers
+def test_file_above_the_size_limit_is_refused_unread(
+    reader: Callable[[Path], Any], write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "MAX_BYTES", 1 << 20)
+    path = write("[" + " " * (1 << 20) + "]")
+    assert refusal(lambda: reader(path)).startswith(f"{path}: larger than 1 MiB")
+
+
+def test_byte_order_mark_is_dropped_at_the_beginning_only(write: Callable[[bytes], Path]) -> None:
+    bom = b"\xef\xbb\xbf"
+    assert read_text(write(bom + b"a" + bom)) == "a\ufeff"
+    assert read_json(write(bom + b'{"a": 1}')) == {"a": 1}
+    assert [r.get("a") for r in read_jsonl(write(bom + b'{"a": 1}\n{"a": 2}\n'))] == [1, 2]
+    assert [r.text("a") for r in read_csv(write(bom + b"a,b\n1,2\n"), ["a"])] == ["1"]
+    assert [r.text("a") for r in read_plain_tsv(write(bom + b"a\tb\n1\t2\n"), ["a"])] == ["1"]
+
+
+def test_line_ends_of_windows_are_no_part_of_the_values(write: Callable[[bytes], Path]) -> None:
+    assert [dict(r.entries()) for r in read_jsonl(write(b'{"a": "x"}\r\n\r\n{"a": "y"}\r\n'))] == [
+        {"a": "x"},
+        {"a": "y"},
+    ]
+    assert [dict(r.entries()) for r in read_csv(write(b'a,b\r\n1,"x\r\ny"\r\n'), ["b"])] == [{"a": "1", "b": "x\r\ny"}]
+    assert [dict(r.entries()) for r in read_plain_tsv(write(b"a\tb\r\n1\t2\r\n"), ["b"])] == [{"a": "1", "b": "2"}]
+
+
+def test_line_separators_within_json_text_do_not_end_a_record(write: Callable[[str], Path]) -> None:
+    text = "one\u2028two\u0085three"
+    [record] = read_jsonl(write(json.dumps({"a": text}, ensure_ascii=False) + "\n"))
+    assert record.text("a") == text
+
+
+# ---------------------------------------------------------------- JSON
+
+
+@pytest.mark.parametrize("broken", ['{"a": 1', "{'a': 1}", '{"a": 1}}', "a: 1", '["\t"]', "[1,]"])
+def test_broken_json_is_refused_by_file_and_line(broken: str, write: Callable[[str], Path]) -> None:
+    path = write(broken)
+    assert refusal(lambda: read_json(path)).startswith(f"{path}: not valid JSON (")
+    path = write('{"a": 1}\n\n' + broken)
+    assert refusal(lambda: list(read_jsonl(path))).startswith(f"{path}, line 3: not valid JSON (")
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'], ids=["lists", "objects"])
+def test_deeply_nested_json_is_refused_by_file(opening: str, write: Callable[[str], Path]) -> None:
+    path = write(opening * 200_000)
+    assert refusal(lambda: read_json(path)) == f"{path}: JSON nested too deeply"
+    assert refusal(lambda: list(read_jsonl(path))) == f"{path}, line 1: JSON nested too deeply"
+
+
+def test_json_integer_of_ten_thousand_digits_is_refused_by_file(write: Callable[[str], Path]) -> None:
+    path = write("9" * 10_000)
+    assert refusal(lambda: Record({"n": read_json(path)}, str(path)).number("n")).startswith(f"{path}")
+
+
+def test_json_line_that_is_no_object_is_refused_by_line(write: Callable[[str], Path]) -> None:
+    path = write('{"a": 1}\n[1]\n')
+    assert refusal(lambda: list(read_jsonl(path))).startswith(f"{path}, line 2: expected an object")
+
+
+# ---------------------------------------------------------------- tables
+
+
+def test_csv_with_quotes_line_breaks_and_further_columns_is_read(write: Callable[[str], Path]) -> None:
+    path = write('b,a,c\n"x, ""y""\nz",1,\n,,\n\n2,3,4\n')
+    rows = list(read_csv(path, ["a", "b"]))
+    assert [(r.text("a"), r.text("b"), r.text("c")) for r in rows] == [("1", 'x, "y"\nz', ""), ("3", "2", "4")]
+
+
+@pytest.mark.parametrize(("reader", "tab"), [(read_csv, ","), (read_plain_tsv, "\t")], ids=["csv", "tsv"])
+def test_table_without_a_column_is_refused_with_those_it_has(
+    reader: Callable[..., Iterator[Record]], tab: str, write: Callable[[str], Path]
+) -> None:
+    path = write(f"a{tab}c\n1{tab}2\n")
+    message = refusal(lambda: list(reader(path, ["a", "b"])))
+    assert message.startswith(f"{path}, row 1: no column 'b'")
+    assert "columns found: 'a, c'" in message
+
+
+@pytest.mark.parametrize(("reader", "tab"), [(read_csv, ","), (read_plain_tsv, "\t")], ids=["csv", "tsv"])
+def test_table_row_that_is_too_short_is_refused_by_row(
+    reader: Callable[..., Iterator[Record]], tab: str, write: Callable[[str], Path]
+) -> None:
+    path = write(f"a{tab}b\n1{tab}2\n3\n")
+    assert refusal(lambda: list(reader(path, ["a", "b"]))) == f"{path}, row 3: 1 columns, the header has 2"
+
+
+@pytest.mark.parametrize(
+    ("broken", "row"), [('a,b\n1,2\n3,"4\n', 3), ('a,b\n1,"2"x\n', 2)], ids=["open quote", "text after a quote"]
+)
+def test_csv_with_broken_quotes_is_refused_by_row(broken: str, row: int, write: Callable[[str], Path]) -> None:
+    path = write(broken)
+    assert refusal(lambda: list(read_csv(path, ["a", "b"]))).startswith(f"{path}, row {row}: not a valid table (")
+
+
+def test_csv_field_beyond_the_parsers_limit_is_refused_by_row(write: Callable[[str], Path]) -> None:
+    path = write("a,b\n1,2\n" + "x" * 200_000 + ",3\n")
+    assert refusal(lambda: list(read_csv(path, ["a", "b"]))).startswith(f"{path}, row 3: not a valid table (")
+
+
+def test_tsv_of_a_zero_byte_file_is_refused_as_the_wrong_file(write: Callable[[bytes], Path]) -> None:
+    path = write(b"\x00" * 64)
+    assert refusal(lambda: list(read_plain_tsv(path, ["a"]))).startswith(f"{path}, row 1: no column 'a'")
+
+
+def test_nul_within_a_cell_is_kept_or_refused_by_row(write: Callable[[bytes], Path]) -> None:
+    path = write(b"a\tb\n1\tx\x00y\n")
+    assert [r.text("b") for r in read_plain_tsv(path, ["b"])] == ["x\x00y"]
+    path = write(b"a,b\n1,x\x00y\n")
+    try:  # the csv module of Python 3.10 knows no NUL
+        assert [r.text("b") for r in read_csv(path, ["b"])] == ["x\x00y"]
+    except NNDError as error:
+        assert str(error).startswith(f"{path}, row 2: not a valid table")  # noqa: PT017
+
+
+def test_tsv_quotes_are_plain_characters_and_spare_fields_are_dropped(write: Callable[[str], Path]) -> None:
+    path = write('a\tb\n"1\t2"\textra\tmore\n')
+    assert [dict(r.entries()) for r in read_plain_tsv(path, ["a"])] == [{"a": '"1', "b": '2"'}]
+
+
+# ---------------------------------------------------------------- broken fields in whole files
+
+
+def with_value(rows: list[Any], *path: Any, value: Any) -> list[Any]:
+    """Return ``rows`` with one value, at ``path``, replaced."""
+    place = rows
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return rows
+
+
+QUIZ = ("quiz_design", QUIZ_FILE, jsonl)
+FRANK = ("frank", FRANK_FILE, json.dumps)
+SUMMEVAL = ("summeval", SUMMEVAL_FILE, jsonl)
+NEWS = ("news_gpt3", "cnn_human.json", json.dumps)
+
+
+def quiz() -> list[Any]:
+    return [json.loads(line) for line in quiz_text().splitlines()]
+
+
+def frank() -> list[Any]:
+    return [frank_row(LONG, "s0", "A.", RIGHT), frank_row(LONG, "s1", "B.", (["OutE"], ["OutE"], ["NoE"]))]
+
+
+def news() -> Any:
+    return {"0": news_article("A.", [(["gpt3"], ["t0"]), (["gpt3"], ["t0"])])}
+
+
+SENTENCES = "summary_sentences_annotations"
+
+
+@pytest.mark.parametrize(
+    ("source", "content", "place"),
+    [
+        (QUIZ, with_value(quiz(), 1, "questions", value=None), "line 2, field 'questions': expected a list"),
+        (QUIZ, with_value(quiz(), 1, "questions", 0, value="Q?"), "line 2, questions[0]: expected an object"),
+        (QUIZ, with_value(quiz(), 0, "questions", 1, "question", value=7), "line 1, questions[1], field 'question'"),
+        (QUIZ, with_value(quiz(), 0, "questions", 1, "reason", value="\ud800"), "line 1, questions[1], field 'reason'"),
+        (QUIZ, with_value(quiz(), 2, "group_id", value=1.5), "line 3, field 'group_id': expected text"),
+        (QUIZ, [{"group_id": 1, "context": "C."}], "line 1: field 'answer_span' is missing"),
+        (FRANK, with_value(frank(), 1, SENTENCES, 0, value=[]), f"summary 1, {SENTENCES}[0]: expected an object"),
+        (FRANK, with_value(frank(), 1, SENTENCES, 0, "annotator_2", value="NoE"), "annotator 'annotator_2' has no list"),
+        (FRANK, with_value(frank(), 1, SENTENCES, 0, "annotator_2", 0, value=1), "annotator 'annotator_2': expected text"),
+        (FRANK, with_value(frank(), 0, "hash", value=None), "summary 0, field 'hash'"),
+        (FRANK, [[]], "summary 0: expected an object"),
+        (FRANK, {"hash": LONG}, "expected a list of summaries"),
+        (
+            SUMMEVAL,
+            with_value(summeval_rows(), 1, "expert_annotations", 2, "coherence", value="high"),
+            "line 2, expert_annotations[2], field 'coherence': expected a number, found 'high'",
+        ),
+        (SUMMEVAL, with_value(summeval_rows(), 3, "decoded", value=None), "line 4, field 'decoded': expected text"),
+        (NEWS, with_value(news(), "0", "annotators", 1, value="gpt3"), "article 0, annotators[1]: expected an object"),
+        (NEWS, with_value(news(), "0", "brio", "text", value=["x"]), "article 0, field 'brio', field 'text'"),
+        (NEWS, with_value(news(), "0", value=[]), "article 0: expected an object"),
+        (NEWS, [], "cnn_human.json: expected an object with named fields, found a list"),
+    ],
+)  # fmt: skip
+def test_wrong_field_in_a_source_is_named_by_file_row_and_field(
+    source: tuple[str, str, Callable[[Any], str]], content: Any, place: str, tmp_path: Path
+) -> None:
+    name, file, encode = source
+    folder = write_files(tmp_path / "in", {file: encode(content)})
+    message = refusal(lambda: build_set(name, folder, tmp_path / "out"))
+    assert message.startswith(str(folder / file))
+    assert place in message, message
+    assert not (tmp_path / "out").exists()
+
+
+def test_article_id_with_half_a_surrogate_pair_is_refused(tmp_path: Path) -> None:
+    folder = write_files(tmp_path / "in", {"cnn_human.json": json.dumps({"\ud800": news()["0"]})})
+    assert "cnn_human.json" in refusal(lambda: build_set("news_gpt3", folder, tmp_path / "out"))
+
+
+def test_folder_named_like_the_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in" / QUIZ_FILE).mkdir(parents=True)
+    assert QUIZ_FILE in refusal(lambda: build_set("quiz_design", tmp_path / "in", tmp_path / "out"))
+
+
+# ---------------------------------------------------------------- places that cannot be read
+
+
+@pytest.mark.parametrize("name", ["quiz_design", "frank", "mqm", "news_gpt3"])
+def test_source_that_does_not_exist_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    assert refusal(lambda: build_set(name, tmp_path / "none", tmp_path / "out")) == (
+        f"{tmp_path / 'none'}: no such file or folder"
+    )
+
+
+@pytest.mark.parametrize("name", list(SMALL))
+def test_folder_without_the_file_is_refused_with_the_name_that_is_wanted(name: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    message = refusal(lambda: build_set(name, tmp_path / "in", tmp_path / "out"))
+    assert message.startswith(f"{tmp_path / 'in'}: ")
+    assert next(iter(SMALL[name]())) in message
+
+
+def test_renamed_copy_of_a_single_file_source_is_read(tmp_path: Path) -> None:
+    copy = write_files(tmp_path / "in", {"my copy.jsonl": quiz_text()}) / "my copy.jsonl"
+    assert build_set("quiz_design", copy, tmp_path / "out").built[0].tests == 5
+
+
+def test_split_file_given_as_the_source_does_not_stand_for_the_annotations(tmp_path: Path) -> None:
+    folder = small_source(tmp_path / "in", "frank")
+    (folder / FRANK_FILE).unlink()
+    message = refusal(lambda: build_set("frank", folder / SPLIT_FILE, tmp_path / "out"))
+    assert FRANK_FILE in message
+
+
+@pytest.mark.parametrize(
+    "source", ["a" * 300, "~no-such-user-of-this-system/data"], ids=["name too long", "unknown home"]
+)
+@pytest.mark.parametrize("name", ["quiz_design", "mqm"])
+def test_source_path_that_the_system_refuses_is_a_plain_error(name: str, source: str, tmp_path: Path) -> None:
+    assert source[:20] in refusal(lambda: build_set(name, source, tmp_path / "out"))
+
+
+@pytest.mark.parametrize("name", ["quiz_design", "mqm"])
+def test_file_that_cannot_be_read_is_a_plain_error(name: str, tmp_path: Path) -> None:
+    folder = small_source(tmp_path / "in", name)
+    file = folder / next(iter(SMALL[name]()))
+    file.unlink()
+    try:
+        file.symlink_to("/proc/self/mem")  # a regular file whose first bytes nobody can read, not even root
+        with pytest.raises(OSError, match="Input/output error"):
+            file.read_bytes()
+    except (OSError, pytest.fail.Exception):
+        pytest.skip("no file here that exists but cannot be read")
+    assert str(file) in refusal(lambda: build_set(name, folder, tmp_path / "out"))
+
+
+# ---------------------------------------------------------------- mutated files
+
+MUTATIONS = 150
+RECORDS = 30
+JUNK: list[Any] = [
+    None, True, -1, 0.5, 10**30, float("nan"), "", "\x00", "\ud800", "a\nb", "No error", "🙂", [], {}, [[]], [None], {"": 1},
+]  # fmt: skip
+CELLS = [
+    "",
+    " ",
+    '"',
+    '""',
+    "\x00",
+    "nan",
+    "-1",
+    "1e999",
+    "No-error",
+    "/",
+    "a/b/c",
+    "🙂",
+    "\u2028",
+    "\r",
+    "x" * 200_000,
+]
+
+
+def real_files(name: str) -> dict[str, str]:
+    """Return the first records of the real files, or of the made-up ones where there are none."""
+    if name == "demo":
+        return {DEMO_PATH.name: "\n".join(DEMO_PATH.read_text("utf-8").splitlines()[: RECORDS + 1]) + "\n"}
+    folder = DATA / name
+    if not folder.is_dir():
+        return SMALL[name]()
+    files = {}
+    for path in sorted(folder.iterdir()):
+        text = path.read_text("utf-8")
+        if path.suffix != ".json":
+            files[path.name] = "\n".join(text.split("\n")[: RECORDS + 1]) + "\n"
+        elif isinstance(content := json.loads(text), list):  # FRANK: whole articles, so that there is something to pair
+            order = list(dict.fromkeys(row["hash"] for row in content if row["split"] == "test"))[:6]
+            files[path.name] = json.dumps([row for row in content if row["hash"] in order][:RECORDS])
+        else:
+            files[path.name] = json.dumps(dict(list(content.items())[:RECORDS]))
+    if SPLIT_FILE in files:
+        files[SPLIT_FILE] = (folder / SPLIT_FILE).read_text("utf-8")
+    return files
+
+
+def mutate_bytes(text: str, dice: random.Random) -> bytes:
+    data = bytearray(text.encode("utf-8"))
+    for _ in range(dice.choice([1, 1, 3, 20])):
+        at = dice.randrange(len(data) or 1)
+        match dice.randrange(4):
+            case 0:
+                data[at : at + 1] = bytes([dice.randrange(256)])
+            case 1:
+                data[at:at] = dice.choice(
+                    [b'"', b"\t", b"\n", b"\r", b",", b"\\", b"{", b"]", b"\xff", b"\xef\xbb\xbf"]
+                )
+            case 2:
+                del data[at : at + dice.choice([1, 2, 50])]
+            case 3:
+                del data[at : len(data) if dice.random() < 0.5 else at + 1]
+    return bytes(data)
+
+
+def mutate_lines(text: str, dice: random.Random) -> bytes:
+    lines = text.split("\n")
+    for _ in range(dice.choice([1, 2, 5])):
+        a, b = dice.randrange(len(lines)), dice.randrange(len(lines))
+        match dice.randrange(5):
+            case 0:
+                del lines[a]
+            case 1:
+                lines.insert(a, lines[b])
+            case 2:
+                lines[a], lines[b] = lines[b], lines[a]
+            case 3:
+                lines[a] = lines[a][: dice.randrange(len(lines[a]) + 1)]
+            case 4:
+                lines[a] += "\r"
+        lines = lines or [""]
+    return "\n".join(lines).encode("utf-8")
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every (container, key) within ``value``."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in list(entries):
+        yield value, key
+        yield from places(inner)
+
+
+def mutate_json(value: Any, dice: random.Random) -> Any:
+    """Return ``value`` with one to three values or keys replaced by junk."""
+    value = [value]
+    for _ in range(dice.choice([1, 1, 2, 3])):
+        container, key = dice.choice(list(places(value)))
+        match dice.randrange(5):
+            case 0 | 1:
+                container[key] = json.loads(json.dumps(dice.choice(JUNK)))
+            case 2 if container is not value:
+                del container[key]
+            case 3 if isinstance(container, dict):
+                container[dice.choice(["\ud800", "", "a\nb", "id", "\x00"])] = container.pop(key)
+            case _:
+                container[key] = [container[key]]
+    return value[0]
+
+
+def mutate_fields(name: str, text: str, dice: random.Random) -> bytes:
+    if name.endswith(".json"):
+        return json.dumps(mutate_json(json.loads(text), dice)).encode("utf-8")
+    lines = text.split("\n")
+    at = dice.randrange(len(lines) - 1)
+    if name.endswith(".jsonl"):
+        lines[at] = json.dumps(mutate_json(json.loads(lines[at]), dice))
+    else:
+        tab = "," if name.endswith(".csv") else "\t"
+        cells = lines[at].split(tab)
+        cells[dice.randrange(len(cells))] = dice.choice(CELLS)
+        if dice.random() < 0.2:
+            cells.insert(dice.randrange(len(cells)), "")
+        lines[at] = tab.join(cells)
+    return "\n".join(lines).encode("utf-8")
+
+
+@pytest.mark.parametrize("name", [*SMALL, "demo"])
+def test_only_nnd_errors_come_out_of_mutated_files(name: str, tmp_path: Path) -> None:
+    files = real_files(name)
+    folder = write_files(tmp_path / "in", files)
+    annotations = [file for file in files if file not in (SPLIT_FILE, "validation_split.txt")]
+    assert build_set(name, folder, tmp_path / "out").built, "the files build before they are mutated"
+    built = 0
+    refusals: list[str] = []
+    escaped: list[str] = []
+    for seed in range(MUTATIONS):
+        dice = random.Random(f"{name} {seed}")
+        file = dice.choice(annotations)
+        mutation = dice.choice([mutate_bytes, mutate_lines, mutate_fields, mutate_fields])
+        data = mutate_fields(file, files[file], dice) if mutation is mutate_fields else mutation(files[file], dice)
+        (folder / file).write_bytes(data)
+        try:
+            build_set(name, folder, tmp_path / "out")
+            built += 1
+        except NNDError as error:
+            refusals.append(str(error))
+        except Exception as error:
+            escaped.append(f"seed {seed}, {mutation.__name__} of {file}: {type(error).__name__}: {str(error)[:200]}")
+        (folder / file).write_bytes(files[file].encode("utf-8"))
+    assert not escaped, "\n".join(escaped[:5])
+    assert all(len(message) > 20 for message in refusals), "a refusal says what is wrong"
+    assert min(built, len(refusals)) > MUTATIONS / 20, f"of the mutations some are harmless, some not: {built} built"
+
+
+def test_numbers_nested_to_any_depth_are_refused(tmp_path: Path) -> None:
+    rows = summeval_rows()
+    folder = write_files(tmp_path / "in", {})
+    for depth in range(10, 1000, 9):
+        rows[1]["expert_annotations"][0]["consistency"] = "DEEP"
+        text = jsonl(rows).replace('"DEEP"', "[" * depth + "]" * depth)
+        write_files(folder, {SUMMEVAL_FILE: text})
+        message = refusal(lambda: build_set("summeval", folder, tmp_path / "out"))
+        assert message.startswith(f"{folder / SUMMEVAL_FILE}, line 2"), depth
+
+
+def test_message_stays_on_one_line_whatever_the_names_in_the_file() -> None:
+    record = Record({"a\nb": 1, "c\x1b[31m": 2}, "f, line 3")
+    message = refusal(lambda: record.get("wanted"))
+    assert message.isprintable(), "line breaks and control characters of the file are shown, not obeyed"

@@ -1,0 +1,718 @@
+"""Dataset folders: what is written is what is read, and what is there is never lost."""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import json
+import multiprocessing
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from filelock import FileLock
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import nnd_tasks.datasets as ours
+from nnd_tasks.datasets import (
+    ConfigSummary,
+    check_table,
+    dataset_folder,
+    find_dataset,
+    fingerprint,
+    list_configs,
+    load,
+    read_table,
+    summarize,
+    to_table,
+    write_dataset,
+)
+from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import Test
+
+FIRST = ["test_id", "context_id", "cluster_id", "context", "high", "low", "category", "high_first"]
+
+
+def make(n: int = 3, mark: str = "", **values: Any) -> list[Test]:
+    """Return ``n`` tests over two clusters."""
+    return [
+        Test(
+            **{
+                "test_id": f"{mark}t{i}",
+                "context_id": f"c{i}",
+                "cluster_id": f"k{i % 2}",
+                "context": f"text {i % 2}\n",
+                "high": f" good {mark}é",
+                "low": f"bad {i}",
+                "category": "Common Sense" if i % 3 else "Entity",
+                "high_first": i % 2 == 0,
+                **values,
+            }
+        )
+        for i in range(n)
+    ]
+
+
+def write(folder: Path, tables: Mapping[str, pa.Table] | None = None, **more: Any) -> list[ConfigSummary]:
+    """Write with a small card; one config ``authors`` unless told."""
+    tables = {"authors": to_table(make())} if tables is None else tables
+    options = {"header": {"license": "mit", "language": ["en"]}, "body": _body, "default": "authors", **more}
+    return write_dataset(folder, tables, **options)
+
+
+def _body(summaries: Sequence[ConfigSummary]) -> str:
+    return "# Sizes\n" + "".join(f"{s.name}: {s.tests}\n" for s in summaries)
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Return every file below ``folder`` with its bytes (None for folders)."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def beside(folder: Path) -> set[str]:
+    """Return what lies in the parent of ``folder`` besides it and its lock."""
+    return {path.name for path in folder.parent.iterdir()} - {folder.name, f".{folder.name}.lock"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the place of a dataset in a folder of its own."""
+    (tmp_path / "sets").mkdir()
+    return tmp_path / "sets" / "demo"
+
+
+# ---------------------------------------------------------------- tables
+
+short = st.text(alphabet="ab é\n\"'\\\u2028", max_size=4)
+maybe = st.sampled_from(["", "", "x", "é "])
+number = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
+
+
+@st.composite
+def some_tests(draw: st.DrawFn) -> list[Test]:
+    column = {
+        **dict.fromkeys(("context_id", "cluster_id", "context", "high", "low"), short),
+        **dict.fromkeys(("subcategory", "severity", "high_label", "low_label", "rater"), maybe),
+        **dict.fromkeys(("high_system", "low_system"), maybe),
+        **dict.fromkeys(("high_score", "low_score"), number),
+        "category": st.sampled_from(["A", "B b"]),
+        "high_first": st.booleans(),
+        "fields": st.fixed_dictionaries({"answer": short, "question": short}),
+    }
+    rows = draw(st.lists(st.fixed_dictionaries(column), min_size=1, max_size=5))
+    return [Test(test_id=f"t{i}", **row) for i, row in enumerate(rows)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(some_tests())
+def test_a_table_has_every_test_in_order_and_only_the_optional_columns_that_any_fills(tests: list[Test]) -> None:
+    table = to_table(tests)
+    optional = ["subcategory", "severity", "high_label", "low_label", "high_system", "low_system"]
+    filled = [name for name in optional if any(getattr(test, name) for test in tests)]
+    filled += [name for name in ("high_score", "low_score") if any(getattr(test, name) is not None for test in tests)]
+    filled += ["rater"] * any(test.rater for test in tests)
+    assert table.column_names == [*FIRST, *filled, "answer", "question"]
+    assert table.to_pylist() == [{name: test.row()[name] for name in table.column_names} for test in tests]
+
+
+def test_a_score_of_0_is_a_score() -> None:
+    table = to_table(make(2, high_score=0.0))
+    assert table.column("high_score").to_pylist() == [0.0, 0.0]
+    assert "low_score" not in table.column_names
+
+
+def test_without_tests_there_is_no_table() -> None:
+    with pytest.raises(NNDError, match="no test"):
+        to_table([])
+
+
+def changed(table: pa.Table, name: str, values: list[Any], kind: pa.DataType | None = None) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, pa.array(values, kind))
+
+
+Change = Callable[[pa.Table], pa.Table]
+BAD_TABLES: dict[str, tuple[Change, list[str]]] = {
+    **{f"no {name}": (lambda t, name=name: t.drop_columns([name]), [name, "missing"]) for name in FIRST},
+    **{
+        f"no {name} in a row": (
+            lambda t, name=name: changed(t, name, [None, *t.column(name).to_pylist()[1:]]),
+            [name, "empty"],
+        )
+        for name in FIRST
+    },
+    "one id twice": (lambda t: changed(t, "test_id", ["t0", "t1", "t0"]), ["test_id", "two tests"]),
+    "words for yes and no": (lambda t: changed(t, "high_first", ["yes", "no", "maybe"]), ["high_first", "bool"]),
+    "lists for text": (lambda t: changed(t, "context", [["a"], ["b"], ["c"]]), ["context", "string"]),
+    "bytes that are no text": (lambda t: changed(t, "high", [b"\xff", b"a", b"b"]), ["high", "string"]),
+    "words for numbers": (lambda t: t.append_column("low_score", pa.array(["1", "2", "x"])), ["low_score", "float64"]),
+    "lists in an optional column": (
+        lambda t: t.append_column("severity", pa.array([["x"]] * 3)),
+        ["severity", "string"],
+    ),
+    "no row": (lambda t: t.slice(0, 0), ["no test"]),
+    "categories with one slug": (lambda t: changed(t, "category", ["a b", "a-b", "c"]), ["'a b'", "'a-b'"]),
+    "a category with a name in use": (lambda t: changed(t, "category", ["sum", "a", "a"]), ["'sum'"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_a_damaged_table_is_refused_by_place_when_checked_written_and_read(folder: Path, name: str) -> None:
+    damage, words = BAD_TABLES[name]
+    bad = damage(to_table(make()))
+    with pytest.raises(NNDError) as checked:
+        check_table(bad, "here")
+    with pytest.raises(NNDError) as written:
+        write(folder, {"authors": bad})
+    assert not folder.exists()
+    write(folder)
+    pq.write_table(bad, folder / "authors" / "test-00000-of-00001.parquet")
+    with pytest.raises(NNDError) as read:
+        read_table(folder)
+    for caught, where in ((checked, "here"), (written, "authors"), (read, str(folder))):
+        for word in [*words, where]:
+            assert word in str(caught.value)
+
+
+def test_columns_of_an_equivalent_type_are_brought_to_the_declared_one() -> None:
+    table = to_table(make(high_score=1.0))
+    other = changed(table, "high_score", [1, 1, 1], pa.int64())
+    other = changed(other, "context", table.column("context").to_pylist(), pa.large_string())
+    position = table.column_names.index("category")
+    other = other.set_column(position, "category", table.column("category").dictionary_encode())
+    assert other.schema != table.schema
+    assert check_table(other, "here").equals(table)
+
+
+# ---------------------------------------------------------------- fingerprints
+
+
+@settings(max_examples=60, deadline=None)
+@given(some_tests(), st.data())
+def test_a_fingerprint_changes_with_any_cell(tests: list[Test], data: st.DataObject) -> None:
+    table = to_table(tests)
+    name = data.draw(st.sampled_from(table.column_names))
+    cells = table.column(name).to_pylist()
+    row = data.draw(st.integers(0, len(cells) - 1))
+    kind = table.schema.field(name).type
+    values = {pa.string(): st.one_of(st.none(), short), pa.bool_(): st.booleans(), pa.float64(): number}[kind]
+    value = data.draw(values)
+    assume(value != cells[row])
+    other = changed(table, name, [*cells[:row], value, *cells[row + 1 :]], kind)
+    assert fingerprint(other) != fingerprint(table)
+
+
+@settings(max_examples=40, deadline=None)
+@given(some_tests().filter(lambda tests: len(tests) > 1), st.data())
+def test_a_fingerprint_changes_with_column_names_and_row_order(tests: list[Test], data: st.DataObject) -> None:
+    table = to_table(tests)
+    name = data.draw(st.sampled_from(table.column_names))
+    assert fingerprint(table.rename_columns({name: name + "x"})) != fingerprint(table)
+    order = data.draw(st.permutations(range(len(tests))))
+    assert (fingerprint(table.take(order)) == fingerprint(table)) == (order == sorted(order))
+
+
+def test_a_fingerprint_changes_when_text_moves_between_cells_or_columns() -> None:
+    def prints(**columns: list[Any]) -> str:
+        return fingerprint(pa.table(columns))
+
+    assert prints(a=["xy", "z"]) != prints(a=["x", "yz"])
+    assert prints(a=["x"], b=["y"]) != prints(a=["y"], b=["x"])
+    assert prints(a=["x", "y"]) != prints(a=["x"], b=["y"])
+    assert prints(a=[""]) != prints(a=[None])
+    assert len({prints(a=["1"]), prints(a=[1]), prints(a=["None"]), prints(a=[True])}) == 4
+
+
+def test_a_fingerprint_does_not_depend_on_how_the_rows_are_stored() -> None:
+    table = to_table(make(5))
+    pieces = pa.concat_tables([table.slice(0, 2), table.slice(2, 3)])
+    assert pieces.column("high").num_chunks == 2
+    assert fingerprint(pieces) == fingerprint(table) == fingerprint(table.replace_schema_metadata({b"x": b"y"}))
+
+
+def test_a_fingerprint_stays_what_it_was_in_published_results() -> None:
+    assert fingerprint(pa.table({"a": ["é\n", None], "b": [1.5, -0.0], "c": [True, False]})) == "21c0b116e1c780e6"
+
+
+@pytest.mark.parametrize("cell", [datetime.date(2024, 5, 1), datetime.datetime(2024, 5, 1, 12), b"\xff", {"a": b"x"}])
+def test_an_extra_column_of_any_type_has_a_place_in_the_fingerprint(cell: Any) -> None:
+    table = to_table(make(1))
+    assert fingerprint(table.append_column("extra", pa.array([cell]))) != fingerprint(table)
+
+
+# ---------------------------------------------------------------- round trips
+
+
+@settings(max_examples=12, deadline=None)
+@given(some_tests())
+def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, tests: list[Test]) -> None:
+    folder, table = tmp_path_factory.mktemp("sets") / "demo", to_table(tests)
+    (summary,) = write(folder, {"authors": table})
+    again = read_table(folder)
+    assert again.schema.equals(table.schema)
+    assert again.to_pylist() == table.to_pylist()
+    assert fingerprint(again) == fingerprint(table) == summary.fingerprint
+    assert load(str(folder)).to_list() == table.to_pylist()
+
+
+def test_the_datasets_library_reads_the_folder_with_declared_features(folder: Path, tmp_path: Path) -> None:
+    table = to_table(make(4, high_score=0.5, severity="minor", fields={"answer": "yes"}))
+    write(folder, {"clean": to_table(make(2, "x")), "authors": table})
+    loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+    assert list(loaded) == ["test"]  # and the default config
+    text, real = datasets.Value("string"), datasets.Value("float64")
+    assert loaded["test"].features == datasets.Features(
+        {
+            **dict.fromkeys(FIRST[:-1], text),
+            "high_first": datasets.Value("bool"),
+            "severity": text,
+            "high_score": real,
+            "answer": text,
+        }
+    )
+    assert list(loaded["test"].features) == table.column_names
+    assert loaded["test"].to_list() == table.to_pylist()
+    other = datasets.load_dataset(str(folder), "clean", split="test", cache_dir=str(tmp_path / "cache"))
+    assert other.to_list() == to_table(make(2, "x")).to_pylist()
+    assert sorted(datasets.get_dataset_config_names(str(folder))) == ["authors", "clean"]
+
+
+def test_the_datasets_library_finds_a_set_by_its_name_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = to_table(make(3))
+    write(tmp_path / "home" / "nnd" / "demo", {"authors": table})
+    monkeypatch.chdir(tmp_path / "home")
+    loaded = datasets.load_dataset("nnd/demo", "authors", split="test", cache_dir=str(tmp_path / "cache"))
+    assert loaded.to_list() == table.to_pylist()
+
+
+def test_a_config_is_added_beside_those_that_are_there(folder: Path) -> None:
+    first, second = to_table(make(3)), to_table(make(2, "x", category="Other"))
+    write(folder, report={"authors": {"rows": 3}})
+    before = contents(folder)
+    summaries = write(folder, {"clean": second}, report={"clean": {"rows": 2}})
+    assert [(s.name, s.tests) for s in summaries] == [("authors", 3), ("clean", 2)]
+    assert read_table(folder, "authors").equals(first)
+    assert read_table(folder, "clean").equals(second)
+    assert contents(folder)["authors/test-00000-of-00001.parquet"] == before["authors/test-00000-of-00001.parquet"]
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "authors: 3\nclean: 2\n" in card
+    assert json.loads((folder / "build_report.json").read_text()) == {"authors": {"rows": 3}, "clean": {"rows": 2}}
+    assert beside(folder) == set()
+
+
+def test_a_config_that_is_built_again_is_replaced(folder: Path) -> None:
+    write(folder, {"authors": to_table(make(5)), "clean": to_table(make(4))}, report={"authors": 5, "clean": 4})
+    new = to_table(make(2, "new"))
+    summaries = write(folder, {"authors": new}, report={"authors": 2})
+    assert {s.name: s.tests for s in summaries} == {"authors": 2, "clean": 4}
+    assert read_table(folder, "authors").equals(new)
+    assert json.loads((folder / "build_report.json").read_text()) == {"authors": 2, "clean": 4}
+
+
+@pytest.mark.parametrize(
+    ("names", "default", "chosen"),
+    [(["a", "b"], "b", "b"), (["a", "b"], "a", "a"), (["b", "a"], "other", "b"), (["on", "2021"], "2021", "2021")],
+)
+def test_the_default_config_is_the_named_one_else_the_first(
+    folder: Path, names: list[str], default: str, chosen: str
+) -> None:
+    write(folder, {name: to_table(make(1, name)) for name in names}, default=default)
+    assert list_configs(folder) == (names, chosen)
+    assert read_table(folder).column("test_id").to_pylist() == [f"{chosen}t0"]
+
+
+def test_the_card_has_the_header_that_the_hub_reads(folder: Path) -> None:
+    write(folder, {"a": to_table(make(1)), "b": to_table(make(2))}, default="b", header={"pretty_name": "Größe: 1"})
+    _, header, body = (folder / "README.md").read_text(encoding="utf-8").split("---\n")
+    assert yaml.safe_load(header) == {
+        "pretty_name": "Größe: 1",
+        "size_categories": ["n<1K"],
+        "configs": [
+            {"config_name": "a", "data_files": [{"split": "test", "path": "a/test-*.parquet"}]},
+            {"config_name": "b", "data_files": [{"split": "test", "path": "b/test-*.parquet"}], "default": True},
+        ],
+        "nnd_schema_version": 1,
+    }
+    assert body == "\n# Sizes\na: 1\nb: 2\n"
+
+
+@pytest.mark.parametrize(
+    ("tests", "size"),
+    [
+        (999, "n<1K"),
+        (1000, "1K<n<10K"),
+        (9_999, "1K<n<10K"),
+        (10_000, "10K<n<100K"),
+        (100_000, "100K<n<1M"),
+        (999_999, "100K<n<1M"),
+        (2_000_000, "1M<n<10M"),
+    ],
+)
+def test_the_size_of_the_card_is_one_of_the_hubs(
+    folder: Path, tests: int, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ours, "summarize", lambda name, table: ConfigSummary(name, tests, 1, 1, {}, ""))
+    write(folder)
+    assert f"- {size}\n" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("title", ["--- A ---", "A ---", "a\n---\nb", "---", "x: y", "# no comment"])
+def test_any_title_leaves_a_card_that_can_be_read(folder: Path, title: str) -> None:
+    write(folder, header={"pretty_name": title})
+    assert list_configs(folder) == (["authors"], "authors")
+
+
+def test_extra_columns_are_kept_also_when_another_config_is_added(folder: Path, tmp_path: Path) -> None:
+    extra = (
+        to_table(make(3)).append_column("n", pa.array([1, 2, None])).append_column("tags", pa.array([["a"], [], None]))
+    )
+    write(folder, {"authors": extra})
+    write(folder, {"clean": to_table(make(1))})
+    assert read_table(folder, "authors").equals(extra)
+    assert fingerprint(read_table(folder, "authors")) == fingerprint(extra)
+    loaded = datasets.load_dataset(str(folder), "authors", split="test", cache_dir=str(tmp_path / "cache"))
+    assert loaded.to_list() == extra.to_pylist()
+
+
+def test_a_summary_counts_tests_clusters_distinct_candidates_and_categories() -> None:
+    tests = [*make(5), *make(1, "again", high="bad 0", low="bad 4")]
+    summary = summarize("authors", to_table(tests))
+    # k0 has tests 0, 2, 4 (" good é", "bad 0", "bad 2", "bad 4") and the last; k1 has 1, 3 (" good é", "bad 1", "bad 3")
+    assert (summary.name, summary.tests, summary.clusters, summary.candidates) == ("authors", 6, 2, 7)
+    assert list(summary.categories.items()) == [("Common Sense", 3), ("Entity", 3)]
+
+
+def test_data_in_several_files_is_read_in_the_order_of_their_names(folder: Path) -> None:
+    table = to_table(make(5))
+    write(folder)
+    (folder / "authors" / "test-00000-of-00001.parquet").unlink()
+    pq.write_table(table.slice(2, 3), folder / "authors" / "test-00001-of-00002.parquet")
+    pq.write_table(table.slice(0, 2), folder / "authors" / "test-00000-of-00002.parquet")
+    assert read_table(folder).equals(table)
+
+
+# ---------------------------------------------------------------- find and load
+
+
+def test_a_name_is_looked_for_at_home_before_the_current_directory(
+    tmp_path: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_dataset("nnd/demo") is None
+    write(tmp_path / "nnd" / "demo", {"here": to_table(make(1, "here"))})
+    found = find_dataset("nnd/demo")
+    assert found is not None
+    assert found.resolve() == (tmp_path / "nnd" / "demo").resolve()
+    assert load("demo")["test_id"][0] == "heret0"
+    write(nnd_home / "nnd" / "demo", {"home": to_table(make(1, "home"))})
+    assert find_dataset("nnd/demo") == nnd_home / "nnd" / "demo" == dataset_folder("demo")
+    assert load("demo")["test_id"][0] == "homet0"
+
+
+def test_another_path_is_taken_as_it_is(tmp_path: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(nnd_home / "other" / "demo")
+    write(nnd_home / "nnd" / "demo")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert find_dataset("other/demo") is None
+    assert find_dataset("demo") is None
+    assert find_dataset("nnd/") is None
+    assert find_dataset(str(nnd_home / "other" / "demo")) == nnd_home / "other" / "demo"
+    assert find_dataset("~/nnd_home/other/demo") == nnd_home / "other" / "demo"
+
+
+def test_a_folder_without_a_card_is_no_dataset(nnd_home: Path) -> None:
+    dataset_folder("demo").mkdir(parents=True)
+    assert find_dataset("nnd/demo") is None
+
+
+def test_load_gives_the_default_config_or_the_named_one(nnd_home: Path) -> None:
+    tables = {"clean": to_table(make(2, "c")), "authors": to_table(make(3, "a"))}
+    write(dataset_folder("demo"), tables)
+    assert load("demo").to_list() == tables["authors"].to_pylist()
+    assert load("demo", "clean").to_list() == tables["clean"].to_pylist()
+    assert load("nnd/demo").to_list() == tables["authors"].to_pylist()
+    assert load("demo").features == datasets.Features.from_arrow_schema(tables["authors"].schema)
+
+
+def test_load_says_how_to_build_what_is_not_there() -> None:
+    with pytest.raises(NNDError, match="nnd build quiz_design"):
+        load("quiz_design")
+
+
+def test_load_takes_the_set_rather_than_an_unrelated_folder_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(dataset_folder("demo"))
+    (tmp_path / "work" / "demo").mkdir(parents=True)
+    (tmp_path / "work" / "demo" / "README.md").write_text("# My notes\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "work")
+    assert len(load("demo")) == 3
+
+
+# ---------------------------------------------------------------- folders that cannot be read
+
+
+def other_version(folder: Path) -> None:
+    card = folder / "README.md"
+    card.write_text(
+        card.read_text(encoding="utf-8").replace("schema_version: 1", "schema_version: 2"), encoding="utf-8"
+    )
+
+
+def parquet(folder: Path) -> Path:
+    return folder / "authors" / "test-00000-of-00001.parquet"
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "another schema version": (other_version, "schema version 2"),
+    "data gone": (lambda folder: parquet(folder).unlink(), "missing"),
+    "config gone": (lambda folder: shutil.rmtree(folder / "authors"), "missing"),
+    "data no parquet": (lambda folder: parquet(folder).write_bytes(b"PAR1, but no parquet"), "parquet"),
+    "data empty": (lambda folder: parquet(folder).write_bytes(b""), "parquet"),
+    "data cut": (lambda folder: parquet(folder).write_bytes(parquet(folder).read_bytes()[:-20]), "parquet"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_dataset_is_named_and_the_user_told_to_build_it_again(folder: Path, name: str) -> None:
+    damage, word = DAMAGE[name]
+    write(folder)
+    damage(folder)
+    for read in (lambda: read_table(folder), lambda: read_table(folder, "authors"), lambda: load(str(folder))):
+        with pytest.raises(NNDError, match="build the set again") as caught:
+            read()
+        assert word in str(caught.value)
+        assert str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_dataset_can_be_built_again_as_its_error_says(folder: Path, name: str) -> None:
+    write(folder)
+    DAMAGE[name][0](folder)
+    write(folder)
+    assert read_table(folder).equals(to_table(make()))
+
+
+def test_a_config_that_is_not_there_is_refused_and_those_that_are_named(folder: Path) -> None:
+    write(folder, {"authors": to_table(make()), "clean": to_table(make())})
+    with pytest.raises(NNDError, match=r"'newstest'.*authors, clean"):
+        read_table(folder, "newstest")
+
+
+FOREIGN: dict[str, Callable[[Path], Any]] = {
+    "a card without header": lambda f: (f / "README.md").write_text("# A project\n"),
+    "a header of something else": lambda f: (f / "README.md").write_text("---\nlicense: mit\n---\n\n# Text\n"),
+    "a header that is a list": lambda f: (f / "README.md").write_text("---\n- nnd_schema_version\n---\n"),
+    "a header of wrong YAML": lambda f: (f / "README.md").write_text("---\na: [1\n---\n"),
+    "a header that does not end": lambda f: (f / "README.md").write_text("---\nnnd_schema_version: 1\n"),
+    "text before the header": lambda f: (f / "README.md").write_text("Hi\n---\nnnd_schema_version: 1\n---\n"),
+    "a card that is no text": lambda f: (f / "README.md").write_bytes(b"---\n\xff\xfe---\n"),
+    "a card that is a folder": lambda f: (f / "README.md").mkdir(),
+    "no card": lambda f: (f / "thesis.tex").write_text("years of work"),
+    "a hidden file": lambda f: (f / ".git").write_text("gitdir: elsewhere"),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_folder_that_is_no_dataset_of_ours_is_neither_read_nor_overwritten(folder: Path, name: str) -> None:
+    folder.mkdir()
+    FOREIGN[name](folder)
+    before = contents(folder)
+    for action in (lambda: write(folder), lambda: read_table(folder), lambda: list_configs(folder)):
+        with pytest.raises(NNDError, match="README"):
+            action()
+    assert contents(folder) == before
+    assert beside(folder) == set()
+
+
+def test_a_card_without_configs_is_refused(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "README.md").write_text("---\nnnd_schema_version: 1\n---\n")
+    with pytest.raises(NNDError, match="no config"):
+        read_table(folder)
+
+
+def test_entries_of_a_card_that_are_no_configs_are_ignored_or_refused(folder: Path) -> None:
+    write(folder)
+    card = folder / "README.md"
+    card.write_text(card.read_text(encoding="utf-8").replace("configs:\n", "configs:\n- odd\n"), encoding="utf-8")
+    try:
+        assert list_configs(folder) == (["authors"], "authors")
+    except NNDError as error:
+        assert str(folder) in str(error)  # noqa: PT017
+
+
+# ---------------------------------------------------------------- writing that fails
+
+
+def test_a_file_in_the_place_of_the_folder_is_not_overwritten(folder: Path) -> None:
+    folder.write_text("years of work")
+    with pytest.raises(NNDError):
+        write(folder)
+    assert folder.read_text() == "years of work"
+    assert beside(folder) == set()
+
+
+def test_a_place_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    for place in (tmp_path / "file" / "demo", tmp_path / "file" / "nnd" / "demo"):
+        with pytest.raises(NNDError, match="cannot be written"):
+            write(place)
+    assert (tmp_path / "file").read_text() == "text"
+
+
+def test_an_empty_folder_is_taken(folder: Path) -> None:
+    folder.mkdir()
+    write(folder)
+    assert read_table(folder).num_rows == 3
+    assert beside(folder) == set()
+
+
+class Interrupted(BaseException):
+    """Stands for a signal, which is no `Exception`."""
+
+
+def _raise(error: BaseException) -> Callable[..., Any]:
+    def function(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return function
+
+
+def body_raises(patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    return {"body": _raise(ValueError("in the card"))}
+
+
+def interrupted(patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    return {"body": _raise(Interrupted())}
+
+
+def bad_second_table(patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    return {"tables": {"authors": to_table(make(9, "new")), "clean": to_table(make()).drop_columns(["low"])}}
+
+
+def disk_full(patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    patch.setattr(pq, "write_table", _raise(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    return {}
+
+
+def new_folder_cannot_be_moved(patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    _fail_moving(patch, OSError(errno.EIO, os.strerror(errno.EIO)))
+    return {}
+
+
+def interrupted_between_moves(patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    _fail_moving(patch, Interrupted())
+    return {}
+
+
+def _fail_moving(patch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Let moving the new folder to its place fail."""
+    rename = Path.rename
+
+    def moving(self: Path, target: Path) -> Path:
+        if ".new-" in self.name:
+            raise error
+        return rename(self, target)
+
+    patch.setattr(Path, "rename", moving)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (body_raises, ValueError),
+        (interrupted, Interrupted),
+        (bad_second_table, NNDError),
+        (disk_full, NNDError),
+        (new_folder_cannot_be_moved, NNDError),
+        (interrupted_between_moves, Interrupted),
+    ],
+)
+def test_a_write_that_fails_leaves_everything_as_it_was(
+    folder: Path, failure: Callable[..., dict[str, Any]], kind: type[BaseException], exists: bool
+) -> None:
+    if exists:
+        write(folder, report={"authors": 1})
+    before = contents(folder) if exists else None
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(kind):
+        write(folder, **{"tables": {"authors": to_table(make(9, "new"))}, **failure(patch)})
+    assert folder.exists() == exists
+    assert (contents(folder) if exists else None) == before
+    assert beside(folder) == set()
+    write(folder, {"authors": to_table(make(2))})  # and nothing keeps it from being written later
+    assert read_table(folder).num_rows == 2
+
+
+def test_a_full_disk_is_named_as_the_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk_full(monkeypatch)
+    with pytest.raises(NNDError, match="No space left"):
+        write(folder)
+
+
+def test_others_may_read_what_is_written(folder: Path) -> None:
+    write(folder)
+    assert folder.stat().st_mode & 0o555 == 0o555
+
+
+def test_a_set_behind_a_link_can_be_built_again_and_again(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "large_disk").mkdir()
+    folder.symlink_to(tmp_path / "large_disk", target_is_directory=True)
+    for n in (1, 2, 3):
+        write(folder, {"authors": to_table(make(n))})
+        assert read_table(folder).num_rows == n
+    assert beside(folder) == set()
+
+
+# ---------------------------------------------------------------- several writers
+
+
+def test_a_set_that_another_process_keeps_locked_is_left_alone(folder: Path) -> None:
+    write(folder)
+    before = contents(folder)
+    with FileLock(folder.parent / ".demo.lock"), pytest.raises(NNDError, match="another build"):
+        write(folder, {"clean": to_table(make(1))}, timeout=0.1)
+    assert contents(folder) == before
+    write(folder, {"clean": to_table(make(1))}, timeout=0.1)
+    assert list_configs(folder)[0] == ["authors", "clean"]
+
+
+def _write_one(folder: Path, name: str, barrier: Any) -> None:
+    """Write one config in a process of its own, slowly enough for the other to come in between."""
+
+    def slow_body(summaries: Sequence[ConfigSummary]) -> str:
+        time.sleep(0.3)
+        return _body(summaries)
+
+    barrier.wait(60)
+    write(folder, {name: to_table(make(4, name))}, body=slow_body)
+
+
+def test_two_processes_that_write_different_configs_of_one_set_both_succeed(folder: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(2)
+    processes = [context.Process(target=_write_one, args=(folder, name, barrier)) for name in ("authors", "clean")]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(90)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert sorted(list_configs(folder)[0]) == ["authors", "clean"]
+    for name in ("authors", "clean"):
+        assert read_table(folder, name).equals(to_table(make(4, name)))
+    assert beside(folder) == set()

@@ -1,0 +1,225 @@
+"""Rates and errors against slow definitions, in exact fractions and by simulation."""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pool, pooled_rate
+
+quick = settings(max_examples=70, deadline=None)
+
+#: One cluster: (passed, tests), also without tests.
+cluster = st.integers(0, 30).flatmap(lambda tests: st.tuples(st.integers(0, tests), st.just(tests)))
+clusters = st.lists(cluster, max_size=12)
+
+
+def slow_rate(pairs: list[tuple[int, int]]) -> float:
+    """Return the share of passed tests, test by test."""
+    outcomes = [i < passed for passed, tests in pairs for i in range(tests)]
+    return float(Fraction(sum(outcomes), len(outcomes))) if outcomes else math.nan
+
+
+def slow_error(pairs: list[tuple[int, int]]) -> float:
+    """Return the linearised error of the ratio of totals over the clusters that have tests, exact up to the root."""
+    pairs = [(passed, tests) for passed, tests in pairs if tests]
+    k = len(pairs)
+    if k < 2:
+        return math.nan
+    total = sum(tests for _, tests in pairs)
+    rate = Fraction(sum(passed for passed, _ in pairs), total)
+    mean_size = Fraction(total, k)
+    spread = sum((passed - rate * tests) ** 2 for passed, tests in pairs) / (k - 1)  # of the cluster residuals
+    return math.sqrt(spread / k / mean_size**2)
+
+
+def close(value: float) -> Any:
+    return pytest.approx(value, rel=1e-9, abs=1e-9, nan_ok=True)
+
+
+# ---------------------------------------------------------------- definitions
+
+
+@quick
+@given(clusters)
+def test_the_pooled_rate_is_the_share_of_tests_that_pass(pairs: list[tuple[int, int]]) -> None:
+    assert pooled_rate(*pool(pairs)) == close(slow_rate(pairs))
+
+
+@quick
+@given(clusters)
+def test_the_clustered_error_is_that_of_a_ratio_of_totals(pairs: list[tuple[int, int]]) -> None:
+    assert clustered_standard_error(*pool(pairs)) == close(slow_error(pairs))
+
+
+def test_known_values() -> None:
+    # 3 of 6 pass; residuals 2 - 1, 0 - 1, 1 - 1: sqrt(3/2 * 2) / 6
+    assert pooled_rate([2, 0, 1], [2, 2, 2]) == 0.5
+    assert clustered_standard_error([2, 0, 1], [2, 2, 2]) == close(math.sqrt(3) / 6)
+    assert pooled_rate([1, 9], [1, 99]) == close(0.1)  # not the mean of 1 and 1/11
+
+
+@quick
+@given(st.lists(st.integers(0, 1), min_size=2, max_size=60))
+def test_with_one_test_per_cluster_the_error_is_the_usual_one(passed: list[int]) -> None:
+    k, p = len(passed), sum(passed) / len(passed)
+    assert clustered_standard_error(passed, [1] * k) == close(math.sqrt(p * (1 - p) / (k - 1)))
+
+
+def test_the_error_of_replicates_is_that_of_independent_clusters_divided_by_root_n() -> None:
+    pairs = [(1, 4), (3, 4), (4, 4), (0, 4)]
+    one, many = clustered_standard_error(*pool(pairs)), clustered_standard_error(*pool(pairs * 100))
+    assert many * 10 == close(one * math.sqrt((400 / 399) / (4 / 3)))
+
+
+# ---------------------------------------------------------------- invariances
+
+
+@quick
+@given(clusters, st.integers(0, 5), st.randoms(use_true_random=False))
+def test_neither_order_nor_empty_clusters_change_anything(
+    pairs: list[tuple[int, int]], empty: int, shuffler: random.Random
+) -> None:
+    others = pairs + [(0, 0)] * empty
+    shuffler.shuffle(others)
+    assert pooled_rate(*pool(others)) == close(pooled_rate(*pool(pairs)))
+    assert clustered_standard_error(*pool(others)) == close(clustered_standard_error(*pool(pairs)))
+    assert confidence_interval(*pool(others)) == close(confidence_interval(*pool(pairs)))
+
+
+@quick
+@given(clusters, st.integers(2, 4))
+def test_repeating_every_test_within_its_cluster_changes_nothing(pairs: list[tuple[int, int]], times: int) -> None:
+    repeated = [(passed * times, tests * times) for passed, tests in pairs]
+    assert pooled_rate(*pool(repeated)) == close(pooled_rate(*pool(pairs)))
+    assert clustered_standard_error(*pool(repeated)) == close(clustered_standard_error(*pool(pairs)))
+
+
+@quick
+@given(clusters)
+def test_counting_failures_mirrors_the_rate_and_keeps_the_error(pairs: list[tuple[int, int]]) -> None:
+    failed = [(tests - passed, tests) for passed, tests in pairs]
+    assert pooled_rate(*pool(failed)) == close(1 - pooled_rate(*pool(pairs)))
+    assert clustered_standard_error(*pool(failed)) == close(clustered_standard_error(*pool(pairs)))
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, lambda values: np.array(values, dtype=np.int8)])
+def test_any_kind_of_vector_will_do(kind: Any) -> None:
+    assert pooled_rate(kind([1, 100]), kind([3, 101])) == close(101 / 104)
+    assert clustered_standard_error(kind([1, 100]), kind([3, 101])) == close(slow_error([(1, 3), (100, 101)]))
+
+
+def test_pool_splits_pairs_and_keeps_their_order() -> None:
+    assert pool([(1, 2), (0, 0), (3, 4)]) == ([1, 0, 3], [2, 0, 4])
+    assert pool([]) == ([], [])
+
+
+# ---------------------------------------------------------------- edges
+
+
+@pytest.mark.parametrize("pairs", [[], [(0, 0)], [(0, 0), (0, 0)]])
+def test_without_tests_everything_is_undefined(pairs: list[tuple[int, int]]) -> None:
+    assert math.isnan(pooled_rate(*pool(pairs)))
+    assert math.isnan(clustered_standard_error(*pool(pairs)))
+    assert all(math.isnan(bound) for bound in confidence_interval(*pool(pairs)))
+
+
+@pytest.mark.parametrize("pairs", [[(1, 2)], [(0, 0), (5, 5), (0, 0)], [(0, 3)]])
+def test_one_cluster_has_a_rate_but_no_error(pairs: list[tuple[int, int]]) -> None:
+    assert pooled_rate(*pool(pairs)) == slow_rate(pairs)
+    assert math.isnan(clustered_standard_error(*pool(pairs)))
+    assert all(math.isnan(bound) for bound in confidence_interval(*pool(pairs)))
+
+
+@quick
+@given(st.lists(st.integers(1, 30), min_size=2, max_size=20))
+def test_when_all_tests_end_alike_the_error_is_exactly_0(tests: list[int]) -> None:
+    for rate, passed in ((0.0, [0] * len(tests)), (1.0, tests)):
+        assert pooled_rate(passed, tests) == rate
+        assert clustered_standard_error(passed, tests) == 0
+        assert confidence_interval(passed, tests) == (rate, rate)
+
+
+WRONG = {
+    "more passed than tests": ([1, 3], [1, 2]),
+    "negative passed": ([-1, 1], [1, 2]),
+    "negative tests": ([-1, 1], [-1, 2]),
+    "passed without tests": ([1, 1], [0, 2]),
+    "other lengths": ([1], [1, 2]),
+    "broadcast of a number": (1, [1, 2]),
+    "numbers": (1, 2),
+    "tables": ([[1, 1]], [[1, 2]]),
+    "nan passed": ([math.nan, 1], [1, 2]),
+    "nan tests": ([1, 1], [math.nan, 2]),
+    "infinite": ([1, 1], [math.inf, 2]),
+}
+
+
+@pytest.mark.parametrize("function", [pooled_rate, clustered_standard_error, confidence_interval])
+@pytest.mark.parametrize("name", WRONG)
+def test_counts_that_cannot_be_are_refused(function: Any, name: str) -> None:
+    with pytest.raises(ValueError):
+        function(*WRONG[name])
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.5, 1.5, 95, math.nan])
+def test_a_level_that_is_no_probability_is_refused(level: float) -> None:
+    with pytest.raises(ValueError, match="level"):
+        confidence_interval([1, 1], [2, 2], level)
+
+
+# ---------------------------------------------------------------- intervals
+
+
+@quick
+@given(clusters, st.sampled_from([0.5, 0.8, 0.95, 0.99]))
+@example([(0, 1), (1, 1)], 0.95)  # clipped on both sides
+@example([(9, 10), (10, 10), (10, 10)], 0.95)  # above
+@example([(1, 10), (0, 10), (0, 10)], 0.95)  # below
+def test_the_interval_is_students_with_one_degree_less_than_clusters_within_0_and_1(
+    pairs: list[tuple[int, int]], level: float
+) -> None:
+    k, rate, error = sum(tests > 0 for _, tests in pairs), slow_rate(pairs), slow_error(pairs)
+    assume(k >= 2 and error > 1e-9)
+    low, high = stats.t.interval(level, k - 1, loc=rate, scale=error)
+    assert confidence_interval(*pool(pairs), level) == close((min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)))
+
+
+def test_the_level_is_95_percent_unless_told() -> None:
+    passed, tests = [3, 1, 2, 4], [4, 4, 3, 5]
+    assert confidence_interval(passed, tests) == confidence_interval(passed, tests, 0.95)
+    assert confidence_interval(passed, tests) != confidence_interval(passed, tests, 0.9)
+
+
+def test_the_interval_covers_the_true_rate_where_tests_of_a_cluster_are_alike_and_the_naive_one_does_not() -> None:
+    generator = np.random.default_rng(20221207)
+    sets, k, true_rate, concentration = 2000, 60, 0.7, 2.0  # intra-cluster correlation 1 / (1 + 2)
+    sizes = generator.choice([1, 2, 3, 5, 8, 13], size=(sets, k))
+    rates = generator.beta(true_rate * concentration, (1 - true_rate) * concentration, size=(sets, k))
+    passed = generator.binomial(sizes, rates)
+
+    covered = naive = 0
+    for x, n in zip(passed, sizes, strict=True):
+        low, high = confidence_interval(x, n)
+        covered += low <= true_rate <= high
+        p = x.sum() / n.sum()
+        naive += abs(p - true_rate) <= 1.96 * math.sqrt(p * (1 - p) / n.sum())
+    assert 0.91 < covered / sets < 0.98
+    assert naive / sets < 0.88
+
+
+def test_the_clustered_error_is_the_spread_of_the_rate_over_repeated_studies() -> None:
+    generator = np.random.default_rng(7)
+    sizes = generator.choice([1, 2, 6, 12], size=(3000, 80))
+    passed = generator.binomial(sizes, generator.beta(1.2, 0.8, size=sizes.shape))
+    estimates = [pooled_rate(x, n) for x, n in zip(passed, sizes, strict=True)]
+    errors = [clustered_standard_error(x, n) for x, n in zip(passed, sizes, strict=True)]
+    assert np.mean(errors) == pytest.approx(np.std(estimates), rel=0.06)
