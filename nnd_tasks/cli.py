@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
@@ -88,31 +87,27 @@ def list_sets() -> None:
     from nnd_tasks.datasets import dataset_folder, list_configs, read_table, summarize
     from nnd_tasks.sources import SOURCES
 
-    table = Table(title=None, show_lines=True)
-    for column in ("set", "what", "tests", "categories", "licence", "built"):
-        table.add_column(column, overflow="fold", justify="right" if column == "tests" else "left")
     for source in SOURCES.values():
         folder = dataset_folder(source.name)
-        sizes = [f"{count:,} ({config})" for config, count in source.published.items()]
-        categories: list[str] = []
-        built = "no"
-        if folder.is_dir():
+        where = f"not built; run: nnd build {source.name}"
+        lines = [
+            f"{config}: {count:,} tests of {', '.join(source.categories)}" for config, count in source.published.items()
+        ] or [", ".join(source.categories)]
+        if folder.exists():
             try:
                 summaries = [summarize(config, read_table(folder, config)) for config in list_configs(folder)[0]]
-                sizes = [f"{summary.tests:,} ({summary.name})" for summary in summaries]
-                categories = list(dict.fromkeys(category for summary in summaries for category in summary.categories))
-                built = str(folder)
             except NNDError as error:
-                built = f"unreadable: {error}"
-        table.add_row(
-            source.name,
-            source.kind,
-            "\n".join(sizes),
-            ", ".join(categories or source.categories),
-            source.licence,
-            built,
-        )
-    out.print(table)
+                where = f"unreadable: {error}"
+            else:
+                where = f"built in {folder}"
+                lines = [
+                    f"{summary.name}: {summary.tests:,} tests = "
+                    + " + ".join(f"{category} {count:,}" for category, count in summary.categories.items())
+                    for summary in summaries
+                ]
+        out.print(f"[bold]{source.name}[/]  {source.kind}, {source.licence}", highlight=False, soft_wrap=True)
+        for line in [*lines, where]:
+            out.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})

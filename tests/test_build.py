@@ -13,7 +13,7 @@ import yaml
 
 import nnd_tasks.datasets
 from nnd_tasks import __version__
-from nnd_tasks.build import build_set
+from nnd_tasks.build import build_set, card_body
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sources import SOURCES
@@ -228,8 +228,12 @@ def test_empty_folder_is_taken(quiz: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("out", ["~no-such-user-of-this-system/out", "x" * 300], ids=["unknown home", "name too long"])
-def test_output_path_that_the_system_refuses_is_a_plain_error(out: str, quiz: Path) -> None:
+def test_output_path_that_the_system_refuses_is_a_plain_error(
+    out: str, quiz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert out[:20] in refusal(lambda: build_set("quiz_design", quiz, out))
+    assert {path.name for path in tmp_path.iterdir()} == {"in"}
 
 
 def test_failed_build_leaves_the_earlier_one_as_it_was(quiz: Path, tmp_path: Path) -> None:
@@ -385,9 +389,9 @@ def test_card_languages_are_those_of_all_configs_in_the_folder(tmp_path: Path) -
 
 def test_card_names_the_task_that_runs_the_set() -> None:
     yamls = {path.stem for path in (Path(__file__).parent.parent / "task_yamls").rglob("nnd_*.yaml")}
-    build_set("demo")
-    for name in SOURCES:
-        body = nnd_tasks.build.card_body(SOURCES[name], build_set("demo").built)
+    summaries = build_set("demo").built
+    for source in SOURCES.values():
+        body = card_body(source, summaries)
         [task] = {line.split("--tasks ")[1].rstrip("`.") for line in body.splitlines() if "--tasks " in line}
         assert task in yamls
 

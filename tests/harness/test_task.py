@@ -412,7 +412,7 @@ def test_a_template_with_an_unknown_field_names_those_that_exist(home: Path, tmp
     (tmp_path / "mine.yaml").write_text(
         f"include: {tasks_dir() / 'demo' / '_base'}\ntask: mine\ndoc_to_text: '{{{{question}}}}'\n"
     )
-    with pytest.raises(NNDError, match="question.*context"):
+    with pytest.raises(NNDError, match=r"question.*context"):
         load_task("mine", include=[tmp_path])
 
 

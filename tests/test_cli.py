@@ -1,0 +1,322 @@
+"""The command `nnd`: what it prints where, its exit status, and how it reports what a user got wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nnd_tasks import __version__, cli
+from nnd_tasks.build import build_set
+from nnd_tasks.datasets import list_configs, read_table
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sources import SOURCES
+from tests.sources.test_formats import (
+    FRANK_FILE,
+    QUIZ_FILE,
+    SPLIT_FILE,
+    jsonl,
+    quiz_group,
+    quiz_text,
+    small_source,
+    write_files,
+)
+
+
+class Outcome(NamedTuple):
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+
+def nnd_process(*arguments: str, **environment: str) -> Outcome:
+    """Run the real command in a process of its own."""
+    unset = ("FORCE_COLOR", "NND_DEBUG", "COLUMNS")
+    env = {name: value for name, value in os.environ.items() if name not in unset} | environment
+    done = subprocess.run(
+        [sys.executable, "-m", "nnd_tasks.cli", *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        env=env,
+        timeout=60,
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def nnd(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Return what runs the command's entry point in this process."""
+    monkeypatch.delenv("NND_DEBUG", raising=False)
+
+    def run(*arguments: str | Path) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["nnd", *map(str, arguments)])
+        capsys.readouterr()
+        status: object = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            status = stop.code or 0
+        assert isinstance(status, int)
+        return Outcome(status, *capsys.readouterr())
+
+    return run
+
+
+def refused(outcome: Outcome) -> str:
+    """Return the message of a command that must have ended as a user's mistake does."""
+    assert outcome.status == 1, outcome
+    assert outcome.out == ""
+    assert "Traceback" not in outcome.err
+    assert outcome.err.count("\n") == 1, "one line"
+    assert outcome.err.startswith("nnd: error: ")
+    return outcome.err.removeprefix("nnd: error: ").rstrip("\n")
+
+
+# ---------------------------------------------------------------- in a process of its own
+
+
+def test_process_prints_the_version() -> None:
+    assert nnd_process("--version") == (0, f"nnd-tasks {__version__}\n", "")
+
+
+def test_process_builds_the_same_data_whatever_the_hash_seed(nnd_home: Path) -> None:
+    done = nnd_process("build", "demo", PYTHONHASHSEED="1")
+    assert (done.status, done.err) == (0, "")
+    folder = nnd_home / "nnd" / "demo"
+    assert done.out.splitlines()[-1] == f"written to {folder}"
+    report = json.loads((folder / "build_report.json").read_text("utf-8"))["authors"]
+    assert f"{report['tests']} tests, {report['clusters']} clusters, {report['candidates']} candidates" in done.out
+    assert report == build_set("demo", out=nnd_home / "other").report["authors"]
+
+
+def test_process_reports_a_mistake_in_one_line_with_status_1(tmp_path: Path) -> None:
+    done = nnd_process("build", "quiz_design", "--source", str(tmp_path / "none.jsonl"), COLUMNS="30")
+    assert refused(done) == f"{tmp_path / 'none.jsonl'}: no such file or folder"
+
+
+def test_process_shows_the_traceback_with_debug() -> None:
+    done = nnd_process("--debug", "build", "nowhere")
+    assert done.status == 1
+    assert done.err.startswith("Traceback (most recent call last):")
+    assert "NNDError: there is no set 'nowhere'" in done.err.splitlines()[-1]
+
+
+def test_process_ends_a_usage_error_with_status_2() -> None:
+    done = nnd_process("build", "demo", "--sauce", "x")
+    assert (done.status, done.out) == (2, "")
+    assert "--sauce" in done.err
+    assert "Traceback" not in done.err
+
+
+# ---------------------------------------------------------------- nnd list
+
+
+def row_of(listing: str, name: str) -> str:
+    """Return what a wide listing says of one set: from its name to the next set's."""
+    start = re.search(rf"\b{name}\b", listing)
+    assert start, f"{name} is listed"
+    others = [re.search(rf"\b{other}\b", listing[start.end() :]) for other in SOURCES if other != name]
+    return listing[start.start() : start.end() + min((o.start() for o in others if o), default=len(listing))]
+
+
+def number(count: int) -> str:
+    """Return a pattern for a count, with or without a comma."""
+    return rf"(?<![\d,])({count}|{count:,})(?![\d,])"
+
+
+def test_list_shows_size_licence_and_folder_of_every_set(tmp_path: Path, nnd_home: Path) -> None:
+    build_set("quiz_design", small_source(tmp_path / "in", "quiz_design"))
+    build_set("demo")
+    write_files(nnd_home / "nnd" / "frank", {"README.md": "not a dataset"})
+    done = nnd_process("list", COLUMNS="1000")
+    assert (done.status, done.err) == (0, "")
+    for name, source in SOURCES.items():
+        row = row_of(done.out, name)
+        assert source.licence.lower() in row.lower(), name
+        folder = str(nnd_home / "nnd" / name)
+        if name != "frank":  # whose folder cannot be read; that must not keep the others from being listed
+            assert (folder in row) == (name in ("quiz_design", "demo")), f"{name}: built or not, and where"
+        built = {"quiz_design": [5], "demo": [read_table(nnd_home / "nnd/demo").num_rows]}
+        for count in built.get(name, list(source.published.values())):
+            assert re.search(number(count), row), f"{name}: {count} tests"
+    assert not re.search(number(2686), row_of(done.out, "quiz_design")), "what is built counts, not what was published"
+
+
+def test_list_shows_a_home_with_brackets_as_it_is(tmp_path: Path) -> None:
+    home = tmp_path / "home [old]"
+    build_set("demo", out=home / "nnd" / "demo")
+    done = nnd_process("list", COLUMNS="1000", NND_HOME=str(home))
+    assert done.status == 0
+    assert str(home / "nnd" / "demo") in done.out
+
+
+# ---------------------------------------------------------------- in this process
+
+
+def test_version_and_tasks_dir_print_one_plain_line(nnd: Callable[..., Outcome]) -> None:
+    assert nnd("--version") == (0, f"nnd-tasks {__version__}\n", "")
+    status, out, err = nnd("tasks-dir")
+    assert (status, err) == (0, "")
+    assert out.count("\n") == 1
+    folder = Path(out.rstrip("\n"))
+    assert folder.is_absolute()
+    assert (folder / "nnd.yaml").is_file()
+    assert {path.name for path in folder.iterdir() if path.is_dir()} >= set(SOURCES)
+
+
+def test_help_names_every_command(nnd: Callable[..., Outcome]) -> None:
+    done = nnd("--help")
+    assert done.status == 0
+    for command in ("build", "list", "run", "register", "unregister", "tasks-dir", "demo"):
+        assert re.search(rf"\b{command}\b", done.out), command
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["biuld", "demo"],
+        ["build"],
+        ["build", "demo", "frank"],
+        ["build", "demo", "--out"],
+        ["build", "demo", "--debug"],
+        ["list", "demo"],
+        ["tasks-dir", "--all"],
+    ],
+    ids=lambda arguments: " ".join(["nnd", *arguments]),
+)
+def test_usage_error_ends_with_status_2_and_builds_nothing(
+    arguments: list[str], nnd: Callable[..., Outcome], nnd_home: Path
+) -> None:
+    done = nnd(*arguments)
+    assert done.status == 2
+    assert "Traceback" not in done.err
+    assert re.search(r"Usage|Error", done.out + done.err)
+    assert not nnd_home.exists()
+
+
+def test_build_prints_counts_to_stdout_and_notes_to_stderr(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+    source = small_source(tmp_path / "in", "quiz_design")
+    status, out, err = nnd("build", "quiz_design", "--source", source, "--out", tmp_path / "out")
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0] == "authors: 5 tests, 1 clusters, 6 candidates"
+    assert [line.split() for line in lines[1:4]] == [["disfluent", "2"], ["off_target", "2"], ["wrong_context", "1"]]
+    assert lines[4:] == [f"written to {tmp_path / 'out'}"]
+    assert err.startswith("note authors: 5 tests, the authors' release has 2,686")
+    assert err.count("\n") == 1
+    assert read_table(tmp_path / "out").num_rows == 5
+
+
+def test_build_passes_the_options_of_a_set(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+    source = small_source(tmp_path / "in", "summeval")
+    assert nnd("build", "summeval", "--source", source, "--out", tmp_path / "out").status == 0
+    done = nnd("build", "summeval", "--source", source, "--out", tmp_path / "out", "--rows", "all")
+    assert done.status == 0
+    assert "all_rows: 10 tests" in done.out
+    assert "kept as they were: authors" in done.out
+    assert list_configs(tmp_path / "out")[0] == ["authors", "all_rows"]
+
+
+def test_build_of_the_real_file_prints_the_published_count(
+    nnd: Callable[..., Outcome], data: Path, tmp_path: Path
+) -> None:
+    done = nnd("build", "challenge300", "--source", data, "--out", tmp_path / "out")
+    assert (done.status, done.err) == (0, "")
+    assert "authors: 807 tests, 178 clusters, 772 candidates" in done.out
+
+
+def lines_of_wrong_input(folder: Path) -> dict[str, tuple[Sequence[str | Path], str]]:
+    """Return case -> (arguments, what the message must say)."""
+    quiz = write_files(folder / "quiz", {QUIZ_FILE: quiz_text()}) / QUIZ_FILE
+    broken = write_files(folder / "broken", {QUIZ_FILE: quiz_text() + '{"group_id": 1,\n'}) / QUIZ_FILE
+    binary = folder / "binary.jsonl"
+    binary.write_bytes(b"\x89PNG\r\n\x1a\n\x00\xff")
+    foreign = write_files(folder / "foreign", {"notes.txt": "mine"})
+    frank = write_files(folder / "frank", {SPLIT_FILE: "a" * 40}) / SPLIT_FILE
+    (folder / "empty").mkdir()
+    return {
+        "unknown set": (["build", "quizdesign"], "did you mean quiz_design"),
+        "option of another set": (["build", "mqm", "--source", quiz, "--rows", "all"], "mqm has no option --rows"),
+        "option value": (["build", "summeval", "--source", quiz, "--rows", "most"], "--rows: expected half or all"),
+        "no such source": (["build", "mqm", "--source", folder / "none"], "no such file or folder"),
+        "source without the file": (["build", "frank", "--source", folder / "empty"], FRANK_FILE),
+        "broken file": (["build", "quiz_design", "--source", broken], f"{QUIZ_FILE}, line 5: not valid JSON"),
+        "binary file": (["build", "quiz_design", "--source", binary], "binary.jsonl, line 1: not UTF-8"),
+        "foreign folder": (["build", "quiz_design", "--source", quiz, "--out", foreign], str(foreign)),
+        "file as folder": (["build", "quiz_design", "--source", quiz, "--out", binary], str(binary)),
+        "split file as source": (["build", "frank", "--source", frank], FRANK_FILE),
+        "source name too long": (["build", "mqm", "--source", "a" * 300], "aaaaaaaaaa"),
+        "unknown home": (["build", "demo", "--out", "~no-such-user-of-this-system/x"], "no-such-user"),
+    }
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "unknown set",
+        "option of another set",
+        "option value",
+        "no such source",
+        "source without the file",
+        "broken file",
+        "binary file",
+        "foreign folder",
+        "file as folder",
+        "split file as source",
+        "source name too long",
+        "unknown home",
+    ],
+)
+def test_wrong_input_ends_with_status_1_and_one_line(
+    case: str, nnd: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nnd_home: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments, expected = lines_of_wrong_input(tmp_path)[case]
+    assert expected in refused(nnd(*arguments))
+    assert not (nnd_home / "nnd").exists()
+
+
+def test_message_with_brackets_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+    missing = tmp_path / "[bold]data[/bold] [link=x]"
+    assert refused(nnd("build", "mqm", "--source", missing)) == f"{missing}: no such file or folder"
+
+
+def test_message_with_colons_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+    missing = tmp_path / "run:bug:1"
+    assert refused(nnd("build", "mqm", "--source", missing)) == f"{missing}: no such file or folder"
+
+
+def test_folder_with_brackets_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+    folder = tmp_path / "out [old]"
+    done = nnd("build", "demo", "--out", folder)
+    assert done.status == 0
+    assert (folder / "README.md").is_file()
+    assert f"written to {folder}\n" in done.out
+
+
+@pytest.mark.parametrize("category", ["too [short]", "bad [/end]", "[red]flag"])
+def test_category_with_brackets_is_shown_as_it_is(category: str, nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+    text = jsonl([quiz_group(1, ("Good?", "No error"), ("Bad?", category))])
+    source = write_files(tmp_path / "in", {QUIZ_FILE: text})
+    done = nnd("build", "quiz_design", "--source", source, "--out", tmp_path / "out")
+    assert done.status == 0
+    assert [line.split() for line in done.out.splitlines()][1] == [*category.split(), "1"]
+
+
+@pytest.mark.parametrize("way", ["option", "variable"])
+def test_debug_lets_the_error_through(way: str, nnd: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "variable":
+        monkeypatch.setenv("NND_DEBUG", "1")
+    with pytest.raises(NNDError, match="there is no set 'nowhere'"):
+        nnd(*(["--debug"] if way == "option" else []), "build", "nowhere")
