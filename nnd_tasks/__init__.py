@@ -10,9 +10,15 @@ if TYPE_CHECKING:
     from nnd_tasks.build import build_set as build_set
     from nnd_tasks.datasets import load as load
     from nnd_tasks.errors import NNDError as NNDError
+    from nnd_tasks.harness.run import evaluate as evaluate
 
-_PUBLIC = {"build_set": "nnd_tasks.build", "load": "nnd_tasks.datasets", "NNDError": "nnd_tasks.errors"}
-__all__ = ["NNDError", "__version__", "build_set", "load"]
+_PUBLIC = {
+    "build_set": "nnd_tasks.build",
+    "load": "nnd_tasks.datasets",
+    "NNDError": "nnd_tasks.errors",
+    "evaluate": "nnd_tasks.harness.run",
+}
+__all__ = ["NNDError", "__version__", "build_set", "evaluate", "load"]
 
 
 def __getattr__(name: str) -> Any:

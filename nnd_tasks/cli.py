@@ -115,7 +115,7 @@ def run(context: typer.Context) -> None:
     """Run lm-eval with our tasks included: everything after `run` goes to lm_eval as it is."""
     from nnd_tasks.harness.run import run_lm_eval
 
-    run_lm_eval(["run", *(context.args or ["--help"])])
+    run_lm_eval(context.args)
 
 
 @app.command()

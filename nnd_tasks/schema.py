@@ -67,25 +67,39 @@ def slug(name: str) -> str:
 RESERVED_SLUGS = frozenset({"sum", "bytes", "stderr"})
 
 
+def metric_slugs(names: Iterable[str], kind: str, prefix: str) -> dict[str, str]:
+    """Map each name to its slug.
+
+    Args:
+        names: categories or severities.
+        kind: what to call one of them in an error.
+        prefix: what its metric's name begins with.
+
+    Raises:
+        NNDError: a name without ASCII letters or digits, or two with the same slug.
+    """
+    owner: dict[str, str] = {}
+    for name in sorted(set(names)):
+        short = slug(name)
+        if not short:
+            raise NNDError(f"{kind} {name!r} has no ASCII letter or digit to name a metric by; rename it")
+        if short in owner:
+            raise NNDError(f"{kind} {owner[short]!r} and {name!r} would both be reported as {prefix}{short}; rename one")
+        owner[short] = name
+    return {name: short for short, name in owner.items()}
+
+
 def category_slugs(categories: Iterable[str]) -> dict[str, str]:
     """Map each category to its slug.
 
     Raises:
-        NNDError: a category without letters or digits, with a reserved slug, or two with the same.
+        NNDError: as `metric_slugs`, or a category's slug is in use for something else.
     """
-    owner: dict[str, str] = {}
-    for category in sorted(set(categories)):
-        name = slug(category)
-        if not name:
-            raise NNDError(f"category {category!r} has no ASCII letter or digit to name a metric by; rename it")
+    slugs = metric_slugs(categories, "category", "pass_rate_")
+    for category, name in slugs.items():
         if name in RESERVED_SLUGS or name.startswith("severity_") or name.endswith("_stderr"):
             raise NNDError(f"category {category!r} would be reported as pass_rate_{name}, a name in use; rename it")
-        if name in owner:
-            raise NNDError(
-                f"categories {owner[name]!r} and {category!r} would both be reported as pass_rate_{name}; rename one"
-            )
-        owner[name] = category
-    return {category: name for name, category in owner.items()}
+    return slugs
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnd_tasks.schema import category_slugs, slug
+from nnd_tasks.schema import category_slugs, metric_slugs
 from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
 
 #: What the harness itself writes where a number is undefined.
@@ -94,15 +94,16 @@ class Breakdown:
         """Return one rate per category and per severity that occur in ``tests``.
 
         Raises:
-            NNDError: two categories would have one metric name.
+            NNDError: two categories, or two severities, would have one metric name.
         """
         tests = list(tests)
         selectors = {
             f"pass_rate_{name}": ("category", category)
             for category, name in category_slugs(test["category"] for test in tests).items()
         }
-        for severity in sorted({test["severity"] for test in tests if test["severity"]}):
-            selectors[f"pass_rate_severity_{slug(severity)}"] = ("severity", severity)
+        severities = {test["severity"] for test in tests if test["severity"]}
+        for severity, name in metric_slugs(severities, "severity", "pass_rate_severity_").items():
+            selectors[f"pass_rate_severity_{name}"] = ("severity", severity)
         return cls(selectors)
 
 

@@ -67,6 +67,22 @@ def registered() -> Path | None:
     return folder if (folder / MARKER).is_file() else None
 
 
+def _stub(path: Path) -> str:
+    return str(yaml.safe_dump({"include": str(path)}))
+
+
+def is_current() -> bool:
+    """Tell whether stock ``lm_eval`` knows exactly the tasks of `include_paths`, from an earlier `register`."""
+    folder = registered()
+    if folder is None:
+        return False
+    try:
+        stubs = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
+    except OSError:
+        return False
+    return stubs == {name: _stub(path) for name, path in task_files().items()}
+
+
 def register() -> tuple[Path, int]:
     """Make our tasks known to stock ``lm_eval``; doing it again brings the stubs up to date.
 
@@ -87,7 +103,7 @@ def register() -> tuple[Path, int]:
             new.chmod(0o755)
             (new / MARKER).write_text(f"Stubs of {tasks_dir()}. Remove them with: nnd unregister\n", encoding="utf-8")
             for name, path in files.items():
-                (new / name).write_text(yaml.safe_dump({"include": str(path)}), encoding="utf-8")
+                (new / name).write_text(_stub(path), encoding="utf-8")
             if folder.exists():
                 shutil.rmtree(folder)
             new.rename(folder)

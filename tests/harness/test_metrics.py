@@ -39,7 +39,13 @@ nan, inf = math.nan, math.inf
 @pytest.mark.parametrize("high_first", [True, False])
 @pytest.mark.parametrize(
     ("high", "low", "passed"),
-    [(-1.0, -2.0, True), (-2.0, -1.0, False), (-1.0, math.nextafter(-1.0, -2.0), True), (-1.0, -inf, True)],
+    [
+        (-1.0, -2.0, True),
+        (-2.0, -1.0, False),
+        (-1.0, math.nextafter(-1.0, -2.0), True),
+        (math.nextafter(-1.0, -2.0), -1.0, False),
+        (-1.0, -inf, True),
+    ],
 )
 def test_without_a_tie_the_likelier_candidate_wins_wherever_it_stands(
     high: float, low: float, passed: bool, high_first: bool, ties: str
@@ -87,11 +93,15 @@ score = st.builds(
 
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
-    scores = draw(st.lists(st.one_of(st.none(), score, score, score), min_size=1, max_size=5))
+    scores = draw(
+        st.lists(st.one_of(score, score, score, st.none()), min_size=draw(st.sampled_from([1, 3])), max_size=5)
+    )
     index = st.integers(0, len(scores) - 1)  # also one text on both sides
     tests = draw(
         st.lists(
-            st.fixed_dictionaries(
+            min_size=draw(st.sampled_from([1, 4])),
+            max_size=8,
+            elements=st.fixed_dictionaries(
                 {
                     "category": st.sampled_from(["Common Sense", "Entity", "off-target"]),
                     "subcategory": st.sampled_from(["", "math"]),
@@ -101,7 +111,6 @@ def documents(draw: st.DrawFn) -> Document:
                     "low": index,
                 }
             ),
-            max_size=8,
         )
     )
     return Document([{"test_id": f"t{i}", **test} for i, test in enumerate(tests)], scores)

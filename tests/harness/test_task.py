@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lm_eval.tasks import TaskManager
 
+import nnd_tasks
 from nnd_tasks.datasets import to_table, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import ClusterSampler, Settings
 from nnd_tasks.harness.register import tasks_dir
 from nnd_tasks.pairing import SingleErrorLabel, form_tests
 from nnd_tasks.schema import Annotation
-from tests.harness.tiny import WINDOW, evaluate, task_manager_type
+from tests.harness.tiny import WINDOW, evaluate
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
 
 
 def load_task(name: str, metadata: dict[str, Any] | None = None, include: Sequence[Path] = ()) -> Any:
-    manager = task_manager_type()(include_path=[tasks_dir(), *include], include_defaults=False, metadata=metadata or {})
+    manager = TaskManager(include_path=[tasks_dir(), *include], include_defaults=False, metadata=metadata or {})
     return manager.load([name])["tasks"][name]
 
 
@@ -124,6 +126,8 @@ def test_the_group_has_the_papers_sets_and_no_aggregate(tiny_models: dict[str, P
     [
         ("gpt2", {}),
         ("gpt2", {"num_fewshot": 2}),
+        ("gpt2", {"description": "Read, then go on. "}),
+        ("t5", {"description": "Read, then go on. "}),
         ("llama", {"system_instruction": "Answer well."}),
         ("llama", {"apply_chat_template": True, "num_fewshot": 1, "system_instruction": "Answer well."}),
         ("llama", {"apply_chat_template": True, "fewshot_as_multiturn": True, "num_fewshot": 2}),
@@ -134,7 +138,12 @@ def test_the_group_has_the_papers_sets_and_no_aggregate(tiny_models: dict[str, P
     ids=lambda value: value if isinstance(value, str) else "+".join(value) or "plain",
 )
 def test_token_counts_are_those_that_the_backend_scored(
-    model: str, options: dict[str, Any], tiny_models: dict[str, Path], home: Path, monkeypatch: pytest.MonkeyPatch
+    model: str,
+    options: dict[str, Any],
+    tiny_models: dict[str, Path],
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from lm_eval.models.huggingface import HFLM
 
@@ -148,7 +157,12 @@ def test_token_counts_are_those_that_the_backend_scored(
 
     monkeypatch.setattr(HFLM, "_loglikelihood_tokens", spy)
     options = {"fewshot_as_multiturn": False, **options}
-    samples = evaluate(tiny_models[model], ["nnd_demo"], limit=6, **options)["samples"]["nnd_demo"]
+    (tmp_path / "described.yaml").write_text(
+        f"include: {tasks_dir() / 'demo' / 'nnd_demo.yaml'}\ntask: described\n"
+        f"description: {json.dumps(options.pop('description', ''))}\n"
+    )
+    samples = evaluate(tiny_models[model], ["described"], limit=6, include_path=tmp_path, **options)
+    samples = samples["samples"]["described"]
     compared = 0
     for sample in samples:
         for record, request in zip(sample["candidates"], sample["arguments"], strict=True):
@@ -176,23 +190,27 @@ def test_counts_do_not_need_the_model_to_run(
     assert first["results"]["nnd_demo"] == second["results"]["nnd_demo"]
 
 
-def test_a_ready_made_model_needs_its_tokenizer_named(tiny_models: dict[str, Path], home: Path) -> None:
+def test_a_ready_made_model_is_asked_for_its_tokenizer_or_needs_it_named(
+    tiny_models: dict[str, Path], home: Path
+) -> None:
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
 
     lm = HFLM(pretrained=str(tiny_models["t5"]), dtype="float32", device="cpu", batch_size=8)
     options = {"model": lm, "tasks": ["nnd_demo"], "limit": 3, "bootstrap_iters": 0}
     with pytest.raises(NNDError, match="tokenizer"):
-        simple_evaluate(**options, task_manager=task_manager_type()(include_path=tasks_dir(), include_defaults=False))
-    manager = task_manager_type()(
+        simple_evaluate(**options, task_manager=TaskManager(include_path=tasks_dir(), include_defaults=False))
+    manager = TaskManager(
         include_path=tasks_dir(), include_defaults=False, metadata={"tokenizer": str(tiny_models["t5"])}
     )
-    found = simple_evaluate(**options, task_manager=manager)
     usual = evaluate(tiny_models["t5"], ["nnd_demo"], limit=3)
-    assert found["results"]["nnd_demo"]["pass_rate,none"] == usual["results"]["nnd_demo"]["pass_rate,none"]
-    assert [s["candidates"] for s in found["samples"]["nnd_demo"]] == [
-        [pytest.approx(c, rel=1e-5) for c in s["candidates"]] for s in usual["samples"]["nnd_demo"]
-    ]
+    for found in (simple_evaluate(**options, task_manager=manager), nnd_tasks.evaluate(**options)):
+        assert found["results"]["nnd_demo"]["pass_rate,none"] == usual["results"]["nnd_demo"]["pass_rate,none"]
+        for one, two in zip(found["samples"]["nnd_demo"], usual["samples"]["nnd_demo"], strict=True):
+            assert [c["tokens"] for c in one["candidates"]] == [c["tokens"] for c in two["candidates"]]
+            assert [c["sum"] for c in one["candidates"]] == pytest.approx(
+                [c["sum"] for c in two["candidates"]], rel=1e-5
+            )
 
 
 def test_python_objects_as_model_arguments_work_and_stay_out_of_the_results(
@@ -235,11 +253,11 @@ def test_empty_candidates_count_as_unscored_and_never_as_a_pass(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
     include = [small_set(tmp_path, ROWS)]
-    found = evaluate(tiny_models["gpt2"], ["small"], include=include)["results"]["small"]
+    found = evaluate(tiny_models["gpt2"], ["small"], include_path=include)["results"]["small"]
     # kitchen > garden, kitchen > "", noon > noon, and the cluster of which nothing can be scored
     assert (found["tests,none"], found["unscored,none"], found["ties,none"]) == (2, 2, 1)
     assert found["clusters,none"] == 2
-    with_eos = evaluate(tiny_models["gpt2"], ["small"], include=include, metadata={"append_eos": True})
+    with_eos = evaluate(tiny_models["gpt2"], ["small"], include_path=include, metadata={"append_eos": True})
     found = with_eos["results"]["small"]
     assert (found["tests,none"], found["unscored,none"], found["clusters,none"]) == (4, 0, 3)
 
@@ -259,9 +277,11 @@ def test_a_tie_fails_or_goes_to_the_second_candidate_of_the_source(
 ) -> None:
     rows = [("A?", "Yes.", "ok"), ("A?", "Yes.", "wrong"), ("B?", "No.", "wrong"), ("B?", "No.", "ok")]
     include = [small_set(tmp_path, rows)]
-    found = evaluate(tiny_models["gpt2"], ["small"], include=include)["results"]["small"]
+    found = evaluate(tiny_models["gpt2"], ["small"], include_path=include)["results"]["small"]
     assert (found["pass_rate,none"], found["ties,none"]) == (0.0, 2)
-    found = evaluate(tiny_models["gpt2"], ["small"], include=include, metadata={"ties": "authors"})["results"]["small"]
+    found = evaluate(tiny_models["gpt2"], ["small"], include_path=include, metadata={"ties": "authors"})["results"][
+        "small"
+    ]
     assert (found["pass_rate,none"], found["ties,none"]) == (0.5, 2)
 
 
@@ -347,7 +367,7 @@ def test_anyones_yaml_can_include_a_base_and_override_the_prompt(
     (tmp_path / "mine.yaml").write_text(
         f"include: {tasks_dir() / 'demo' / '_base'}\ntask: mine\ndoc_to_text: 'Text: {{{{context}}}} Next:'\n"
     )
-    results = evaluate(tiny_models["gpt2"], ["mine"], include=[tmp_path], limit=2)
+    results = evaluate(tiny_models["gpt2"], ["mine"], include_path=[tmp_path], limit=2)
     prompts = {s["arguments"][0][0] for s in results["samples"]["mine"]}
     assert all(prompt.startswith("Text: ") and prompt.endswith(" Next:") for prompt in prompts)
 
@@ -355,7 +375,7 @@ def test_anyones_yaml_can_include_a_base_and_override_the_prompt(
 def test_a_prompt_of_digits_stays_text(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
     include = small_set(tmp_path, [("17", "Seventeen.", "ok"), ("17", "Eighteen.", "wrong")])
     (include / "digits.yaml").write_text("include: small.yaml\ntask: digits\ndoc_to_text: '{{context}}'\n")
-    results = evaluate(tiny_models["gpt2"], ["digits"], include=[include])
+    results = evaluate(tiny_models["gpt2"], ["digits"], include_path=[include])
     assert results["samples"]["digits"][0]["arguments"][0][0] == "17"
 
 

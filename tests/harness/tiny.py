@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from nnd_tasks.harness.register import tasks_dir
+import nnd_tasks
 from nnd_tasks.sources.demo import PATH as DEMO_TEXT
 
 CHAT_TEMPLATE = (
@@ -130,32 +129,10 @@ def _save(model: Any, tokenizer: Any, folder: Path, scale: float = 1.0) -> Path:
 BUILDERS = {"gpt2": gpt2, "llama": llama, "t5": t5}
 
 
-@cache
-def task_manager_type() -> Any:
-    """Import lm-eval once, late: it is slow."""
-    from lm_eval.tasks import TaskManager
-
-    return TaskManager
-
-
 def evaluate(
-    model: Path,
-    tasks: list[str],
-    *,
-    metadata: Mapping[str, Any] | None = None,
-    model_args: Mapping[str, Any] | None = None,
-    include: Iterable[Path] = (),
-    **kwargs: Any,
+    model: Path, tasks: list[str], *, model_args: Mapping[str, Any] | None = None, **kwargs: Any
 ) -> dict[str, Any]:
-    """Run `lm_eval.simple_evaluate` as the command line would, with only our tasks indexed."""
-    from lm_eval import simple_evaluate
-
+    """Evaluate a model folder in float32 on the CPU with `nnd_tasks.evaluate`."""
     arguments = {"pretrained": str(model), "dtype": "float32", **(model_args or {})}
-    manager = task_manager_type()(
-        include_path=[tasks_dir(), *include], include_defaults=False, metadata={**arguments, **(metadata or {})}
-    )
-    options = {"batch_size": 16, "bootstrap_iters": 0, "log_samples": True, **kwargs}
-    results = simple_evaluate(
-        model="hf", model_args=arguments, tasks=tasks, task_manager=manager, device="cpu", **options
-    )
-    return dict(results)
+    options = {"batch_size": 16, "bootstrap_iters": 0, "device": "cpu", **kwargs}
+    return nnd_tasks.evaluate(tasks, model_args=arguments, **options)
