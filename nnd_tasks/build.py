@@ -7,15 +7,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from nnd_tasks import __version__
-from nnd_tasks.datasets import ConfigSummary, dataset_folder, summarize, to_table, write_dataset
+from nnd_tasks.datasets import ConfigSummary, dataset_folder, expand, summarize, to_table, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import PairingReport, form_tests
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS
 from nnd_tasks.sources import get_source
 from nnd_tasks.sources.base import Source
 from nnd_tasks.sources.demo import PATH as DEMO_PATH
-from nnd_tasks.sources.download import fetch, sha256_of
+from nnd_tasks.sources.download import Fetched, fetch, sha256_of
 
 NND_CITATION = """@inproceedings{laban2022nnd,
   title = {Near-Negative Distinction: Giving a Second Life to Human Evaluation Datasets},
@@ -67,46 +69,37 @@ def build_set(
     origin = get_source(name)
     chosen = _options(origin, options or {})
     notes: list[str] = []
+    fetched: Fetched | None = None
     if source is not None:
-        files = origin.locate(Path(source).expanduser())
+        files = _locate(origin, expand(source))
     elif origin.name == "demo":
         files = {DEMO_PATH.name: DEMO_PATH}
     else:
-        files, unverified = fetch(origin, progress=progress)
+        fetched = fetch(origin, progress=progress)
+        files = fetched.files
         notes += [
             f"unverified: {file} has no published hash; its content at the first download is recorded"
-            for file in unverified
+            for file in fetched.unverified
         ]
 
-    tables, report = {}, {}
-    provenance = {file: sha256_of(path) for file, path in sorted(files.items())}
-    for config, rows in origin.read(files, chosen).items():
-        pairing = PairingReport()
-        tests = form_tests(rows, origin.shape, pairing)
-        if not tests:
-            raise NNDError(
-                f"{', '.join(str(path) for path in files.values())}: no test comes out of its {pairing.annotations} "
-                "annotations: no context has two candidates of known different quality"
-            )
-        tables[config] = to_table(tests)
-        report[config] = {
-            **asdict(pairing),
-            **{key: value for key, value in asdict(summarize(config, tables[config])).items() if key != "name"},
-            "source_sha256": provenance,
-            "options": chosen,
-            "nnd_tasks": __version__,
-        }
-        expected = origin.published.get(config)
-        if expected is not None and expected != len(tests):
+    try:
+        tables, report = _form(origin, files, chosen)
+    except NNDError:
+        if fetched is not None:
+            fetched.discard()
+        raise
+    for config, table in tables.items():
+        expected = origin.published.get(config, table.num_rows)
+        if expected != table.num_rows:
             notes.append(
-                f"{config}: {len(tests):,} tests, the authors' release has {expected:,}: another version of the file?"
+                f"{config}: {table.num_rows:,} tests, the authors' release has {expected:,}: another version of the file?"
             )
 
-    folder = Path(out).expanduser() if out is not None else dataset_folder(name)
+    folder = expand(out) if out is not None else dataset_folder(name)
     summaries = write_dataset(
         folder,
         tables,
-        header=_header(origin, list(tables)),
+        header=lambda all_summaries: _header(origin, [summary.name for summary in all_summaries]),
         body=lambda all_summaries: card_body(origin, all_summaries),
         default=origin.default_config,
         report=report,
@@ -118,6 +111,40 @@ def build_set(
         notes=notes,
         report=report,
     )
+
+
+def _locate(source: Source, place: Path) -> dict[str, Path]:
+    try:
+        return source.locate(place)
+    except OSError as error:  # a name that is too long, a folder that may not be read
+        raise NNDError(f"{place}: cannot be read ({error.strerror or error})") from error
+
+
+def _form(
+    source: Source, files: Mapping[str, Path], options: Mapping[str, str]
+) -> tuple[dict[str, pa.Table], dict[str, Any]]:
+    """Return config -> table of tests, and config -> report."""
+    tables, report = {}, {}
+    provenance = {file: sha256_of(path) for file, path in sorted(files.items())}
+    # A report travels with the data: of a local folder it keeps the name, not the place.
+    shown = {key: Path(value).name if Path(value).exists() else value for key, value in options.items()}
+    for config, rows in source.read(files, options).items():
+        pairing = PairingReport()
+        tests = form_tests(rows, source.shape, pairing)
+        if not tests:
+            raise NNDError(
+                f"{', '.join(str(path) for path in files.values())}: no test comes out of its {pairing.annotations} "
+                "annotations: no context has two candidates of known different quality"
+            )
+        tables[config] = to_table(tests)
+        report[config] = {
+            **asdict(pairing),
+            **{key: value for key, value in asdict(summarize(config, tables[config])).items() if key != "name"},
+            "source_sha256": provenance,
+            "options": shown,
+            "nnd_tasks": __version__,
+        }
+    return tables, report
 
 
 def _options(source: Source, given: Mapping[str, str]) -> dict[str, str]:
@@ -132,6 +159,7 @@ def _options(source: Source, given: Mapping[str, str]) -> dict[str, str]:
 
 def _header(source: Source, configs: Sequence[str]) -> dict[str, Any]:
     header: dict[str, Any] = {
+        "nnd_set": source.name,
         "license": source.licence,
         "language": source.languages(configs),
         "pretty_name": f"NND {source.title}",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
@@ -25,8 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-out = Console()
-err = Console(stderr=True)
+out = Console(emoji=False)
+err = Console(stderr=True, emoji=False)
 
 
 def _version(value: bool) -> None:
@@ -67,18 +66,23 @@ def build(
     _print_build(build_set(name, source, out_dir, options, progress=sys.stderr.isatty()))
 
 
+def _say(text: str) -> None:
+    """Print a line as it is: names from outside are no markup, and paths must not be wrapped."""
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def _print_build(result: BuildResult) -> None:
     for summary in result.built:
-        out.print(
-            f"[bold]{summary.name}[/]: {summary.tests:,} tests, {summary.clusters:,} clusters, {summary.candidates:,} candidates"
+        _say(
+            f"{summary.name}: {summary.tests:,} tests, {summary.clusters:,} clusters, {summary.candidates:,} candidates"
         )
         for category, count in summary.categories.items():
-            out.print(f"  {category:<24}{count:>8,}")
+            _say(f"  {category:<24}{count:>8,}")
     if result.kept:
-        out.print(f"kept as they were: {', '.join(result.kept)}")
+        _say(f"kept as they were: {', '.join(result.kept)}")
     for note in result.notes:
-        err.print(f"[yellow]note[/] {escape(note)}", highlight=False, soft_wrap=True)
-    out.print(f"written to {result.folder}", highlight=False, soft_wrap=True)
+        err.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    _say(f"written to {result.folder}")
 
 
 @app.command("list")
@@ -105,9 +109,9 @@ def list_sets() -> None:
                     + " + ".join(f"{category} {count:,}" for category, count in summary.categories.items())
                     for summary in summaries
                 ]
-        out.print(f"[bold]{source.name}[/]  {source.kind}, {source.licence}", highlight=False, soft_wrap=True)
+        _say(f"{source.name}  ({source.kind}; {source.licence})")
         for line in [*lines, where]:
-            out.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
+            _say(f"  {line}")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
@@ -124,7 +128,7 @@ def register() -> None:
     from nnd_tasks.harness.register import register as make
 
     folder, count = make()
-    out.print(f"registered {count} tasks and groups in {folder}", highlight=False, soft_wrap=True)
+    _say(f"registered {count} tasks and groups in {folder}")
 
 
 @app.command()
@@ -133,7 +137,7 @@ def unregister() -> None:
     from nnd_tasks.harness.register import unregister as undo
 
     folder = undo()
-    out.print(f"removed {folder}" if folder else "nothing was registered", highlight=False, soft_wrap=True)
+    _say(f"removed {folder}" if folder else "nothing was registered")
 
 
 @app.command("tasks-dir")
@@ -164,7 +168,7 @@ def main() -> None:
     except NNDError as error:
         if debug:
             raise
-        err.print(f"[red]nnd: error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        err.print(f"nnd: error: {error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SCHEMA_VERSION, Test, category_slugs
+from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SCHEMA_VERSION, Test, category_slugs, short_hash
 
 if TYPE_CHECKING:
     import datasets
@@ -35,10 +36,22 @@ SPLIT = "test"
 _VERSION_KEY = b"nnd_schema_version"
 
 
+def expand(path: str | Path) -> Path:
+    """Return ``path`` with ``~`` replaced by the home directory.
+
+    Raises:
+        NNDError: the user that it names is not known.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise NNDError(f"{path}: the home directory that it names is not known") from error
+
+
 def nnd_home() -> Path:
     """Return the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory."""
     configured = os.environ.get("NND_HOME")
-    return Path(configured).expanduser() if configured else Path(platformdirs.user_data_dir("nnd-tasks", False))
+    return expand(configured) if configured else Path(platformdirs.user_data_dir("nnd-tasks", False))
 
 
 def dataset_folder(name: str) -> Path:
@@ -52,7 +65,7 @@ def find_dataset(path: str) -> Path | None:
     ``nnd/NAME`` is looked for under `nnd_home`, then, as `datasets.load_dataset` does, relative to the current
     directory; any other path is taken as it is.
     """
-    candidates = [Path(path).expanduser()]
+    candidates = [expand(path)]
     namespace, _, name = path.partition("/")
     if namespace == "nnd" and name:
         candidates.insert(0, dataset_folder(name))
@@ -111,7 +124,10 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
         raise NNDError(f"{where}: it holds no test")
     if len(set(table.column("test_id").to_pylist())) != table.num_rows:
         raise NNDError(f"{where}: two tests have the same test_id")
-    category_slugs(table.column("category").to_pylist())
+    try:
+        category_slugs(table.column("category").to_pylist())
+    except NNDError as error:
+        raise NNDError(f"{where}: {error}") from error
     return table
 
 
@@ -119,7 +135,9 @@ def fingerprint(table: pa.Table) -> str:
     """Return 16 hex digits that change with any cell, column name or row order of ``table``."""
     digest = hashlib.sha256()
     for name in table.column_names:
-        digest.update(json.dumps([name, table.column(name).to_pylist()], ensure_ascii=False).encode("utf-8"))
+        # Extra columns may hold what JSON has no form for, such as dates.
+        cells = json.dumps([name, table.column(name).to_pylist()], ensure_ascii=False, default=repr)
+        digest.update(cells.encode("utf-8"))
     return digest.hexdigest()[:16]
 
 
@@ -156,6 +174,39 @@ def summarize(name: str, table: pa.Table) -> ConfigSummary:
     )
 
 
+def _lock_file(folder: Path) -> Path:
+    """Return where processes that write ``folder`` queue; beside the folder it would be litter."""
+    owner = os.getuid() if hasattr(os, "getuid") else "user"
+    return Path(tempfile.gettempdir()) / f"nnd-{owner}-{short_hash(str(folder))}.lock"
+
+
+def _existing(folder: Path, wanted: Mapping[str, Any]) -> dict[str, pa.Table]:
+    """Return the readable configs of a folder that is to be written; one that cannot be read is given up.
+
+    Raises:
+        NNDError: the folder holds something else than this NND dataset, or that of a later release.
+    """
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return {}
+    try:
+        header = _read_header(folder, any_version=True)
+    except NNDError as error:
+        raise NNDError(f"{error}; what is there is left alone, choose another place with --out") from error
+    version, name = header["nnd_schema_version"], header.get("nnd_set")
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise NNDError(
+            f"{folder}: written by a later release (schema version {version}); choose another place with --out"
+        )
+    if name != wanted.get("nnd_set", name):
+        raise NNDError(f"{folder}: holds the set {name}; choose another place with --out")
+    tables: dict[str, pa.Table] = {}
+    if version == SCHEMA_VERSION:
+        for config in _configs(header):
+            with suppress(NNDError):
+                tables[config] = read_table(folder, config)
+    return tables
+
+
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
     """Yield a new folder beside ``folder``; on success it takes its place, on failure nothing changes."""
@@ -168,13 +219,10 @@ def _replacing(folder: Path) -> Iterator[Path]:
         yield new
         if folder.exists():
             folder.rename(old)
-        try:
-            new.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
+        new.rename(folder)
     finally:
+        if old.exists() and not folder.exists():  # stopped between the two moves
+            old.rename(folder)
         shutil.rmtree(new, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
@@ -193,19 +241,22 @@ def write_dataset(
     folder: Path,
     tables: Mapping[str, pa.Table],
     *,
-    header: Mapping[str, Any],
-    body: Any,
+    header: Callable[[list[ConfigSummary]], Mapping[str, Any]] | Mapping[str, Any],
+    body: Callable[[list[ConfigSummary]], str],
     default: str,
     report: Mapping[str, Any] | None = None,
     timeout: float = 600.0,
 ) -> list[ConfigSummary]:
     """Write ``tables`` as configs of the dataset in ``folder``, beside those that it already has.
 
+    Configs of another schema version, and those that cannot be read, are given up.
+
     Args:
         folder: the dataset folder; it is replaced as a whole, or not at all.
         tables: config name -> table of tests.
-        header: metadata of the card (licence, languages and so on).
-        body: called with the list of `ConfigSummary` of all configs; returns the card's Markdown.
+        header: metadata of the card (licence, languages and so on), or a function that returns it from the summaries
+            of all configs. Its ``nnd_set`` names the set; a folder of another set is left alone.
+        body: returns the card's Markdown from the summaries of all configs.
         default: the config that `datasets.load_dataset` picks when none is named (if the folder has it).
         report: what is stored per config in ``build_report.json``.
         timeout: seconds to wait for another process that writes the same folder.
@@ -216,22 +267,19 @@ def write_dataset(
     Raises:
         NNDError: the folder exists and is no NND dataset, cannot be written, or another process keeps it locked.
     """
-    folder = folder.expanduser().absolute()
     try:
+        folder = expand(folder).resolve()
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.parent / f".{folder.name}.lock", timeout=timeout), _replacing(folder) as new:
-            merged: dict[str, pa.Table] = {}
-            reports: dict[str, Any] = {}
-            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-                info = _read_header(folder)  # refuses to replace what is not ours
-                merged = {name: read_table(folder, name) for name in _configs(info)}
-                reports = _read_report(folder)
+        with FileLock(_lock_file(folder), timeout=timeout), _replacing(folder) as new:
+            merged = _existing(folder, header([]) if callable(header) else header)
+            reports = {name: value for name, value in _read_report(folder).items() if name in merged}
             merged |= {name: check_table(table, f"config {name}") for name, table in tables.items()}
             reports |= dict(report or {})
             for name, table in merged.items():
                 _write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
             summaries = [summarize(name, table) for name, table in merged.items()]
-            (new / CARD).write_text(_card(summaries, header, body, default), encoding="utf-8")
+            meta = header(summaries) if callable(header) else header
+            (new / CARD).write_text(_card(summaries, meta, body(summaries), default), encoding="utf-8")
             (new / REPORT).write_text(json.dumps(reports, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except Timeout as error:
         raise NNDError(f"{folder}: another build of this set is still running; try again when it is done") from error
@@ -242,15 +290,22 @@ def write_dataset(
     return summaries
 
 
-def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: Any, default: str) -> str:
+#: The hub's size categories.
+_SIZES = (
+    (10**3, "n<1K"),
+    (10**4, "1K<n<10K"),
+    (10**5, "10K<n<100K"),
+    (10**6, "100K<n<1M"),
+    (10**7, "1M<n<10M"),
+    (10**8, "10M<n<100M"),
+)
+
+
+def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: str, default: str) -> str:
     names = [summary.name for summary in summaries]
     chosen = default if default in names else names[0]
     tests = sum(summary.tests for summary in summaries)
-    size = next(
-        label
-        for limit, label in ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e9, "100K<n<1M"))
-        if tests < limit
-    )
+    size = next((label for limit, label in _SIZES if tests < limit), "100M<n<1B")
     meta = {
         **header,
         "size_categories": [size],
@@ -264,37 +319,43 @@ def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: A
         ],
         "nnd_schema_version": SCHEMA_VERSION,
     }
-    return f"---\n{yaml.safe_dump(meta, sort_keys=False, allow_unicode=True)}---\n\n{body(list(summaries)).rstrip()}\n"
+    return f"---\n{yaml.safe_dump(meta, sort_keys=False, allow_unicode=True)}---\n\n{body.rstrip()}\n"
 
 
 # ---------------------------------------------------------------- reading
 
 
-def _read_header(folder: Path) -> dict[str, Any]:
-    """Return the card's YAML header; raise NNDError when ``folder`` is no NND dataset of our schema version."""
+def _read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
+    """Return the card's YAML header; raise NNDError when ``folder`` is no NND dataset (of our schema version)."""
     path = folder / CARD
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise NNDError(f"{folder}: no NND dataset is there (its {CARD} cannot be read)") from error
-    parts = text.split("---\n", 2)
+    match = re.match(r"---\n(.*?\n)---\n", text, flags=re.DOTALL)
     try:
-        header = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
+        header = yaml.safe_load(match[1]) if match else None
     except yaml.YAMLError as error:
         raise NNDError(f"{path}: its header is no valid YAML") from error
     if not isinstance(header, dict) or "nnd_schema_version" not in header:
         raise NNDError(f"{folder}: no NND dataset is there (its {CARD} names no nnd_schema_version)")
     found = header["nnd_schema_version"]
-    if found != SCHEMA_VERSION:
+    if isinstance(found, int) and found > SCHEMA_VERSION and not any_version:
+        raise NNDError(f"{folder}: written by a later release (schema version {found}); upgrade nnd-tasks to read it")
+    if found != SCHEMA_VERSION and not any_version:
         raise NNDError(f"{folder}: schema version {found}, this release reads {SCHEMA_VERSION}; build the set again")
     return header
 
 
-def _configs(header: Mapping[str, Any]) -> list[str]:
+def _entries(header: Mapping[str, Any]) -> list[dict[str, Any]]:
     entries = header.get("configs")
     if not isinstance(entries, list):
         return []
-    return [str(entry["config_name"]) for entry in entries if isinstance(entry, dict) and "config_name" in entry]
+    return [entry for entry in entries if isinstance(entry, dict) and "config_name" in entry]
+
+
+def _configs(header: Mapping[str, Any]) -> list[str]:
+    return [str(entry["config_name"]) for entry in _entries(header)]
 
 
 def _read_report(folder: Path) -> dict[str, Any]:
@@ -315,7 +376,7 @@ def list_configs(folder: Path) -> tuple[list[str], str]:
     names = _configs(header)
     if not names:
         raise NNDError(f"{folder}: its card lists no config; build the set again")
-    marked = [str(entry["config_name"]) for entry in header["configs"] if entry.get("default")]
+    marked = [str(entry["config_name"]) for entry in _entries(header) if entry.get("default")]
     return names, marked[0] if marked else names[0]
 
 
@@ -355,7 +416,8 @@ def load(name: str, config: str | None = None) -> datasets.Dataset:
     """
     import datasets
 
-    folder = find_dataset(name) or find_dataset(f"nnd/{name}")
+    # A bare name is a set, even where a folder of that name lies around.
+    folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
     if folder is None:
         raise NNDError(f"set {name!r} is not built here; run: nnd build {name}")
     return datasets.Dataset(read_table(folder, config))

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from nnd_tasks.build import build_set
-from nnd_tasks.datasets import load
+from nnd_tasks.datasets import expand, load
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.register import tasks_dir
 
@@ -73,8 +73,8 @@ def run_demo(folder: Path) -> None:
     Raises:
         NNDError: ``folder`` cannot be written, or lm_eval failed.
     """
-    console = Console()
-    folder = folder.expanduser().absolute()
+    console = Console(emoji=False, markup=False)
+    folder = expand(folder).absolute()
     os.environ["NND_HOME"] = str(folder)
     console.rule("1. build the embedded set")
     result = build_set("demo", out=folder / "nnd" / "demo")

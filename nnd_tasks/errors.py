@@ -9,3 +9,7 @@ class NNDError(Exception):
     The command line prints it without a traceback and exits with status 1. Everything else that
     escapes is a bug of ours.
     """
+
+    def __init__(self, message: str) -> None:
+        # File and column names from outside may hold line breaks and terminal escapes: show them, don't obey them.
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))

@@ -181,7 +181,7 @@ def _group(annotations: Iterable[Annotation], shape: Shape, report: PairingRepor
             report.left_out += 1
             continue
         group.judged.append(_Judged(annotation, normalize(annotation.candidate), judgement))
-    report.groups = len(groups)
+    report.groups += len(groups)
     return groups
 
 
@@ -200,7 +200,7 @@ def form_tests(annotations: Iterable[Annotation], shape: Shape, report: PairingR
     Raises:
         NNDError: an annotation that ``shape`` cannot judge, a test without a category, contradicting rows.
     """
-    if shape.min_gap <= 0:
+    if not shape.min_gap > 0:
         raise ValueError(f"min_gap must be above 0, got {shape.min_gap}")
     report = report if report is not None else PairingReport()
     gap = shape.min_gap * (1 - 1e-9)  # scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding
@@ -212,7 +212,7 @@ def form_tests(annotations: Iterable[Annotation], shape: Shape, report: PairingR
         for i, first in enumerate(group.judged):
             for second in group.judged[i + 1 :]:
                 difference = first.judgement.quality - second.judgement.quality
-                if abs(difference) < gap:
+                if not abs(difference) >= gap:  # written so that nan, as of inf - inf, makes no test
                     continue
                 high, low = (first, second) if difference > 0 else (second, first)
                 if not low.judgement.category:

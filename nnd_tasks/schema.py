@@ -84,7 +84,9 @@ def metric_slugs(names: Iterable[str], kind: str, prefix: str) -> dict[str, str]
         if not short:
             raise NNDError(f"{kind} {name!r} has no ASCII letter or digit to name a metric by; rename it")
         if short in owner:
-            raise NNDError(f"{kind} {owner[short]!r} and {name!r} would both be reported as {prefix}{short}; rename one")
+            raise NNDError(
+                f"{kind} {owner[short]!r} and {name!r} would both be reported as {prefix}{short}; rename one"
+            )
         owner[short] = name
     return {name: short for short, name in owner.items()}
 

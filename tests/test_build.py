@@ -192,7 +192,6 @@ FOREIGN: dict[str, dict[str, str]] = {
     "files": {"thesis.tex": "years of work"},
     "readme": {"README.md": "# My project\n", "data.csv": "1,2\n"},
     "other dataset": {"README.md": "---\nlicense: mit\n---\n\n# Another dataset\n", "train.parquet": "PAR1"},
-    "later schema": {"README.md": "---\nnnd_schema_version: 2\nconfigs: []\n---\n\n# Later\n"},
     "broken header": {"README.md": "---\nlicense: [\n---\n\n# Broken\n"},
 }
 

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 import nnd_tasks.datasets as ours
 from nnd_tasks.datasets import (
     ConfigSummary,
+    _lock_file,
     check_table,
     dataset_folder,
     find_dataset,
@@ -82,8 +83,8 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 
 def beside(folder: Path) -> set[str]:
-    """Return what lies in the parent of ``folder`` besides it and its lock."""
-    return {path.name for path in folder.parent.iterdir()} - {folder.name, f".{folder.name}.lock"}
+    """Return what lies in the parent of ``folder`` besides it."""
+    return {path.name for path in folder.parent.iterdir()} - {folder.name}
 
 
 @pytest.fixture
@@ -469,7 +470,7 @@ def test_load_takes_the_set_rather_than_an_unrelated_folder_of_its_name(
 def other_version(folder: Path) -> None:
     card = folder / "README.md"
     card.write_text(
-        card.read_text(encoding="utf-8").replace("schema_version: 1", "schema_version: 2"), encoding="utf-8"
+        card.read_text(encoding="utf-8").replace("schema_version: 1", "schema_version: 0"), encoding="utf-8"
     )
 
 
@@ -478,7 +479,7 @@ def parquet(folder: Path) -> Path:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "another schema version": (other_version, "schema version 2"),
+    "an earlier schema version": (other_version, "schema version 0"),
     "data gone": (lambda folder: parquet(folder).unlink(), "missing"),
     "config gone": (lambda folder: shutil.rmtree(folder / "authors"), "missing"),
     "data no parquet": (lambda folder: parquet(folder).write_bytes(b"PAR1, but no parquet"), "parquet"),
@@ -685,7 +686,7 @@ def test_a_set_behind_a_link_can_be_built_again_and_again(folder: Path, tmp_path
 def test_a_set_that_another_process_keeps_locked_is_left_alone(folder: Path) -> None:
     write(folder)
     before = contents(folder)
-    with FileLock(folder.parent / ".demo.lock"), pytest.raises(NNDError, match="another build"):
+    with FileLock(_lock_file(folder)), pytest.raises(NNDError, match="another build"):
         write(folder, {"clean": to_table(make(1))}, timeout=0.1)
     assert contents(folder) == before
     write(folder, {"clean": to_table(make(1))}, timeout=0.1)

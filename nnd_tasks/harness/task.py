@@ -184,8 +184,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             raise NNDError(f"task {self.config.task}: doc_to_text: {error} (fields of this set: {fields})") from error
 
     def doc_to_target(self, doc: Mapping[str, Any], doc_to_target: Any = None) -> str:
-        """Return a better candidate: the target of a few-shot exemplar."""
-        return self.settings.candidate_prefix + str(doc["candidates"][doc["tests"][0]["high"]])
+        """Return a better candidate, not an empty one if there is another: the target of a few-shot exemplar."""
+        better = [str(doc["candidates"][test["high"]]) for test in doc["tests"]]
+        return self.settings.candidate_prefix + next((text for text in better if text.strip()), better[0])
 
     def doc_to_choice(self, doc: Mapping[str, Any], doc_to_choice: Any = None) -> list[str]:
         """Return the texts to score, in the order of `scorable`."""

@@ -28,7 +28,7 @@ class SourceFile:
         url: where it is downloaded from.
         sha256: its content, 64 hex digits; None where no copy of the original was at hand to pin.
         required: whether building works only with it.
-        member: path inside the archive behind ``url``, for a file that comes in a zip.
+        member: path inside the archive behind ``url``, for a file that comes in a zip; it needs ``sha256``.
     """
 
     name: str
@@ -88,11 +88,12 @@ class Source(ABC):
         required = [file for file in self.files if file.required]
         if source.is_file():
             names = [file.name for file in self.files]
-            if source.name in names:
+            if source.name in names and (not required or source.name in [file.name for file in required]):
                 return {source.name: source, **self._beside(source)}
-            if len(required) == 1:  # a renamed copy
+            if source.name not in names and len(required) == 1:  # a renamed copy
                 return {required[0].name: source}
-            raise NNDError(f"{source}: set {self.name} is built from {' or '.join(names)}; name one, or their folder")
+            wanted = " or ".join(file.name for file in required or self.files)
+            raise NNDError(f"{source}: set {self.name} is built from {wanted}; name that file, or its folder")
         found = {}
         for file in self.files:
             for place in (source / file.name, source / self.name / file.name):

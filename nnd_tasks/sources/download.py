@@ -7,7 +7,9 @@ import json
 import logging
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pooch
@@ -23,22 +25,54 @@ _HASHES = "hashes.json"
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file, 64 hex digits."""
-    return str(pooch.file_hash(str(path), alg="sha256"))
+    """Return the SHA-256 of a file, 64 hex digits.
+
+    Raises:
+        NNDError: it cannot be read.
+    """
+    try:
+        return str(pooch.file_hash(str(path), alg="sha256"))
+    except OSError as error:
+        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def fetch(source: Source, *, progress: bool = True) -> tuple[dict[str, Path], list[str]]:
+@dataclass(frozen=True)
+class Fetched:
+    """Files of a source in the download folder.
+
+    Attributes:
+        folder: the download folder.
+        files: file name -> path.
+        unverified: names of the files whose content nobody vouches for.
+        fresh: those of them that were downloaded for the first time just now.
+    """
+
+    folder: Path
+    files: dict[str, Path]
+    unverified: list[str]
+    fresh: list[str]
+
+    def discard(self) -> None:
+        """Forget the fresh unverified files, which turned out not to be what they should be.
+
+        Publishers answer with a page instead of the file when a quota is used up; it must not become what is expected.
+        """
+        recorded = _read_hashes(self.folder)
+        for name in self.fresh:
+            self.files[name].unlink(missing_ok=True)
+            recorded.pop(name, None)
+        _write_hashes(self.folder, recorded)
+
+
+def fetch(source: Source, *, progress: bool = True) -> Fetched:
     """Download the files of ``source``, or take them from an earlier download.
 
-    A file whose hash is pinned must have it. Of another file the hash is recorded at the first download and checked from
-    then on.
+    A file whose hash is pinned must have it. Of another file the hash is recorded at the first download and checked
+    from then on.
 
     Args:
         source: what to fetch.
         progress: show a progress bar.
-
-    Returns:
-        File name -> path, and the names of the files whose content nobody vouches for.
 
     Raises:
         NNDError: no network, a changed file, or nowhere to write.
@@ -47,22 +81,27 @@ def fetch(source: Source, *, progress: bool = True) -> tuple[dict[str, Path], li
     try:
         folder.mkdir(parents=True, exist_ok=True)
         recorded = _read_hashes(folder)
-        files: dict[str, Path] = {}
-        unverified: list[str] = []
+        fetched = Fetched(folder, {}, [], [])
         for file in source.files:
             if file.member:
-                archive = _fetch_one(folder, file.url, Path(file.url).name, None, recorded, source, progress)
-                files[file.name] = _extract(archive, file, folder)
-            else:
-                files[file.name] = _fetch_one(folder, file.url, file.name, file.sha256, recorded, source, progress)
-                if file.sha256 is None:
-                    unverified.append(file.name)
-        _write_hashes(folder, recorded)
+                # Its pinned hash vouches for the member; the archive around it may change.
+                archive = _fetch_one(folder, file.url, Path(file.url).name, None, {}, source, progress)
+                fetched.files[file.name] = _extract(archive, file, folder)
+                continue
+            known = file.name in recorded
+            path = _fetch_one(folder, file.url, file.name, file.sha256, recorded, source, progress)
+            fetched.files[file.name] = path
+            if file.sha256 is None:
+                fetched.unverified.append(file.name)
+                if not known:
+                    fetched.fresh.append(file.name)
+                    recorded[file.name] = sha256_of(path)
+                    _write_hashes(folder, recorded)
     except OSError as error:
         raise NNDError(
             f"{folder}: cannot be written ({error.strerror or error}); set NND_HOME to another place"
         ) from error
-    return files, unverified
+    return fetched
 
 
 def _fetch_one(
@@ -74,7 +113,7 @@ def _fetch_one(
     source: Source,
     progress: bool,
 ) -> Path:
-    """Return the path of one downloaded file; ``recorded`` learns its hash when none is pinned."""
+    """Return the path of one downloaded file, whose hash must be the pinned or the recorded one if there is any."""
     known = pinned or recorded.get(name)
     pooch.get_logger().setLevel(logging.WARNING)
     shelf = pooch.create(
@@ -88,19 +127,19 @@ def _fetch_one(
     way_out = f"download it by hand and pass it with: nnd build {source.name} --source FILE_OR_DIR"
     try:
         path = Path(shelf.fetch(name, downloader=downloader))
+    except requests.RequestException as error:  # some are ValueErrors too, so they come first
+        reason = type(error).__name__
+        if error.response is not None:
+            reason = f"HTTP {error.response.status_code}"
+        raise NNDError(f"{url}: cannot be downloaded ({reason}); check the network, or {way_out}") from error
     except ValueError as error:
+        if "hash of downloaded file" not in str(error):  # an address that urllib cannot read, behind a redirect
+            raise NNDError(f"{url}: cannot be downloaded ({error}); check the network, or {way_out}") from error
         vouched = "pinned" if pinned else "recorded at the first download"
         raise NNDError(
             f"{url}: what was downloaded is not the file with the {vouched} hash (sha256 {known}); its publisher has "
             f"changed it, or the download was tampered with. To use it all the same, {way_out}"
         ) from error
-    except requests.RequestException as error:
-        reason = type(error).__name__
-        if getattr(error, "response", None) is not None and error.response is not None:
-            reason = f"HTTP {error.response.status_code}"
-        raise NNDError(f"{url}: cannot be downloaded ({reason}); check the network, or {way_out}") from error
-    if pinned is None:
-        recorded[name] = known or sha256_of(path)
     return path
 
 
@@ -109,7 +148,7 @@ def _extract(archive: Path, file: SourceFile, folder: Path) -> Path:
     try:
         with zipfile.ZipFile(archive) as bundle:
             data = bundle.read(file.member)
-    except (zipfile.BadZipFile, KeyError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError) as error:
         raise NNDError(f"{archive}: no zip with {file.member} in it; delete it and build again") from error
     if file.sha256 and hashlib.sha256(data).hexdigest() != file.sha256:
         raise NNDError(f"{archive}: {file.member} is not the file with the pinned hash (sha256 {file.sha256})")

@@ -97,7 +97,10 @@ def summary_label(row: Record) -> str:
     """
     by_annotator: dict[str, list[str]] = {}
     right = True
-    for sentence in row.records("summary_sentences_annotations"):
+    sentences = row.records("summary_sentences_annotations")
+    if not sentences:
+        raise NNDError(f"{row.where}: too few annotations, no sentence has any")
+    for sentence in sentences:
         votes = 0
         for annotator, labels in sentence.entries():
             if not isinstance(labels, list):

@@ -73,6 +73,7 @@ class NewsGPT3(Source):
     def _annotations(self, path: Path) -> Iterator[Annotation]:
         for article_id, data in Record(read_json(path), str(path)).entries():
             article = Record(data, f"{path}, article {article_id}")
+            check_text(article_id, article.where)
             scores = dict.fromkeys(SYSTEMS, 0)
             for annotator in article.records("annotators"):
                 scores[_first_named(annotator, "best_summary")] += 1
