@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.datasets import ConfigSummary, dataset_folder, expand, summarize, to_table, write_dataset
+from nnd_tasks.datasets import dataset_folder, expand, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import PairingReport, form_tests
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS
@@ -18,6 +18,7 @@ from nnd_tasks.sources import get_source
 from nnd_tasks.sources.base import Source
 from nnd_tasks.sources.demo import PATH as DEMO_PATH
 from nnd_tasks.sources.download import Fetched, fetch, sha256_of
+from nnd_tasks.tables import ConfigSummary, summarize, to_table
 
 NND_CITATION = """@inproceedings{laban2022nnd,
   title = {Near-Negative Distinction: Giving a Second Life to Human Evaluation Datasets},

@@ -88,8 +88,9 @@ def _print_build(result: BuildResult) -> None:
 @app.command("list")
 def list_sets() -> None:
     """Show every set: size, categories, licence, built or not and where."""
-    from nnd_tasks.datasets import dataset_folder, list_configs, read_table, summarize
+    from nnd_tasks.datasets import dataset_folder, list_configs, read_table
     from nnd_tasks.sources import SOURCES
+    from nnd_tasks.tables import summarize
 
     for source in SOURCES.values():
         folder = dataset_folder(source.name)

@@ -6,7 +6,6 @@ configs) and one parquet file per config. ``datasets.load_dataset(folder)`` read
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -14,7 +13,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +23,8 @@ import yaml
 from filelock import FileLock, Timeout
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SCHEMA_VERSION, Test, category_slugs, short_hash
+from nnd_tasks.schema import SCHEMA_VERSION, short_hash
+from nnd_tasks.tables import ConfigSummary, check_table, summarize
 
 if TYPE_CHECKING:
     import datasets
@@ -72,106 +71,7 @@ def find_dataset(path: str) -> Path | None:
     return next((folder for folder in candidates if (folder / CARD).is_file()), None)
 
 
-# ---------------------------------------------------------------- tables
-
-
-def to_table(tests: Sequence[Test]) -> pa.Table:
-    """Return tests as a table: the required columns, the optional ones that any test fills, the prompt fields.
-
-    Raises:
-        NNDError: there is no test.
-    """
-    if not tests:
-        raise NNDError("no test came out of the source: no context has two candidates of known different quality")
-    rows = [test.row() for test in tests]
-    types = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64()}
-    columns = dict(REQUIRED_COLUMNS)
-    columns |= {
-        name: kind for name, kind in OPTIONAL_COLUMNS.items() if any(row[name] not in ("", None) for row in rows)
-    }
-    columns |= dict.fromkeys(sorted({name for test in tests for name in test.fields}), "string")
-    schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
-    return pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows], schema=schema)
-
-
-def check_table(table: pa.Table, where: str) -> pa.Table:
-    """Return ``table`` with every column of the schema in its declared type.
-
-    Args:
-        table: one row per test.
-        where: what to name in an error.
-
-    Raises:
-        NNDError: a required column is missing, a column has a wrong type or an empty cell, two tests have one id.
-    """
-    for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
-        if name not in table.column_names:
-            if name in REQUIRED_COLUMNS:
-                raise NNDError(
-                    f"{where}: column {name!r} is missing; this is no NND dataset of schema {SCHEMA_VERSION}"
-                )
-            continue
-        wanted = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64()}[kind]
-        index = table.column_names.index(name)
-        if table.schema.field(name).type != wanted:
-            try:
-                table = table.set_column(index, name, table.column(name).cast(wanted))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise NNDError(f"{where}: column {name!r} is not of type {kind}: {error}") from error
-        if name in REQUIRED_COLUMNS and table.column(name).null_count:
-            raise NNDError(f"{where}: column {name!r} has empty cells")
-    if table.num_rows == 0:
-        raise NNDError(f"{where}: it holds no test")
-    if len(set(table.column("test_id").to_pylist())) != table.num_rows:
-        raise NNDError(f"{where}: two tests have the same test_id")
-    try:
-        category_slugs(table.column("category").to_pylist())
-    except NNDError as error:
-        raise NNDError(f"{where}: {error}") from error
-    return table
-
-
-def fingerprint(table: pa.Table) -> str:
-    """Return 16 hex digits that change with any cell, column name or row order of ``table``."""
-    digest = hashlib.sha256()
-    for name in table.column_names:
-        # Extra columns may hold what JSON has no form for, such as dates.
-        cells = json.dumps([name, table.column(name).to_pylist()], ensure_ascii=False, default=repr)
-        digest.update(cells.encode("utf-8"))
-    return digest.hexdigest()[:16]
-
-
 # ---------------------------------------------------------------- writing
-
-
-@dataclass(frozen=True)
-class ConfigSummary:
-    """Counts of one config, for the card and the listing."""
-
-    name: str
-    tests: int
-    clusters: int
-    candidates: int
-    categories: dict[str, int]
-    fingerprint: str
-
-
-def summarize(name: str, table: pa.Table) -> ConfigSummary:
-    """Return the counts of the config ``name`` held by ``table``."""
-    columns = table.select(["cluster_id", "high", "low", "category"]).to_pydict()
-    categories: dict[str, int] = {}
-    for category in columns["category"]:
-        categories[category] = categories.get(category, 0) + 1
-    candidates = set(zip(columns["cluster_id"], columns["high"], strict=True))
-    candidates |= set(zip(columns["cluster_id"], columns["low"], strict=True))
-    return ConfigSummary(
-        name=name,
-        tests=table.num_rows,
-        clusters=len(set(columns["cluster_id"])),
-        candidates=len(candidates),
-        categories=dict(sorted(categories.items())),
-        fingerprint=fingerprint(table),
-    )
 
 
 def _lock_file(folder: Path) -> Path:

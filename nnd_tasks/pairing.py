@@ -46,6 +46,12 @@ class Shape(Protocol):
         """Return what ``annotation`` says of its candidate, or None when it takes part in no test."""
 
 
+def _label(annotation: Annotation) -> str:
+    if not annotation.label:
+        raise NNDError(f"context {annotation.context_id}: a candidate has no label")
+    return annotation.label
+
+
 @dataclass(frozen=True, slots=True)
 class SingleErrorLabel:
     """One error label per candidate; no error is better than any error (paper, section 3.1)."""
@@ -55,9 +61,7 @@ class SingleErrorLabel:
 
     def judge(self, annotation: Annotation) -> Judgement | None:
         """Quality 1 for ``no_error``, else 0; the error is the category."""
-        label = annotation.label
-        if not label:
-            raise NNDError(f"context {annotation.context_id}: a candidate has no label")
+        label = _label(annotation)
         if label == self.no_error:
             return Judgement(1.0, label=label)
         return Judgement(0.0, label, annotation.subcategory, label)
@@ -82,9 +86,7 @@ class HierarchicalLabel:
 
     def judge(self, annotation: Annotation) -> Judgement | None:
         """Quality 1 for ``no_error``, else 0; the group is the category and the label the subcategory."""
-        label = annotation.label
-        if not label:
-            raise NNDError(f"context {annotation.context_id}: a candidate has no label")
+        label = _label(annotation)
         if label == self.no_error:
             return Judgement(1.0, label=label)
         if label in self.parents:

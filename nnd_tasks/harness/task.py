@@ -17,12 +17,13 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__
-from nnd_tasks.datasets import check_table, find_dataset, fingerprint, list_configs, read_table
+from nnd_tasks.datasets import find_dataset, list_configs, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.prompts import Settings
 from nnd_tasks.schema import RESERVED_COLUMNS
+from nnd_tasks.tables import check_table, fingerprint
 
 # A name below lm-eval's own logger, so that its settings for verbosity hold for us too.
 logger = logging.getLogger("lm_eval.nnd")

@@ -11,12 +11,13 @@ import pytest
 from lm_eval.tasks import TaskManager
 
 import nnd_tasks
-from nnd_tasks.datasets import to_table, write_dataset
+from nnd_tasks.datasets import write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import ClusterSampler, Settings
 from nnd_tasks.harness.register import tasks_dir
 from nnd_tasks.pairing import SingleErrorLabel, form_tests
 from nnd_tasks.schema import Annotation
+from nnd_tasks.tables import to_table
 from tests.harness.tiny import WINDOW, evaluate
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
@@ -339,7 +340,8 @@ def test_the_sampler_never_draws_the_evaluated_cluster_and_follows_the_seed() ->
 
 
 def test_the_results_say_what_the_numbers_rest_on(tiny_models: dict[str, Path], home: Path) -> None:
-    from nnd_tasks.datasets import fingerprint, read_table
+    from nnd_tasks.datasets import read_table
+    from nnd_tasks.tables import fingerprint
 
     results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=5)
     known = results["configs"]["nnd_demo"]["metadata"]["nnd"]
