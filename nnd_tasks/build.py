@@ -210,7 +210,11 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary]) -> str:
         "",
         "| config | category | tests |",
         "|---|---|---|",
-        *[f"| `{s.name}` | {category} | {count:,} |" for s in summaries for category, count in s.categories.items()],
+        *[
+            f"| `{s.name}` | {_cell(category)} | {count:,} |"
+            for s in summaries
+            for category, count in s.categories.items()
+        ],
         "",
         "## Use",
         "",
@@ -249,6 +253,11 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary]) -> str:
         "```",
     ]
     return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    """Return ``text`` as it can stand in a cell of a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _task_hint(source: Source) -> str:

@@ -23,7 +23,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import SCHEMA_VERSION, short_hash
+from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
 
 if TYPE_CHECKING:
@@ -75,9 +75,19 @@ def find_dataset(path: str) -> Path | None:
 
 
 def _lock_file(folder: Path) -> Path:
-    """Return where processes that write ``folder`` queue; beside the folder it would be litter."""
-    owner = os.getuid() if hasattr(os, "getuid") else "user"
-    return Path(tempfile.gettempdir()) / f"nnd-{owner}-{short_hash(str(folder))}.lock"
+    return folder.with_name(f".{folder.name}.lock")
+
+
+@contextmanager
+def _only_writer(folder: Path, timeout: float) -> Iterator[None]:
+    """Let one process at a time write ``folder``; the lock file does not stay."""
+    path = _lock_file(folder)
+    with FileLock(path, timeout=timeout):
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                path.unlink()  # while it is held: who waits for it sees that it is gone, and makes a new one
 
 
 def _existing(folder: Path, wanted: Mapping[str, Any]) -> dict[str, pa.Table]:
@@ -105,6 +115,22 @@ def _existing(folder: Path, wanted: Mapping[str, Any]) -> dict[str, pa.Table]:
             with suppress(NNDError):
                 tables[config] = read_table(folder, config)
     return tables
+
+
+def _keep_the_rest(folder: Path, new: Path) -> None:
+    """Copy into ``new`` what others put into ``folder``, such as the .git of a clone of the hub's repository."""
+    if not folder.is_dir():
+        return
+    ours = {CARD, REPORT, *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet"))}
+    with suppress(NNDError):
+        ours |= set(_configs(_read_header(folder, any_version=True)))
+    for entry in folder.iterdir():
+        if entry.name in ours or (new / entry.name).exists():
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, new / entry.name, symlinks=True)
+        else:
+            shutil.copy2(entry, new / entry.name, follow_symlinks=False)
 
 
 @contextmanager
@@ -170,7 +196,7 @@ def write_dataset(
     try:
         folder = expand(folder).resolve()
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(_lock_file(folder), timeout=timeout), _replacing(folder) as new:
+        with _only_writer(folder, timeout), _replacing(folder) as new:
             merged = _existing(folder, header([]) if callable(header) else header)
             reports = {name: value for name, value in _read_report(folder).items() if name in merged}
             merged |= {name: check_table(table, f"config {name}") for name, table in tables.items()}
@@ -178,6 +204,7 @@ def write_dataset(
             for name, table in merged.items():
                 _write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
             summaries = [summarize(name, table) for name, table in merged.items()]
+            _keep_the_rest(folder, new)
             meta = header(summaries) if callable(header) else header
             (new / CARD).write_text(_card(summaries, meta, body(summaries), default), encoding="utf-8")
             (new / REPORT).write_text(json.dumps(reports, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

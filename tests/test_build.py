@@ -55,8 +55,8 @@ def tree(folder: Path) -> dict[str, bytes | None]:
 
 
 def beside(folder: Path) -> set[str]:
-    """Return what lies beside ``folder``, but for the lock of its builds, which may stay."""
-    return {path.name for path in folder.parent.iterdir()} - {folder.name, f".{folder.name}.lock"}
+    """Return what lies beside ``folder``."""
+    return {path.name for path in folder.parent.iterdir()} - {folder.name}
 
 
 def card(folder: Path) -> tuple[dict[str, Any], str]:

@@ -29,7 +29,7 @@ from nnd_tasks.pairing import (
 from nnd_tasks.schema import Annotation, Test
 
 OK = "No error"
-slowly = settings(max_examples=60, deadline=None)
+slowly = settings(max_examples=40, deadline=None)
 
 
 # ---------------------------------------------------------------- annotations of every shape
@@ -224,7 +224,7 @@ def shown(test: Test) -> tuple[Any, ...]:
 # ---------------------------------------------------------------- which pairs
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(evaluations())
 def test_tests_are_all_pairs_of_known_difference_in_the_order_of_the_source(evaluation: Evaluation) -> None:
     assert [shown(t) for t in form_tests(evaluation.rows, evaluation.shape)] == slow_tests(evaluation, evaluation.rows)
@@ -440,7 +440,7 @@ def test_repeated_rows_give_repeated_tests_with_ids_of_their_own() -> None:
     assert form_tests(annotations[:2], SingleErrorLabel(OK))[0].test_id == tests[0].test_id
 
 
-@slowly
+@settings(max_examples=30, deadline=None)
 @given(evaluations(), evaluations())
 def test_cluster_ids_are_equal_exactly_for_equal_prompts(one: Evaluation, other: Evaluation) -> None:
     tests = [*form_tests(one.rows, one.shape), *form_tests(other.rows, other.shape)]

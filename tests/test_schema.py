@@ -21,7 +21,7 @@ from nnd_tasks.schema import (
     slug,
 )
 
-quick = settings(max_examples=100, deadline=None)
+quick = settings(max_examples=60, deadline=None)
 
 #: The schema as the documentation lists it, written out so that a renamed or moved column shows.
 REQUIRED = ["test_id", "context_id", "cluster_id", "context", "high", "low", "category", "high_first"]
@@ -121,7 +121,7 @@ words = st.sampled_from(["sum", "Sum", "bytes", "stderr", "severity", "minor", "
 categories = st.lists(words, min_size=1, max_size=2).map(" ".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(categories, max_size=5))
 def test_accepted_categories_and_only_they_give_metric_names_that_nothing_else_has(names: list[str]) -> None:
     distinct = sorted(set(names))
@@ -224,7 +224,7 @@ def test_normalize_keeps_the_text_up_to_canonical_equivalence_and_trims_nothing(
 pieces = st.lists(st.text(alphabet="ab\0é", max_size=3), max_size=4)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(pieces, pieces)
 @example(["ab", "c"], ["a", "bc"])
 @example(["a", ""], ["a"])
@@ -243,7 +243,7 @@ fields = st.dictionaries(st.sampled_from(["a", "ab", "b"]), st.text(alphabet="ab
 contexts = st.text(alphabet="ab", max_size=2)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(contexts, fields, contexts, fields)
 @example("ab", {"a": "c"}, "a", {"a": "bc"})
 @example("x", {"a": "bc"}, "x", {"ab": "c"})

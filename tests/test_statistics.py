@@ -15,7 +15,7 @@ from scipy import stats
 
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pool, pooled_rate
 
-quick = settings(max_examples=70, deadline=None)
+quick = settings(max_examples=50, deadline=None)
 
 #: One cluster: (passed, tests), also without tests.
 cluster = st.integers(0, 30).flatmap(lambda tests: st.tuples(st.integers(0, tests), st.just(tests)))

@@ -17,6 +17,9 @@ NO_ERROR = "No-error"
 _DOCUMENT = ("doc_id", "doc")
 _SEGMENT = ("seg_id", "globalSegId", "docSegId")
 
+_CODES = "cs|de|en|es|et|fi|fr|gu|ha|he|hi|is|ja|kk|lt|lv|pl|ro|ru|ta|tr|uk|zh"  # languages of WMT
+_PAIR = re.compile(rf"_({_CODES})({_CODES})$")
+
 
 def config_name(file_name: str) -> str:
     """Return the config of a file: ``mqm_newstest2021_ende.tsv`` -> ``newstest2021_ende``."""
@@ -61,8 +64,8 @@ class MQM(Source):
 
     def languages(self, configs: Iterable[str]) -> list[str]:
         """Read the language pair off names such as ``newstest2021_ende``."""
-        pairs = [match[1] for name in configs if (match := re.search(r"_([a-z]{4})$", name))]
-        return sorted({code for pair in pairs for code in (pair[:2], pair[2:])})
+        pairs = [match.groups() for name in configs if (match := _PAIR.search(name))]
+        return sorted({code for pair in pairs for code in pair})
 
     def locate(self, source: Path) -> dict[str, Path]:
         """Take any file of the format, or all ``mqm*.tsv`` of a folder but those with averaged scores."""

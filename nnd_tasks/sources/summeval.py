@@ -76,9 +76,16 @@ class SummEval(Source):
                     context=row.text("text") if joined is None else _article(joined, article_id, row, articles),
                     candidate=row.text("decoded"),
                     category=attribute,
-                    ratings=tuple(rating.number(attribute) for rating in row.records("expert_annotations")),
+                    ratings=tuple(_rating(rating, attribute) for rating in row.records("expert_annotations")),
                     system=row.text("model_id"),
                 )
+
+
+def _rating(rating: Record, attribute: str) -> float:
+    value = rating.number(attribute)
+    if not 1 <= value <= 5:
+        raise NNDError(f"{rating.where}, field {attribute!r}: a rating lies in 1 to 5, found {value:g}")
+    return value
 
 
 def _article(articles: Mapping[str, str], article_id: str, row: Record, source: str) -> str:

@@ -28,7 +28,7 @@ from nnd_tasks.harness.metrics import (
     score_document,
 )
 
-quick = settings(max_examples=50, deadline=None)
+quick = settings(max_examples=30, deadline=None)
 nan, inf = math.nan, math.inf
 
 

@@ -21,7 +21,7 @@ from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sources.challenge300 import SYSTEMS as CHALLENGE_SYSTEMS
 from nnd_tasks.sources.demo import PATH as DEMO_PATH
-from nnd_tasks.sources.mqm import config_name
+from nnd_tasks.sources.mqm import MQM, config_name
 
 # ---------------------------------------------------------------- the publishers' formats
 
@@ -676,3 +676,8 @@ def test_demo_tests_are_all_pairs_of_a_good_and_a_bad_candidate() -> None:
     [summary] = build_set("demo").built
     assert summary.categories == dict(expected)
     assert summary.tests == sum(expected.values())
+
+
+def test_languages_of_a_translation_config_are_read_off_known_pairs_only() -> None:
+    assert MQM().languages(["newstest2021_ende", "ted_zhen"]) == ["de", "en", "zh"]
+    assert MQM().languages(["my_data", "ende"]) == []
