@@ -7,6 +7,7 @@ configs) and one parquet file per config. ``datasets.load_dataset(folder)`` read
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 CARD = "README.md"
 REPORT = "build_report.json"
 SPLIT = "test"
+logger = logging.getLogger(__name__)
 _VERSION_KEY = b"nnd_schema_version"
 
 
@@ -112,8 +114,10 @@ def _existing(folder: Path, wanted: Mapping[str, Any]) -> dict[str, pa.Table]:
     tables: dict[str, pa.Table] = {}
     if version == SCHEMA_VERSION:
         for config in _configs(header):
-            with suppress(NNDError):
+            try:
                 tables[config] = read_table(folder, config)
+            except NNDError as error:
+                logger.warning("config %s is given up: %s", config, error)
     return tables
 
 
@@ -193,6 +197,11 @@ def write_dataset(
     Raises:
         NNDError: the folder exists and is no NND dataset, cannot be written, or another process keeps it locked.
     """
+    if not tables:
+        raise ValueError("write_dataset needs at least one table")
+    for name in tables:
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            raise NNDError(f"config {name!r}: a config is named by letters, digits, _, - and .")
     try:
         folder = expand(folder).resolve()
         folder.parent.mkdir(parents=True, exist_ok=True)

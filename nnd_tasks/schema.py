@@ -41,6 +41,8 @@ OPTIONAL_COLUMNS: dict[str, str] = {
     "rater": "string",
 }
 RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS)
+#: What a document of the harness holds besides prompt fields; no column may have these names.
+DOCUMENT_COLUMNS = frozenset({"candidates", "tests"})
 
 
 def normalize(text: str) -> str:
@@ -180,7 +182,7 @@ def cluster_key(context: str, fields: Mapping[str, str]) -> str:
 def check_field_names(names: Iterable[str]) -> None:
     """Raise NNDError for a prompt field whose name is one of the schema's own columns, or no identifier."""
     for name in names:
-        if name in RESERVED_COLUMNS:
-            raise NNDError(f"prompt field {name!r} has the name of a schema column; rename it")
+        if name in RESERVED_COLUMNS | DOCUMENT_COLUMNS:
+            raise NNDError(f"prompt field {name!r} has a name that is in use; rename it")
         if not name.isidentifier():
             raise NNDError(f"prompt field {name!r} cannot be used in a prompt template; use letters, digits and _")

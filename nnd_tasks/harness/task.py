@@ -22,7 +22,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.prompts import Settings
-from nnd_tasks.schema import RESERVED_COLUMNS
+from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.tables import check_table, fingerprint
 
 # A name below lm-eval's own logger, so that its settings for verbosity hold for us too.
@@ -47,9 +47,9 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
         NNDError: tests of one cluster have different contexts, or a prompt field has a reserved name.
     """
     extra = [name for name in tests.column_names if name not in RESERVED_COLUMNS]
-    clash = {"candidates", "tests"} & set(extra)
+    clash = DOCUMENT_COLUMNS & set(extra)
     if clash:
-        raise NNDError(f"{where}: a column cannot be called {clash.pop()!r}, documents use that name; rename it")
+        raise NNDError(f"{where}: a column cannot be called {min(clash)!r}, documents use that name; rename it")
     documents: dict[str, dict[str, Any]] = {}
     positions: dict[str, dict[str, int]] = {}
     varying: set[str] = set()
