@@ -93,7 +93,7 @@ def build_set(
         expected = origin.published.get(config, table.num_rows)
         if expected != table.num_rows:
             notes.append(
-                f"{config}: {table.num_rows:,} tests, the authors' release has {expected:,}: another version of the file?"
+                f"{config}: {table.num_rows:,} tests, published are {expected:,}: another version of the file?"
             )
 
     folder = expand(out) if out is not None else dataset_folder(name)

@@ -106,6 +106,15 @@ def category_slugs(categories: Iterable[str]) -> dict[str, str]:
     return slugs
 
 
+def severity_slugs(severities: Iterable[str | None]) -> dict[str, str]:
+    """Map each severity that is not empty to its slug.
+
+    Raises:
+        NNDError: as `metric_slugs`.
+    """
+    return metric_slugs([name for name in severities if name], "severity", "pass_rate_severity_")
+
+
 @dataclass(frozen=True, slots=True)
 class Annotation:
     """One judged candidate: a row of a human evaluation.

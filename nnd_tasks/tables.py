@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SCHEMA_VERSION, Test, category_slugs
+from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SCHEMA_VERSION, Test, category_slugs, severity_slugs
 
 
 def to_table(tests: Sequence[Test]) -> pa.Table:
@@ -64,6 +64,8 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
         raise NNDError(f"{where}: two tests have the same test_id")
     try:
         category_slugs(table.column("category").to_pylist())
+        if "severity" in table.column_names:
+            severity_slugs(table.column("severity").to_pylist())
     except NNDError as error:
         raise NNDError(f"{where}: {error}") from error
     return table

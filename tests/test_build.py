@@ -126,7 +126,7 @@ def test_default_folder_is_in_the_home(quiz: Path, nnd_home: Path) -> None:
 
 def test_count_other_than_the_published_one_brings_a_note(quiz: Path, tmp_path: Path) -> None:
     [note] = build_set("quiz_design", quiz, tmp_path / "out").notes
-    assert note.startswith("authors: 5 tests, the authors' release has 2,686")
+    assert note.startswith("authors: 5 tests, published are 2,686")
 
 
 def test_count_that_nobody_published_brings_no_note(tmp_path: Path) -> None:

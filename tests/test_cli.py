@@ -213,7 +213,7 @@ def test_build_prints_counts_to_stdout_and_notes_to_stderr(nnd: Callable[..., Ou
     assert lines[0] == "authors: 5 tests, 1 clusters, 6 candidates"
     assert [line.split() for line in lines[1:4]] == [["disfluent", "2"], ["off_target", "2"], ["wrong_context", "1"]]
     assert lines[4:] == [f"written to {tmp_path / 'out'}"]
-    assert err.startswith("note: authors: 5 tests, the authors' release has 2,686")
+    assert err.startswith("note: authors: 5 tests, published are 2,686")
     assert err.count("\n") == 1
     assert read_table(tmp_path / "out").num_rows == 5
 

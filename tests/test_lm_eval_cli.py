@@ -105,12 +105,21 @@ def test_unregister_undoes_register(registered: Path, built: Path) -> None:
     assert "nothing was registered" in call(built, "nnd", "unregister").stdout
 
 
-def test_a_users_own_yaml_below_nnd_home_is_registered_too(built: Path, tmp_path: Path) -> None:
-    folder = built / "task_yamls" / "mine"
-    folder.mkdir(parents=True)
-    (folder / "mine.yaml").write_text("task: mine\n")
-    os.environ["NND_HOME"] = str(built)
-    assert any(path == folder / "mine.yaml" for path in registration.task_files().values())
+def test_a_users_own_yaml_below_nnd_home_is_registered_too(
+    nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lm_eval" / "tasks").mkdir(parents=True)
+    monkeypatch.setattr(registration, "lm_eval_tasks_dir", lambda: tmp_path / "lm_eval" / "tasks")
+    registration.register()
+    assert registration.is_current()
+    mine = nnd_home / "task_yamls" / "mine" / "mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("task: mine\n")
+    assert not registration.is_current()
+    folder, count = registration.register()
+    assert count == len(list(folder.glob("*.yaml")))
+    assert str(mine) in (folder / "mine__mine.yaml").read_text()
+    assert registration.is_current()
 
 
 def test_a_foreign_folder_of_our_name_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import datasets
 from lm_eval.models.huggingface import HFLM
 
 from nnd_tasks.errors import NNDError
@@ -43,6 +44,10 @@ class TokenCounter(HFLM):  # type: ignore[misc]
         self.custom_prefix_token_id = metadata.get("prefix_token_id", metadata.get("custom_prefix_token_id"))
         loading = {name: metadata.get(name, default) for name, default in _LOADING.items()}
         loading["revision"] = str(loading["revision"])
+        # lm-eval's flag --trust_remote_code reaches models and datasets, but not the metadata of tasks.
+        loading["trust_remote_code"] = loading["trust_remote_code"] or bool(
+            getattr(datasets.config, "HF_DATASETS_TRUST_REMOTE_CODE", False)
+        )
         tokenizer = metadata.get("tokenizer")
         model = metadata.get("pretrained") or metadata.get("model")
         remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers

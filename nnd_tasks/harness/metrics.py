@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnd_tasks.schema import category_slugs, metric_slugs
+import numpy as np
+
+from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
 
 #: What the harness itself writes where a number is undefined.
 UNDEFINED = "N/A"
+
+_ENOUGH = 8  # sums that say in which precision they were taken
 
 #: (tests passed, tests scored) of one document.
 Counts = tuple[int, int]
@@ -101,8 +105,7 @@ class Breakdown:
             f"pass_rate_{name}": ("category", category)
             for category, name in category_slugs(test["category"] for test in tests).items()
         }
-        severities = {test["severity"] for test in tests if test["severity"]}
-        for severity, name in metric_slugs(severities, "severity", "pass_rate_severity_").items():
+        for severity, name in severity_slugs(test["severity"] for test in tests).items():
             selectors[f"pass_rate_severity_{name}"] = ("severity", severity)
         return cls(selectors)
 
@@ -180,18 +183,39 @@ def count_scored(items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
     return sum(record["passed"] is not None for records in items for record in records)
 
 
-def count_records(items: Sequence[Sequence[Any]]) -> int:
-    """Return how many records all documents hold together."""
-    return sum(len(records) for records in items)
+def sizes_by(column: str, items: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, dict[str, int]]:
+    """Return how many tests and clusters each rate rests on.
 
+    Args:
+        column: ``category`` or ``severity``.
+        items: the test records of all documents.
 
-def category_sizes(items: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, dict[str, int]]:
-    """Return category -> number of scored tests and of clusters that have any, from all documents' test records."""
+    Returns:
+        Value of the column -> number of scored tests, and of clusters that have any.
+    """
     sizes: dict[str, dict[str, int]] = {}
     for records in items:
-        categories = [record["category"] for record in records if record["passed"] is not None]
-        for category in categories:
-            sizes.setdefault(category, {"tests": 0, "clusters": 0})["tests"] += 1
-        for category in set(categories):
-            sizes[category]["clusters"] += 1
+        values = [record[column] for record in records if record["passed"] is not None and column in record]
+        for value in values:
+            sizes.setdefault(value, {"tests": 0, "clusters": 0})["tests"] += 1
+        for value in set(values):
+            sizes[value]["clusters"] += 1
     return dict(sorted(sizes.items()))
+
+
+def coarse_precision(totals: Sequence[float]) -> str | None:
+    """Return ``bfloat16`` or ``float16`` when all sums are numbers of that type, None otherwise.
+
+    lm-eval's hf models sum log-probabilities in the type of the model. In bfloat16 a sum between -128 and -256 moves in
+    steps of 1, which makes ties of candidates that differ.
+
+    Args:
+        totals: summed log-likelihoods, shape (requests,). Fewer than eight are too few to tell.
+    """
+    values = np.asarray([total for total in totals if math.isfinite(total)], dtype=np.float32)
+    if values.size < _ENOUGH:
+        return None
+    if not (values.view(np.uint32) & 0xFFFF).any():  # bfloat16 is the upper half of float32
+        return "bfloat16"
+    with np.errstate(over="ignore"):
+        return "float16" if (values.astype(np.float16) == values).all() else None

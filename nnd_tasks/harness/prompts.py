@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from random import Random
 from typing import Any
 
@@ -35,8 +36,14 @@ class Settings:
         """Read the settings out of a task's metadata.
 
         Raises:
-            NNDError: a value that a setting cannot have.
+            NNDError: a value that a setting cannot have, or a key that looks like a misspelled setting. Other keys are
+                let pass: the arguments of the model come in the same mapping.
         """
+        names = [field.name for field in fields(cls)]
+        for key in metadata:
+            near = difflib.get_close_matches(str(key).lower(), names, n=1, cutoff=0.75)
+            if near and key not in names:
+                raise NNDError(f"metadata {key!r}: no such setting, did you mean {near[0]!r}?")
         ties = metadata.get("ties", "fail")
         if ties not in ("fail", "authors"):
             raise NNDError(f"metadata ties={ties!r}: expected 'fail' or 'authors'")

@@ -89,7 +89,7 @@ def evaluate(
     arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
     known = dict(arguments)
     if not isinstance(model, str):  # a ready-made model says itself how it tokenizes
-        for name in ("tokenizer", "backend", "add_bos_token"):
+        for name in ("tokenizer", "backend", "add_bos_token", "custom_prefix_token_id"):
             if getattr(model, name, None) is not None:
                 known[name] = getattr(model, name)
     folders = [*include_paths(), *_as_list(include_path)]

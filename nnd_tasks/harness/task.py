@@ -7,6 +7,7 @@ however many tests use it.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,63 +21,16 @@ from nnd_tasks import __version__
 from nnd_tasks.datasets import find_dataset, list_configs, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
+from nnd_tasks.harness.documents import cluster_documents, from_hub
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.prompts import Settings
-from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
-from nnd_tasks.tables import check_table, fingerprint
+from nnd_tasks.tables import fingerprint
 
 # A name below lm-eval's own logger, so that its settings for verbosity hold for us too.
 logger = logging.getLogger("lm_eval.nnd")
 
-_TEST_KEYS = ("test_id", "category", "subcategory", "severity", "high_first")
-
-
-def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
-    """Turn a table with one test per row into one document per cluster, in the order of first appearance.
-
-    Args:
-        tests: rows of the dataset schema.
-        where: what to name in an error.
-
-    Returns:
-        A dataset with ``cluster_id``, ``context``, the prompt fields (all further columns that are constant within every
-        cluster), ``candidates`` (distinct texts, in the order of the source) and ``tests`` (``high`` and ``low`` are
-        indices into ``candidates``).
-
-    Raises:
-        NNDError: tests of one cluster have different contexts, or a prompt field has a reserved name.
-    """
-    extra = [name for name in tests.column_names if name not in RESERVED_COLUMNS]
-    clash = DOCUMENT_COLUMNS & set(extra)
-    if clash:
-        raise NNDError(f"{where}: a column cannot be called {min(clash)!r}, documents use that name; rename it")
-    documents: dict[str, dict[str, Any]] = {}
-    positions: dict[str, dict[str, int]] = {}
-    varying: set[str] = set()
-    for row in tests.to_list():
-        key = row["cluster_id"]
-        if key not in documents:
-            documents[key] = {
-                "cluster_id": key,
-                **{name: row[name] for name in ("context", *extra)},
-                "candidates": [],
-                "tests": [],
-            }
-            positions[key] = {}
-        document, position = documents[key], positions[key]
-        if document["context"] != row["context"]:
-            raise NNDError(f"{where}: test {row['test_id']} has another context than the rest of its cluster {key}")
-        varying.update(name for name in extra if document[name] != row[name])
-        for text in (row["high"], row["low"]) if row["high_first"] else (row["low"], row["high"]):
-            if text not in position:
-                position[text] = len(position)
-                document["candidates"].append(text)
-        test = {name: row.get(name) if row.get(name) is not None else "" for name in _TEST_KEYS}
-        document["tests"].append({**test, "high": position[row["high"]], "low": position[row["low"]]})
-    for document in documents.values():
-        for name in varying:
-            del document[name]
-    return datasets.Dataset.from_list(list(documents.values()))
+#: What is scored, and ignored, for a document whose candidates are all empty.
+_PLACEHOLDER = "."
 
 
 class NNDTask(ConfigurableTask):  # type: ignore[misc]
@@ -95,14 +49,15 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     ) -> None:
         """Build the task from a YAML's configuration, as lm-eval's task factory calls it."""
         config = {key: value for key, value in (config or {}).items() if key != "class"}
+        _check_config(config)
         known = config.get("metadata") or {}
         self._metadata: dict[str, Any] = dict(known)
         self.settings = Settings.read(known)
         # Models and tokenizers passed as Python objects would be copied into the results.
         config["metadata"] = {key: value for key, value in known.items() if _is_plain(value)}
         self._counter: TokenCounter | None = None
-        self._sizes: dict[str, dict[str, int]] = {}
-        self._unscorable = 0
+        self._sizes: dict[str, dict[str, dict[str, int]]] = {}
+        self._precision: str | None = None
         super().__init__(data_dir, cache_dir, download_mode, config=config)
         self._metric_fn_list: dict[str, Any] = {}  # the harness's defaults for multiple choice; ours depend on the data
 
@@ -119,7 +74,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             tests = datasets.Dataset(read_table(folder, name))
             name = name or list_configs(folder)[1]
         else:
-            tests = _from_hub(path, name, split, dataset_kwargs or {})
+            tests = from_hub(path, name, split, dataset_kwargs or {})
         where = str(folder or f"{path} on the hub")
         self._origin = {
             "dataset": path,
@@ -137,11 +92,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         )
         self._check_categories(set(tests["category"]), where)
         documents = cluster_documents(tests, where)
-        scorable = [i for i, document in enumerate(documents) if self.scorable(document)]
-        if len(scorable) < len(documents):
-            left_out = set(range(len(documents))) - set(scorable)
-            self._unscorable = sum(len(documents[i]["tests"]) for i in left_out)
-            documents = documents.select(scorable)
+        self.breakdown = metrics.Breakdown.of(test for document in documents for test in document["tests"])
         self.dataset = {split: documents}
 
     def _check_categories(self, found: set[str], where: str) -> None:
@@ -159,7 +110,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             )
 
     def scorable(self, doc: Mapping[str, Any]) -> list[int]:
-        """Return the indices of the candidates that have anything to score: an empty one has only the EOS token."""
+        """Return the indices of the candidates that have anything to score.
+
+        One that is empty, or white space only, has nothing but the EOS token of ``append_eos``.
+        """
         return [i for i, text in enumerate(doc["candidates"]) if self.settings.append_eos or text.strip()]
 
     # ------------------------------------------------------------ prompts and requests
@@ -190,7 +144,12 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         return self.settings.candidate_prefix + next((text for text in better if text.strip()), better[0])
 
     def doc_to_choice(self, doc: Mapping[str, Any], doc_to_choice: Any = None) -> list[str]:
-        """Return the texts to score, in the order of `scorable`."""
+        """Return the texts to score, in the order of `scorable`; one to be ignored where there is none.
+
+        The harness cannot have a document without a request.
+        """
+        if not self.scorable(doc):
+            return [_PLACEHOLDER]
         eos = self.counter.special_text("eos") if self.settings.append_eos else ""
         return [f"{self.settings.candidate_prefix}{doc['candidates'][i]}{eos}" for i in self.scorable(doc)]
 
@@ -200,7 +159,17 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         return context + self.counter.special_text("bos") if self.settings.append_bos else context
 
     def build_all_requests(self, **kwargs: Any) -> None:
-        """Build the requests and count their tokens, before the model runs: what cannot be scored shows up at once."""
+        """Build the requests and count their tokens, before the model runs: what cannot be scored shows up at once.
+
+        Raises:
+            NNDError: the tokenizer is not known, or a candidate has no token of its own.
+        """
+        if kwargs.get("cache_requests"):
+            logger.warning(
+                "%s: --cache_requests is ignored, it is not keyed by data, prompt or settings; building takes seconds",
+                self.config.task,
+            )
+            kwargs |= {"cache_requests": False, "rewrite_requests_cache": False}
         super().build_all_requests(**kwargs)
         for instance in self._instances:
             if self.tokens(instance) < 1:
@@ -224,19 +193,40 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     def apply_filters(self) -> None:
         """Apply the harness's filters, then add the number of tokens to each answer: (sum, is_greedy, tokens)."""
         super().apply_filters()
+        totals: list[float] = []
         for instance in self._instances:
             tokens = self.tokens(instance)
             for name, answer in instance.filtered_resps.items():
                 instance.filtered_resps[name] = (*answer[:2], tokens)
+                totals.append(float(answer[0]))
+        self._precision = metrics.coarse_precision(totals)
+        if self._precision:
+            logger.warning(
+                "%s: the log-likelihoods are rounded to %s, which makes ties and wrong outcomes; add "
+                "softmax_dtype=float32 to --model_args",
+                self.config.task,
+                self._precision,
+            )
+        broken = sum(not math.isfinite(total) for total in totals)
+        if broken:
+            logger.warning(
+                "%s: %d of %d log-likelihoods are infinite or no number; tests with nan count as unscored",
+                self.config.task,
+                broken,
+                len(totals),
+            )
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[tuple[float, bool, int]]) -> dict[str, Any]:
         """Return the metrics of one cluster; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
         scores: list[metrics.Score | None] = [None] * len(doc["candidates"])
-        for i, (total, _, tokens) in zip(self.scorable(doc), results, strict=True):
+        scorable = self.scorable(doc)
+        for i, (total, _, tokens) in zip(scorable, results if scorable else [], strict=True):
             size = len((self.settings.candidate_prefix + doc["candidates"][i]).encode("utf-8"))
             scores[i] = metrics.Score(float(total), tokens, max(size, 1))
         candidates = [
-            {"sum": score.total, "mean": score.mean, "tokens": score.tokens, "bytes": score.size} if score else None
+            {"sum": _finite(score.total), "mean": _finite(score.mean), "tokens": score.tokens, "bytes": score.size}
+            if score
+            else None
             for score in scores
         ]
         if "bypass" in self._metric_fn_list:  # --predict_only
@@ -246,13 +236,6 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             "candidates": candidates,
         }
 
-    @property
-    def breakdown(self) -> metrics.Breakdown:
-        """Which rates this run reports."""
-        if not hasattr(self, "_breakdown"):
-            self._breakdown = metrics.Breakdown.of(test for doc in self.eval_docs for test in doc["tests"])
-        return self._breakdown
-
     def _rates(self) -> list[str]:
         return [f"pass_rate{suffix}" for suffix in metrics.NORMALIZATIONS] + list(self.breakdown.selectors)
 
@@ -260,7 +243,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         """Return how each metric is pooled over documents."""
 
         def tests(items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
-            self._sizes = metrics.category_sizes(items)
+            self._sizes = {
+                "categories": metrics.sizes_by("category", items),
+                "severities": metrics.sizes_by("severity", items),
+            }
             return metrics.count_scored(items)
 
         functions: dict[str, Callable[[Any], Any]] = {}
@@ -272,9 +258,14 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             "candidates": lambda items: sum(record is not None for records in items for record in records),
             "clusters": sum,
             "ties": sum,
-            "unscored": lambda items: sum(items) + self._unscorable,
+            "unscored": sum,
             "bypass": lambda items: metrics.UNDEFINED,
         }
+
+    def _metrics(self) -> list[str]:
+        if "bypass" in self._metric_fn_list:  # --predict_only
+            return ["bypass"]
+        return [*self._rates(), "tests", "candidates", "clusters", "ties", "unscored"]
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of each rate; counts have none."""
@@ -286,6 +277,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         sampler = dumped["fewshot_config"]["sampler"]
         if isinstance(sampler, type):
             dumped["fewshot_config"]["sampler"] = f"{sampler.__module__}.{sampler.__qualname__}"
+        # Loggers of lm-eval read the metrics here; a list in the YAML would be refused, the names depend on the data.
+        dumped["metric_list"] = [{"metric": name} for name in self._metrics()]
         dumped["metadata"] = {
             **dumped.get("metadata", {}),
             "nnd": {
@@ -295,10 +288,38 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 "append_eos": self.settings.append_eos,
                 "append_bos": self.settings.append_bos,
                 "ties": self.settings.ties,
-                "categories": self._sizes,
+                "rounded_to": self._precision,
+                **self._sizes,
             },
         }
         return dumped
+
+
+#: What a YAML must not set, and why.
+_OURS = {
+    "doc_to_choice": "the candidates come from the data",
+    "doc_to_target": "exemplars take a better candidate",
+    "metric_list": "the metrics are those of NND",
+    "process_results": "the metrics are those of NND",
+    "process_docs": "a document is a cluster of tests",
+}
+
+
+def _check_config(config: Mapping[str, Any]) -> None:
+    """Raise NNDError for a YAML whose settings the task would have to ignore."""
+    name = config.get("task")
+    for key, why in _OURS.items():
+        if config.get(key) is not None:
+            raise NNDError(f"task {name}: its YAML sets {key}, which an NND task does not take: {why}")
+    if config.get("output_type", "multiple_choice") != "multiple_choice":
+        raise NNDError(f"task {name}: output_type {config['output_type']!r}, an NND task needs multiple_choice")
+    if not config.get("doc_to_text"):
+        raise NNDError(f"task {name}: its YAML has no doc_to_text, the template of the prompt")
+
+
+def _finite(value: float) -> float | None:
+    """Return ``value``, or None where JSON has no number for it."""
+    return value if math.isfinite(value) else None
 
 
 def _is_plain(value: Any) -> bool:
@@ -307,16 +328,3 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(_is_plain(item) for item in value)
     return value is None or isinstance(value, (str, int, float, bool))
-
-
-def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]) -> datasets.Dataset:
-    """Load a set that is not built here with `datasets.load_dataset`."""
-    set_name = path.removeprefix("nnd/")
-    try:
-        tests = datasets.load_dataset(path, name, split=split, **kwargs)
-    except Exception as error:  # datasets and the hub raise many kinds; the user's way out is one
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise NNDError(
-            f"the set {path!r} is not built here, and could not be loaded from the hub ({reason}); run: nnd build {set_name}"
-        ) from error
-    return datasets.Dataset(check_table(tests.data.table, f"{path} on the hub"))

@@ -21,11 +21,11 @@ from nnd_tasks.harness.metrics import (
     Score,
     aggregate_rate,
     aggregate_stderr,
-    category_sizes,
-    count_records,
+    coarse_precision,
     count_scored,
     decide,
     score_document,
+    sizes_by,
 )
 
 quick = settings(max_examples=30, deadline=None)
@@ -328,14 +328,29 @@ def test_one_cluster_with_scored_tests_has_a_rate_but_no_error() -> None:
 def test_counts_and_category_sizes_are_those_of_the_scored_tests(collection: list[Document], ties: str) -> None:
     items = [result["tests"] for result in score_all(collection, ties)]
     outcomes = flat(collection, ties)
-    assert count_records(items) == sum(len(document.tests) for document in collection)
     assert count_scored(items) == len(outcomes)
-    sizes = category_sizes(items)
-    assert sizes == {
-        category: {
-            "tests": len([test for _, test, _ in outcomes if test["category"] == category]),
-            "clusters": len({i for i, test, _ in outcomes if test["category"] == category}),
+    for column in ("category", "severity"):
+        sizes = sizes_by(column, items)
+        assert sizes == {
+            value: {
+                "tests": len([test for _, test, _ in outcomes if test[column] == value]),
+                "clusters": len({i for i, test, _ in outcomes if test[column] == value}),
+            }
+            for value in {test[column] for _, test, _ in outcomes} - {""}
         }
-        for category in {test["category"] for _, test, _ in outcomes}
+        assert list(sizes) == sorted(sizes)
+
+
+@given(st.lists(st.floats(-400, -1, width=32), min_size=8, max_size=20), st.sampled_from([None, "bfloat16", "float16"]))
+def test_sums_that_were_rounded_to_a_coarse_type_are_recognized(sums: list[float], dtype: str | None) -> None:
+    import torch
+
+    exact = torch.tensor(sums, dtype=torch.float32)
+    rounded = exact if dtype is None else exact.to(getattr(torch, dtype)).float()
+    expected = {
+        name: bool((rounded.to(getattr(torch, name)).float() == rounded).all()) for name in ("bfloat16", "float16")
     }
-    assert list(sizes) == sorted(sizes)
+    found = coarse_precision(rounded.tolist())
+    assert found == next((name for name, fits in expected.items() if fits), None)
+    assert dtype is None or found is not None
+    assert coarse_precision(rounded.tolist()[:7]) is None

@@ -11,13 +11,13 @@ import pytest
 from lm_eval.tasks import TaskManager
 
 import nnd_tasks
-from nnd_tasks.datasets import write_dataset
+from nnd_tasks.datasets import read_table, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import ClusterSampler, Settings
 from nnd_tasks.harness.register import tasks_dir
 from nnd_tasks.pairing import SingleErrorLabel, form_tests
 from nnd_tasks.schema import Annotation
-from nnd_tasks.tables import to_table
+from nnd_tasks.tables import fingerprint, to_table
 from tests.harness.tiny import WINDOW, evaluate
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
@@ -340,9 +340,6 @@ def test_the_sampler_never_draws_the_evaluated_cluster_and_follows_the_seed() ->
 
 
 def test_the_results_say_what_the_numbers_rest_on(tiny_models: dict[str, Path], home: Path) -> None:
-    from nnd_tasks.datasets import read_table
-    from nnd_tasks.tables import fingerprint
-
     results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=5)
     known = results["configs"]["nnd_demo"]["metadata"]["nnd"]
     assert known["fingerprint"] == fingerprint(read_table(home / "nnd" / "demo"))
@@ -352,6 +349,16 @@ def test_the_results_say_what_the_numbers_rest_on(tiny_models: dict[str, Path], 
         name: counted.count(name) for name in set(counted)
     }
     json.dumps(results["configs"])
+
+
+def test_the_metrics_named_in_the_results_are_those_of_the_samples(tiny_models: dict[str, Path], home: Path) -> None:
+    """Loggers such as that of Weights & Biases look up each of them in every sample."""
+    results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=2)
+    names = [entry["metric"] for entry in results["configs"]["nnd_demo"]["metric_list"]]
+    assert names[0] == "pass_rate"
+    for sample in results["samples"]["nnd_demo"]:
+        assert set(names) <= set(sample)
+    assert {f"{name},none" for name in names} <= set(results["results"]["nnd_demo"])
 
 
 def test_predict_only_keeps_the_scores_and_skips_the_rates(tiny_models: dict[str, Path], home: Path) -> None:
@@ -410,11 +417,21 @@ def test_a_set_that_is_not_built_says_how_to_build_it(nnd_home: Path, tmp_path: 
 def test_a_local_build_is_preferred_and_the_log_says_so(
     home: Path, tmp_path: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "nnd" / "demo").mkdir(parents=True)  # what load_dataset("nnd/demo") would take from here
+    # What load_dataset("nnd/demo") would take from here: the demo with one test fewer.
+    built = read_table(home / "nnd" / "demo")
+    write_dataset(
+        tmp_path / "nnd" / "demo", {"authors": built.slice(1)}, header={}, body=lambda _: "", default="authors"
+    )
     monkeypatch.chdir(tmp_path)
     with caplog.at_level("INFO", logger="lm_eval"):
-        load_task("nnd_demo")
-    assert any(str(home / "nnd" / "demo") in message and "fingerprint" in message for message in caplog.messages)
+        task = load_task("nnd_demo")
+    assert sum(len(document["tests"]) for document in task.eval_docs) == built.num_rows
+    [message] = [message for message in caplog.messages if "fingerprint" in message]
+    assert str(home / "nnd" / "demo") in message
+    assert fingerprint(built) in message
+    monkeypatch.setenv("NND_HOME", str(tmp_path / "empty"))
+    task = load_task("nnd_demo")
+    assert sum(len(document["tests"]) for document in task.eval_docs) == built.num_rows - 1
 
 
 @pytest.mark.parametrize(
@@ -446,6 +463,134 @@ def test_a_template_with_an_unknown_field_names_those_that_exist(home: Path, tmp
 def test_a_setting_with_an_impossible_value_is_named(metadata: dict[str, Any]) -> None:
     with pytest.raises(NNDError, match=next(iter(metadata))):
         Settings.read(metadata)
+
+
+@pytest.mark.parametrize("key", ["append_EOS", "apend_eos", "tie", "candidate_prefixes"])
+def test_a_misspelled_setting_is_refused_with_the_right_spelling(key: str) -> None:
+    with pytest.raises(NNDError, match=f"{key}.*did you mean"):
+        Settings.read({key: True})
+
+
+def test_the_arguments_of_models_are_no_misspelled_settings() -> None:
+    import inspect
+
+    from lm_eval.models.api_models import TemplateAPI
+    from lm_eval.models.huggingface import HFLM
+
+    for model in (HFLM, TemplateAPI):
+        Settings.read(dict.fromkeys(inspect.signature(model.__init__).parameters))
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("doc_to_choice: ['a', 'b']", "doc_to_choice"),
+        ("doc_to_target: '{{answer}}'", "doc_to_target"),
+        ("metric_list: [{metric: acc}]", "metric_list"),
+        ("output_type: loglikelihood", "output_type"),
+        ("doc_to_text: null", "doc_to_text"),
+    ],
+)
+def test_what_a_yaml_sets_is_used_or_refused(line: str, word: str, home: Path, tmp_path: Path) -> None:
+    text = f"include: {tasks_dir() / 'demo' / '_base'}\ntask: mine\ndoc_to_text: '{{{{context}}}}'\n"
+    (tmp_path / "mine.yaml").write_text(
+        text.replace("doc_to_text: '{{context}}'\n", "") + line + "\n" if word == "doc_to_text" else text + line + "\n"
+    )
+    with pytest.raises(NNDError, match=word):
+        load_task("mine", include=[tmp_path])
+
+
+def test_the_categories_of_the_yamls_are_those_that_the_sources_name() -> None:
+    import yaml
+
+    from nnd_tasks.sources import SOURCES
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_constructor("!function", lambda loader, node: node.value)
+    checked = 0
+    for name, source in SOURCES.items():
+        for path in [tasks_dir() / name / "_base", *(tasks_dir() / name).glob("*.yaml")]:
+            metadata = yaml.load(path.read_text(), Loader).get("metadata", {})
+            if metadata:
+                assert metadata["categories"] == sorted(source.categories), path
+                assert metadata["version"] == 1.0
+                checked += 1
+    assert checked >= 14
+
+
+# ---------------------------------------------------------------- numbers that must not be wrong without a word
+
+
+def test_request_caches_of_lm_eval_are_not_used(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("lm_eval.caching.cache.PATH", str(tmp_path / "cache"))
+    plain = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3, cache_requests=True)
+    eos = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3, cache_requests=True, metadata={"append_eos": True})
+    for one, two in zip(plain["samples"]["nnd_demo"], eos["samples"]["nnd_demo"], strict=True):
+        assert [c["tokens"] + 1 for c in one["candidates"]] == [c["tokens"] for c in two["candidates"]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rounded_log_likelihoods_are_reported(
+    dtype: str, tiny_models: dict[str, Path], home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING", logger="lm_eval"):
+        results = evaluate(tiny_models["llama"], ["nnd_demo"], limit=8, model_args={"dtype": dtype})
+    coarse = dtype == "bfloat16"
+    assert any("softmax_dtype=float32" in message for message in caplog.messages) is coarse
+    known = results["configs"]["nnd_demo"]["metadata"]["nnd"]
+    assert known["rounded_to"] == ("bfloat16" if coarse else None)
+    if coarse:
+        arguments = {"dtype": dtype, "softmax_dtype": "float32"}
+        fine = evaluate(tiny_models["llama"], ["nnd_demo"], limit=8, model_args=arguments)
+        assert fine["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] is None
+
+
+def test_log_likelihoods_that_are_no_numbers_are_unscored_reported_and_plain_json(
+    tiny_models: dict[str, Path], home: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    from lm_eval.models.huggingface import HFLM
+
+    original = HFLM.loglikelihood
+
+    def broken(self: HFLM, requests: list[Any], **kwargs: Any) -> list[Any]:
+        answers = original(self, requests, **kwargs)
+        return [(float("nan"), False) if i % 4 == 0 else answer for i, answer in enumerate(answers)]
+
+    monkeypatch.setattr(HFLM, "loglikelihood", broken)
+    with caplog.at_level("WARNING", logger="lm_eval"):
+        results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=6)
+    found, samples = results["results"]["nnd_demo"], results["samples"]["nnd_demo"]
+    bad = {(i, j) for i, s in enumerate(samples) for j, c in enumerate(s["candidates"]) if c["sum"] is None}
+    expected = sum((i, t["high"]) in bad or (i, t["low"]) in bad for i, s in enumerate(samples) for t in s["tests"])
+    assert found["unscored,none"] == expected > 0
+    assert any(f"{len(bad)} of " in message for message in caplog.messages)
+    json.dumps([s["candidates"] for s in samples], allow_nan=False)
+
+
+def test_a_clash_of_severities_shows_up_before_the_model_runs(home: Path, tmp_path: Path) -> None:
+    rows = [
+        Annotation("c", "Where?", t, label=label, severity=s)
+        for t, label, s in [("Here.", "ok", ""), ("There.", "wrong", "Major"), ("Nowhere.", "wrong", "major")]
+    ]
+    table = to_table(form_tests(rows, SingleErrorLabel("ok")))
+    with pytest.raises(NNDError, match="severity 'Major' and 'major'"):
+        write_dataset(tmp_path / "set", {"authors": table}, header={}, body=lambda _: "", default="authors")
+
+
+def test_an_all_empty_document_is_counted_only_when_it_is_selected(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    include = [small_set(tmp_path, ROWS)]
+    results = evaluate(tiny_models["gpt2"], ["small"], include_path=include)
+    assert [len(s["tests"]) for s in results["samples"]["small"]] == [2, 1, 1]
+    chosen = evaluate(tiny_models["gpt2"], ["small"], include_path=include, samples={"small": [2]})
+    found = chosen["results"]["small"]
+    assert (found["tests,none"], found["unscored,none"], found["candidates,none"]) == (0, 1, 0)
+    assert found["pass_rate,none"] == "N/A"
 
 
 @pytest.mark.parametrize("missing", ["bos", "eos"])
