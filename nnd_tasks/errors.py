@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the name of its type when it has none."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
 class NNDError(Exception):
     """Something the user can act on: one line that says what is wrong, where, and what to do.
 

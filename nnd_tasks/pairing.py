@@ -43,7 +43,11 @@ class Shape(Protocol):
         """Smallest difference in quality that makes one candidate better than another; above 0."""
 
     def judge(self, annotation: Annotation) -> Judgement | None:
-        """Return what ``annotation`` says of its candidate, or None when it takes part in no test."""
+        """Return what ``annotation`` says of its candidate, or None when it takes part in no test.
+
+        Raises:
+            NNDError: the annotation lacks what the shape judges by.
+        """
 
 
 def _label(annotation: Annotation) -> str:

@@ -90,5 +90,5 @@ def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95
 
 
 def pool(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Split a list of (passed, tests) pairs, one per cluster, into two lists."""
+    """Split (passed, tests) pairs, shape (clusters, 2), into two lists of length clusters."""
     return [p for p, _ in pairs], [t for _, t in pairs]

@@ -12,6 +12,8 @@ import pyarrow as pa
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SCHEMA_VERSION, Test, category_slugs, severity_slugs
 
+_TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64()}
+
 
 def to_table(tests: Sequence[Test]) -> pa.Table:
     """Return tests as a table: the required columns, the optional ones that any test fills, the prompt fields.
@@ -22,13 +24,12 @@ def to_table(tests: Sequence[Test]) -> pa.Table:
     if not tests:
         raise NNDError("no test came out of the source: no context has two candidates of known different quality")
     rows = [test.row() for test in tests]
-    types = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64()}
     columns = dict(REQUIRED_COLUMNS)
     columns |= {
         name: kind for name, kind in OPTIONAL_COLUMNS.items() if any(row[name] not in ("", None) for row in rows)
     }
     columns |= dict.fromkeys(sorted({name for test in tests for name in test.fields}), "string")
-    schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
+    schema = pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
     return pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows], schema=schema)
 
 
@@ -49,7 +50,7 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
                     f"{where}: column {name!r} is missing; this is no NND dataset of schema {SCHEMA_VERSION}"
                 )
             continue
-        wanted = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64()}[kind]
+        wanted = _TYPES[kind]
         index = table.column_names.index(name)
         if table.schema.field(name).type != wanted:
             try:

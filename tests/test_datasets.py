@@ -105,7 +105,8 @@ number = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
 def some_tests(draw: st.DrawFn) -> list[Test]:
     column = {
         **dict.fromkeys(("context_id", "cluster_id", "context", "high", "low"), short),
-        **dict.fromkeys(("subcategory", "severity", "high_label", "low_label", "rater"), maybe),
+        **dict.fromkeys(("subcategory", "high_label", "low_label", "rater"), maybe),
+        "severity": st.sampled_from(["", "Minor", "Major"]),  # each names a metric
         **dict.fromkeys(("high_system", "low_system"), maybe),
         **dict.fromkeys(("high_score", "low_score"), number),
         "category": st.sampled_from(["A", "B b"]),

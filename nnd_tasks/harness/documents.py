@@ -7,7 +7,7 @@ from typing import Any
 
 import datasets
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.tables import check_table
 
@@ -72,8 +72,8 @@ def from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any])
     try:
         tests = datasets.load_dataset(path, name, split=split, **kwargs)
     except Exception as error:  # datasets and the hub raise many kinds; the user's way out is one
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise NNDError(
-            f"the set {path!r} is not built here, and could not be loaded from the hub ({reason}); run: nnd build {set_name}"
+            f"the set {path!r} is not built here, and could not be loaded from the hub ({first_line(error)}); "
+            f"run: nnd build {set_name}"
         ) from error
     return datasets.Dataset(check_table(tests.data.table, f"{path} on the hub"))

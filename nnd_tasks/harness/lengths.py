@@ -15,7 +15,7 @@ from typing import Any
 import datasets
 from lm_eval.models.huggingface import HFLM
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, first_line
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -79,7 +79,7 @@ class TokenCounter(HFLM):  # type: ignore[misc]
         except Exception as error:  # transformers raises many kinds; the user's way out is one
             raise NNDError(
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
-                f"({type(error).__name__}: {_first_line(error)}); name one with tokenizer=... in --model_args"
+                f"({type(error).__name__}: {first_line(error)}); name one with tokenizer=... in --model_args"
             ) from error
         if self.prefix_token_id is None and not remote:
             raise NNDError(
@@ -104,7 +104,7 @@ class TokenCounter(HFLM):  # type: ignore[misc]
                     "%s has no model config (%s); counting tokens as for a decoder-only model. Set backend=seq2seq in "
                     "--metadata if it is an encoder-decoder",
                     _name(model),
-                    _first_line(error),
+                    first_line(error),
                 )
                 backend = "causal"
         if backend != "default":
@@ -152,7 +152,3 @@ class TokenCounter(HFLM):  # type: ignore[misc]
 
 def _name(value: Any) -> str:
     return value if isinstance(value, str) else type(value).__name__
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "")

@@ -23,7 +23,11 @@ MARKER = "REGISTERED_BY_NND_TASKS.txt"
 
 
 def tasks_dir() -> Path:
-    """Return the folder of our task YAMLs, in a wheel as well as in an editable install."""
+    """Return the folder of our task YAMLs, in a wheel as well as in an editable install.
+
+    Raises:
+        NNDError: the installation lacks it.
+    """
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "task_yamls", package.parent / "task_yamls"):
         if (folder / "_base").is_file():
@@ -42,7 +46,11 @@ def include_paths() -> list[Path]:
 
 
 def lm_eval_tasks_dir() -> Path:
-    """Return the folder that the imported lm-eval searches; importing lm-eval itself is not needed for it."""
+    """Return the folder that the imported lm-eval searches; importing lm-eval itself is not needed for it.
+
+    Raises:
+        NNDError: lm-eval is not installed, or has no such folder.
+    """
     spec = importlib.util.find_spec("lm_eval")
     if spec is None or not spec.submodule_search_locations:
         raise NNDError("lm_eval is not installed in this environment; run: pip install 'lm-eval[hf]'")
@@ -118,7 +126,11 @@ def register() -> tuple[Path, int]:
 
 
 def unregister() -> Path | None:
-    """Remove what `register` made; return the folder, or None when there was none."""
+    """Remove what `register` made; return the folder, or None when there was none.
+
+    Raises:
+        NNDError: it cannot be removed.
+    """
     folder = registered()
     if folder is None:
         return None

@@ -64,7 +64,11 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     # ------------------------------------------------------------ data
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Load the set: a local build first, else the hub; group its tests into documents."""
+        """Load the set: a local build first, else the hub; group its tests into documents.
+
+        Raises:
+            NNDError: the set is not built, or is not the one that the YAML declares.
+        """
         path, name = self.config.dataset_path, self.config.dataset_name
         split = self.config.test_split
         if not path or not split:
@@ -126,7 +130,11 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         return self._counter
 
     def doc_to_text(self, doc: Mapping[str, Any], doc_to_text: Any = None) -> str:
-        """Render the prompt; unlike the harness, never read a prompt of digits as a number."""
+        """Render the prompt; unlike the harness, never read a prompt of digits as a number.
+
+        Raises:
+            NNDError: the template names a field that the set does not have.
+        """
         template = self.config.doc_to_text if doc_to_text is None else doc_to_text
         if not isinstance(template, str):
             return str(super().doc_to_text(doc, doc_to_text))

@@ -115,7 +115,10 @@ class Source(ABC):
 
 
 class Record:
-    """A mapping read from a file, whose accessors raise NNDError with the place of what is wrong."""
+    """A mapping read from a file.
+
+    Its accessors raise NNDError, with the place, when a field is missing or is not what they return.
+    """
 
     __slots__ = ("_data", "where")
 
@@ -234,12 +237,16 @@ def _parse_json(text: str, where: str) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file."""
+    """Return the content of a JSON file; raise NNDError when it cannot be read or is no JSON."""
     return _parse_json(read_text(path), str(path))
 
 
 def read_jsonl(path: Path) -> Iterator[Record]:
-    """Yield a record per line of a JSON Lines file; blank lines are skipped."""
+    """Yield a record per line of a JSON Lines file; blank lines are skipped.
+
+    Raises:
+        NNDError: the file cannot be read, or a line is no JSON object.
+    """
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             where = f"{path}, line {number}"
@@ -250,6 +257,9 @@ def read_csv(path: Path, columns: Iterable[str], delimiter: str = ",") -> Iterat
     """Yield a record per row of a quoted table whose header must have ``columns``.
 
     Rows are counted from 1 for the header, as spreadsheets do.
+
+    Raises:
+        NNDError: the file cannot be read, lacks a column, or a row is shorter than the header.
     """
     reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
     yield from _table(path, reader, columns)
@@ -259,6 +269,9 @@ def read_plain_tsv(path: Path, columns: Iterable[str]) -> Iterator[Record]:
     """Yield a record per line of a tab-separated file in which quotes mean nothing.
 
     A line with more fields than the header has keeps those that the header names.
+
+    Raises:
+        NNDError: the file cannot be read, lacks a column, or a line is shorter than the header.
     """
     lines = (line.removesuffix("\r").split("\t") for line in read_text(path).split("\n"))
     yield from _table(path, lines, columns)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.pairing import LikertScale
 from nnd_tasks.schema import Annotation
 from nnd_tasks.sources.base import Record, Source, SourceFile, check_text, read_jsonl
@@ -109,7 +109,7 @@ def load_articles(path: str) -> dict[str, str]:
     except Exception as error:  # whatever datasets raises for a path, a network or a format, the user's way out is one
         raise NNDError(
             f"the annotations come without their articles, and {path} cannot be loaded ({type(error).__name__}: "
-            f"{str(error).splitlines()[0] if str(error) else ''}); name a copy with --articles"
+            f"{first_line(error)}); name a copy with --articles"
         ) from error
     if not {"id", "article"} <= set(data.column_names):
         raise NNDError(f"{path}: no columns id and article")
