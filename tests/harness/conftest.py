@@ -40,6 +40,7 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _real_home(_home: Path) -> Path:
     for name in ("quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3"):
         build_set(name, DATA / name, _home / "nnd" / name)
+    build_set("summeval", DATA / "summeval", _home / "nnd" / "summeval", {"rows": "all"})
     return _home
 
 

@@ -82,8 +82,6 @@ def test_documents_hold_every_test_once_and_index_its_texts(real_home: Path) -> 
 
 @pytest.mark.parametrize("yaml", sorted(path.name for path in tasks_dir().rglob("nnd_*.yaml")))
 def test_every_task_loads_and_renders_its_first_prompt(yaml: str, real_home: Path) -> None:
-    if "all_rows" in yaml:
-        pytest.skip("config all_rows is built on request only")
     task = load_task(yaml.removesuffix(".yaml"))
     document = task.eval_docs[0]
     prompt = task.doc_to_text(document)
