@@ -109,8 +109,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 f"lacks the declared {absent}"
             ] * bool(absent)
             raise NNDError(
-                f"{where} {' and '.join(parts)}; task {self.config.task} is made for other data. Write a YAML without "
-                "metadata.categories to take them as found"
+                f"{where} {' and '.join(parts)}; task {self.config.task} is made for other data. Set "
+                "`metadata: {version: 1.0}` in a YAML of your own to take them as found"
             )
 
     def scorable(self, doc: Mapping[str, Any]) -> list[int]:

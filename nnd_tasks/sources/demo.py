@@ -34,6 +34,7 @@ class Demo(Source):
     }
     files = (SourceFile(FILE),)
     shape = SingleErrorLabel(no_error="no_error")
+    published = {"authors": 381}
     citation = ""
 
     def read(self, files: Mapping[str, Path], options: Mapping[str, str]) -> dict[str, Iterable[Annotation]]:
