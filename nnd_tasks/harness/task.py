@@ -14,7 +14,6 @@ from typing import Any
 import datasets
 import jinja2
 from lm_eval import utils
-from lm_eval.api.instance import Instance
 from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__
@@ -56,6 +55,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         # Models and tokenizers passed as Python objects would be copied into the results.
         config["metadata"] = {key: value for key, value in known.items() if _is_plain(value)}
         self._counter: TokenCounter | None = None
+        self._tokens: list[int] = []  # that the backend scores for each request
         self._sizes: dict[str, dict[str, dict[str, int]]] = {}
         self._precision: str | None = None
         super().__init__(data_dir, cache_dir, download_mode, config=config)
@@ -179,8 +179,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             )
             kwargs |= {"cache_requests": False, "rewrite_requests_cache": False}
         super().build_all_requests(**kwargs)
-        for instance in self._instances:
-            if self.tokens(instance) < 1:
+        self._tokens = [self.counter.count(*instance.args) for instance in self._instances]
+        for instance, tokens in zip(self._instances, self._tokens, strict=True):
+            if tokens < 1:
                 tests = [t["test_id"] for t in instance.doc["tests"] if instance.idx in self._used(instance.doc, t)]
                 raise NNDError(
                     f"task {self.config.task}: the candidate {instance.args[1]!r} of test {tests[0]} has no token of its own "
@@ -192,18 +193,13 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         scorable = self.scorable(doc)
         return [scorable.index(i) for i in (test["high"], test["low"]) if i in scorable]
 
-    def tokens(self, instance: Instance) -> int:
-        """Return the number of tokens that the backend scores for a request."""
-        return self.counter.count(*instance.args)
-
     # ------------------------------------------------------------ results
 
     def apply_filters(self) -> None:
         """Apply the harness's filters, then add the number of tokens to each answer: (sum, is_greedy, tokens)."""
         super().apply_filters()
         totals: list[float] = []
-        for instance in self._instances:
-            tokens = self.tokens(instance)
+        for instance, tokens in zip(self._instances, self._tokens, strict=True):
             for name, answer in instance.filtered_resps.items():
                 instance.filtered_resps[name] = (*answer[:2], tokens)
                 totals.append(float(answer[0]))
