@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
+from nnd_tasks.cleaning import REASONS, clean, clean_name
 from nnd_tasks.datasets import dataset_folder, expand, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import PairingReport, form_tests
-from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS
+from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Test
 from nnd_tasks.sources import get_source
 from nnd_tasks.sources.base import Source
 from nnd_tasks.sources.demo import PATH as DEMO_PATH
@@ -84,11 +85,12 @@ def build_set(
         ]
 
     try:
-        tables, report = _form(origin, files, chosen)
+        tables, report, notes_of_cleaning = _form(origin, files, chosen)
     except NNDError:
         if fetched is not None:
             fetched.discard()
         raise
+    notes += notes_of_cleaning
     for config, table in tables.items():
         expected = origin.published.get(config, table.num_rows)
         if expected != table.num_rows:
@@ -101,9 +103,10 @@ def build_set(
         folder,
         tables,
         header=lambda all_summaries: _header(origin, [summary.name for summary in all_summaries]),
-        body=lambda all_summaries: card_body(origin, all_summaries),
+        body=lambda all_summaries, reports: card_body(origin, all_summaries, reports),
         default=origin.default_config,
         report=report,
+        obsolete={clean_name(config) for config in tables} - set(tables),
     )
     return BuildResult(
         folder=folder,
@@ -123,12 +126,23 @@ def _locate(source: Source, place: Path) -> dict[str, Path]:
 
 def _form(
     source: Source, files: Mapping[str, Path], options: Mapping[str, str]
-) -> tuple[dict[str, pa.Table], dict[str, Any]]:
-    """Return config -> table of tests, and config -> report."""
-    tables, report = {}, {}
+) -> tuple[dict[str, pa.Table], dict[str, Any], list[str]]:
+    """Return config -> table of tests, config -> report, and notes; each config is followed by its clean variant."""
+    tables: dict[str, pa.Table] = {}
+    report: dict[str, Any] = {}
+    notes: list[str] = []
     provenance = {file: sha256_of(path) for file, path in sorted(files.items())}
     # A report travels with the data: of a local folder it keeps the name, not the place.
     shown = {key: Path(value).name if Path(value).exists() else value for key, value in options.items()}
+    origin = {"source_sha256": provenance, "options": shown, "nnd_tasks": __version__}
+
+    def add(config: str, tests: list[Test], details: Mapping[str, Any]) -> None:
+        if config in tables:
+            raise NNDError(f"two configs would be called {config!r}; rename one of {', '.join(files)}")
+        tables[config] = to_table(tests)
+        counts = {k: v for k, v in asdict(summarize(config, tables[config])).items() if k != "name"}
+        report[config] = {**details, **counts, **origin}
+
     for config, rows in source.read(files, options).items():
         pairing = PairingReport()
         tests = form_tests(rows, source.shape, pairing)
@@ -137,15 +151,13 @@ def _form(
                 f"{', '.join(str(path) for path in files.values())}: no test comes out of its {pairing.annotations} "
                 "annotations: no context has two candidates of known different quality"
             )
-        tables[config] = to_table(tests)
-        report[config] = {
-            **asdict(pairing),
-            **{key: value for key, value in asdict(summarize(config, tables[config])).items() if key != "name"},
-            "source_sha256": provenance,
-            "options": shown,
-            "nnd_tasks": __version__,
-        }
-    return tables, report
+        cleaning = clean(tests, pairing)
+        add(config, tests, {**pairing.counts(), "cleaning": cleaning.report()})
+        if cleaning.tests:
+            add(clean_name(config), cleaning.tests, {"cleaned_from": config})
+        else:
+            notes.append(f"{config}: no test is left for {clean_name(config)}, so there is none")
+    return tables, report, notes
 
 
 def _options(source: Source, given: Mapping[str, str]) -> dict[str, str]:
@@ -191,8 +203,14 @@ _COLUMNS = {
 }
 
 
-def card_body(source: Source, summaries: Sequence[ConfigSummary]) -> str:
-    """Return the Markdown of the dataset card."""
+def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mapping[str, Any] | None = None) -> str:
+    """Return the Markdown of the dataset card.
+
+    Args:
+        source: where the set comes from.
+        summaries: of all configs that the folder holds.
+        reports: config -> its part of ``build_report.json``.
+    """
     lines = [
         f"# NND {source.title}",
         "",
@@ -234,9 +252,9 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary]) -> str:
         *[f"| `{name}` | {_COLUMNS[name]} (where the source has it) |" for name in OPTIONAL_COLUMNS],
         *[f"| `{name}` | prompt field: {what} |" for name, what in source.fields.items()],
         "",
-        "Texts are as published, in Unicode NFC; nothing was trimmed, and no test was removed: equal texts and repeated tests "
-        "are kept, as in the authors' release.",
+        "Texts are as published, in Unicode NFC, and nothing was trimmed.",
         "",
+        *_cleaning_section(reports or {}),
         "## Origin and licence",
         "",
         f"Human evaluation: {source.title}"
@@ -253,6 +271,40 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary]) -> str:
         "```",
     ]
     return "\n".join(lines)
+
+
+def _cleaning_section(reports: Mapping[str, Any]) -> list[str]:
+    """Return what the card says of the clean configs: how many tests each reason holds for, and examples."""
+    found = {
+        name: part["cleaning"] for name, part in reports.items() if isinstance(part, Mapping) and "cleaning" in part
+    }
+    if not found:
+        return []
+    lines = [
+        "## Clean configs",
+        "",
+        "A config keeps every test, as the authors' release does; its clean variant leaves out a test when:",
+        "",
+        *[f"- `{reason}`: {what}" for reason, what in REASONS.items()],
+        "",
+        "| config | tests | " + " | ".join(f"`{reason}`" for reason in REASONS) + " | left in | clean config |",
+        "|---" * (len(REASONS) + 4) + "|",
+    ]
+    for name, part in found.items():
+        reasons = part["reasons"]
+        cells = [f"{reasons[reason]['tests']:,}" for reason in REASONS]
+        cells[list(REASONS).index("contradictory")] += f" ({reasons['contradictory']['candidates']:,} candidates)"
+        kept = f"{part['kept']:,} | `{clean_name(name)}`" if part["kept"] else "0 | none"
+        lines.append(f"| `{name}` | {reports[name]['tests']:,} | {' | '.join(cells)} | {kept} |")
+    lines += ["", "A test can have several reasons. Examples, shortened:", ""]
+    for name, part in found.items():
+        for reason in REASONS:
+            for test in part["reasons"][reason]["examples"][:1]:
+                lines.append(
+                    f"- `{name}`, `{reason}`, test `{test['test_id']}` ({_cell(test['category'])}): "
+                    f"better: {_cell(test['high']) or '(nothing)'}; worse: {_cell(test['low']) or '(nothing)'}"
+                )
+    return [*lines, ""]
 
 
 def _cell(text: str) -> str:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,9 +172,10 @@ def write_dataset(
     tables: Mapping[str, pa.Table],
     *,
     header: Callable[[list[ConfigSummary]], Mapping[str, Any]] | Mapping[str, Any],
-    body: Callable[[list[ConfigSummary]], str],
+    body: Callable[[list[ConfigSummary], Mapping[str, Any]], str],
     default: str,
     report: Mapping[str, Any] | None = None,
+    obsolete: Collection[str] = (),
     timeout: float = 600.0,
 ) -> list[ConfigSummary]:
     """Write ``tables`` as configs of the dataset in ``folder``, beside those that it already has.
@@ -186,9 +187,10 @@ def write_dataset(
         tables: config name -> table of tests.
         header: metadata of the card (licence, languages and so on), or a function that returns it from the summaries
             of all configs. Its ``nnd_set`` names the set; a folder of another set is left alone.
-        body: returns the card's Markdown from the summaries of all configs.
+        body: returns the card's Markdown from the summaries of all configs, and the reports that are known of them.
         default: the config that `datasets.load_dataset` picks when none is named (if the folder has it).
         report: what is stored per config in ``build_report.json``.
+        obsolete: configs that the folder may have from before and that it must not keep.
         timeout: seconds to wait for another process that writes the same folder.
 
     Returns:
@@ -207,6 +209,7 @@ def write_dataset(
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _only_writer(folder, timeout), _replacing(folder) as new:
             merged = _existing(folder, header([]) if callable(header) else header)
+            merged = {name: table for name, table in merged.items() if name not in obsolete}
             reports = {name: value for name, value in _read_report(folder).items() if name in merged}
             merged |= {name: check_table(table, f"config {name}") for name, table in tables.items()}
             reports |= dict(report or {})
@@ -215,7 +218,7 @@ def write_dataset(
             summaries = [summarize(name, table) for name, table in merged.items()]
             _keep_the_rest(folder, new)
             meta = header(summaries) if callable(header) else header
-            (new / CARD).write_text(_card(summaries, meta, body(summaries), default), encoding="utf-8")
+            (new / CARD).write_text(_card(summaries, meta, body(summaries, reports), default), encoding="utf-8")
             (new / REPORT).write_text(json.dumps(reports, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except Timeout as error:
         raise NNDError(f"{folder}: another build of this set is still running; try again when it is done") from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import Annotation, Test, check_field_names, cluster_key, normalize, short_hash
+from nnd_tasks.schema import Annotation, Test, check_field_names, cluster_key, fold, normalize, short_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +140,45 @@ class ScoreGap:
         return Judgement(annotation.score, category, annotation.subcategory, annotation.label, annotation.score)
 
 
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A candidate that was judged both good and bad for one prompt, in one rated aspect.
+
+    Attributes:
+        context_id: the first group in which it occurs.
+        candidate: its text.
+        labels: what it was called, each label once.
+    """
+
+    context_id: str
+    candidate: str
+    labels: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class PairingReport:
-    """What pairing saw, for the build report and the card."""
+    """What pairing saw, for the build report and the card.
+
+    Attributes:
+        annotations: rows read.
+        left_out: rows that the shape gives no quality.
+        groups: contexts.
+        groups_with_tests: contexts from which at least one test comes.
+        contradictions: candidates whose qualities for one prompt differ by the gap that makes a test.
+        contradicted: ids of the tests that use such a candidate.
+    """
 
     annotations: int = 0
     left_out: int = 0
     groups: int = 0
     groups_with_tests: int = 0
+    contradictions: list[Contradiction] = field(default_factory=list)
+    contradicted: set[str] = field(default_factory=set)
+
+    def counts(self) -> dict[str, int]:
+        """Return the numbers alone."""
+        names = ("annotations", "left_out", "groups", "groups_with_tests")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +192,12 @@ class _Judged:
 class _Group:
     context: str
     fields: dict[str, str]
+    cluster_id: str
     judged: list[_Judged] = field(default_factory=list)
+
+    def key(self, judged: _Judged) -> tuple[str, str, str]:
+        """Return what two labels must share to contradict each other: prompt, rated aspect, text."""
+        return self.cluster_id, judged.annotation.category, fold(judged.candidate)
 
 
 def _group(annotations: Iterable[Annotation], shape: Shape, report: PairingReport) -> dict[str, _Group]:
@@ -179,7 +215,7 @@ def _group(annotations: Iterable[Annotation], shape: Shape, report: PairingRepor
             raise NNDError(f"context {annotation.context_id}: prompt fields differ from those of earlier rows")
         group = groups.get(annotation.context_id)
         if group is None:
-            group = groups[annotation.context_id] = _Group(context, fields)
+            group = groups[annotation.context_id] = _Group(context, fields, cluster_key(context, fields))
         elif group.context != context or group.fields != fields:
             raise NNDError(f"context {annotation.context_id}: its rows do not all have the same context and fields")
         judgement = shape.judge(annotation)
@@ -189,6 +225,21 @@ def _group(annotations: Iterable[Annotation], shape: Shape, report: PairingRepor
         group.judged.append(_Judged(annotation, normalize(annotation.candidate), judgement))
     report.groups += len(groups)
     return groups
+
+
+def _contradictions(groups: Mapping[str, _Group], gap: float) -> dict[tuple[str, str, str], Contradiction]:
+    """Return the candidates that would form a test against themselves."""
+    judged: dict[tuple[str, str, str], list[tuple[str, _Judged]]] = {}
+    for context_id, group in groups.items():
+        for one in group.judged:
+            judged.setdefault(group.key(one), []).append((context_id, one))
+    found = {}
+    for key, ones in judged.items():
+        qualities = [one.judgement.quality for _, one in ones]
+        if max(qualities) - min(qualities) >= gap:
+            labels = dict.fromkeys(one.judgement.label or f"{one.judgement.quality:g}" for _, one in ones)
+            found[key] = Contradiction(ones[0][0], ones[0][1].candidate, tuple(labels))
+    return found
 
 
 def form_tests(annotations: Iterable[Annotation], shape: Shape, report: PairingReport | None = None) -> list[Test]:
@@ -212,8 +263,10 @@ def form_tests(annotations: Iterable[Annotation], shape: Shape, report: PairingR
     gap = shape.min_gap * (1 - 1e-9)  # scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding
     seen: Counter[tuple[str, str, str, str]] = Counter()
     tests: list[Test] = []
-    for context_id, group in _group(annotations, shape, report).items():
-        cluster_id = cluster_key(group.context, group.fields)
+    groups = _group(annotations, shape, report)
+    contradictions = _contradictions(groups, gap)
+    report.contradictions += contradictions.values()
+    for context_id, group in groups.items():
         before = len(tests)
         for i, first in enumerate(group.judged):
             for second in group.judged[i + 1 :]:
@@ -229,7 +282,7 @@ def form_tests(annotations: Iterable[Annotation], shape: Shape, report: PairingR
                     Test(
                         test_id=short_hash(*key, str(seen[key])),
                         context_id=context_id,
-                        cluster_id=cluster_id,
+                        cluster_id=group.cluster_id,
                         context=group.context,
                         high=high.candidate,
                         low=low.candidate,
@@ -247,5 +300,7 @@ def form_tests(annotations: Iterable[Annotation], shape: Shape, report: PairingR
                         rater=low.annotation.rater,
                     )
                 )
+                if group.key(first) in contradictions or group.key(second) in contradictions:
+                    report.contradicted.add(tests[-1].test_id)
         report.groups_with_tests += len(tests) > before
     return tests

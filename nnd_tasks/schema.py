@@ -50,6 +50,11 @@ def normalize(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def fold(text: str) -> str:
+    """Return ``text`` in NFC with every run of white space as one space, and none at its ends: to compare texts by."""
+    return " ".join(normalize(text).split())
+
+
 def short_hash(*parts: str) -> str:
     """Return 16 hex digits of SHA-256 over ``parts``; their boundaries count."""
     digest = hashlib.sha256()

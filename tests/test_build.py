@@ -70,8 +70,24 @@ def card(folder: Path) -> tuple[dict[str, Any], str]:
 
 def test_report_counts_what_was_read_and_what_came_out_of_it(quiz: Path, tmp_path: Path) -> None:
     result = build_set("quiz_design", quiz, tmp_path / "out")
-    [summary] = result.built
-    assert result.report == {
+    summary, cleaned = result.built
+    assert (summary.name, cleaned.name) == ("authors", "clean")
+    assert result.report["clean"] == {
+        "cleaned_from": "authors",
+        **{key: getattr(cleaned, key) for key in ("tests", "clusters", "candidates", "categories", "fingerprint")},
+        **{key: result.report["authors"][key] for key in ("source_sha256", "options", "nnd_tasks")},
+    }
+    cleaning = result.report["authors"].pop("cleaning")
+    assert {reason: part["tests"] for reason, part in cleaning["reasons"].items()} == {
+        "equal_texts": 0,
+        "repeated": 0,
+        "contradictory": 0,
+        "empty": 0,
+    }
+    stored = json.loads((tmp_path / "out/build_report.json").read_text("utf-8"))
+    assert stored["authors"].pop("cleaning") == cleaning
+    assert stored == result.report
+    assert {"authors": result.report["authors"]} == {
         "authors": {
             "annotations": 9,
             "left_out": 0,
@@ -87,7 +103,6 @@ def test_report_counts_what_was_read_and_what_came_out_of_it(quiz: Path, tmp_pat
             "nnd_tasks": __version__,
         }
     }
-    assert json.loads((tmp_path / "out/build_report.json").read_text("utf-8")) == result.report
 
 
 def test_report_has_the_options_with_their_defaults(tmp_path: Path) -> None:
@@ -109,10 +124,10 @@ def test_result_tells_the_folder_and_the_configs_built_and_kept(tmp_path: Path) 
     first = build_set("summeval", source, tmp_path / "out")
     second = build_set("summeval", source, tmp_path / "out", {"rows": "all"})
     assert (first.folder, second.folder) == (tmp_path / "out", tmp_path / "out")
-    assert [(s.name, s.tests) for s in first.built] == [("authors", 2)]
-    assert [(s.name, s.tests) for s in second.built] == [("all_rows", 10)]
-    assert (first.kept, second.kept) == ([], ["authors"])
-    assert list_configs(second.folder) == (["authors", "all_rows"], "authors")
+    assert [(s.name, s.tests) for s in first.built] == [("authors", 2), ("clean", 2)]
+    assert [(s.name, s.tests) for s in second.built] == [("all_rows", 10), ("all_rows_clean", 10)]
+    assert (first.kept, second.kept) == ([], ["authors", "clean"])
+    assert list_configs(second.folder) == (["authors", "clean", "all_rows", "all_rows_clean"], "authors")
 
 
 def test_default_folder_is_in_the_home(quiz: Path, nnd_home: Path) -> None:
@@ -288,8 +303,8 @@ def test_rebuilding_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
 
 def test_fingerprint_changes_with_a_single_letter(quiz: Path, tmp_path: Path) -> None:
     changed = write_files(tmp_path / "changed", {QUIZ_FILE: quiz_text().replace("Where did", "There did")})
-    [one] = build_set("quiz_design", quiz, tmp_path / "one").built
-    [two] = build_set("quiz_design", changed, tmp_path / "two").built
+    one = build_set("quiz_design", quiz, tmp_path / "one").built[0]
+    two = build_set("quiz_design", changed, tmp_path / "two").built[0]
     assert one.fingerprint != two.fingerprint
 
 
@@ -357,13 +372,19 @@ def test_card_header_lists_configs_and_the_default(tmp_path: Path) -> None:
             "config_name": "all_rows",
             "data_files": [{"split": "test", "path": "all_rows/test-*.parquet"}],
             "default": True,
-        }
-    ], "the only config is the default"
+        },
+        {
+            "config_name": "all_rows_clean",
+            "data_files": [{"split": "test", "path": "all_rows_clean/test-*.parquet"}],
+        },
+    ], "the first config is the default when there is no `authors`"
     build_set("summeval", source, tmp_path / "out")
     header, body = card(tmp_path / "out")
     assert {c["config_name"]: c.get("default", False) for c in header["configs"]} == {
         "all_rows": False,
+        "all_rows_clean": False,
         "authors": True,
+        "clean": False,
     }
     assert header["nnd_schema_version"] == 1
     assert "| `all_rows` | 10 |" in body
@@ -382,7 +403,8 @@ def test_card_languages_are_those_of_all_configs_in_the_folder(tmp_path: Path) -
     text = tsv(MQM_COLUMNS, mqm_rows())
     for file in ("mqm_newstest2021_ende.tsv", "mqm_newstest2021_zhen.tsv"):
         build_set("mqm", write_files(tmp_path / file[:-4], {file: text}) / file, tmp_path / "out")
-    assert set(list_configs(tmp_path / "out")[0]) == {"newstest2021_ende", "newstest2021_zhen"}
+    names = set(list_configs(tmp_path / "out")[0])
+    assert {name for name in names if not name.endswith("_clean")} == {"newstest2021_ende", "newstest2021_zhen"}
     assert sorted(card(tmp_path / "out")[0]["language"]) == ["de", "en", "zh"]
 
 

@@ -212,7 +212,8 @@ def test_build_prints_counts_to_stdout_and_notes_to_stderr(nnd: Callable[..., Ou
     lines = out.splitlines()
     assert lines[0] == "authors: 5 tests, 1 clusters, 6 candidates"
     assert [line.split() for line in lines[1:4]] == [["disfluent", "2"], ["off_target", "2"], ["wrong_context", "1"]]
-    assert lines[4:] == [f"written to {tmp_path / 'out'}"]
+    assert lines[4].startswith("clean: 5 tests")
+    assert lines[8:] == [f"written to {tmp_path / 'out'}"]
     assert err.startswith("note: authors: 5 tests, published are 2,686")
     assert err.count("\n") == 1
     assert read_table(tmp_path / "out").num_rows == 5
@@ -224,8 +225,8 @@ def test_build_passes_the_options_of_a_set(nnd: Callable[..., Outcome], tmp_path
     done = nnd("build", "summeval", "--source", source, "--out", tmp_path / "out", "--rows", "all")
     assert done.status == 0
     assert "all_rows: 10 tests" in done.out
-    assert "kept as they were: authors" in done.out
-    assert list_configs(tmp_path / "out")[0] == ["authors", "all_rows"]
+    assert "kept as they were: authors, clean" in done.out
+    assert list_configs(tmp_path / "out")[0] == ["authors", "clean", "all_rows", "all_rows_clean"]
 
 
 def test_build_of_the_real_file_prints_the_published_count(

@@ -66,7 +66,7 @@ def write(folder: Path, tables: Mapping[str, pa.Table] | None = None, **more: An
     return write_dataset(folder, tables, **options)
 
 
-def _body(summaries: Sequence[ConfigSummary]) -> str:
+def _body(summaries: Sequence[ConfigSummary], reports: Mapping[str, Any] | None = None) -> str:
     return "# Sizes\n" + "".join(f"{s.name}: {s.tests}\n" for s in summaries)
 
 
@@ -756,7 +756,7 @@ def test_a_set_that_another_process_keeps_locked_is_left_alone(folder: Path) -> 
 def test_a_set_is_locked_also_for_processes_with_another_folder_for_temporary_files(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def second_build(summaries: Sequence[ConfigSummary]) -> str:
+    def second_build(summaries: Sequence[ConfigSummary], reports: Mapping[str, Any]) -> str:
         (tmp_path / "other_tmp").mkdir()
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "other_tmp"))
         with pytest.raises(NNDError, match="another build"):
@@ -769,7 +769,7 @@ def test_a_set_is_locked_also_for_processes_with_another_folder_for_temporary_fi
 def _write_one(folder: Path, name: str, barrier: Any) -> None:
     """Write one config in a process of its own, slowly enough for the other to come in between."""
 
-    def slow_body(summaries: Sequence[ConfigSummary]) -> str:
+    def slow_body(summaries: Sequence[ConfigSummary], reports: Mapping[str, Any]) -> str:
         time.sleep(0.3)
         return _body(summaries)
 

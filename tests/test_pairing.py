@@ -584,16 +584,16 @@ def test_a_worse_candidate_without_a_category_is_refused(shape: Shape, better: A
 def test_the_report_counts_rows_left_out_ones_groups_and_groups_with_tests(evaluation: Evaluation) -> None:
     report = PairingReport()
     form_tests(evaluation.rows, evaluation.shape, report)
-    assert report == PairingReport(
-        annotations=len(evaluation.rows),
-        left_out=len([level for level in evaluation.levels if level is None]),
-        groups=len({row.context_id for row in evaluation.rows}),
-        groups_with_tests=len({expected[0] for expected in slow_tests(evaluation, evaluation.rows)}),
-    )
+    assert report.counts() == {
+        "annotations": len(evaluation.rows),
+        "left_out": len([level for level in evaluation.levels if level is None]),
+        "groups": len({row.context_id for row in evaluation.rows}),
+        "groups_with_tests": len({expected[0] for expected in slow_tests(evaluation, evaluation.rows)}),
+    }
 
 
 def test_counts_are_added_to_a_report_that_already_has_some() -> None:
     report = PairingReport()
     for name in ("c", "d"):
         form_tests(rows({"score": 1.0}, {"score": None}, {"score": 2.0}, context_id=name), ScoreGap(0.5), report)
-    assert report == PairingReport(annotations=6, left_out=2, groups=2, groups_with_tests=2)
+    assert report.counts() == {"annotations": 6, "left_out": 2, "groups": 2, "groups_with_tests": 2}

@@ -32,7 +32,7 @@ def small_set(folder: Path, rows: list[tuple[str, str, str]], **kwargs: Any) -> 
     """Write a set of (context, candidate, label) rows as ``folder/nnd/small`` with a task ``small``."""
     annotations = [Annotation(context_id=c, context=c, candidate=t, label=label, **kwargs) for c, t, label in rows]
     table = to_table(form_tests(annotations, SingleErrorLabel("ok")))
-    write_dataset(folder / "nnd" / "small", {"authors": table}, header={}, body=lambda _: "# small", default="authors")
+    write_dataset(folder / "nnd" / "small", {"authors": table}, header={}, body=lambda *_: "# small", default="authors")
     (folder / "yaml").mkdir(exist_ok=True)
     (folder / "yaml" / "small.yaml").write_text(
         f"include: {tasks_dir() / '_base'}\ntask: small\ndataset_path: {folder / 'nnd' / 'small'}\n"
@@ -418,7 +418,7 @@ def test_a_local_build_is_preferred_and_the_log_says_so(
     # What load_dataset("nnd/demo") would take from here: the demo with one test fewer.
     built = read_table(home / "nnd" / "demo")
     write_dataset(
-        tmp_path / "nnd" / "demo", {"authors": built.slice(1)}, header={}, body=lambda _: "", default="authors"
+        tmp_path / "nnd" / "demo", {"authors": built.slice(1)}, header={}, body=lambda *_: "", default="authors"
     )
     monkeypatch.chdir(tmp_path)
     with caplog.at_level("INFO", logger="lm_eval"):
@@ -576,7 +576,7 @@ def test_a_clash_of_severities_shows_up_before_the_model_runs(home: Path, tmp_pa
     ]
     table = to_table(form_tests(rows, SingleErrorLabel("ok")))
     with pytest.raises(NNDError, match="severity 'Major' and 'major'"):
-        write_dataset(tmp_path / "set", {"authors": table}, header={}, body=lambda _: "", default="authors")
+        write_dataset(tmp_path / "set", {"authors": table}, header={}, body=lambda *_: "", default="authors")
 
 
 def test_an_all_empty_document_is_counted_only_when_it_is_selected(

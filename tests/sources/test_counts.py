@@ -298,14 +298,15 @@ def test_summeval_has_the_3613_tests_of_the_paper(built: Callable[[str], Built])
 
 def test_summeval_all_rows_is_a_second_config_in_the_same_folder(built: Callable[[str], Built]) -> None:
     summeval = built("summeval")
-    assert list_configs(summeval.folder) == (["authors", "all_rows"], "authors")
+    configs = ["authors", "clean", "all_rows", "all_rows_clean"]
+    assert list_configs(summeval.folder) == (configs, "authors")
     rows = summeval.rows["all_rows"]
     assert len(rows) == 15226
     assert per_category(rows) == {"consistency": 2624, "coherence": 4972, "fluency": 3064, "relevance": 4566}
     first, second = summeval.results
-    assert ([s.name for s in first.built], first.kept) == (["authors"], [])
-    assert ([s.name for s in second.built], second.kept) == (["all_rows"], ["authors"])
-    assert set(json.loads((summeval.folder / "build_report.json").read_text("utf-8"))) == {"authors", "all_rows"}
+    assert ([s.name for s in first.built], first.kept) == (configs[:2], [])
+    assert ([s.name for s in second.built], second.kept) == (configs[2:], configs[:2])
+    assert set(json.loads((summeval.folder / "build_report.json").read_text("utf-8"))) == set(configs)
 
 
 def test_summeval_groups_are_one_article_and_one_aspect(built: Callable[[str], Built]) -> None:
@@ -412,7 +413,9 @@ def test_mqm_ted_has_22139_tests_with_2277_equal_texts(built: Callable[[str], Bu
 
 
 def test_mqm_default_config_is_newstest2021(built: Callable[[str], Built]) -> None:
-    assert list_configs(built("mqm").folder) == (["newstest2021_ende", "ted_ende"], "newstest2021_ende")
+    names, default = list_configs(built("mqm").folder)
+    assert names == ["newstest2021_ende", "newstest2021_ende_clean", "ted_ende", "ted_ende_clean"]
+    assert default == "newstest2021_ende"
 
 
 @pytest.mark.parametrize("config", ["newstest2021_ende", "ted_ende"])
@@ -438,7 +441,8 @@ def test_mqm_severity_and_rater_come_from_the_worse_rating(
 
 def test_news_gpt3_has_205_cnn_and_208_bbc_tests(built: Callable[[str], Built]) -> None:
     news = built("news_gpt3")
-    assert {config: len(rows) for config, rows in news.rows.items()} == {"cnn": 205, "bbc": 208}
+    assert {config: len(news.rows[config]) for config in ("cnn", "bbc")} == {"cnn": 205, "bbc": 208}
+    assert news.rows["cnn_clean"] == news.rows["cnn"], "nothing in it needs cleaning"
     assert list_configs(news.folder)[1] == "cnn"
     assert all(row["category"] == "preference" for rows in news.rows.values() for row in rows)
 
