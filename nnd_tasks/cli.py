@@ -120,7 +120,7 @@ def run(context: typer.Context) -> None:
     """Run lm-eval with our tasks included: everything after `run` goes to lm_eval as it is."""
     from nnd_tasks.harness.run import run_lm_eval
 
-    run_lm_eval(context.args)
+    run_lm_eval([argument for argument in context.args if argument != "--debug"])
 
 
 @app.command()
@@ -171,6 +171,11 @@ def main() -> None:
             raise
         err.print(f"nnd: error: {error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        err.print("nnd: interrupted", markup=False, highlight=False)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

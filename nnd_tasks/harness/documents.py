@@ -7,10 +7,12 @@ from typing import Any
 
 import datasets
 
+from nnd_tasks.datasets import find_dataset, list_configs, read_table
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
-from nnd_tasks.tables import check_table
+from nnd_tasks.tables import check_table, fingerprint
 
+_LOCAL = "nnd/"
 _TEST_KEYS = ("test_id", "category", "subcategory", "severity", "high_first")
 
 
@@ -62,18 +64,47 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
     return datasets.Dataset.from_list(list(documents.values()))
 
 
-def from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]) -> datasets.Dataset:
-    """Load a set that is not built here with `datasets.load_dataset`.
+def load_tests(
+    path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
+) -> tuple[datasets.Dataset, dict[str, Any], str]:
+    """Load a set: from its local build, or, where ``path`` is not of the namespace ``nnd``, from the hub.
+
+    Args:
+        path: what the YAML calls ``dataset_path``.
+        name: the config; None takes the default one.
+        split: the split, for the hub.
+        kwargs: further arguments of `datasets.load_dataset`, for the hub.
+
+    Returns:
+        The tests, one per row; what identifies them (``dataset``, ``config``, ``local``, ``fingerprint``); and what to
+        name in an error.
 
     Raises:
-        NNDError: it is not there either, or is no NND dataset.
+        NNDError: the set is not built, cannot be loaded, or is no NND dataset.
     """
-    set_name = path.removeprefix("nnd/")
+    folder = find_dataset(path)
+    if folder is not None:
+        tests, where = datasets.Dataset(read_table(folder, name)), str(folder)
+        name = name or list_configs(folder)[1]
+    elif path.startswith(_LOCAL):  # nobody has published there: asking the hub would only cost a minute
+        set_name = path.removeprefix(_LOCAL)
+        raise NNDError(f"the set {set_name!r} is not built here; run: nnd build {set_name}")
+    else:
+        tests, where = _from_hub(path, name, split, kwargs), f"{path} on the hub"
+    origin = {
+        "dataset": path,
+        "config": name,
+        "local": folder is not None,
+        "fingerprint": fingerprint(tests.data.table),
+    }
+    return tests, origin, where
+
+
+def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]) -> datasets.Dataset:
     try:
         tests = datasets.load_dataset(path, name, split=split, **kwargs)
     except Exception as error:  # datasets and the hub raise many kinds; the user's way out is one
         raise NNDError(
-            f"the set {path!r} is not built here, and could not be loaded from the hub ({first_line(error)}); "
-            f"run: nnd build {set_name}"
+            f"the dataset {path!r} is no local folder, and could not be loaded from the hub ({first_line(error)})"
         ) from error
     return datasets.Dataset(check_table(tests.data.table, f"{path} on the hub"))

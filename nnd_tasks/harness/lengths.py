@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import datasets
 from lm_eval.models.huggingface import HFLM
+from lm_eval.models.utils import DEFAULT_MAX_LENGTH, resolve_max_length
 
+from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError, first_line
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -28,11 +30,24 @@ _LOADING: Mapping[str, Any] = {
 }
 
 
+_API_WINDOW = 2048  # default of `TemplateAPI.__init__`, lm-eval 0.4.13
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Log a warning, the first time only: every task of a run has a counter of its own."""
+    logger.warning(message)
+
+
 class TokenCounter(HFLM):  # type: ignore[misc]
     """An `HFLM` with a tokenizer and a backend type, and no model.
 
     Args:
         metadata: what lm-eval knows of the model: the parsed ``--model_args`` and ``--metadata``.
+
+    Attributes:
+        remote: the backend is a client of an HTTP server.
+        window: most tokens that the model reads at once; None where nothing says how many these are.
 
     Raises:
         NNDError: the metadata names no tokenizer, or it cannot be loaded.
@@ -57,11 +72,16 @@ class TokenCounter(HFLM):  # type: ignore[misc]
                 "--model_args (or to --metadata); in Python pass metadata={'tokenizer': ...} to simple_evaluate or "
                 "TaskManager"
             )
+        for name in (model, tokenizer):
+            if isinstance(name, str) and name.startswith(("/", "./", "../", "~")) and not expand(name).exists():
+                raise NNDError(f"{name}: there is no such model or tokenizer folder; --model_args names it")
         if remote and str(metadata.get("tokenizer_backend", "huggingface")) != "huggingface":
             raise NNDError(
                 f"cannot count tokens with tokenizer_backend={metadata['tokenizer_backend']}; use "
                 "tokenizer_backend=huggingface and tokenizer=NAME_OR_FOLDER in --model_args"
             )
+        self.remote = remote
+        self._config: Any = None
         if remote:
             self.backend = "causal"
             self.add_bos_token = bool(self.add_bos_token)  # lm-eval's API clients add no special token by default
@@ -85,6 +105,7 @@ class TokenCounter(HFLM):  # type: ignore[misc]
             raise NNDError(
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
             )
+        self.window = self._find_window(metadata)
         # Of lm-eval's API clients nothing asks for a BOS token, so theirs may have none.
         encode = self.tokenizer.encode if self.prefix_token_id is None else super().tok_encode
         self.encode = lru_cache(maxsize=64)(encode)
@@ -96,21 +117,66 @@ class TokenCounter(HFLM):  # type: ignore[misc]
             raise NNDError(f"backend={backend}: expected causal or seq2seq")
         if not isinstance(model, str):
             self._config = getattr(model, "config", None)
-        elif backend == "default":
+        else:
             try:
                 self._get_config(model, **loading)
             except Exception as error:  # a tokenizer alone has no config
-                logger.warning(
-                    "%s has no model config (%s); counting tokens as for a decoder-only model. Set backend=seq2seq in "
-                    "--metadata if it is an encoder-decoder",
-                    _name(model),
-                    first_line(error),
-                )
-                backend = "causal"
+                if backend == "default":
+                    logger.warning(
+                        "%s has no model config (%s); counting tokens as for a decoder-only model. Set backend=seq2seq "
+                        "in --metadata if it is an encoder-decoder",
+                        _name(model),
+                        first_line(error),
+                    )
+                    backend = "causal"
         if backend != "default":
             self.backend = backend
         else:
             self._get_backend(self._config, trust_remote_code=loading["trust_remote_code"])
+
+    def _find_window(self, metadata: Mapping[str, Any]) -> int | None:
+        """Return the window as the backend finds it; say so once where it is not known.
+
+        Source of the rule: `HFLM.max_length` and `TemplateAPI.__init__` of lm-eval 0.4.13.
+        """
+        given = metadata.get("max_length") or metadata.get("max_model_len")  # the latter is vLLM's
+        if given is not None:
+            try:
+                window = int(given)
+            except (TypeError, ValueError):
+                raise NNDError(f"max_length={given!r}: expected a number of tokens") from None
+        elif self.remote:
+            window = _API_WINDOW
+        elif found := resolve_max_length(self._config, self.tokenizer, default=0):
+            return int(found)
+        elif self._config is not None:
+            warn_once(
+                f"the window of {self.name} is not known: neither its config nor its tokenizer has one. lm-eval takes "
+                f"{DEFAULT_MAX_LENGTH} tokens; set max_length in --model_args if it is another"
+            )
+            return int(DEFAULT_MAX_LENGTH)
+        else:
+            warn_once(
+                f"the window of {self.name} is not known, so overlong prompts are left to lm-eval, which cuts them from "
+                "the left; set max_length in --model_args or --metadata"
+            )
+            return None
+        # An HTTP server always generates one token, for which lm-eval leaves room.
+        return window - 1 if self.remote else window
+
+    def overlong(self, context: int, continuation: int) -> bool:
+        """Tell whether lm-eval would cut the prompt of a request to make it fit.
+
+        Args:
+            context: tokens of the context, as `lengths` counts them.
+            continuation: tokens of the continuation.
+        """
+        if self.window is None:
+            return False
+        if self.backend == "seq2seq":
+            return context > self.window
+        # The last token is never an input of the model; a server gets it all the same.
+        return context + continuation > self.window + (not self.remote)
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
         """Tokenize as HFLM does; a context is asked for once per candidate, so the latest answers are kept."""
@@ -119,16 +185,27 @@ class TokenCounter(HFLM):  # type: ignore[misc]
         encoded: list[int] = self.encode(string, add_special_tokens, **kwargs)
         return encoded
 
-    def count(self, context: str, continuation: str) -> int:
-        """Return the number of tokens whose log-probabilities the backend summed for this request.
+    def lengths(self, context: str, continuation: str) -> tuple[int, int]:
+        """Return the number of tokens that the backend conditions on, and of those whose log-probabilities it sums.
 
         Source of the rule: `TemplateLM.loglikelihood` and `TemplateLM._encode_pair` of lm-eval 0.4.13.
         """
         if context:
-            return len(self._encode_pair(context, continuation)[1])
-        encoded = self.tok_encode(continuation, add_special_tokens=False)
+            encoded, scored = self._encode_pair(context, continuation)
+            return len(encoded), len(scored)
+        scored = self.tok_encode(continuation, add_special_tokens=False)
         # With an empty context the first token is the condition when it equals the prefix token.
-        return len(encoded) - (bool(encoded) and encoded[0] == self.prefix_token_id)
+        return 1, len(scored) - (bool(scored) and scored[0] == self.prefix_token_id)
+
+    @property
+    def model_config(self) -> Any:
+        """Configuration of the model; None where there is none at hand."""
+        return self._config
+
+    @property
+    def commit(self) -> str | None:
+        """Commit of the model on the hub, where it comes from there."""
+        return getattr(self._config, "_commit_hash", None)
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ class Settings:
         append_bos: put the beginning-of-sequence token between prompt and candidate, as the authors do for GPT-2.
         candidate_prefix: text before each candidate that is scored with it, such as Macaw's ``$answer$ = ``.
         ties: ``fail`` or ``authors``; see `nnd_tasks.harness.metrics.decide`.
+        overlong: ``shorten``: a context that does not fit the model's window loses its end; ``refuse``: it is an error.
         categories: the categories that the data must have, exactly; None takes them as found.
     """
 
@@ -29,6 +30,7 @@ class Settings:
     append_bos: bool = False
     candidate_prefix: str = ""
     ties: str = "fail"
+    overlong: str = "shorten"
     categories: tuple[str, ...] | None = None
 
     @classmethod
@@ -44,9 +46,6 @@ class Settings:
             near = difflib.get_close_matches(str(key).lower(), names, n=1, cutoff=0.75)
             if near and key not in names:
                 raise NNDError(f"metadata {key!r}: no such setting, did you mean {near[0]!r}?")
-        ties = metadata.get("ties", "fail")
-        if ties not in ("fail", "authors"):
-            raise NNDError(f"metadata ties={ties!r}: expected 'fail' or 'authors'")
         prefix = metadata.get("candidate_prefix", "")
         if not isinstance(prefix, str):
             raise NNDError(f"metadata candidate_prefix={prefix!r}: expected text")
@@ -61,9 +60,18 @@ class Settings:
             append_eos=_flag(metadata, "append_eos"),
             append_bos=_flag(metadata, "append_bos"),
             candidate_prefix=prefix,
-            ties=ties,
+            ties=_choice(metadata, "ties", ("fail", "authors")),
+            overlong=_choice(metadata, "overlong", ("shorten", "refuse")),
             categories=None if categories is None else tuple(categories),
         )
+
+
+def _choice(metadata: Mapping[str, Any], name: str, values: Sequence[str]) -> str:
+    """Return a setting that has one of ``values``; the first is the default."""
+    value = metadata.get(name, values[0])
+    if value not in values:
+        raise NNDError(f"metadata {name}={value!r}: expected {' or '.join(map(repr, values))}")
+    return str(value)
 
 
 def _flag(metadata: Mapping[str, Any], name: str) -> bool:
@@ -73,6 +81,28 @@ def _flag(metadata: Mapping[str, Any], name: str) -> bool:
     if value in (True, False):
         return bool(value)
     raise NNDError(f"metadata {name}={value!r}: expected true or false")
+
+
+#: What a YAML must not set, and why.
+_OURS = {
+    "doc_to_choice": "the candidates come from the data",
+    "doc_to_target": "exemplars take a better candidate",
+    "metric_list": "the metrics are those of NND",
+    "process_results": "the metrics are those of NND",
+    "process_docs": "a document is a cluster of tests",
+}
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Raise NNDError for a YAML whose settings the task would have to ignore."""
+    name = config.get("task")
+    for key, why in _OURS.items():
+        if config.get(key) is not None:
+            raise NNDError(f"task {name}: its YAML sets {key}, which an NND task does not take: {why}")
+    if config.get("output_type", "multiple_choice") != "multiple_choice":
+        raise NNDError(f"task {name}: output_type {config['output_type']!r}, an NND task needs multiple_choice")
+    if not config.get("doc_to_text"):
+        raise NNDError(f"task {name}: its YAML has no doc_to_text, the template of the prompt")
 
 
 class ClusterSampler(ContextSampler):  # type: ignore[misc]

@@ -1,41 +1,133 @@
-"""Run lm-eval with our task folders included: its own command line, or one call from Python."""
+"""Run lm-eval with our task folders included: its own command line, or one call from Python.
+
+Both go through `guarded`, which finds a user's mistakes before the model is loaded and keys the caches.
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness.register import include_paths, is_current
 
 _VERBS = ("run", "ls", "validate")
 
 
 @contextmanager
-def _with_our_tasks() -> Iterator[None]:
+def _with_our_tasks(requested: set[str] | None = None) -> Iterator[None]:
     """Let every `TaskManager` of this process search our folders before those that it is given.
 
     lm-eval 0.4.13 takes one ``--include_path``, which must stay the user's.
+
+    Args:
+        requested: names of the tasks that will be asked for, if they are known. Where ours and the user's folders have
+            them all, lm-eval's own thousands of YAMLs are not read, which takes 8 seconds.
     """
     from lm_eval.tasks import TaskManager
 
-    original = TaskManager.__init__
+    make, match = TaskManager.__init__, TaskManager.match_tasks
     ours = [] if is_current() else include_paths()  # registered tasks would only be reported as overridden
 
     def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
-        original(self, *args, include_path=[*ours, *_as_list(include_path)], **kwargs)
+        if requested:
+            folders = [*include_paths(), *_as_list(include_path)]
+            make(self, *args, include_path=folders, **{**kwargs, "include_defaults": False})
+            if requested <= set(self.all_tasks):
+                return
+        make(self, *args, include_path=[*ours, *_as_list(include_path)], **kwargs)
 
-    with patch.object(TaskManager, "__init__", init):
+    def match_tasks(self: Any, task_list: list[str]) -> list[str]:
+        found: list[str] = match(self, task_list)
+        if not found:
+            for name in task_list:
+                if not Path(name).exists():  # a folder or a YAML file may be named too
+                    _check_name(name, self)
+        return found
+
+    with patch.object(TaskManager, "__init__", init), patch.object(TaskManager, "match_tasks", match_tasks):
         yield
+
+
+def _check_name(name: str, manager: Any) -> None:
+    """Raise NNDError when ``name`` is no task, group or tag; name those that are near."""
+    known = list(manager.all_tasks)
+    if name in known or any(mark in name for mark in "*?["):
+        return
+    # Ours first: most of lm-eval's thousands of names are near to something.
+    near = difflib.get_close_matches(name, [task for task in known if task.startswith("nnd")], n=3, cutoff=0.7)
+    near += [task for task in difflib.get_close_matches(name, known, n=3, cutoff=0.8) if task not in near]
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else "`nnd run ls tasks` lists them"
+    raise NNDError(f"there is no task {name!r}; {hint}")
 
 
 def _as_list(include_path: Any) -> list[Any]:
     if not include_path:
         return []
     return [include_path] if isinstance(include_path, (str, Path)) else list(include_path)
+
+
+def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    """Return lm-eval's `simple_evaluate` with our checks before it.
+
+    The tasks are loaded before the model; a cache of answers is keyed by the model; a cache of requests is refused.
+    """
+
+    def run(
+        model: Any,
+        model_args: Any = None,
+        tasks: Any = None,
+        *,
+        task_manager: Any,
+        use_cache: str | None = None,
+        cache_requests: bool = False,
+        apply_chat_template: bool | str = False,
+        **kwargs: Any,
+    ) -> Any:
+        from lm_eval.utils import simple_parse_args_string
+
+        from nnd_tasks.harness.caching import JSONCachingLM, cache_key
+        from nnd_tasks.harness.task import NNDTask
+
+        for name in tasks or []:
+            if isinstance(name, str):
+                _check_name(name, task_manager)
+        loaded = task_manager.load(tasks)
+        ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
+        if cache_requests and ours:
+            raise NNDError(
+                "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
+                "give old requests the new names; leave it out, building our requests takes seconds"
+            )
+        for task in ours:
+            task.model_type = model if isinstance(model, str) else None
+            task.check_tokenizer(chat=bool(apply_chat_template))
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(task_manager, "load", lambda task_list: loaded))
+            if use_cache is not None:
+                arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else model_args
+                key = cache_key(model, arguments or {}, ours[0].counter.commit if ours else None)
+                use_cache = f"{use_cache}_{key}"
+                stack.enter_context(patch("lm_eval.api.model.CachingLM", JSONCachingLM))
+            return simple_evaluate(
+                model=model,
+                model_args=model_args,
+                tasks=tasks,
+                task_manager=task_manager,
+                use_cache=use_cache,
+                cache_requests=cache_requests,
+                apply_chat_template=apply_chat_template,
+                **kwargs,
+            )
+
+    return run
 
 
 def run_lm_eval(arguments: Sequence[str]) -> None:
@@ -46,12 +138,43 @@ def run_lm_eval(arguments: Sequence[str]) -> None:
 
     Raises:
         SystemExit: as lm-eval's command line does.
+        NNDError: lm-eval ended with an exception, or found out too late what we check before.
     """
+    import lm_eval
     from lm_eval.__main__ import cli_evaluate
 
     verb = [] if arguments and arguments[0] in _VERBS else ["run"]
-    with patch.object(sys, "argv", ["lm_eval", *verb, *(arguments or ["--help"])]), _with_our_tasks():
-        cli_evaluate()
+    evaluate_once = lm_eval.simple_evaluate
+    with (
+        patch.object(sys, "argv", ["lm_eval", *verb, *(arguments or ["--help"])]),
+        patch.object(lm_eval, "simple_evaluate", guarded(evaluate_once)),
+        _with_our_tasks(_requested(arguments)),
+    ):
+        try:
+            cli_evaluate()
+        except NNDError:
+            raise
+        except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
+            raise NNDError(
+                f"lm-eval stopped with {type(error).__name__}: {_short(error)} (traceback: nnd --debug run ...)"
+            ) from error
+
+
+def _requested(arguments: Sequence[str]) -> set[str] | None:
+    """Return the names after ``--tasks``; None where there are none, as for ``ls``."""
+    names: list[str] = []
+    for i, argument in enumerate(arguments):
+        option, equals, value = argument.partition("=")
+        if option in ("--tasks", "-t"):
+            values = [value] if equals else list(takewhile(lambda text: not text.startswith("-"), arguments[i + 1 :]))
+            names += [name.strip() for text in values for name in text.split(",")]
+    return set(filter(None, names)) or None
+
+
+def _short(error: BaseException) -> str:
+    """Return the first line of an error that says something."""
+    text = re.sub(r"\s+", " ", first_line(error)).strip()
+    return text if len(text) <= 300 else f"{text[:299]}…"
 
 
 def evaluate(
@@ -79,7 +202,7 @@ def evaluate(
         lm-eval's results: ``results``, ``configs``, ``samples`` and so on.
 
     Raises:
-        NNDError: a set is not built, or the tokenizer of the model is not known.
+        NNDError: there is no such task, a set is not built, or the tokenizer of the model is not known.
     """
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
@@ -89,14 +212,14 @@ def evaluate(
     arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
     known = dict(arguments)
     if not isinstance(model, str):  # a ready-made model says itself how it tokenizes
-        for name in ("tokenizer", "backend", "add_bos_token", "custom_prefix_token_id"):
+        for name in ("tokenizer", "backend", "add_bos_token", "custom_prefix_token_id", "max_length"):
             if getattr(model, name, None) is not None:
                 known[name] = getattr(model, name)
+        if isinstance(getattr(model, "pretrained", None), str):
+            known["pretrained"] = model.pretrained
     folders = [*include_paths(), *_as_list(include_path)]
     settings = {"include_path": folders, "metadata": {**known, **(metadata or {})}}
     manager = TaskManager(include_defaults=False, **settings)
     if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
         manager = TaskManager(**settings)
-    return dict(
-        simple_evaluate(model=model, model_args=arguments or None, tasks=names, task_manager=manager, **kwargs) or {}
-    )
+    return dict(guarded(simple_evaluate)(model, arguments or None, names, task_manager=manager, **kwargs) or {})

@@ -9,27 +9,40 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
-import datasets
 import jinja2
 from lm_eval import utils
 from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__
-from nnd_tasks.datasets import find_dataset, list_configs, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
-from nnd_tasks.harness.documents import cluster_documents, from_hub
+from nnd_tasks.harness.documents import cluster_documents, load_tests
 from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.harness.prompts import Settings
-from nnd_tasks.tables import fingerprint
+from nnd_tasks.harness.prompts import Settings, check_config
+from nnd_tasks.harness.signature import (
+    chat_digest,
+    digest,
+    environment,
+    line,
+    model_part,
+    protocol_part,
+    selection,
+)
+from nnd_tasks.harness.truncation import Fitter
 
 # A name below lm-eval's own logger, so that its settings for verbosity hold for us too.
 logger = logging.getLogger("lm_eval.nnd")
 
 #: What is scored, and ignored, for a document whose candidates are all empty.
 _PLACEHOLDER = "."
+
+_BOS_AND_CHAT = (
+    "task {task} puts the BOS token between prompt and candidate, where it would follow the chat template; leave out "
+    "--apply_chat_template, or take the task without _gpt2"
+)
 
 
 class NNDTask(ConfigurableTask):  # type: ignore[misc]
@@ -48,14 +61,18 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     ) -> None:
         """Build the task from a YAML's configuration, as lm-eval's task factory calls it."""
         config = {key: value for key, value in (config or {}).items() if key != "class"}
-        _check_config(config)
+        check_config(config)
         known = config.get("metadata") or {}
         self._metadata: dict[str, Any] = dict(known)
         self.settings = Settings.read(known)
         # Models and tokenizers passed as Python objects would be copied into the results.
         config["metadata"] = {key: value for key, value in known.items() if _is_plain(value)}
         self._counter: TokenCounter | None = None
-        self._tokens: list[int] = []  # that the backend scores for each request
+        self.model_type: str | None = None  #: what ``--model`` names; stock lm-eval does not tell its tasks
+        self._fitter: Fitter | None = None
+        self._rendering: tuple[int, dict[str, Any]] = (0, {})  # how the harness asked for the latest prompt
+        self._protocol: dict[str, Any] = {}
+        self._chat_template: str | None = None
         self._sizes: dict[str, dict[str, dict[str, int]]] = {}
         self._precision: str | None = None
         super().__init__(data_dir, cache_dir, download_mode, config=config)
@@ -64,34 +81,21 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     # ------------------------------------------------------------ data
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Load the set: a local build first, else the hub; group its tests into documents.
+        """Load the set and group its tests into documents.
 
         Raises:
             NNDError: the set is not built, or is not the one that the YAML declares.
         """
-        path, name = self.config.dataset_path, self.config.dataset_name
-        split = self.config.test_split
+        path, split = self.config.dataset_path, self.config.test_split
         if not path or not split:
             raise NNDError(f"task {self.config.task}: its YAML must set dataset_path and test_split (include _base)")
-        folder = find_dataset(path)
-        if folder is not None:
-            tests = datasets.Dataset(read_table(folder, name))
-            name = name or list_configs(folder)[1]
-        else:
-            tests = from_hub(path, name, split, dataset_kwargs or {})
-        where = str(folder or f"{path} on the hub")
-        self._origin = {
-            "dataset": path,
-            "config": name,
-            "local": folder is not None,
-            "fingerprint": fingerprint(tests.data.table),
-        }
+        tests, self._origin, where = load_tests(path, self.config.dataset_name, split, dataset_kwargs or {})
         logger.info(
             "%s: %d tests from %s (config %s, fingerprint %s)",
             self.config.task,
             len(tests),
             where,
-            name,
+            self._origin["config"],
             self._origin["fingerprint"],
         )
         self._check_categories(set(tests["category"]), where)
@@ -129,6 +133,27 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             self._counter = TokenCounter(self._metadata)
         return self._counter
 
+    def check_tokenizer(self, *, chat: bool = False) -> None:
+        """Load the tokenizer and look for what the run needs of it, before the model is loaded.
+
+        Args:
+            chat: whether prompts will go through the chat template.
+
+        Raises:
+            NNDError: no tokenizer is named, it cannot be loaded, or it lacks a token or template.
+        """
+        counter = self.counter
+        for needed, which in ((self.settings.append_eos, "eos"), (self.settings.append_bos, "bos")):
+            if needed:
+                counter.special_text(which)
+        if chat and self.settings.append_bos:
+            raise NNDError(_BOS_AND_CHAT.format(task=self.config.task))
+        if chat and getattr(counter.tokenizer, "chat_template", None) is None:
+            raise NNDError(
+                f"the tokenizer {counter.name} has no chat template; leave out --apply_chat_template, or name the "
+                "tokenizer of a chat model with tokenizer=... in --model_args"
+            )
+
     def doc_to_text(self, doc: Mapping[str, Any], doc_to_text: Any = None) -> str:
         """Render the prompt; unlike the harness, never read a prompt of digits as a number.
 
@@ -163,14 +188,41 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     def fewshot_context(self, doc: Mapping[str, Any], num_fewshot: int, **kwargs: Any) -> str:
         """Render description, exemplars and prompt; with ``append_bos`` the BOS text comes last."""
+        self._rendering = (num_fewshot, kwargs)
         context = str(super().fewshot_context(doc, num_fewshot=num_fewshot, **kwargs))
         return context + self.counter.special_text("bos") if self.settings.append_bos else context
+
+    @property
+    def fitter(self) -> Fitter:
+        """What counts tokens and shortens contexts in this run."""
+        if self._fitter is None:
+            self._fitter = Fitter(self.config.task, self.counter, refuse=self.settings.overlong == "refuse")
+        return self._fitter
+
+    def construct_requests(self, doc: Mapping[str, Any], ctx: str, **kwargs: Any) -> list[Any]:
+        """Return the requests of one document, its context shortened where the prompt would not fit the model's window.
+
+        Raises:
+            NNDError: a candidate has no token of its own, or does not fit with anything of its context.
+        """
+        shots, rendering = self._rendering
+        plain = super().construct_requests
+
+        def build(context: str | None) -> list[Any]:
+            prompt = ctx if context is None else self.fewshot_context({**doc, "context": context}, shots, **rendering)
+            return list(plain(doc, prompt, **kwargs))
+
+        def used_by(request: int) -> str:
+            using = [test["test_id"] for test in doc["tests"] if request in self._used(doc, test)]
+            return str(using[0] if using else doc["tests"][0]["test_id"])
+
+        return self.fitter.fit(doc, build, used_by, shots)
 
     def build_all_requests(self, **kwargs: Any) -> None:
         """Build the requests and count their tokens, before the model runs: what cannot be scored shows up at once.
 
         Raises:
-            NNDError: the tokenizer is not known, or a candidate has no token of its own.
+            NNDError: the tokenizer is not known, or a request cannot be scored.
         """
         if kwargs.get("cache_requests"):
             logger.warning(
@@ -178,15 +230,44 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 self.config.task,
             )
             kwargs |= {"cache_requests": False, "rewrite_requests_cache": False}
+        if self.settings.append_bos and kwargs.get("apply_chat_template"):
+            raise NNDError(_BOS_AND_CHAT.format(task=self.config.task))
+        self._fitter = None
         super().build_all_requests(**kwargs)
-        self._tokens = [self.counter.count(*instance.args) for instance in self._instances]
-        for instance, tokens in zip(self._instances, self._tokens, strict=True):
-            if tokens < 1:
-                tests = [t["test_id"] for t in instance.doc["tests"] if instance.idx in self._used(instance.doc, t)]
-                raise NNDError(
-                    f"task {self.config.task}: the candidate {instance.args[1]!r} of test {tests[0]} has no token of its own "
-                    f"after its prompt with the tokenizer {self.counter.name}; change target_delimiter, or use append_eos"
-                )
+        if self.fitter.shortened:
+            logger.warning(
+                "%s: %d contexts lost their end to fit the model's window of %d tokens",
+                self.config.task,
+                len(self.fitter.shortened),
+                self.counter.window,
+            )
+        self._chat_template = chat_digest(kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None)
+        chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
+        self._protocol = protocol_part(
+            self._origin,
+            self.settings,
+            self.config,
+            seed=getattr(self.sampler, "seed", None) if self.config.num_fewshot else None,
+            selected=selection((doc["cluster_id"] for _, doc in chosen), len(self.eval_docs)),
+            **{key: kwargs.get(key) for key in ("system_instruction", "apply_chat_template", "fewshot_as_multiturn")},
+        )
+
+    def signature(self) -> dict[str, Any]:
+        """Return what the numbers rest on: see `nnd_tasks.harness.signature`; for use after `build_all_requests`."""
+        model = {
+            "type": self.model_type,
+            **model_part(self._metadata, [field.name for field in fields(Settings)], self.counter),
+            "chat_template": self._chat_template,
+            "rounded_to": self._precision,
+        }
+        packages = dict(environment())
+        return {
+            "line": line(self._protocol, model, packages),
+            "protocol": self._protocol,
+            "protocol_digest": digest(self._protocol),
+            "model": model,
+            "environment": packages,
+        }
 
     def _used(self, doc: Mapping[str, Any], test: Mapping[str, Any]) -> list[int]:
         """Return which requests of the document a test needs."""
@@ -199,7 +280,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         """Apply the harness's filters, then add the number of tokens to each answer: (sum, is_greedy, tokens)."""
         super().apply_filters()
         totals: list[float] = []
-        for instance, tokens in zip(self._instances, self._tokens, strict=True):
+        for instance in self._instances:
+            tokens = self.fitter.tokens[instance.doc_id, instance.idx]
             for name, answer in instance.filtered_resps.items():
                 instance.filtered_resps[name] = (*answer[:2], tokens)
                 totals.append(float(answer[0]))
@@ -237,6 +319,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             return {"bypass": None, "candidates": candidates}
         return {
             **metrics.score_document(doc["tests"], scores, self.breakdown, ties=self.settings.ties),
+            "truncated_contexts": int(doc["cluster_id"] in self.fitter.shortened),
             "candidates": candidates,
         }
 
@@ -263,13 +346,14 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             "clusters": sum,
             "ties": sum,
             "unscored": sum,
+            "truncated_contexts": sum,
             "bypass": lambda items: metrics.UNDEFINED,
         }
 
     def _metrics(self) -> list[str]:
         if "bypass" in self._metric_fn_list:  # --predict_only
             return ["bypass"]
-        return [*self._rates(), "tests", "candidates", "clusters", "ties", "unscored"]
+        return [*self._rates(), "tests", "candidates", "clusters", "ties", "unscored", "truncated_contexts"]
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of each rate; counts have none."""
@@ -294,31 +378,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 "ties": self.settings.ties,
                 "rounded_to": self._precision,
                 **self._sizes,
+                **({"signature": self.signature()} if self._protocol else {}),
             },
         }
         return dumped
-
-
-#: What a YAML must not set, and why.
-_OURS = {
-    "doc_to_choice": "the candidates come from the data",
-    "doc_to_target": "exemplars take a better candidate",
-    "metric_list": "the metrics are those of NND",
-    "process_results": "the metrics are those of NND",
-    "process_docs": "a document is a cluster of tests",
-}
-
-
-def _check_config(config: Mapping[str, Any]) -> None:
-    """Raise NNDError for a YAML whose settings the task would have to ignore."""
-    name = config.get("task")
-    for key, why in _OURS.items():
-        if config.get(key) is not None:
-            raise NNDError(f"task {name}: its YAML sets {key}, which an NND task does not take: {why}")
-    if config.get("output_type", "multiple_choice") != "multiple_choice":
-        raise NNDError(f"task {name}: output_type {config['output_type']!r}, an NND task needs multiple_choice")
-    if not config.get("doc_to_text"):
-        raise NNDError(f"task {name}: its YAML has no doc_to_text, the template of the prompt")
 
 
 def _finite(value: float) -> float | None:

@@ -1,0 +1,94 @@
+"""``--use_cache`` that is keyed by model.
+
+lm-eval keys an answer by the text of its request alone, so a second model silently gets the first one's scores, and it
+stores answers as pickles. Here a model has a file of its own, and answers are stored as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lm_eval.api.model import CacheHook, CachingLM
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.signature import digest, environment, model_files
+
+#: Arguments that do not change what a model answers, but for the rounding of the hardware.
+_INDIFFERENT = {
+    "batch_size",
+    "max_batch_size",
+    "device",
+    "num_concurrent",
+    "max_retries",
+    "timeout",
+    "auth_token",
+    "header",
+    "verify_certificate",
+    "ca_cert_path",
+}
+#: Arguments that name a model, an adapter or a tokenizer.
+_NAMES = ("pretrained", "model", "peft", "delta", "tokenizer")
+
+
+def cache_key(model: Any, arguments: Mapping[str, Any], commit: str | None = None) -> str:
+    """Return 12 hex digits that change with anything that can change what a model answers.
+
+    Args:
+        model: what ``--model`` names.
+        arguments: the parsed ``--model_args``.
+        commit: of the model on the hub, where it is known.
+
+    Raises:
+        NNDError: the model is a Python object, or one of its arguments is; nothing says which weights it has.
+    """
+    if not isinstance(model, str):
+        raise NNDError(
+            "use_cache: a ready-made model has no name to key its answers by; name it with model and model_args"
+        )
+    given = {key: value for key, value in arguments.items() if key not in _INDIFFERENT}
+    for key, value in given.items():
+        if not isinstance(value, (str, int, float, bool, list, tuple, dict, type(None))):
+            raise NNDError(f"use_cache: model argument {key} is a Python object, which nothing can be keyed by")
+    return digest(
+        {
+            "model": model,
+            "arguments": given,
+            "files": {name: _state(given[name]) for name in _NAMES if isinstance(given.get(name), str)},
+            "commit": commit,
+            "packages": [
+                item for item in environment() if item[0] in ("lm_eval", "torch", "transformers", "tokenizers")
+            ],
+        }
+    )
+
+
+def _state(name: str) -> list[Any] | None:
+    """Return name, size and time of the files of a local folder: a model that was trained on is another model."""
+    folder = Path(name)
+    if not folder.is_dir():
+        return None
+    return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in model_files(folder)]
+
+
+class JSONCachingLM(CachingLM):  # type: ignore[misc]
+    """lm-eval's cache of answers, stored as JSON: reading a cache file must not run code."""
+
+    def __init__(self, lm: Any, cache_db: str) -> None:
+        """Open, or make, the cache at ``cache_db``.
+
+        Raises:
+            NNDError: it cannot be opened.
+        """
+        from sqlitedict import SqliteDict
+
+        self.lm = lm
+        self.cache_db = cache_db
+        try:
+            Path(cache_db).parent.mkdir(parents=True, exist_ok=True)
+            self.dbdict = SqliteDict(cache_db, autocommit=True, encode=json.dumps, decode=json.loads)
+        except Exception as error:  # sqlite3 and sqlitedict raise many kinds
+            raise NNDError(f"--use_cache: {cache_db} cannot be opened ({error}); name another place") from error
+        lm.set_cache_hook(CacheHook(self))

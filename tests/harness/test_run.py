@@ -1,0 +1,187 @@
+"""`nnd run`: a user's mistake ends in one line that says what to do, before any model is loaded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_eval.models.huggingface import HFLM
+
+import nnd_tasks
+from nnd_tasks import cli
+from nnd_tasks.datasets import dataset_folder, read_table, write_dataset
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.run import _requested
+from tests.harness.tiny import evaluate
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return a function that runs ``nnd run ...`` and returns its one line of error; loading a model is a failure."""
+
+    def no_model(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("the model was loaded")
+
+    def call(*arguments: str | Path) -> str:
+        monkeypatch.setattr("sys.argv", ["nnd", "run", *map(str, arguments)])
+        monkeypatch.setattr(HFLM, "_create_model", no_model)
+        logging.disable(logging.WARNING)
+        try:
+            with pytest.raises(SystemExit) as stop:
+                cli.main()
+        finally:
+            logging.disable(logging.NOTSET)
+        err = capsys.readouterr().err
+        assert stop.value.code == 1
+        [line] = [text for text in err.splitlines() if text.startswith("nnd: ")]
+        assert err.rstrip().endswith(line)
+        assert "Traceback" not in err
+        return line.removeprefix("nnd: error: ")
+
+    return call
+
+
+def hf(model: Path, *more: str) -> list[str]:
+    return ["--model", "hf", "--model_args", f"pretrained={model}", "--device", "cpu", *more]
+
+
+CASES: dict[str, tuple[Sequence[str], str]] = {
+    "misspelled task": (
+        ["--tasks", "nnd_dmeo"],
+        "there is no task 'nnd_dmeo'; did you mean nnd_demo?",
+    ),
+    "unknown task": (["--tasks", "blue_whale_42"], "there is no task 'blue_whale_42'; `nnd run ls tasks` lists them"),
+    "one of two": (["--tasks", "nnd_demo,nnd_frnk"], "there is no task 'nnd_frnk'; did you mean nnd_frank"),
+    "set not built": (["--tasks", "nnd_frank"], "the set 'frank' is not built here; run: nnd build frank"),
+    "broken metadata": (["--tasks", "nnd_demo", "--metadata", '{"ties": "au'], "Invalid JSON"),
+    "setting with a wrong value": (
+        ["--tasks", "nnd_demo", "--metadata", '{"ties": "both"}'],
+        "metadata ties='both': expected 'fail' or 'authors'",
+    ),
+    "misspelled setting": (
+        ["--tasks", "nnd_demo", "--metadata", '{"apend_eos": true}'],
+        "no such setting, did you mean 'append_eos'?",
+    ),
+    "no chat template": (["--tasks", "nnd_demo", "--apply_chat_template"], "has no chat template; leave out"),
+    "cache of requests": (["--tasks", "nnd_demo", "--cache_requests", "true"], "leave it out, building our requests"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_is_one_line_before_the_model_is_loaded(
+    case: str, refused: Callable[..., str], tiny_models: dict[str, Path], home: Path
+) -> None:
+    arguments, message = CASES[case]
+    assert message in refused(*hf(tiny_models["gpt2"], *arguments))
+
+
+def test_a_model_without_a_tokenizer_says_which_argument_is_missing(refused: Callable[..., str], home: Path) -> None:
+    assert "Add tokenizer=NAME_OR_FOLDER to --model_args" in refused("--model", "dummy", "--tasks", "nnd_demo")
+
+
+def test_a_model_folder_that_does_not_exist_is_named(refused: Callable[..., str], home: Path, tmp_path: Path) -> None:
+    line = refused(*hf(tmp_path / "nowhere", "--tasks", "nnd_demo"))
+    assert line == f"{tmp_path / 'nowhere'}: there is no such model or tokenizer folder; --model_args names it"
+
+
+def test_a_folder_without_a_model_is_named(refused: Callable[..., str], home: Path, tmp_path: Path) -> None:
+    assert str(tmp_path) in refused(*hf(tmp_path, "--tasks", "nnd_demo"))
+
+
+def test_the_bos_token_between_prompt_and_candidate_does_not_go_with_a_chat_template(
+    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path
+) -> None:
+    settings = ["--metadata", '{"append_bos": true}', "--apply_chat_template"]
+    line = refused(*hf(tiny_models["llama"], "--tasks", "nnd_demo", *settings))
+    assert "leave out --apply_chat_template" in line
+
+
+def test_data_of_another_schema_version_says_to_build_again(
+    refused: Callable[..., str], tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+    card = nnd_tasks.build_set("demo").folder / "README.md"
+    text = card.read_text("utf-8")
+    card.write_text(text.replace("nnd_schema_version: 1", "nnd_schema_version: 0"), encoding="utf-8")
+    assert "schema version 0, this release reads 1; build the set again" in refused(
+        *hf(tiny_models["gpt2"], "--tasks", "nnd_demo")
+    )
+    card.write_text(text.replace("nnd_schema_version: 1", "nnd_schema_version: 7"), encoding="utf-8")
+    assert "upgrade nnd-tasks to read it" in refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo"))
+
+
+@pytest.mark.parametrize(("rows", "message"), [(slice(0, 200), "lacks the declared"), (slice(0, None), "undeclared")])
+def test_data_with_other_categories_than_the_yaml_declares_is_refused(
+    rows: slice,
+    message: str,
+    refused: Callable[..., str],
+    tiny_models: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+    nnd_tasks.build_set("demo")
+    table = read_table(dataset_folder("demo"))
+    categories = table.column("category").to_pylist()
+    keep = [category != "disfluent" for category in categories]
+    if message == "undeclared":
+        names = ["other" if category == "disfluent" else category for category in categories]
+        table = table.set_column(table.column_names.index("category"), "category", [names])
+    else:
+        table = table.filter(keep)
+    write_dataset(
+        dataset_folder("demo"), {"authors": table}, header={"nnd_set": "demo"}, body=lambda *_: "", default="authors"
+    )
+    assert message in refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo"))
+
+
+def test_nothing_is_asked_of_the_hub_for_a_set_of_ours(
+    tiny_models: dict[str, Path], nnd_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    def no_hub(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("the hub was asked")
+
+    monkeypatch.setattr(datasets, "load_dataset", no_hub)
+    with pytest.raises(NNDError, match="the set 'summeval' is not built here; run: nnd build summeval"):
+        evaluate(tiny_models["gpt2"], ["nnd_summeval"])
+
+
+def test_an_error_of_the_harness_itself_is_one_line_too(
+    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path
+) -> None:
+    line = refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "3", "--samples", '{"nnd_demo": [1]}'))
+    assert line.startswith("lm-eval stopped with ValueError")
+    assert line.endswith("(traceback: nnd --debug run ...)")
+
+
+def test_debug_shows_the_traceback(
+    tiny_models: dict[str, Path], nnd_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["nnd", "run", *hf(tiny_models["gpt2"], "--tasks", "nnd_frank"), "--debug"])
+    with pytest.raises(NNDError, match="'frank' is not built"):
+        cli.main()
+
+
+def test_evaluate_names_near_tasks(tiny_models: dict[str, Path], home: Path) -> None:
+    with pytest.raises(NNDError, match=r"there is no task 'nnd_demoo'; did you mean nnd_demo"):
+        evaluate(tiny_models["gpt2"], ["nnd_demoo"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ("--tasks a,b --limit 3", {"a", "b"}),
+        ("--model hf --tasks a b --limit 3", {"a", "b"}),
+        ("--tasks=a,b", {"a", "b"}),
+        ("ls tasks", None),
+        ("--config run.yaml", None),
+        ("", None),
+    ],
+)
+def test_the_tasks_asked_for_are_read_off_the_command_line(arguments: str, names: set[str] | None) -> None:
+    assert _requested(arguments.split()) == names

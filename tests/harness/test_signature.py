@@ -1,0 +1,271 @@
+"""The signature: every item of the protocol changes it, and what is not in it does not change a number."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from nnd_tasks.build import build_set
+from nnd_tasks.harness.lengths import TokenCounter
+from nnd_tasks.harness.signature import digest, selection, tokenizer_digest, weights_digest
+from nnd_tasks.sources.demo import PATH as DEMO
+from tests.harness.tiny import evaluate
+
+LIMIT = 4  # clusters: enough for numbers that differ
+
+
+def run(model: Path, task: str = "nnd_demo", **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the signature, and the numbers without harness fields."""
+    results = evaluate(model, [task], **{"limit": LIMIT, **kwargs})
+    numbers = {key: value for key, value in results["results"][task].items() if key.startswith("pass_rate")}
+    return results["configs"][task]["metadata"]["nnd"]["signature"], numbers
+
+
+@pytest.fixture(scope="module")
+def _plain() -> dict[str, Any]:
+    return {}
+
+
+@pytest.fixture
+def plain(_plain: dict[str, Any], tiny_models: dict[str, Path], home: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The run that the others are compared with."""
+    if not _plain:
+        _plain["run"] = run(tiny_models["llama"])
+    result: tuple[dict[str, Any], dict[str, Any]] = _plain["run"]
+    return result
+
+
+def changed(one: dict[str, Any], two: dict[str, Any]) -> set[str]:
+    """Return the items of the protocol that differ; line and digest must agree with them."""
+    items = {key for key in one["protocol"] if one["protocol"][key] != two["protocol"][key]}
+    assert set(one["protocol"]) == set(two["protocol"])
+    assert bool(items) == (one["protocol_digest"] != two["protocol_digest"])
+    assert bool(items) == (one["line"].split(" || ")[0] != two["line"].split(" || ")[0])
+    return items
+
+
+#: What is changed -> the items of the protocol that must change, no more and no less.
+FLIPS: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "eos": ({"metadata": {"append_eos": True}}, {"eos"}),
+    "bos": ({"metadata": {"append_bos": True}}, {"bos"}),
+    "candidate prefix": ({"metadata": {"candidate_prefix": "$answer$ = "}}, {"candidate_prefix"}),
+    "ties": ({"metadata": {"ties": "authors"}}, {"ties"}),
+    "overlong": ({"metadata": {"overlong": "refuse"}}, {"overlong"}),
+    "shots": ({"num_fewshot": 1}, {"shots", "shots_seed", "prompt"}),
+    "system instruction": ({"system_instruction": "Be brief."}, {"system"}),
+    "chat template": ({"apply_chat_template": True}, {"chat_template"}),
+    "limit": ({"limit": 3}, {"selection"}),
+    "no limit": ({"limit": None}, {"selection"}),
+    "samples": ({"limit": None, "samples": {"nnd_demo": [0, 1, 2, 5]}}, {"selection"}),
+}
+
+
+@pytest.mark.parametrize("flip", FLIPS)
+def test_a_change_of_the_protocol_changes_its_item_and_no_other(
+    flip: str, plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path
+) -> None:
+    change, items = FLIPS[flip]
+    signature, _ = run(tiny_models["llama"], **change)
+    assert changed(plain[0], signature) == items
+    before, after = (dict(s["model"]) for s in (plain[0], signature))
+    if flip == "chat template":
+        assert before.pop("chat_template") is None
+        assert after.pop("chat_template")
+    assert before == after, "the model is the same"
+
+
+def test_seed_and_turns_matter_only_with_exemplars_and_a_chat_template(
+    plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path
+) -> None:
+    llama = tiny_models["llama"]
+    assert changed(plain[0], run(llama, fewshot_random_seed=7, fewshot_as_multiturn=True)[0]) == set()
+    one, seven = (run(llama, num_fewshot=1, fewshot_random_seed=seed) for seed in (1, 7))
+    assert changed(one[0], seven[0]) == {"shots_seed"}
+    assert one[1] != seven[1]
+    chat = {"num_fewshot": 1, "apply_chat_template": True}
+    single, multi = (run(llama, **chat, fewshot_as_multiturn=turns) for turns in (False, True))
+    assert changed(single[0], multi[0]) == {"multiturn"}
+
+
+YAMLS = {
+    "prompt": ('doc_to_text: "Text: {{context}} Answer:"', {"prompt"}),
+    "delimiter": ('target_delimiter: "\\n"', {"prompt"}),
+    "description": ('description: "Read this. "', {"prompt"}),
+    "gen_prefix": ('gen_prefix: "It is"', {"prompt"}),
+    "config": ("dataset_name: clean", {"config"}),
+    "nothing": ("num_fewshot: 0", set()),
+}
+
+
+@pytest.mark.parametrize("change", YAMLS)
+def test_a_yaml_that_overrides_a_prompt_or_names_other_data_changes_it(
+    change: str,
+    plain: tuple[dict[str, Any], dict[str, Any]],
+    tiny_models: dict[str, Path],
+    home: Path,
+    tmp_path: Path,
+) -> None:
+    line, items = YAMLS[change]
+    base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
+    (tmp_path / "mine.yaml").write_text(f"include: {base}\ntask: mine\n{line}\n", encoding="utf-8")
+    signature, numbers = run(tiny_models["llama"], "mine", include_path=tmp_path)
+    assert changed(plain[0], signature) == items
+    if not items:
+        assert numbers == plain[1]
+
+
+def test_a_letter_in_the_data_changes_it(
+    plain: tuple[dict[str, Any], dict[str, Any]],
+    tiny_models: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with DEMO.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    rows[0]["candidate"] += "?"
+    with (tmp_path / "demo_annotations.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    build_set("demo", tmp_path, tmp_path / "nnd" / "demo")
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+    assert changed(plain[0], run(tiny_models["llama"])[0]) == {"data"}
+
+
+#: Changes that must change neither the protocol nor a number.
+INDIFFERENT: dict[str, dict[str, Any]] = {
+    "batch size": {"batch_size": 1},
+    "samples not logged": {"log_samples": True, "write_out": False},
+    "bootstrap": {"bootstrap_iters": 10},
+    "seeds of the harness": {"random_seed": 5, "numpy_random_seed": 6, "torch_random_seed": 7},
+    "samples that are the limit": {"limit": None, "samples": {"nnd_demo": [3, 1, 0, 2]}},
+    "a note": {"metadata": {"note": "again"}},
+}
+
+
+@pytest.mark.parametrize("change", INDIFFERENT)
+def test_what_is_not_in_the_protocol_does_not_change_a_number(
+    change: str, plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path
+) -> None:
+    signature, numbers = run(tiny_models["llama"], **INDIFFERENT[change])
+    assert changed(plain[0], signature) == set()
+    assert numbers == plain[1]
+
+
+def test_another_model_changes_the_model_and_not_the_protocol(
+    plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path
+) -> None:
+    signature, _ = run(tiny_models["gpt2"])
+    assert changed(plain[0], signature) == set()
+    different = {key for key in signature["model"] if signature["model"][key] != plain[0]["model"][key]}
+    assert {"name", "weights", "tokenizer", "tokenizer_digest"} <= different
+    assert signature["environment"] == plain[0]["environment"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "item"),
+    [
+        ({"dtype": "bfloat16"}, "dtype"),
+        ({"max_length": 500}, "window"),
+        ({"add_bos_token": False}, "arguments"),
+        ({"softmax_dtype": "float32"}, "arguments"),
+    ],
+)
+def test_an_argument_of_the_model_changes_its_part(
+    arguments: dict[str, Any],
+    item: str,
+    plain: tuple[dict[str, Any], dict[str, Any]],
+    tiny_models: dict[str, Path],
+    home: Path,
+) -> None:
+    signature, _ = run(tiny_models["llama"], model_args=arguments)
+    assert changed(plain[0], signature) == set()
+    assert signature["model"][item] != plain[0]["model"][item]
+    assert signature["line"] != plain[0]["line"]
+
+
+def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(
+    plain: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    signature = plain[0]
+    assert "\n" not in signature["line"]
+    parts = [dict(item.split(":", 1) for item in part.split("|")) for part in signature["line"].split(" || ")]
+    assert len(parts) == 3
+    assert list(parts[0]) == list(signature["protocol"])
+    assert parts[0]["set"] == "nnd/demo"
+    assert parts[0]["eos"] == "no"
+    assert parts[2]["lm_eval"].startswith("0.4")
+    assert json.loads(json.dumps(signature)) == signature
+
+
+def test_secrets_among_the_arguments_are_not_written(tiny_models: dict[str, Path], home: Path) -> None:
+    counter = {"pretrained": str(tiny_models["gpt2"]), "auth_token": "hush", "header": {"k": "hush"}, "api_key": "hush"}
+    from nnd_tasks.harness.signature import line, model_part
+
+    part = model_part(counter, [], TokenCounter(counter))
+    assert "hush" not in json.dumps(part)
+    assert "hush" not in line({"a": 1}, part, {})
+
+
+# ---------------------------------------------------------------- digests
+
+
+def test_weights_are_known_by_content_not_by_place(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+    copy = shutil.copytree(tiny_models["gpt2"], tmp_path / "copy")
+    assert weights_digest(str(copy)) == weights_digest(str(tiny_models["gpt2"]))
+    model = AutoModelForCausalLM.from_pretrained(copy)
+    model.transformer.h[1].mlp.c_fc.bias.data[0] += 1e-3
+    model.save_pretrained(copy)
+    assert weights_digest(str(copy)) != weights_digest(str(tiny_models["gpt2"]))
+    assert weights_digest("some/name-on-the-hub") is None
+
+
+def test_a_large_file_is_sampled_at_its_start_and_end_too(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    file = tmp_path / "m" / "model.safetensors"
+    size = (1 << 24) + 12345
+    digests = set()
+    for position in (None, 0, size // 63 * 30, size - 1):
+        data = bytearray(size)
+        if position is not None:
+            data[position] = 1
+        file.write_bytes(data)
+        digests.add(weights_digest(str(tmp_path / "m")))
+    assert len(digests) == 4
+
+
+def test_adapters_count_as_part_of_the_model(
+    plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    base = AutoModelForCausalLM.from_pretrained(tiny_models["llama"])
+    get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")).save_pretrained(tmp_path)
+    signature, _ = run(tiny_models["llama"], model_args={"peft": str(tmp_path)})
+    assert changed(plain[0], signature) == set()
+    assert signature["model"]["adapter"]
+    assert signature["model"]["weights"] == plain[0]["model"]["weights"]
+
+
+def test_tokenizers_differ_by_vocabulary_and_by_special_tokens(tiny_models: dict[str, Path]) -> None:
+    one, two = (AutoTokenizer.from_pretrained(tiny_models["gpt2"]) for _ in range(2))
+    assert tokenizer_digest(one) == tokenizer_digest(two)
+    two.add_tokens(["boats"])
+    assert tokenizer_digest(one) != tokenizer_digest(two)
+    assert tokenizer_digest(one) != tokenizer_digest(AutoTokenizer.from_pretrained(tiny_models["llama"]))
+
+
+def test_a_selection_is_the_set_of_its_clusters() -> None:
+    assert selection(["b", "a"], 2) == "all"
+    assert selection(["b", "a"], 3) == selection(["a", "b"], 3) != selection(["a", "c"], 3)
+    assert selection(["a"], 3).startswith("1 of 3 (")
+
+
+def test_digests_tell_functions_by_their_source() -> None:
+    assert digest(changed) == digest(changed) != digest(run)
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1, "b": 3})
