@@ -33,6 +33,17 @@ _LOADING: Mapping[str, Any] = {
 _API_WINDOW = 2048  # default of `TemplateAPI.__init__`, lm-eval 0.4.13
 
 
+#: Backends in process: how many tokens more than the window lm-eval lets a request have; for hf it is 1, as the last
+#: token is never an input. From reading `VLLM._loglikelihood_tokens` and `SGLangLM._loglikelihood_tokens`, 0.4.13.
+_ROOM = {"vllm": -1, "sglang": 0}
+_ARGUMENTS = {"vllm": ("max_model_len", "gpu_memory_utilization"), "sglang": ("context_length", "mem_fraction_static")}
+
+
+def _looks_like(backend: str, metadata: Mapping[str, Any], model_type: str | None) -> bool:
+    """Tell whether the model is of that backend; stock lm-eval tells only its arguments."""
+    return model_type == backend if model_type else any(name in metadata for name in _ARGUMENTS[backend])
+
+
 @cache
 def warn_once(message: str) -> None:
     """Log a warning, the first time only: every task of a run has a counter of its own."""
@@ -44,6 +55,7 @@ class TokenCounter(HFLM):  # type: ignore[misc]
 
     Args:
         metadata: what lm-eval knows of the model: the parsed ``--model_args`` and ``--metadata``.
+        model_type: what ``--model`` names, where that is known.
 
     Attributes:
         remote: the backend is a client of an HTTP server.
@@ -53,7 +65,7 @@ class TokenCounter(HFLM):  # type: ignore[misc]
         NNDError: the metadata names no tokenizer, or it cannot be loaded.
     """
 
-    def __init__(self, metadata: Mapping[str, Any]) -> None:
+    def __init__(self, metadata: Mapping[str, Any], model_type: str | None = None) -> None:
         # HFLM.__init__ would load the model; only what its tokenizing methods read is set.
         self.add_bos_token = metadata.get("add_bos_token")
         self.custom_prefix_token_id = metadata.get("prefix_token_id", metadata.get("custom_prefix_token_id"))
@@ -64,8 +76,9 @@ class TokenCounter(HFLM):  # type: ignore[misc]
             getattr(datasets.config, "HF_DATASETS_TRUST_REMOTE_CODE", False)
         )
         tokenizer = metadata.get("tokenizer")
-        model = metadata.get("pretrained") or metadata.get("model")
         remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
+        names = ("model", "pretrained") if remote else ("pretrained", "model")  # whichever the backend looks at first
+        model = metadata.get(names[0]) or metadata.get(names[1])
         if tokenizer is None and model is None:
             raise NNDError(
                 "cannot count tokens: lm-eval names no tokenizer for this model. Add tokenizer=NAME_OR_FOLDER to "
@@ -75,12 +88,13 @@ class TokenCounter(HFLM):  # type: ignore[misc]
         for name in (model, tokenizer):
             if isinstance(name, str) and name.startswith(("/", "./", "../", "~")) and not expand(name).exists():
                 raise NNDError(f"{name}: there is no such model or tokenizer folder; --model_args names it")
-        if remote and str(metadata.get("tokenizer_backend", "huggingface")) != "huggingface":
+        if remote and str(metadata.get("tokenizer_backend", "auto")) not in ("huggingface", "auto"):
             raise NNDError(
                 f"cannot count tokens with tokenizer_backend={metadata['tokenizer_backend']}; use "
                 "tokenizer_backend=huggingface and tokenizer=NAME_OR_FOLDER in --model_args"
             )
         self.remote = remote
+        self.room = next((room for name, room in _ROOM.items() if _looks_like(name, metadata, model_type)), 1)
         self._config: Any = None
         if remote:
             self.backend = "causal"
@@ -139,7 +153,8 @@ class TokenCounter(HFLM):  # type: ignore[misc]
 
         Source of the rule: `HFLM.max_length` and `TemplateAPI.__init__` of lm-eval 0.4.13.
         """
-        given = metadata.get("max_length") or metadata.get("max_model_len")  # the latter is vLLM's
+        names = ("max_length", "max_model_len", "context_length")  # the second is vLLM's, the third SGLang's
+        given = next((metadata[name] for name in names if metadata.get(name)), None)
         if given is not None:
             try:
                 window = int(given)
@@ -175,8 +190,7 @@ class TokenCounter(HFLM):  # type: ignore[misc]
             return False
         if self.backend == "seq2seq":
             return context > self.window
-        # The last token is never an input of the model; a server gets it all the same.
-        return context + continuation > self.window + (not self.remote)
+        return context + continuation > self.window + (0 if self.remote else self.room)
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
         """Tokenize as HFLM does; a context is asked for once per candidate, so the latest answers are kept."""

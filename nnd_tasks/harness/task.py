@@ -39,6 +39,8 @@ logger = logging.getLogger("lm_eval.nnd")
 #: What is scored, and ignored, for a document whose candidates are all empty.
 _PLACEHOLDER = "."
 
+_ENOUGH = 8  # sums of exactly 0 that cannot be chance
+
 _BOS_AND_CHAT = (
     "task {task} puts the BOS token between prompt and candidate, where it would follow the chat template; leave out "
     "--apply_chat_template, or take the task without _gpt2"
@@ -130,7 +132,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     def counter(self) -> TokenCounter:
         """The tokenizer of the evaluated model, loaded at first use."""
         if self._counter is None:
-            self._counter = TokenCounter(self._metadata)
+            self._counter = TokenCounter(self._metadata, self.model_type)
         return self._counter
 
     def check_tokenizer(self, *, chat: bool = False) -> None:
@@ -285,6 +287,11 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             for name, answer in instance.filtered_resps.items():
                 instance.filtered_resps[name] = (*answer[:2], tokens)
                 totals.append(float(answer[0]))
+        if len(totals) >= _ENOUGH and not any(totals):
+            raise NNDError(
+                f"task {self.config.task}: every log-likelihood is 0: the server does not give the log-probabilities of the "
+                "prompt (it must answer echo=true with logprobs); see docs/backends.md"
+            )
         self._precision = metrics.coarse_precision(totals)
         if self._precision:
             logger.warning(

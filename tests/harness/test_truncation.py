@@ -107,6 +107,27 @@ def test_a_tokenizer_alone_has_no_window_unless_it_says_one(tiny_models: dict[st
     assert not counter.overlong(10**9, 1)
 
 
+@pytest.mark.parametrize(
+    ("model_type", "arguments", "most"),
+    [
+        ("hf", {}, 101),  # the last token is never an input
+        (None, {}, 101),
+        ("vllm", {}, 99),
+        (None, {"gpu_memory_utilization": 0.5}, 99),
+        ("hf", {"gpu_memory_utilization": 0.5}, 101),
+        ("sglang", {}, 100),
+        ("local-completions", {"base_url": "http://localhost:1"}, 99),  # one token is generated
+    ],
+)
+def test_the_room_of_each_backend(
+    model_type: str | None, arguments: dict[str, Any], most: int, tiny_models: dict[str, Path]
+) -> None:
+    known = {"pretrained": str(tiny_models["gpt2"]), "max_length": 100, **arguments}
+    counter = TokenCounter(known, model_type)
+    assert not counter.overlong(most - 10, 10)
+    assert counter.overlong(most - 9, 10)
+
+
 def test_a_window_that_is_no_number_is_refused(tiny_models: dict[str, Path]) -> None:
     with pytest.raises(NNDError, match="max_length='wide': expected a number"):
         TokenCounter({"pretrained": str(tiny_models["gpt2"]), "max_length": "wide"})

@@ -1,0 +1,161 @@
+"""Pass rates for ordinary lm-eval YAMLs that do not use our task class: one test per document, normalized by bytes.
+
+A plain task does not learn how many tokens were scored, so texts of different lengths are compared by log-likelihood per
+UTF-8 byte. The rates and errors equal ``pass_rate_bytes`` of `nnd_tasks.harness.task.NNDTask`. ``docs/plain_yaml.md`` shows
+the YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.metrics import Counts, Score, aggregate_rate, aggregate_stderr, decide
+from nnd_tasks.schema import category_slugs
+
+#: Columns that a row needs besides those of its prompt.
+COLUMNS = ("cluster_id", "category", "high", "low")
+RATE = "pass_rate_bytes"
+
+#: What lm-eval scores, and `process_results` ignores, in place of an empty text, for which it has no likelihood.
+_PLACEHOLDER = "."
+
+
+class Item(NamedTuple):
+    """Result of one test, as the aggregations take it.
+
+    Attributes:
+        cluster_id: equal for all tests with the same prompt.
+        metric: the metric that it counts for.
+        category: of the test, where the metric is a category's; else ``""``.
+        passed: None when the test could not be scored.
+    """
+
+    cluster_id: str
+    metric: str
+    category: str
+    passed: bool | None
+
+    def __radd__(self, other: object) -> NoReturn:
+        """Refuse to be summed: lm-eval takes the mean of a metric for which the YAML names no aggregation."""
+        raise NNDError(
+            f"metric {self.metric} is not in the YAML's metric_list; add it and {self.metric}_stderr, with their aggregations"
+        )
+
+
+def choices(doc: Mapping[str, Any]) -> list[str]:
+    """Return the better and the worse text, for ``doc_to_choice``.
+
+    Raises:
+        NNDError: the row lacks one of them.
+    """
+    _check(doc)
+    return [doc[name] if doc[name].strip() else _PLACEHOLDER for name in ("high", "low")]
+
+
+def process_results(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
+    """Return the result of one test under ``pass_rate_bytes``, ``pass_rate_bytes_stderr`` and ``tests``.
+
+    The test passes when the better text has the strictly higher log-likelihood per byte. It is not scored when a text is
+    empty or white space, or a likelihood is not a number.
+
+    Args:
+        doc: a row with `COLUMNS`.
+        results: (log-likelihood, is_greedy) of the better and the worse text, shape (2, 2).
+
+    Raises:
+        NNDError: the row lacks a column, or there are not two results.
+    """
+    passed = _passed(doc, results)
+    items = _items(doc, RATE, passed)
+    return {**items, "tests": Item(doc["cluster_id"], "tests", "", passed)}
+
+
+def process_results_by_category(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
+    """Return what `process_results` does, and the result under ``pass_rate_bytes_<category>`` and its ``_stderr`` too.
+
+    Args:
+        doc: as for `process_results`.
+        results: as for `process_results`.
+
+    Raises:
+        NNDError: as `process_results`, or the category can name no metric.
+    """
+    slug = category_slugs([_text(doc, "category")])[doc["category"]]
+    metrics = process_results(doc, results)
+    return {**metrics, **_items(doc, f"{RATE}_{slug}", metrics["tests"].passed, doc["category"])}
+
+
+def rate(items: Sequence[Item]) -> float | str:
+    """Return the rate pooled over the scored tests, for the ``aggregation`` of a rate; ``N/A`` without any.
+
+    Raises:
+        NNDError: two categories have one metric.
+    """
+    return aggregate_rate(_counts(items))
+
+
+def stderr(items: Sequence[Item]) -> float | str:
+    """Return the standard error clustered by ``cluster_id``, for the ``aggregation`` of a ``_stderr`` metric.
+
+    It is ``N/A`` for fewer than two clusters.
+
+    Raises:
+        NNDError: two categories have one metric.
+    """
+    return aggregate_stderr(_counts(items))
+
+
+def scored(items: Sequence[Item]) -> int:
+    """Return how many tests were scored, for the ``aggregation`` of ``tests``."""
+    return sum(item.passed is not None for item in items)
+
+
+def _items(doc: Mapping[str, Any], metric: str, passed: bool | None, category: str = "") -> dict[str, Item]:
+    # The error comes after its rate: lm-eval then prints it beside that rate.
+    item = Item(doc["cluster_id"], metric, category, passed)
+    return {metric: item, f"{metric}_stderr": item}
+
+
+def _passed(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> bool | None:
+    _check(doc)
+    if len(results) != 2:
+        raise NNDError(
+            f"a test has two texts, found {len(results)} results; set doc_to_choice: !function {__name__}.choices"
+        )
+    high, low = (
+        Score(float(result[0]), 1, len(doc[name].encode("utf-8"))).per_byte if doc[name].strip() else None
+        for name, result in zip(("high", "low"), results, strict=True)
+    )
+    return decide(high, low, high_first=True).passed  # the order matters only to the authors' rule for ties
+
+
+def _counts(items: Sequence[Item]) -> list[Counts]:
+    """Return (passed, scored) of each cluster.
+
+    Raises:
+        NNDError: two categories have one metric.
+    """
+    categories = sorted({item.category for item in items})
+    if len(categories) > 1:
+        raise NNDError(f"categories {categories[0]!r} and {categories[1]!r} are both {items[0].metric}; rename one")
+    counts: dict[str, list[int]] = {}
+    for item in items:
+        count = counts.setdefault(item.cluster_id, [0, 0])
+        if item.passed is not None:
+            count[0] += item.passed
+            count[1] += 1
+    return [(passed, total) for passed, total in counts.values()]
+
+
+def _check(doc: Mapping[str, Any]) -> None:
+    for name in COLUMNS:
+        _text(doc, name)
+
+
+def _text(doc: Mapping[str, Any], name: str) -> str:
+    value = doc.get(name)
+    if not isinstance(value, str):
+        raise NNDError(f"a row has no text in column {name!r}; a plain task needs the columns {', '.join(COLUMNS)}")
+    return value
