@@ -19,7 +19,7 @@ from nnd_tasks.sources import get_source
 from nnd_tasks.sources.base import Source
 from nnd_tasks.sources.demo import PATH as DEMO_PATH
 from nnd_tasks.sources.download import Fetched, fetch, sha256_of
-from nnd_tasks.tables import ConfigSummary, summarize, to_table
+from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_table
 
 NND_CITATION = """@inproceedings{laban2022nnd,
   title = {Near-Negative Distinction: Giving a Second Life to Human Evaluation Datasets},
@@ -134,21 +134,27 @@ def _form(
     provenance = {file: sha256_of(path) for file, path in sorted(files.items())}
     # A report travels with the data: of a local folder it keeps the name, not the place.
     shown = {key: Path(value).name if Path(value).exists() else value for key, value in options.items()}
+    where = ", ".join(str(path) for path in files.values())
     origin = {"source_sha256": provenance, "options": shown, "nnd_tasks": __version__}
 
     def add(config: str, tests: list[Test], details: Mapping[str, Any]) -> None:
         if config in tables:
             raise NNDError(f"two configs would be called {config!r}; rename one of {', '.join(files)}")
-        tables[config] = to_table(tests)
+        tables[config] = check_table(to_table(tests), where)
         counts = {k: v for k, v in asdict(summarize(config, tables[config])).items() if k != "name"}
         report[config] = {**details, **counts, **origin}
 
     for config, rows in source.read(files, options).items():
         pairing = PairingReport()
-        tests = form_tests(rows, source.shape, pairing)
+        try:
+            tests = form_tests(rows, source.shape, pairing)
+        except NNDError as error:
+            if any(str(path) in str(error) for path in files.values()):
+                raise
+            raise NNDError(f"{where}: {error}") from error  # pairing knows contexts, not files
         if not tests:
             raise NNDError(
-                f"{', '.join(str(path) for path in files.values())}: no test comes out of its {pairing.annotations} "
+                f"{where}: no test comes out of its {pairing.annotations} "
                 "annotations: no context has two candidates of known different quality"
             )
         cleaning = clean(tests, pairing)

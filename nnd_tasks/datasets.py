@@ -6,6 +6,7 @@ configs) and one parquet file per config. ``datasets.load_dataset(folder)`` read
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,12 @@ def find_dataset(path: str) -> Path | None:
     namespace, _, name = path.partition("/")
     if namespace == "nnd" and name:
         candidates.insert(0, dataset_folder(name))
-    return next((folder for folder in candidates if (folder / CARD).is_file()), None)
+    for folder in candidates:
+        if not folder.exists():
+            _recover(folder)
+        if (folder / CARD).is_file():
+            return folder
+    return None
 
 
 # ---------------------------------------------------------------- writing
@@ -90,6 +96,32 @@ def _only_writer(folder: Path, timeout: float) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 path.unlink()  # while it is held: who waits for it sees that it is gone, and makes a new one
+
+
+def _leftovers(folder: Path, kind: str) -> list[Path]:
+    """Return what a build that was killed left beside ``folder``: ``new`` or ``old`` folders, the latest last."""
+    try:
+        found = list(folder.parent.glob(f".{glob.escape(folder.name)}.{kind}-*"))
+        return sorted(found, key=lambda path: path.stat().st_mtime_ns)
+    except OSError:
+        return []
+
+
+def _recover(folder: Path, *, locked: bool = False) -> None:
+    """Give ``folder`` its earlier build back where a build was killed between taking that away and moving in."""
+    if not _leftovers(folder, "old"):
+        return
+    with suppress(OSError, Timeout), nullcontext() if locked else _only_writer(folder, 10.0):
+        earlier = _leftovers(folder, "old")
+        if earlier and not folder.exists():
+            earlier[-1].rename(folder)
+
+
+def _clear(folder: Path) -> None:
+    """Remove what killed builds left; only for the one writer."""
+    _recover(folder, locked=True)
+    for path in [*_leftovers(folder, "new"), *_leftovers(folder, "old")]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _existing(folder: Path, wanted: Mapping[str, Any]) -> dict[str, pa.Table]:
@@ -142,6 +174,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
     """Yield a new folder beside ``folder``; on success it takes its place, on failure nothing changes."""
     parent = folder.parent
     parent.mkdir(parents=True, exist_ok=True)
+    _clear(folder)
     new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.new-", dir=parent))
     old = parent / f".{folder.name}.old-{os.getpid()}"
     try:

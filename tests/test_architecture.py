@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import subprocess
 import sys
@@ -106,3 +107,70 @@ def test_public_names_are_those_of_their_modules() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         nnd_tasks.no_such_name  # noqa: B018
+
+
+# ---------------------------------------------------------------- what runs code that a file holds
+
+UNSAFE_MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+UNSAFE_CALLS = {
+    "eval", "exec", "compile", "__import__", "torch.load", "numpy.load", "np.load", "yaml.load", "yaml.load_all",
+    "yaml.full_load", "yaml.unsafe_load", "pandas.read_pickle", "pd.read_pickle",
+}  # fmt: skip
+
+
+def dotted(node: ast.expr) -> str:
+    """Return ``a.b`` of an expression that is a name or an attribute of one, else ``""``."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (owner := dotted(node.value)):
+        return f"{owner}.{node.attr}"
+    return ""
+
+
+def unsafe(source: str) -> list[str]:
+    """Return what in ``source`` could run code that it reads."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            names = [f"{module}.{alias.name}" if module else alias.name for alias in node.names]
+            found += [name for name in names if name.split(".")[0] in UNSAFE_MODULES or name in UNSAFE_CALLS]
+        elif isinstance(node, ast.Call):
+            name = dotted(node.func)
+            given = {keyword.arg for keyword in node.keywords}
+            # SqliteDict pickles what it is not told how to store.
+            if name in UNSAFE_CALLS or (name.endswith("SqliteDict") and not {"encode", "decode"} <= given):
+                found.append(name)
+            found += [
+                f"{keyword.arg}={keyword.value.value}"
+                for keyword in node.keywords
+                if isinstance(keyword.value, ast.Constant)
+                and (keyword.arg, keyword.value.value)
+                in {("allow_pickle", True), ("weights_only", False), ("trust_remote_code", True)}
+            ]
+    return found
+
+
+def test_nothing_that_is_read_is_run() -> None:
+    files = sorted((REPO / "nnd_tasks").rglob("*.py"))
+    assert len(files) > 20
+    assert {str(file): bad for file in files if (bad := unsafe(file.read_text(encoding="utf-8")))} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle",
+        "from dill import loads",
+        "from torch import load",
+        "x = torch.load(path)",
+        "x = yaml.load(text, yaml.SafeLoader)",
+        "x = eval(text)",
+        "exec(text)",
+        "x = AutoModel.from_pretrained(name, trust_remote_code=True)",
+        "x = SqliteDict(path)",
+    ],
+)
+def test_what_would_run_what_it_reads_is_seen(line: str) -> None:
+    assert unsafe(f"def f():\n    {line}\n")
+    assert not unsafe("model.eval()\nx = yaml.safe_load(text)\nx = SqliteDict(path, encode=dumps, decode=loads)\n")

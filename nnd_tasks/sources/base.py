@@ -139,11 +139,18 @@ class Record:
             return self._data[name]
         except KeyError:
             known = ", ".join(map(str, list(self._data)[:12]))
-            raise NNDError(f"{self.where}: field {name!r} is missing (found: {known})") from None
+            raise NNDError(f"{self.where}: field {name!r} is missing (found: {known}); is it the right file?") from None
 
     def text(self, name: str) -> str:
         """Return a string field."""
         return check_text(self.get(name), f"{self.where}, field {name!r}")
+
+    def label(self, name: str) -> str:
+        """Return a string field that says something."""
+        text = self.text(name)
+        if not text:
+            raise NNDError(f"{self.where}, field {name!r}: it is empty")
+        return text
 
     def identifier(self, name: str) -> str:
         """Return a field that names something, a string or an integer, as a string."""
@@ -231,9 +238,9 @@ def _parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise NNDError(f"{where}: JSON nested too deeply") from None
+        raise NNDError(f"{where}: JSON nested too deeply; is it the right file?") from None
     except ValueError as error:
-        raise NNDError(f"{where}: not valid JSON ({error})") from None
+        raise NNDError(f"{where}: not valid JSON ({error}); is it the right file?") from None
 
 
 def read_json(path: Path) -> Any:
@@ -295,4 +302,4 @@ def _table(path: Path, rows: Iterable[list[str]], columns: Iterable[str]) -> Ite
                 raise NNDError(f"{path}, row {number}: {len(row)} columns, the header has {len(header)}")
             yield Record(dict(zip(header, row, strict=False)), f"{path}, row {number}")
     except csv.Error as error:
-        raise NNDError(f"{path}, row {number + 1}: not a valid table ({error})") from None
+        raise NNDError(f"{path}, row {number + 1}: not a valid table ({error}); is it the right file?") from None

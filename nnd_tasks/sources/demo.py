@@ -49,5 +49,5 @@ class Demo(Source):
                 context=row.text("context"),
                 candidate=row.text("candidate"),
                 fields={"kind": row.text("kind"), "answer": row.text("answer")},
-                label=row.text("label"),
+                label=row.label("label"),
             )

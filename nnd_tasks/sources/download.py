@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -17,11 +18,24 @@ import requests
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sources.base import Source, SourceFile
+from nnd_tasks.sources.base import MAX_BYTES, Source, SourceFile
 
 RETRIES = 3
 TIMEOUT = 60  # seconds without an answer
 _HASHES = "hashes.json"
+#: What `zipfile` and its decompressors raise for bytes that are no good zip; a wrong name is a ValueError too.
+_BROKEN_ZIP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    KeyError,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+    OSError,
+)
+_STEP = 1 << 20
 
 
 def sha256_of(path: Path) -> str:
@@ -144,11 +158,23 @@ def _fetch_one(
 
 
 def _extract(archive: Path, file: SourceFile, folder: Path) -> Path:
-    """Take one member out of a zip to its plain name in ``folder``; its pinned hash must fit."""
+    """Take one member out of a zip to its plain name in ``folder``; its pinned hash must fit.
+
+    No name in the archive says where anything is written.
+    """
     try:
         with zipfile.ZipFile(archive) as bundle:
-            data = bundle.read(file.member)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError) as error:
+            member = bundle.getinfo(file.member)
+            if member.file_size > MAX_BYTES:
+                raise NNDError(
+                    f"{archive}: {file.member} is larger than {MAX_BYTES >> 20} MiB; delete it and build again"
+                )
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise zipfile.BadZipFile("the others cannot be unpacked step by step")
+            with bundle.open(member) as stream:
+                # In steps: read as a whole, a member that holds more than it says is cut only after all was unpacked.
+                data = b"".join(iter(lambda: stream.read(_STEP), b""))
+    except _BROKEN_ZIP as error:
         raise NNDError(f"{archive}: no zip with {file.member} in it; delete it and build again") from error
     if file.sha256 and hashlib.sha256(data).hexdigest() != file.sha256:
         raise NNDError(f"{archive}: {file.member} is not the file with the pinned hash (sha256 {file.sha256})")

@@ -72,7 +72,7 @@ class Frank(Source):
     def _annotations(self, path: Path, split: set[str] | None) -> Iterator[Annotation]:
         rows = read_json(path)
         if not isinstance(rows, list):
-            raise NNDError(f"{path}: expected a list of summaries")
+            raise NNDError(f"{path}: expected a list of summaries; is it the right file?")
         for number, data in enumerate(rows):
             row = Record(data, f"{path}, summary {number}")
             article_id = row.text("hash")
@@ -90,7 +90,7 @@ class Frank(Source):
 
 
 def summary_label(row: Record) -> str:
-    """Return ``NoE`` or the most common error of a summary.
+    """Return ``NoE`` or the most common error of a summary, a key of `GROUPS`.
 
     A sentence is right when at least two of its annotations are ``NoE``. Errors are counted over all labels other than
     ``NoE``, annotator by annotator; on a tie the first seen wins (authors' release, `utils_summarization.py`).
@@ -114,4 +114,7 @@ def summary_label(row: Record) -> str:
     errors = Counter(label for labels in by_annotator.values() for label in labels if label != NO_ERROR)
     if not errors:
         raise NNDError(f"{row.where}: too few annotations to tell whether the summary is right")
-    return errors.most_common(1)[0][0]  # equal counts keep the order in which they were first seen
+    label = errors.most_common(1)[0][0]  # equal counts keep the order in which they were first seen
+    if label not in GROUPS:
+        raise NNDError(f"{row.where}: unknown error label {label!r} (known: {', '.join([NO_ERROR, *GROUPS])})")
+    return label

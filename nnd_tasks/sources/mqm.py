@@ -104,6 +104,8 @@ class MQM(Source):
                 category = NO_ERROR
             if not category:
                 raise NNDError(f"{row.where}, column 'category': it is empty")
+            if category.startswith("/"):
+                raise NNDError(f"{row.where}, column 'category': {category!r} has nothing before the slash")
             source = row.text("source")
             yield Annotation(
                 context_id=f"{document}_{segment}_{source}",

@@ -58,6 +58,6 @@ class QuizDesign(Source):
                     context=context,
                     candidate=question.text("question"),
                     fields=fields,
-                    label=question.text("reason"),
+                    label=question.label("reason"),
                     system=question.text("model_name"),
                 )

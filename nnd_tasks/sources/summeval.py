@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,22 +64,46 @@ class SummEval(Source):
         return {name: self._annotations(files[FILE], start, step, options["articles"])}
 
     def _annotations(self, path: Path, start: int, step: int, articles: str) -> Iterator[Annotation]:
+        records = list(read_jsonl(path))[start::step]
+        if not records:
+            raise NNDError(f"{path}: fewer than {start + 1} rows; is it the right file?")
+        # All rows before any article: to fetch those for what turns out to be another file takes minutes.
+        rows = [_Row.read(record) for record in records]
+        joined = None if all("text" in record for record in records) else load_articles(articles)
+        contexts = [
+            record.text("text") if joined is None else _article(joined, row.article_id, record, articles)
+            for record, row in zip(records, rows, strict=True)
+        ]
         # Attribute by attribute, as the authors' release orders its tests.
-        rows = list(read_jsonl(path))[start::step]
-        if not rows:
-            raise NNDError(f"{path}: fewer than {start + 1} rows")
-        joined = None if all("text" in row for row in rows) else load_articles(articles)
         for attribute in ATTRIBUTES:
-            for row in rows:
-                article_id = row.text("id")
+            for row, context in zip(rows, contexts, strict=True):
                 yield Annotation(
-                    context_id=f"{article_id}/{attribute}",
-                    context=row.text("text") if joined is None else _article(joined, article_id, row, articles),
-                    candidate=row.text("decoded"),
+                    context_id=f"{row.article_id}/{attribute}",
+                    context=context,
+                    candidate=row.summary,
                     category=attribute,
-                    ratings=tuple(_rating(rating, attribute) for rating in row.records("expert_annotations")),
-                    system=row.text("model_id"),
+                    ratings=row.ratings[attribute],
+                    system=row.system,
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One summary: what a row says of it but the article's text, which may have to come from elsewhere."""
+
+    article_id: str
+    summary: str
+    system: str
+    ratings: Mapping[str, tuple[float, ...]]  #: attribute -> one rating per expert
+
+    @classmethod
+    def read(cls, row: Record) -> _Row:
+        article_id, summary, system = row.text("id"), row.text("decoded"), row.text("model_id")
+        experts = row.records("expert_annotations")
+        if not experts:
+            raise NNDError(f"{row.where}, field 'expert_annotations': no expert rated the summary")
+        ratings = {attribute: tuple(_rating(expert, attribute) for expert in experts) for attribute in ATTRIBUTES}
+        return cls(article_id, summary, system, ratings)
 
 
 def _rating(rating: Record, attribute: str) -> float:

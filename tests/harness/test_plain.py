@@ -173,6 +173,7 @@ def by_test(samples: list[Mapping[str, Any]]) -> dict[str, bool | None]:
 
 
 @needs_page
+@pytest.mark.slow
 def test_the_pages_tasks_agree_with_the_task_class_test_by_test(
     folder: Path, home: Path, tiny_models: dict[str, Path]
 ) -> None:
@@ -219,6 +220,7 @@ def test_the_pages_tasks_agree_with_the_task_class_test_by_test(
 
 
 @needs_page
+@pytest.mark.slow
 def test_the_page_runs_on_a_users_own_table_with_an_empty_text(folder: Path, tiny_models: dict[str, Path]) -> None:
     """The first text is empty: lm-eval looks at the first document's choices before anything else."""
     rows = [
@@ -242,6 +244,7 @@ def test_the_page_runs_on_a_users_own_table_with_an_empty_text(folder: Path, tin
 
 
 @needs_page
+@pytest.mark.slow
 def test_a_category_that_the_yaml_does_not_list_ends_the_run_with_what_to_add(
     folder: Path, tiny_models: dict[str, Path]
 ) -> None:
