@@ -100,8 +100,8 @@ def clean(tests: Iterable[Test], pairing: PairingReport) -> Cleaning:
             sides.setdefault((test.cluster_id, fold(test.low)), set()).add("low")
         if not reasons:
             result.tests.append(test)
-    contradictory = {fold(one.candidate) for one in pairing.contradictions}
-    result.both_sides = sum(len(found) == 2 and text in contradictory for (_, text), found in sides.items())
+    contradictory = {(one.cluster_id, fold(one.candidate)) for one in pairing.contradictions}
+    result.both_sides = sum(len(sides.get(key, ())) == 2 for key in contradictory)
     return result
 
 

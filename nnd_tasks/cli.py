@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -117,10 +118,17 @@ def list_sets() -> None:
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def run(context: typer.Context) -> None:
-    """Run lm-eval with our tasks included: everything after `run` goes to lm_eval as it is."""
+    """Run lm-eval with our tasks included: everything after `run` goes to lm_eval as it is.
+
+    Models of type hf read common beginnings of requests once; --no-shared-prefix turns that off.
+    """
     from nnd_tasks.harness.run import run_lm_eval
 
-    run_lm_eval([argument for argument in context.args if argument != "--debug"])
+    ours = {"--debug", "--no-shared-prefix"}
+    run_lm_eval(
+        [argument for argument in context.args if argument not in ours],
+        shared_prefix="--no-shared-prefix" not in context.args,
+    )
 
 
 @app.command()
@@ -164,6 +172,9 @@ def demo(
 def main() -> None:
     """Entry point: a user's mistake ends in one line and status 1, without a traceback."""
     debug = "--debug" in sys.argv or bool(os.environ.get("NND_DEBUG"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files may hold what the terminal has no letters for
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except NNDError as error:

@@ -239,6 +239,8 @@ def write_dataset(
             raise NNDError(f"config {name!r}: a config is named by letters, digits, _, - and .")
     try:
         folder = expand(folder).resolve()
+        if not folder.name or not _is_text(str(folder)):
+            raise NNDError(f"{folder}: no folder that a dataset can be written to; choose another place with --out")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _only_writer(folder, timeout), _replacing(folder) as new:
             merged = _existing(folder, header([]) if callable(header) else header)
@@ -260,6 +262,15 @@ def write_dataset(
             f"{folder}: cannot be written ({error.strerror or error}); choose another place with --out"
         ) from error
     return summaries
+
+
+def _is_text(name: str) -> bool:
+    """Tell whether a path can be written as UTF-8, which parquet asks for."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 #: The hub's size categories.
@@ -352,6 +363,11 @@ def list_configs(folder: Path) -> tuple[list[str], str]:
     return names, marked[0] if marked else names[0]
 
 
+def _how_to_build(folder: Path, config: str) -> str:
+    rows = " --rows all" if config.startswith("all_rows") else ""
+    return f"build it: nnd build {folder.name}{rows}"
+
+
 def read_table(folder: Path, config: str | None = None) -> pa.Table:
     """Return the tests of one config of a dataset folder, checked against the schema.
 
@@ -365,7 +381,9 @@ def read_table(folder: Path, config: str | None = None) -> pa.Table:
     names, default = list_configs(folder)
     config = config or default
     if config not in names:
-        raise NNDError(f"{folder}: it has no config {config!r}, only {', '.join(names)}; build it with `nnd build`")
+        raise NNDError(
+            f"{folder}: it has no config {config!r}, only {', '.join(names)}; {_how_to_build(folder, config)}"
+        )
     files = sorted((folder / config).glob(f"{SPLIT}-*.parquet"))
     if not files:
         raise NNDError(f"{folder}: the data of config {config!r} is missing; build the set again")

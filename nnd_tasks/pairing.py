@@ -145,11 +145,13 @@ class Contradiction:
     """A candidate that was judged both good and bad for one prompt, in one rated aspect.
 
     Attributes:
+        cluster_id: the prompt.
         context_id: the first group in which it occurs.
         candidate: its text.
         labels: what it was called, each label once.
     """
 
+    cluster_id: str
     context_id: str
     candidate: str
     labels: tuple[str, ...]
@@ -238,7 +240,7 @@ def _contradictions(groups: Mapping[str, _Group], gap: float) -> dict[tuple[str,
         qualities = [one.judgement.quality for _, one in ones]
         if max(qualities) - min(qualities) >= gap:
             labels = dict.fromkeys(one.judgement.label or f"{one.judgement.quality:g}" for _, one in ones)
-            found[key] = Contradiction(ones[0][0], ones[0][1].candidate, tuple(labels))
+            found[key] = Contradiction(key[0], ones[0][0], ones[0][1].candidate, tuple(labels))
     return found
 
 

@@ -182,13 +182,3 @@ def test_a_mistake_ends_in_one_clear_line(built: Path, tmp_path: Path) -> None:
     assert ours.returncode == 1
     assert "Traceback" not in ours.stderr
     assert "names no tokenizer" in ours.stderr.strip().splitlines()[-1]
-
-
-def test_the_demo_runs_offline_end_to_end(tmp_path: Path) -> None:
-    done = call(tmp_path / "unused", "nnd", "demo", "--dir", str(tmp_path / "demo"), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
-    metrics = table(done.stdout)["nnd_demo"]
-    assert float(metrics["tests"][0]) == 381
-    assert {"pass_rate_disfluent", "pass_rate_off_target", "pass_rate_unfaithful"} <= set(metrics)
-    assert list((tmp_path / "demo" / "results").rglob("samples_nnd_demo_*.jsonl"))
-    assert not (tmp_path / "unused").exists()

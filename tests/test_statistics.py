@@ -13,7 +13,14 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pool, pooled_rate
+from nnd_tasks.statistics import (
+    PairedDifference,
+    clustered_standard_error,
+    confidence_interval,
+    paired_difference,
+    pool,
+    pooled_rate,
+)
 
 quick = settings(max_examples=50, deadline=None)
 
@@ -223,3 +230,124 @@ def test_the_clustered_error_is_the_spread_of_the_rate_over_repeated_studies() -
     estimates = [pooled_rate(x, n) for x, n in zip(passed, sizes, strict=True)]
     errors = [clustered_standard_error(x, n) for x, n in zip(passed, sizes, strict=True)]
     assert np.mean(errors) == pytest.approx(np.std(estimates), rel=0.06)
+
+
+# ---------------------------------------------------------------- two models on the same tests
+
+#: One cluster: (passed by the first, passed by the second, tests), also without tests.
+paired_cluster = st.integers(0, 20).flatmap(
+    lambda tests: st.tuples(st.integers(0, tests), st.integers(0, tests), st.just(tests))
+)
+paired_clusters = st.lists(paired_cluster, max_size=12)
+
+Triples = list[tuple[int, int, int]]
+
+
+def compared(triples: Triples, level: float = 0.95) -> PairedDifference:
+    a, b, n = ([triple[i] for triple in triples] for i in range(3))
+    return paired_difference(a, b, n, level)
+
+
+def slow_difference(triples: Triples) -> tuple[float, float]:
+    """Return the difference of the rates and its linearised error, exact up to the root."""
+    triples = [triple for triple in triples if triple[2]]
+    k, total = len(triples), sum(n for _, _, n in triples)
+    if not k:
+        return math.nan, math.nan
+    difference = sum(Fraction(b - a, total) for a, b, _ in triples)
+    if k < 2:
+        return float(difference), math.nan
+    spread = sum((b - a - difference * n) ** 2 for a, b, n in triples) / (k - 1)
+    return float(difference), math.sqrt(spread * k / total**2)
+
+
+@quick
+@given(paired_clusters)
+def test_the_paired_difference_and_its_error_are_those_of_the_definition(triples: Triples) -> None:
+    result = compared(triples)
+    assert (result.difference, result.standard_error) == close(slow_difference(triples))
+    assert result.clusters == sum(n > 0 for _, _, n in triples)
+
+
+@quick
+@given(paired_clusters)
+def test_the_paired_difference_is_that_of_the_pooled_rates(triples: Triples) -> None:
+    a, b, n = ([triple[i] for triple in triples] for i in range(3))
+    assert paired_difference(a, b, n).difference == close(pooled_rate(b, n) - pooled_rate(a, n))
+
+
+@quick
+@given(paired_clusters)
+def test_the_paired_difference_is_antisymmetric(triples: Triples) -> None:
+    forward, backward = compared(triples), compared([(b, a, n) for a, b, n in triples])
+    assert forward.difference == close(-backward.difference)
+    assert forward.standard_error == close(backward.standard_error)
+    assert (forward.low, forward.high) == close((-backward.high, -backward.low))
+
+
+@quick
+@given(paired_clusters)
+def test_equal_models_differ_by_exactly_0(triples: Triples) -> None:
+    result = compared([(a, a, n) for a, _, n in triples])
+    if result.clusters:
+        assert result.difference == 0
+    if result.clusters > 1:
+        assert (result.standard_error, result.low, result.high) == (0, 0, 0)
+
+
+@quick
+@given(paired_clusters, st.integers(0, 4), st.randoms(use_true_random=False))
+def test_neither_order_nor_empty_clusters_change_the_paired_difference(
+    triples: Triples, empty: int, shuffler: random.Random
+) -> None:
+    others = triples + [(0, 0, 0)] * empty
+    shuffler.shuffle(others)
+    one, other = compared(triples), compared(others)
+    assert one.clusters == other.clusters
+    assert (one.difference, one.standard_error, one.low, one.high) == close(
+        (other.difference, other.standard_error, other.low, other.high)
+    )
+
+
+@quick
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=2, max_size=50),
+    st.sampled_from([0.5, 0.9, 0.95, 0.99]),
+)
+def test_with_one_test_per_cluster_it_is_the_one_sample_t_interval(pairs: list[tuple[int, int]], level: float) -> None:
+    differences = [b - a for a, b in pairs]
+    assume(len(set(differences)) > 1)
+    expected = stats.ttest_1samp(differences, 0).confidence_interval(level)
+    result = compared([(a, b, 1) for a, b in pairs], level)
+    assert (result.low, result.high) == close((expected.low, expected.high))
+    assert result.standard_error == close(float(stats.sem(differences)))
+
+
+def test_pairing_gains_where_the_models_find_the_same_clusters_hard() -> None:
+    a, b, n = [0, 1, 3, 4, 0, 4], [1, 2, 4, 5, 1, 4], [5] * 6
+    apart = math.hypot(clustered_standard_error(a, n), clustered_standard_error(b, n))
+    assert paired_difference(a, b, n).standard_error < apart / 3
+    assert paired_difference(a, b, n).low > 0
+
+
+def test_the_paired_difference_of_too_few_clusters_has_no_interval() -> None:
+    nothing = paired_difference([], [], [])
+    assert nothing.clusters == 0
+    assert math.isnan(nothing.difference)
+    one = paired_difference([1, 0], [3, 0], [4, 0])
+    assert (one.difference, one.clusters) == (0.5, 1)
+    assert all(math.isnan(number) for number in (one.standard_error, one.low, one.high))
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.5, 95, math.nan])
+def test_a_paired_difference_needs_a_probability_as_its_level(level: float) -> None:
+    with pytest.raises(ValueError, match="level"):
+        paired_difference([1, 0], [1, 1], [2, 2], level)
+
+
+@pytest.mark.parametrize(
+    "wrong", [([1], [1, 1], [2, 2]), ([1, 1], [1], [2, 2]), ([1, 1], [1, 1], [2]), ([3], [1], [2])]
+)
+def test_a_paired_difference_of_counts_that_cannot_be_is_refused(wrong: tuple[list[int], ...]) -> None:
+    with pytest.raises(ValueError):
+        paired_difference(*wrong)

@@ -20,6 +20,7 @@ from typing import Any
 import pooch.core
 import pytest
 
+from nnd_tasks import cli
 from nnd_tasks.build import build_set
 from nnd_tasks.datasets import list_configs, load, read_table
 from nnd_tasks.errors import NNDError
@@ -532,3 +533,25 @@ def test_a_download_that_is_killed_is_not_taken_for_the_file(
     assert done.status == 0, done.err
     assert (nnd_home / "downloads/quiz_design" / QUIZ_FILE).read_bytes() == QUIZ
     assert load("quiz_design").num_rows == 5
+
+
+@pytest.mark.parametrize("out", ["/", "/tmp/q\udcff"])
+def test_a_folder_without_a_name_and_one_that_is_no_text_are_refused(
+    out: str, nnd_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["nnd", "build", "demo", "--out", out])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 1
+    assert "no folder that a dataset can be written to" in capsys.readouterr().err
+
+
+def test_a_terminal_without_the_letters_of_a_folder_gets_them_escaped(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nnd_tasks.cli", "build", "demo", "--out", str(tmp_path / "ä")],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert done.returncode == 0
+    assert b"\\xe4" in done.stdout

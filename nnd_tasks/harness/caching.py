@@ -33,13 +33,12 @@ _INDIFFERENT = {
 _NAMES = ("pretrained", "model", "peft", "delta", "tokenizer")
 
 
-def cache_key(model: Any, arguments: Mapping[str, Any], commit: str | None = None) -> str:
+def cache_key(model: Any, arguments: Mapping[str, Any]) -> str:
     """Return 12 hex digits that change with anything that can change what a model answers.
 
     Args:
         model: what ``--model`` names.
         arguments: the parsed ``--model_args``.
-        commit: of the model on the hub, where it is known.
 
     Raises:
         NNDError: the model is a Python object, or one of its arguments is; nothing says which weights it has.
@@ -56,8 +55,8 @@ def cache_key(model: Any, arguments: Mapping[str, Any], commit: str | None = Non
         {
             "model": model,
             "arguments": given,
-            "files": {name: _state(given[name]) for name in _NAMES if isinstance(given.get(name), str)},
-            "commit": commit,
+            "files": {key: _state(value, given) for key, value in given.items() if isinstance(value, str)},
+            "commits": {name: _commit(given[name], given) for name in _NAMES if isinstance(given.get(name), str)},
             "packages": [
                 item for item in environment() if item[0] in ("lm_eval", "torch", "transformers", "tokenizers")
             ],
@@ -65,12 +64,26 @@ def cache_key(model: Any, arguments: Mapping[str, Any], commit: str | None = Non
     )
 
 
-def _state(name: str) -> list[Any] | None:
+def _state(name: str, arguments: Mapping[str, Any]) -> list[Any]:
     """Return name, size and time of the files of a local folder: a model that was trained on is another model."""
-    folder = Path(name)
-    if not folder.is_dir():
+    files = model_files(name, str(arguments.get("subfolder") or ""))
+    return [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+
+
+def _commit(name: str, arguments: Mapping[str, Any]) -> str | None:
+    """Return the commit of a model, adapter or tokenizer on the hub; None for a local one, or where it cannot be told."""
+    from transformers.utils import cached_file
+
+    if model_files(name):
         return None
-    return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in model_files(folder)]
+    for file in ("config.json", "adapter_config.json", "tokenizer_config.json"):
+        try:
+            found = cached_file(name, file, revision=str(arguments.get("revision") or "main"))
+        except Exception:  # no such file, no such model, no network: loading it will say so  # noqa: S112
+            continue
+        if found and "snapshots" in (parts := Path(found).parts):
+            return parts[parts.index("snapshots") + 1]
+    return None
 
 
 class JSONCachingLM(CachingLM):  # type: ignore[misc]
@@ -88,7 +101,13 @@ class JSONCachingLM(CachingLM):  # type: ignore[misc]
         self.cache_db = cache_db
         try:
             Path(cache_db).parent.mkdir(parents=True, exist_ok=True)
-            self.dbdict = SqliteDict(cache_db, autocommit=True, encode=json.dumps, decode=json.loads)
+            self.dbdict = SqliteDict(cache_db, autocommit=True, encode=json.dumps, decode=self._decode)
         except Exception as error:  # sqlite3 and sqlitedict raise many kinds
             raise NNDError(f"--use_cache: {cache_db} cannot be opened ({error}); name another place") from error
         lm.set_cache_hook(CacheHook(self))
+
+    def _decode(self, value: Any) -> Any:
+        try:
+            return json.loads(value)
+        except (ValueError, TypeError) as error:
+            raise NNDError(f"--use_cache: {self.cache_db} holds something that is no answer; delete it") from error

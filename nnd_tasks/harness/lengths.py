@@ -173,7 +173,7 @@ class TokenCounter(HFLM):  # type: ignore[misc]
         else:
             warn_once(
                 f"the window of {self.name} is not known, so overlong prompts are left to lm-eval, which cuts them from "
-                "the left; set max_length in --model_args or --metadata"
+                "the left; set max_length in --model_args"
             )
             return None
         # An HTTP server always generates one token, for which lm-eval leaves room.

@@ -101,6 +101,23 @@ def check_config(config: Mapping[str, Any]) -> None:
             raise NNDError(f"task {name}: its YAML sets {key}, which an NND task does not take: {why}")
     if config.get("output_type", "multiple_choice") != "multiple_choice":
         raise NNDError(f"task {name}: output_type {config['output_type']!r}, an NND task needs multiple_choice")
+    given = config.get("fewshot_config") or {}
+    for key in ("samples", "fewshot_indices", "doc_to_target", "doc_to_choice", "process_docs"):
+        if isinstance(given, Mapping) and given.get(key) is not None:
+            raise NNDError(
+                f"task {name}: its YAML sets fewshot_config.{key}; exemplars are better candidates of the set"
+            )
+    sampler = given.get("sampler", ClusterSampler) if isinstance(given, Mapping) else ClusterSampler
+    if not (isinstance(sampler, type) and issubclass(sampler, ClusterSampler)):
+        raise NNDError(
+            f"task {name}: its YAML sets fewshot_config.sampler; exemplars must not depend on --limit and --samples, so the "
+            "sampler is ours"
+        )
+    splits = {config.get("fewshot_split"), given.get("split") if isinstance(given, Mapping) else None, None}
+    if splits - {config.get("test_split"), None}:
+        raise NNDError(
+            f"task {name}: its YAML names another split for exemplars; a set has only {config.get('test_split')}"
+        )
     if not config.get("doc_to_text"):
         raise NNDError(f"task {name}: its YAML has no doc_to_text, the template of the prompt")
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -77,7 +79,8 @@ def _as_list(include_path: Any) -> list[Any]:
 def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """Return lm-eval's `simple_evaluate` with our checks before it.
 
-    The tasks are loaded before the model; a cache of answers is keyed by the model; a cache of requests is refused.
+    The tasks are loaded before the model; a cache of answers is keyed by the model; a cache of requests is refused; models
+    of type ``hf`` read common beginnings of requests once, where that is known to give the same numbers.
     """
 
     def run(
@@ -86,6 +89,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         tasks: Any = None,
         *,
         task_manager: Any,
+        shared_prefix: bool = True,
         use_cache: str | None = None,
         cache_requests: bool = False,
         apply_chat_template: bool | str = False,
@@ -93,28 +97,32 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         from lm_eval.utils import simple_parse_args_string
 
+        import nnd_tasks.harness.shared_prefix  # noqa: F401 - registers the model type hf-shared-prefix
         from nnd_tasks.harness.caching import JSONCachingLM, cache_key
         from nnd_tasks.harness.task import NNDTask
 
+        if shared_prefix and model == "hf":
+            model = "hf-shared-prefix"
         for name in tasks or []:
             if isinstance(name, str):
                 _check_name(name, task_manager)
         loaded = task_manager.load(tasks)
         ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
-        if cache_requests and ours:
+        if cache_requests:
             raise NNDError(
                 "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
-                "give old requests the new names; leave it out, building our requests takes seconds"
+                "give old requests the new names; leave it out, building requests takes seconds"
             )
+        arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
+        _check_output(kwargs.get("evaluation_tracker"))
         for task in ours:
+            task.check_metadata(model, arguments)
             task.model_type = model if isinstance(model, str) else None
             task.check_tokenizer(chat=bool(apply_chat_template))
         with ExitStack() as stack:
             stack.enter_context(patch.object(task_manager, "load", lambda task_list: loaded))
             if use_cache is not None:
-                arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else model_args
-                key = cache_key(model, arguments or {}, ours[0].counter.commit if ours else None)
-                use_cache = f"{use_cache}_{key}"
+                use_cache = f"{use_cache}_{cache_key(model, arguments)}"
                 stack.enter_context(patch("lm_eval.api.model.CachingLM", JSONCachingLM))
             return simple_evaluate(
                 model=model,
@@ -130,11 +138,26 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def run_lm_eval(arguments: Sequence[str]) -> None:
+def _check_output(tracker: Any) -> None:
+    """Raise NNDError when the results could not be written; lm-eval would only log it, after the run."""
+    path = getattr(tracker, "output_path", None)
+    if not path:
+        return
+    folder = Path(path).parent if str(path).endswith(".json") else Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise NNDError(f"--output_path {path}: cannot be written ({error.strerror or error})") from error
+
+
+def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None:
     """Run ``lm_eval`` in this process with ``arguments``, our tasks known to it.
 
     Args:
         arguments: as one would type them after ``lm_eval``; the verb ``run`` may be left out.
+        shared_prefix: read common beginnings of requests once, for ``--model hf``.
 
     Raises:
         SystemExit: as lm-eval's command line does.
@@ -144,10 +167,10 @@ def run_lm_eval(arguments: Sequence[str]) -> None:
     from lm_eval.__main__ import cli_evaluate
 
     verb = [] if arguments and arguments[0] in _VERBS else ["run"]
-    evaluate_once = lm_eval.simple_evaluate
+    evaluate_once = partial(guarded(lm_eval.simple_evaluate), shared_prefix=shared_prefix)
     with (
         patch.object(sys, "argv", ["lm_eval", *verb, *(arguments or ["--help"])]),
-        patch.object(lm_eval, "simple_evaluate", guarded(evaluate_once)),
+        patch.object(lm_eval, "simple_evaluate", evaluate_once),
         _with_our_tasks(_requested(arguments)),
     ):
         try:
@@ -184,6 +207,7 @@ def evaluate(
     *,
     metadata: Mapping[str, Any] | None = None,
     include_path: str | Path | Sequence[str | Path] | None = None,
+    shared_prefix: bool = True,
     **kwargs: Any,
 ) -> dict[str, Any]:
     """Evaluate a model on our tasks, and any others, from Python.
@@ -196,6 +220,7 @@ def evaluate(
         model_args: arguments of the model, as for ``--model_args``.
         metadata: settings of the tasks, as for ``--metadata``, such as ``{"append_eos": True}``.
         include_path: further folders of task YAMLs.
+        shared_prefix: read common beginnings of requests once, for ``model="hf"``.
         **kwargs: passed on to `lm_eval.simple_evaluate`.
 
     Returns:
@@ -212,7 +237,7 @@ def evaluate(
     arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
     known = dict(arguments)
     if not isinstance(model, str):  # a ready-made model says itself how it tokenizes
-        for name in ("tokenizer", "backend", "add_bos_token", "custom_prefix_token_id", "max_length"):
+        for name in ("tokenizer", "backend", "add_bos_token", "custom_prefix_token_id", "max_length", "base_url"):
             if getattr(model, name, None) is not None:
                 known[name] = getattr(model, name)
         if isinstance(getattr(model, "pretrained", None), str):
@@ -222,4 +247,9 @@ def evaluate(
     manager = TaskManager(include_defaults=False, **settings)
     if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
         manager = TaskManager(**settings)
-    return dict(guarded(simple_evaluate)(model, arguments or None, names, task_manager=manager, **kwargs) or {})
+    return dict(
+        guarded(simple_evaluate)(
+            model, arguments or None, names, task_manager=manager, shared_prefix=shared_prefix, **kwargs
+        )
+        or {}
+    )

@@ -11,18 +11,14 @@ import hashlib
 import inspect
 import json
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks import __version__
-
-#: Fields of a task's configuration that decide what a model is shown.
-PROMPT_FIELDS = ("doc_to_text", "target_delimiter", "description", "gen_prefix", "filter_list")
-#: Further ones, which matter only with exemplars.
-FEWSHOT_FIELDS = ("fewshot_delimiter", "fewshot_config", "fewshot_split")
 
 _PACKAGES = ("lm_eval", "torch", "transformers", "tokenizers", "datasets")
 #: Model arguments that must not be written anywhere.
@@ -40,23 +36,14 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def _source(value: Any) -> str:
-    """Return the source of a function or class; a template may be one."""
+def _source(value: Any) -> Any:
+    """Return what stands for an object that JSON has no form for: fields of a dataclass, source of a function."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     try:
         return inspect.getsource(value)
     except (OSError, TypeError):
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
-
-
-def prompt_digest(config: Any, shots: int) -> str:
-    """Return a digest of all that a task's configuration says about prompts.
-
-    Args:
-        config: the `TaskConfig` of lm-eval.
-        shots: number of exemplars.
-    """
-    names = (*PROMPT_FIELDS, *(FEWSHOT_FIELDS if shots else ()))
-    return digest({name: getattr(config, name, None) for name in names})
+        return repr(value)
 
 
 def protocol_part(
@@ -64,6 +51,7 @@ def protocol_part(
     settings: Any,
     config: Any,
     *,
+    rendered: Sequence[str],
     seed: int | None,
     selected: str,
     system_instruction: str | None,
@@ -76,6 +64,7 @@ def protocol_part(
         origin: ``dataset``, ``config`` and ``fingerprint`` of the data.
         settings: the `Settings` of the task.
         config: the `TaskConfig` of lm-eval.
+        rendered: the prompt of every document, exemplars included, before any chat template or shortening.
         seed: of the exemplars; None without any.
         selected: see `selection`.
         system_instruction: text of ``--system_instruction``.
@@ -93,7 +82,7 @@ def protocol_part(
         "candidate_prefix": settings.candidate_prefix,
         "ties": settings.ties,
         "overlong": settings.overlong,
-        "prompt": prompt_digest(config, shots),
+        "prompt": digest([rendered, config.target_delimiter, config.filter_list]),
         "shots": shots,
         "shots_seed": seed,
         "chat_template": bool(apply_chat_template),
@@ -109,14 +98,17 @@ def selection(chosen: Iterable[str], total: int) -> str:
     return "all" if len(ids) == total else f"{len(ids)} of {total} ({digest(ids)})"
 
 
-def chat_digest(render: Callable[..., str] | None) -> str | None:
-    """Return a digest of what a chat template makes of a short exchange; None without a template."""
+def chat_digest(render: Callable[..., str] | None, template: Any) -> str | None:
+    """Return a digest of a chat template: its text, and what it makes of short exchanges; None without a template."""
     if render is None:
         return None
-    try:
-        return digest(render(_PROBE))
-    except Exception:  # a template may refuse any exchange; then its prompts fail as well
-        return "unknown"
+    shown = []
+    for probe in (_PROBE, [{"role": "system", "content": "0"}, *_PROBE]):
+        try:
+            shown.append(render(probe))
+        except Exception as error:  # a template may refuse a role
+            shown.append(repr(error))
+    return digest([template, shown])
 
 
 # ---------------------------------------------------------------- the model
@@ -132,15 +124,12 @@ def model_part(metadata: Mapping[str, Any], settings: Iterable[str], counter: An
     """
     # lm-eval adds the path of the YAML; what it says is in the protocol.
     skipped = {*settings, *_SECRET, "version", "pretrained", "model", "tokenizer", "config_source"}
-    arguments = {
-        key: value if isinstance(value, (str, int, float, bool, type(None))) else digest(_plain(value))
-        for key, value in sorted(metadata.items())
-        if key.lower() not in skipped
-    }
+    arguments = {key: _shown(value) for key, value in sorted(metadata.items()) if key.lower() not in skipped}
+    subfolder = str(metadata.get("subfolder") or "")
     name = metadata.get("pretrained") or metadata.get("model")
     return {
         "name": name if isinstance(name, str) else type(name).__name__,
-        "weights": weights_digest(name) if isinstance(name, str) else None,
+        "weights": weights_digest(name, subfolder) if isinstance(name, str) else None,
         "adapter": weights_digest(metadata["peft"]) if isinstance(metadata.get("peft"), str) else None,
         "commit": counter.commit,
         "dtype": str(metadata.get("dtype") or "auto"),
@@ -151,6 +140,13 @@ def model_part(metadata: Mapping[str, Any], settings: Iterable[str], counter: An
         "tokenizer_digest": tokenizer_digest(counter.tokenizer),
         "arguments": arguments,
     }
+
+
+def _shown(value: Any) -> Any:
+    """Return an argument as it can be compared; of a local file or folder with a digest of its content."""
+    if isinstance(value, str) and (content := weights_digest(value)):
+        return f"{value} ({content})"
+    return value if isinstance(value, (str, int, float, bool, type(None))) else digest(_plain(value))
 
 
 def _plain(value: Any) -> Any:
@@ -168,16 +164,20 @@ def tokenizer_digest(tokenizer: Any) -> str:
     return digest([rules, {name: str(text) for name, text in tokenizer.special_tokens_map.items()}])
 
 
-def weights_digest(name: str) -> str | None:
+def weights_digest(name: str, subfolder: str = "") -> str | None:
     """Return a digest of the weights and configuration in a local folder; None for a name on the hub.
 
     Files above 16 MiB are sampled: 64 blocks of 64 KiB, evenly spread, with the size.
+
+    Args:
+        name: a folder, a file or a name.
+        subfolder: a folder below it that counts too.
     """
-    folder = Path(name)
-    if not folder.is_dir():
+    files = model_files(name, subfolder)
+    if not files:
         return None
     hashed = hashlib.sha256()
-    for path in model_files(folder):
+    for path in files:
         hashed.update(f"{path.name}:{path.stat().st_size}:".encode())
         with path.open("rb") as file:
             size = path.stat().st_size
@@ -190,10 +190,18 @@ def weights_digest(name: str) -> str | None:
     return hashed.hexdigest()[:12]
 
 
-def model_files(folder: Path) -> list[Path]:
-    """Return the files of a local model that decide its scores: weights, adapters and configurations."""
-    kinds = {".safetensors", ".bin", ".pt", ".gguf", ".json", ".model", ".txt", ".py"}
-    return sorted(path for path in folder.iterdir() if path.is_file() and path.suffix in kinds)
+def model_files(name: str, subfolder: str = "") -> list[Path]:
+    """Return the files of a local model that decide its scores: weights, adapters, configurations and templates."""
+    kinds = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".json", ".model", ".txt", ".py", ".jinja"}
+    try:
+        place = Path(name).expanduser()
+        if place.is_file():
+            return [place]
+        folders = [folder for folder in {place, place / subfolder} if folder.is_dir()]
+        found = [path for folder in folders for path in folder.iterdir() if path.is_file() and path.suffix in kinds]
+    except (OSError, RuntimeError, ValueError):  # a text that is no path
+        return []
+    return sorted(found)
 
 
 # ---------------------------------------------------------------- the whole

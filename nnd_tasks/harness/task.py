@@ -21,7 +21,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.documents import cluster_documents, load_tests
 from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.harness.prompts import Settings, check_config
+from nnd_tasks.harness.prompts import ClusterSampler, Settings, check_config
 from nnd_tasks.harness.signature import (
     chat_digest,
     digest,
@@ -40,6 +40,20 @@ logger = logging.getLogger("lm_eval.nnd")
 _PLACEHOLDER = "."
 
 _ENOUGH = 8  # sums of exactly 0 that cannot be chance
+
+#: Keys of the metadata that say which model runs and how it tokenizes.
+_OF_THE_MODEL = {
+    *("pretrained", "model", "peft", "revision", "subfolder", "gguf_file", "base_url", "backend"),
+    *(
+        "tokenizer",
+        "tokenizer_backend",
+        "use_fast_tokenizer",
+        "add_bos_token",
+        "prefix_token_id",
+        "custom_prefix_token_id",
+    ),
+    *("max_length", "max_model_len", "context_length"),
+}
 
 _BOS_AND_CHAT = (
     "task {task} puts the BOS token between prompt and candidate, where it would follow the chat template; leave out "
@@ -64,6 +78,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         """Build the task from a YAML's configuration, as lm-eval's task factory calls it."""
         config = {key: value for key, value in (config or {}).items() if key != "class"}
         check_config(config)
+        # A YAML that sets fewshot_config replaces that of the base as a whole.
+        config["fewshot_config"] = {"sampler": ClusterSampler, **(config.get("fewshot_config") or {})}
         known = config.get("metadata") or {}
         self._metadata: dict[str, Any] = dict(known)
         self.settings = Settings.read(known)
@@ -134,6 +150,24 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         if self._counter is None:
             self._counter = TokenCounter(self._metadata, self.model_type)
         return self._counter
+
+    def check_metadata(self, model: Any, arguments: Mapping[str, Any]) -> None:
+        """Refuse settings that say something else of the model than its arguments do.
+
+        Args:
+            model: what ``--model`` names, or a model.
+            arguments: the parsed ``--model_args``.
+
+        Raises:
+            NNDError: tokens would be counted, or contexts shortened, for another model than the one that runs.
+        """
+        own = isinstance(model, str) and model.startswith("hf")  # it takes all of these as arguments
+        for key in sorted(_OF_THE_MODEL & set(self._metadata)):
+            value = self._metadata[key]
+            if (own or key in arguments) and value != arguments.get(key) and isinstance(model, str):
+                raise NNDError(
+                    f"metadata {key}={value!r} is not what the model gets ({arguments.get(key)!r}); give it in --model_args"
+                )
 
     def check_tokenizer(self, *, chat: bool = False) -> None:
         """Load the tokenizer and look for what the run needs of it, before the model is loaded.
@@ -243,16 +277,31 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 len(self.fitter.shortened),
                 self.counter.window,
             )
-        self._chat_template = chat_digest(kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None)
+        chat = kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None
+        self._chat_template = chat_digest(chat, getattr(self.counter.tokenizer, "chat_template", None))
         chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
         self._protocol = protocol_part(
             self._origin,
             self.settings,
             self.config,
+            rendered=self._rendered(),
             seed=getattr(self.sampler, "seed", None) if self.config.num_fewshot else None,
             selected=selection((doc["cluster_id"] for _, doc in chosen), len(self.eval_docs)),
             **{key: kwargs.get(key) for key in ("system_instruction", "apply_chat_template", "fewshot_as_multiturn")},
         )
+
+    def _rendered(self) -> list[str]:
+        """Return the prompt of every document of the set, as plain text."""
+        shots = self.config.num_fewshot or 0
+        return [
+            # The system instruction stands for whatever one a run may have: it shows the delimiter after it.
+            str(
+                super(NNDTask, self).fewshot_context(
+                    doc, shots, system_instruction="\0", gen_prefix=self.doc_to_prefix(doc)
+                )
+            )
+            for doc in self.eval_docs
+        ]
 
     def signature(self) -> dict[str, Any]:
         """Return what the numbers rest on: see `nnd_tasks.harness.signature`; for use after `build_all_requests`."""

@@ -66,7 +66,7 @@ CASES: dict[str, tuple[Sequence[str], str]] = {
         "no such setting, did you mean 'append_eos'?",
     ),
     "no chat template": (["--tasks", "nnd_demo", "--apply_chat_template"], "has no chat template; leave out"),
-    "cache of requests": (["--tasks", "nnd_demo", "--cache_requests", "true"], "leave it out, building our requests"),
+    "cache of requests": (["--tasks", "nnd_demo", "--cache_requests", "true"], "leave it out, building requests"),
 }
 
 
@@ -76,6 +76,59 @@ def test_a_mistake_is_one_line_before_the_model_is_loaded(
 ) -> None:
     arguments, message = CASES[case]
     assert message in refused(*hf(tiny_models["gpt2"], *arguments))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ('{"max_length": 9000}', "metadata max_length=9000 is not what the model gets (None); give it in --model_args"),
+        ('{"tokenizer": "gpt2"}', "metadata tokenizer='gpt2' is not what the model gets"),
+    ],
+)
+def test_metadata_cannot_say_something_else_of_the_model(
+    metadata: str, message: str, refused: Callable[..., str], tiny_models: dict[str, Path], home: Path
+) -> None:
+    assert message in refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--metadata", metadata))
+
+
+def test_results_that_could_not_be_written_are_refused_before_the_run(
+    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("x")
+    line = refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--output_path", str(tmp_path / "file" / "out")))
+    assert line.startswith(f"--output_path {tmp_path / 'file' / 'out'}: cannot be written")
+
+
+def test_a_config_that_needs_an_option_to_be_built_says_which(
+    refused: Callable[..., str],
+    tiny_models: dict[str, Path],
+    real_home: Path,
+    tmp_path: Path,
+    data: Path,
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+    nnd_tasks.build_set("summeval", data / "summeval")
+    line = refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_summeval_all_rows_clean"))
+    assert line.endswith("build it: nnd build summeval --rows all")
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("fewshot_config: {sampler: default}", "sampler"),
+        ("fewshot_config: {samples: [{context: a}]}", "samples"),
+        ("fewshot_config: {doc_to_target: '{{context}}'}", "doc_to_target"),
+        ("fewshot_split: train", "another split"),
+    ],
+)
+def test_a_yaml_cannot_undo_what_is_promised_of_exemplars(
+    line: str, word: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
+    (tmp_path / "mine.yaml").write_text(f"include: {base}\ntask: mine\n{line}\n", encoding="utf-8")
+    with pytest.raises(NNDError, match=word):
+        evaluate(tiny_models["gpt2"], ["mine"], include_path=tmp_path)
 
 
 def test_a_model_without_a_tokenizer_says_which_argument_is_missing(refused: Callable[..., str], home: Path) -> None:

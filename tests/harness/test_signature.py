@@ -16,7 +16,7 @@ from nnd_tasks.build import build_set
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.signature import digest, selection, tokenizer_digest, weights_digest
 from nnd_tasks.sources.demo import PATH as DEMO
-from tests.harness.tiny import evaluate
+from tests.harness.tiny import CHAT_TEMPLATE, evaluate
 
 LIMIT = 4  # clusters: enough for numbers that differ
 
@@ -87,7 +87,7 @@ def test_seed_and_turns_matter_only_with_exemplars_and_a_chat_template(
     llama = tiny_models["llama"]
     assert changed(plain[0], run(llama, fewshot_random_seed=7, fewshot_as_multiturn=True)[0]) == set()
     one, seven = (run(llama, num_fewshot=1, fewshot_random_seed=seed) for seed in (1, 7))
-    assert changed(one[0], seven[0]) == {"shots_seed"}
+    assert changed(one[0], seven[0]) == {"shots_seed", "prompt"}, "the exemplars are others"
     assert one[1] != seven[1]
     chat = {"num_fewshot": 1, "apply_chat_template": True}
     single, multi = (run(llama, **chat, fewshot_as_multiturn=turns) for turns in (False, True))
@@ -100,6 +100,7 @@ YAMLS = {
     "description": ('description: "Read this. "', {"prompt"}),
     "gen_prefix": ('gen_prefix: "It is"', {"prompt"}),
     "config": ("dataset_name: clean", {"config"}),
+    "exemplars": ("num_fewshot: 1", {"prompt", "shots", "shots_seed"}),
     "nothing": ("num_fewshot: 0", set()),
 }
 
@@ -119,6 +120,78 @@ def test_a_yaml_that_overrides_a_prompt_or_names_other_data_changes_it(
     assert changed(plain[0], signature) == items
     if not items:
         assert numbers == plain[1]
+
+
+EXEMPLARS = {
+    "prompt of exemplars": 'fewshot_config: {doc_to_text: "{{context}} A:"}',
+    "delimiter in exemplars": 'fewshot_config: {target_delimiter: ": "}',
+    "delimiter between exemplars": 'fewshot_delimiter: " / "',
+}
+
+
+@pytest.mark.parametrize("change", EXEMPLARS)
+def test_how_exemplars_are_written_changes_the_prompt(
+    change: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
+    (tmp_path / "mine.yaml").write_text(f"include: {base}\ntask: mine\n{EXEMPLARS[change]}\n", encoding="utf-8")
+    plain = run(tiny_models["llama"], num_fewshot=1)
+    other = run(tiny_models["llama"], "mine", include_path=tmp_path, num_fewshot=1)
+    assert changed(plain[0], other[0]) == {"prompt"}
+
+
+def test_what_a_function_renders_counts_not_only_its_source(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
+    found = []
+    for name, text in (("one", "Text: {}"), ("two", "Nothing: {}"), ("three", "Text: {}")):
+        folder = tmp_path / name
+        folder.mkdir()
+        code = f"T = {text!r}\n\n\ndef prompt(doc):\n    return T.format(doc['context'])  # {name}\n"
+        (folder / f"prompt_{name}.py").write_text(code, encoding="utf-8")
+        yaml = f"include: {base}\ntask: mine\ndoc_to_text: !function prompt_{name}.prompt\n"
+        (folder / "mine.yaml").write_text(yaml, encoding="utf-8")
+        found.append(run(tiny_models["llama"], "mine", include_path=folder)[0])
+    assert changed(found[0], found[1]) == {"prompt"}
+    assert changed(found[0], found[2]) == set(), "a comment is no change"
+
+
+def test_the_delimiter_after_a_system_instruction_counts(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
+    found = []
+    for name, delimiter in (("one", "\\n\\n"), ("two", " @ ")):
+        text = f'include: {base}\ntask: {name}\ndescription: "Read."\nfewshot_delimiter: "{delimiter}"\n'
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+        found.append(run(tiny_models["llama"], name, include_path=tmp_path, system_instruction="Be good.")[0])
+    assert changed(*found) == {"prompt"}
+
+
+def test_how_a_chat_template_treats_a_system_message_is_part_of_the_model(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(tiny_models["llama"], tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    signatures = []
+    for condition in ("True", "m['role'] != 'system'"):
+        tokenizer.chat_template = CHAT_TEMPLATE.replace(
+            "{% for m in messages %}", "{% for m in messages if " + condition + " %}"
+        )
+        tokenizer.save_pretrained(folder)
+        signatures.append(run(folder, apply_chat_template=True, system_instruction="Be brief.")[0])
+    assert changed(*signatures) == set()
+    assert signatures[0]["model"]["chat_template"] != signatures[1]["model"]["chat_template"]
+
+
+def test_weights_in_a_subfolder_are_part_of_the_model(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(tiny_models["gpt2"], tmp_path / "all" / "step1")
+    before = weights_digest(str(tmp_path / "all"), "step1")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "all" / "step1")
+    model.transformer.wte.weight.data.mul_(-1)
+    model.save_pretrained(tmp_path / "all" / "step1")
+    assert before != weights_digest(str(tmp_path / "all"), "step1")
 
 
 def test_a_letter_in_the_data_changes_it(

@@ -15,6 +15,7 @@ from nnd_tasks.datasets import read_table, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import ClusterSampler, Settings
 from nnd_tasks.harness.register import tasks_dir
+from nnd_tasks.harness.shared_prefix import SharedPrefixLM
 from nnd_tasks.pairing import SingleErrorLabel, form_tests
 from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import fingerprint, to_table
@@ -144,17 +145,16 @@ def test_token_counts_are_those_that_the_backend_scored(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from lm_eval.models.huggingface import HFLM
 
     scored: dict[tuple[str, str], int] = {}
-    original = HFLM._loglikelihood_tokens
+    original = SharedPrefixLM._loglikelihood_tokens
 
-    def spy(self: HFLM, requests: list[Any], **kwargs: Any) -> Any:
+    def spy(self: SharedPrefixLM, requests: list[Any], **kwargs: Any) -> Any:
         for request, _, continuation in requests:
             scored[request] = len(continuation)
         return original(self, requests, **kwargs)
 
-    monkeypatch.setattr(HFLM, "_loglikelihood_tokens", spy)
+    monkeypatch.setattr(SharedPrefixLM, "_loglikelihood_tokens", spy)
     options = {"fewshot_as_multiturn": False, **options}
     (tmp_path / "described.yaml").write_text(
         f"include: {tasks_dir() / 'demo' / 'nnd_demo.yaml'}\ntask: described\n"
@@ -173,7 +173,6 @@ def test_token_counts_are_those_that_the_backend_scored(
 def test_counts_do_not_need_the_model_to_run(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lm_eval.models.huggingface import HFLM
 
     cache = str(tmp_path / "cache")
     first = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=5, use_cache=cache)
@@ -181,7 +180,7 @@ def test_counts_do_not_need_the_model_to_run(
     def never(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("the model ran")
 
-    monkeypatch.setattr(HFLM, "_loglikelihood_tokens", never)
+    monkeypatch.setattr(SharedPrefixLM, "_loglikelihood_tokens", never)
     second = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=5, use_cache=cache)
     for one, two in zip(first["samples"]["nnd_demo"], second["samples"]["nnd_demo"], strict=True):
         assert one["candidates"] == two["candidates"]
@@ -536,7 +535,9 @@ def test_rounded_log_likelihoods_are_reported(
     dtype: str, tiny_models: dict[str, Path], home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("WARNING", logger="lm_eval"):
-        results = evaluate(tiny_models["llama"], ["nnd_demo"], limit=8, model_args={"dtype": dtype})
+        results = evaluate(
+            tiny_models["llama"], ["nnd_demo"], limit=8, model_args={"dtype": dtype}, shared_prefix=False
+        )
     coarse = dtype == "bfloat16"
     assert any("softmax_dtype=float32" in message for message in caplog.messages) is coarse
     known = results["configs"]["nnd_demo"]["metadata"]["nnd"]

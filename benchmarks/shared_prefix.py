@@ -1,0 +1,311 @@
+"""Time and memory of scoring many candidates of one context: ours against the ways that others do it.
+
+    python benchmarks/shared_prefix.py                     # on a CPU: four models, three rounds
+    python benchmarks/shared_prefix.py --device cuda       # bfloat16, a 1B-parameter model, all of SummEval
+
+All methods score the same requests with the same weights in one process, round by round; a ratio is taken within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+
+from benchmarks import workloads
+from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+
+Requests = Sequence[tuple[str, str]]
+BATCHES = (1, 8, 16)
+
+
+def instances(requests: Requests) -> list[Instance]:
+    return [Instance("loglikelihood", {}, request, i) for i, request in enumerate(requests)]
+
+
+def score(lm: HFLM, requests: Requests, batch_size: int | None = None) -> list[float]:
+    """Score with an lm-eval model, tokenizing included."""
+    if batch_size is not None:
+        lm.batch_size_per_gpu = batch_size
+    return [total for total, _ in lm.loglikelihood(instances(requests), disable_tqdm=True)]
+
+
+def authors(lm: HFLM, work: workloads.Workload) -> list[float]:
+    """One candidate at a time, test by test, with a cache of repeats: what the authors' code does."""
+    known: dict[tuple[str, str], float] = {}
+    for prompt, high, low in work.pairs:
+        for request in ((prompt, high), (prompt, low)):
+            if request not in known and request[1].strip():
+                known[request] = lm._loglikelihood_tokens([(request, *lm._encode_pair(*request))], disable_tqdm=True)[
+                    0
+                ][0]
+    return [known[request] for request in work.distinct if request in known]
+
+
+@torch.inference_mode()
+def floor(lm: HFLM, work: workloads.Workload, row: int = 1024) -> float:
+    """One forward pass over every distinct token of each context, packed, the head at candidate positions only.
+
+    A reference for time. Contexts share nothing with each other; texts are already tokens when the clock starts.
+    """
+    rows: list[tuple[list[int], list[list[int]]]] = []
+    for prompt, candidates in work.contexts.items():
+        encoded = [lm._encode_pair(prompt, candidate) for candidate in candidates]
+        rows.append((encoded[0][0], [continuation for _, continuation in encoded]))
+    _synchronize(lm)
+    start = time.perf_counter()
+    if lm.backend == "seq2seq":
+        for context, candidates in rows:
+            inputs = torch.tensor([context], device=lm.device)
+            encoded = lm.model.get_encoder()(input_ids=inputs).last_hidden_state
+            tokens = torch.tensor([[token for candidate in candidates for token in candidate]], device=lm.device)
+            hidden = lm.model.get_decoder()(input_ids=tokens, encoder_hidden_states=encoded, use_cache=False)
+            _head(lm, hidden.last_hidden_state[0], tokens[0])
+    else:
+        packed: list[tuple[list[int], list[list[int]]]] = []
+        size = 0
+        for context, candidates in rows:
+            length = len(context) + sum(len(candidate) - 1 for candidate in candidates)
+            if packed and size + length > row:
+                _packed_row(lm, packed)
+                packed, size = [], 0
+            packed.append((context, candidates))
+            size += length
+        _packed_row(lm, packed)
+    _synchronize(lm)
+    return time.perf_counter() - start
+
+
+def _packed_row(lm: HFLM, rows: Sequence[tuple[list[int], list[list[int]]]]) -> None:
+    """Read some contexts, each with its candidates, in one row with a block mask."""
+    tokens: list[int] = []
+    positions: list[int] = []
+    owner: list[int] = []  # context
+    part: list[int] = []  # 0 for the context, k for its k-th candidate
+    scored: list[int] = []
+    targets: list[int] = []
+    for c, (context, candidates) in enumerate(rows):
+        last = len(tokens) + len(context) - 1
+        tokens += context
+        positions += range(len(context))
+        owner += [c] * len(context)
+        part += [0] * len(context)
+        for k, candidate in enumerate(candidates, start=1):
+            scored += [last, *range(len(tokens), len(tokens) + len(candidate) - 1)]
+            targets += candidate
+            tokens += candidate[:-1]
+            positions += range(len(context), len(context) + len(candidate) - 1)
+            owner += [c] * (len(candidate) - 1)
+            part += [k] * (len(candidate) - 1)
+    o, p, i = np.asarray(owner), np.asarray(part), np.arange(len(tokens))
+    allowed = (o[:, None] == o) & ((p == 0) | (p[:, None] == p)) & (i <= i[:, None])
+    mask = torch.zeros(allowed.shape, dtype=lm.model.dtype, device=lm.device)
+    mask.masked_fill_(~torch.as_tensor(allowed, device=lm.device), torch.finfo(mask.dtype).min)
+    hidden = lm.model.base_model(
+        input_ids=torch.tensor([tokens], device=lm.device),
+        attention_mask=mask[None, None],
+        position_ids=torch.tensor([positions], device=lm.device),
+        use_cache=False,
+    ).last_hidden_state[0]
+    _head(lm, hidden[torch.tensor(scored, device=lm.device)], torch.tensor(targets, device=lm.device))
+
+
+def _head(lm: HFLM, hidden: torch.Tensor, targets: torch.Tensor) -> float:
+    logits = torch.log_softmax(lm.model.get_output_embeddings()(hidden).float(), dim=-1)
+    return float(logits.gather(1, targets[:, None]).sum())
+
+
+def _synchronize(lm: HFLM) -> None:
+    if lm.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def clock(lm: HFLM, call: Callable[[], Any]) -> float:
+    _synchronize(lm)
+    start = time.perf_counter()
+    call()
+    _synchronize(lm)
+    return time.perf_counter() - start
+
+
+# ---------------------------------------------------------------- one model
+
+
+def prepare(shape: str, works: Sequence[workloads.Workload], folder: Path) -> dict[str, Any]:
+    """Write model and tokenizer; return the model arguments."""
+    backend = workloads.make(shape, folder)
+    texts = [text for work in works for prompt, candidates in work.contexts.items() for text in (prompt, *candidates)]
+    workloads.tokenizer(folder, texts, seq2seq=backend == "seq2seq")
+    return {"pretrained": str(folder), "backend": backend}
+
+
+def compare(shape: str, work: workloads.Workload, arguments: dict[str, Any], rounds: int, slow: bool) -> dict[str, Any]:
+    """Time every method ``rounds`` times; check that they agree."""
+    ours, plain = SharedPrefixLM(**arguments), HFLM(**arguments)
+    assert ours.why_not() is None, ours.why_not()
+    requests = work.distinct
+    naive = [(prompt, text) for prompt, *texts in work.pairs for text in texts if text.strip()]
+    methods: dict[str, Callable[[], Any]] = {"shared prefix": lambda: score(ours, requests)}
+    for batch in BATCHES:
+        methods[f"HFLM, distinct, batch {batch}"] = lambda batch=batch: score(plain, requests, batch)
+    if slow:
+        methods["authors' method"] = lambda: authors(plain, work)
+        methods["HFLM, naive pairs"] = lambda: score(plain, naive, 1 if plain.backend == "causal" else 8)
+    warm = Warm(work)
+    score(ours, warm), score(plain, warm, 1)
+    times: dict[str, list[float]] = {name: [] for name in [*methods, "floor"]}
+    for _ in range(rounds):
+        for name, call in methods.items():
+            times[name].append(clock(plain, call))
+        times["floor"].append(floor(plain, work))
+    expected, found = score(plain, requests, 1), score(ours, requests)
+    worst = max(abs(a - b) / abs(a) for a, b in zip(expected, found, strict=True))
+    return {"model": shape, "set": work.name, "times": times, "requests": len(requests), "worst": worst}
+
+
+def Warm(work: workloads.Workload) -> Requests:  # noqa: N802
+    return work.distinct[:3]
+
+
+def show(result: dict[str, Any]) -> list[str]:
+    """Return the table rows of one comparison: median seconds and, paired by round, the ratio to ours."""
+    times, ours = result["times"], result["times"]["shared prefix"]
+    best = min(BATCHES, key=lambda batch: statistics.median(times[f"HFLM, distinct, batch {batch}"]))
+    lines = []
+    for name, seconds in times.items():
+        ratios = [a / b for a, b in zip(seconds, ours, strict=True)]
+        mark = " (its best)" if name.endswith(f"distinct, batch {best}") else ""
+        lines.append(
+            f"| {result['model']} | {result['set']} | {name}{mark} | {statistics.median(seconds):.2f} | "
+            f"{statistics.median(ratios):.2f} | {min(ratios):.2f} to {max(ratios):.2f} |"
+        )
+    return lines
+
+
+# ---------------------------------------------------------------- memory and growth
+
+
+def memory(shape: str, folder: Path, backend: str) -> list[str]:
+    """Return the peak resident memory of each method above that of the loaded model; one process each."""
+    lines = []
+    for method in ("shared prefix", "HFLM, batch 1"):
+        command = [sys.executable, __file__, "--memory-of", method, "--folder", str(folder), "--backend", backend]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        lines.append(f"| {shape} | {method} | {done.stdout.strip().splitlines()[-1]} |")
+    return lines
+
+
+def memory_of(method: str, folder: Path, backend: str) -> None:
+    arguments = {"pretrained": str(folder), "backend": backend, "dtype": "float32", "device": "cpu"}
+    lm = SharedPrefixLM(**arguments) if method == "shared prefix" else HFLM(**arguments)
+    requests = workloads.summeval(6).distinct
+    score(lm, [("a b c d e f g h", " i"), ("a", " b")], 1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    score(lm, requests, 1)
+    print(f"{(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024:.0f} MiB")
+
+
+def growth(arguments: dict[str, Any], shape: str) -> list[str]:
+    """Return seconds against candidates per context, and against the number of distinct tokens."""
+    lm, plain = SharedPrefixLM(**arguments), HFLM(**arguments)
+    lm.why_not()
+    work = workloads.summeval(2)
+    lines = []
+    texts = [text for candidates in work.contexts.values() for text in candidates]
+    while len(texts) < 64:
+        texts += [f"{text} Again" for text in texts]
+    for count in (1, 4, 16, 64):
+        requests = [(prompt, text) for prompt in work.contexts for text in texts[:count]]
+        prompts = sum(len(lm.tok_encode(prompt)) for prompt in work.contexts)
+        tokens = prompts + sum(len(lm._encode_pair(*request)[1]) for request in requests)
+        seconds = statistics.median(clock(lm, lambda requests=requests: score(lm, requests)) for _ in range(3))
+        other = clock(plain, lambda requests=requests: score(plain, requests, 1))
+        lines.append(
+            f"| {shape} | {count} | {tokens:,} | {seconds:.2f} | {1e3 * seconds / tokens:.3f} | {other:.2f} "
+            f"| {other / seconds:.1f} |"
+        )
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--models", nargs="*", help="only these shapes")
+    parser.add_argument("--skip", nargs="*", default=[], choices=["speed", "full", "memory", "growth"])
+    parser.add_argument("--memory-of")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--backend")
+    given = parser.parse_args()
+    if given.memory_of:
+        memory_of(given.memory_of, given.folder, given.backend)
+        return
+    gpu = given.device.startswith("cuda")
+    print(f"Machine: {workloads.machine()}\n")
+    with tempfile.TemporaryDirectory() as home:
+        workloads.build_sets(Path(home))
+        works = [workloads.summeval(None)] if gpu else [workloads.quiz_design(40), workloads.summeval(6)]
+        shapes = given.models or (
+            ["Llama 1B"] if gpu else ["GPT-2 small", "Llama 8 x 512", "T5 6 x 512", "BART 6 x 768"]
+        )
+        common = {"device": given.device, "dtype": "bfloat16" if gpu else "float32"}
+        if gpu:
+            common["softmax_dtype"] = "float32"
+        prepared = {}
+        for shape in shapes:
+            prepared[shape] = {**prepare(shape, works, Path(home) / shape.replace(" ", "_")), **common}
+        if "speed" not in given.skip:
+            print("| model | set | method | seconds | ratio to ours | spread |\n|---|---|---|---|---|---|", flush=True)
+            for shape in shapes:
+                for work in works:
+                    result = compare(shape, work, prepared[shape], given.rounds, slow=not gpu)
+                    print("\n".join(show(result)), flush=True)
+                    print(
+                        f"| {shape} | {work.name} | largest relative difference | {result['worst']:.1e} | | |",
+                        flush=True,
+                    )
+        if "full" not in given.skip and not gpu:
+            full = [workloads.quiz_design(None), workloads.summeval(None)]
+            arguments = {**prepare("tiny Llama", full, Path(home) / "tiny"), **common}
+            print(
+                "\nWhole sets:\n\n| model | set | method | seconds | ratio to ours | spread |\n|---|---|---|---|---|---|"
+            )
+            for work in full:
+                print("\n".join(show(compare("tiny Llama", work, arguments, 1, slow=True))), flush=True)
+        if "growth" not in given.skip and not gpu:
+            print(
+                "\nGrowth, two SummEval articles:\n\n| model | candidates per context | distinct tokens | seconds | ms per token "
+                "| HFLM batch 1, seconds | ratio |\n|---|---|---|---|---|---|---|"
+            )
+            for shape in shapes:
+                print("\n".join(growth(prepared[shape], shape)), flush=True)
+        if "memory" not in given.skip and not gpu:
+            print(
+                "\nPeak memory above the loaded model, 6 SummEval articles:\n\n| model | method | peak |\n|---|---|---|"
+            )
+            for shape in shapes:
+                print(
+                    "\n".join(memory(shape, Path(home) / shape.replace(" ", "_"), prepared[shape]["backend"])),
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""What the benchmarks score: real requests of our tasks, and models of known shapes with random weights."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+import nnd_tasks
+from nnd_tasks.harness.documents import cluster_documents
+
+DATA = Path(os.environ.get("NND_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+VOCABULARY = 50257  # of the models with a large head
+WINDOW = 2048
+
+
+@dataclass
+class Workload:
+    """Requests of one set.
+
+    Attributes:
+        name: for the table.
+        contexts: prompt -> its distinct candidates, as texts to be scored after it.
+        pairs: (prompt, better, worse) of each test.
+    """
+
+    name: str
+    contexts: dict[str, list[str]]
+    pairs: list[tuple[str, str, str]]
+
+    @property
+    def distinct(self) -> list[tuple[str, str]]:
+        """Return every distinct (prompt, candidate)."""
+        return [(prompt, candidate) for prompt, candidates in self.contexts.items() for candidate in candidates]
+
+
+def quiz_design(groups: int | None) -> Workload:
+    """Return the first ``groups`` groups of Quiz Design, or all, in our default prompt."""
+    rows = nnd_tasks.load("quiz_design")
+    if groups is not None:
+        wanted = list(dict.fromkeys(rows["context_id"]))[:groups]
+        rows = rows.filter(lambda row: row["context_id"] in set(wanted))
+    return _workload("Quiz Design", rows, "{context}\n\nAnswer: {answer}\nQuestion:")
+
+
+def summeval(articles: int | None, config: str = "all_rows") -> Workload:
+    """Return the first ``articles`` articles of SummEval with all their summaries, or all articles."""
+    rows = nnd_tasks.load("summeval", config)
+    if articles is not None:
+        wanted = list(dict.fromkeys(rows["cluster_id"]))[:articles]
+        rows = rows.filter(lambda row: row["cluster_id"] in set(wanted))
+    return _workload("SummEval", rows, "{context}\n\nSummary:")
+
+
+def _workload(name: str, rows: Any, template: str) -> Workload:
+    contexts: dict[str, list[str]] = {}
+    pairs = []
+    for document in cluster_documents(rows, name):
+        prompt = template.format(**document)
+        texts = [f" {text}" for text in document["candidates"]]
+        contexts[prompt] = [text for text in texts if text.strip()]
+        pairs += [(prompt, texts[test["high"]], texts[test["low"]]) for test in document["tests"]]
+    return Workload(name, contexts, pairs)
+
+
+def build_sets(home: Path) -> None:
+    """Build both sets below ``home`` and make it the home of this process."""
+    os.environ["NND_HOME"] = str(home)
+    nnd_tasks.build_set("quiz_design", DATA / "quiz_design", progress=False)
+    nnd_tasks.build_set("summeval", DATA / "summeval", options={"rows": "all"}, progress=False)
+
+
+# ---------------------------------------------------------------- models
+
+
+def tokenizer(folder: Path, texts: Iterable[str], *, seq2seq: bool) -> PreTrainedTokenizerFast:
+    """Train a byte-level BPE tokenizer of 16,000 pieces; of an encoder-decoder it ends every text with EOS."""
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = ["<pad>", "</s>"]
+    inner.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(vocab_size=16000, special_tokens=special, initial_alphabet=alphabet, show_progress=False),
+    )
+    if seq2seq:
+        inner.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    fast = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="</s>", model_max_length=WINDOW)
+    fast.save_pretrained(folder)
+    return fast
+
+
+def make(shape: str, folder: Path) -> str:
+    """Write a model with random weights into ``folder``; return ``causal`` or ``seq2seq``."""
+    torch.manual_seed(0)
+    common = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1}
+    if shape == "GPT-2 small":
+        model: Any = GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_positions=WINDOW, **common))
+    elif shape in ("Llama 8 x 512", "Llama 1B"):
+        wide = shape == "Llama 1B"
+        config = LlamaConfig(
+            vocab_size=128256 if wide else 32000,
+            hidden_size=2048 if wide else 512,
+            intermediate_size=8192 if wide else 1408,
+            num_hidden_layers=16 if wide else 8,
+            num_attention_heads=32 if wide else 8,
+            num_key_value_heads=8 if wide else 4,
+            max_position_embeddings=WINDOW,
+            tie_word_embeddings=wide,
+            **common,
+        )
+        model = LlamaForCausalLM(config)
+    elif shape == "T5 6 x 512":
+        model = T5ForConditionalGeneration(
+            T5Config(vocab_size=32128, n_positions=WINDOW, decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
+        )
+    elif shape == "BART 6 x 768":
+        model = BartForConditionalGeneration(
+            BartConfig(
+                vocab_size=50265,
+                d_model=768,
+                encoder_layers=6,
+                decoder_layers=6,
+                encoder_ffn_dim=3072,
+                decoder_ffn_dim=3072,
+                encoder_attention_heads=12,
+                decoder_attention_heads=12,
+                max_position_embeddings=WINDOW,
+                decoder_start_token_id=1,
+                **common,
+            )
+        )
+    elif shape == "tiny Llama":
+        config = LlamaConfig(
+            vocab_size=16000,
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=WINDOW,
+            **common,
+        )
+        model = LlamaForCausalLM(config)
+    else:
+        raise ValueError(shape)
+    model.eval().save_pretrained(folder)
+    return "seq2seq" if model.config.is_encoder_decoder else "causal"
+
+
+def machine() -> str:
+    """Return one line about this machine."""
+    name = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models_ = [
+            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
+        ]
+        name = models_[0] if models_ else name
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    return f"{name}, {torch.get_num_threads()} threads, {gpu}; torch {torch.__version__}, Python {platform.python_version()}"

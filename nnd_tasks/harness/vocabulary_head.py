@@ -1,0 +1,63 @@
+"""Log-probabilities of given tokens, without ever holding a row of the whole vocabulary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+_ELEMENTS = 1 << 22  # of a slice of logits: 16 MiB in float32
+
+
+class VocabularyHead:
+    """The last layer of a language model, applied in slices of the vocabulary with a running logsumexp.
+
+    Args:
+        linear: the output embedding, a `torch.nn.Linear`.
+        scale: what hidden states are multiplied with before it.
+        bias: added to the logits, shape (vocabulary,) or None.
+        dtype: in which the softmax is taken.
+    """
+
+    def __init__(self, linear: Any, scale: float = 1.0, bias: torch.Tensor | None = None, dtype: Any = None) -> None:
+        self.weight = linear.weight
+        self.scale = scale
+        self.bias = linear.bias if bias is None else bias.reshape(-1)
+        self.dtype = dtype or torch.float32
+
+    def __call__(
+        self, hidden: torch.Tensor, rows: torch.Tensor, targets: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Score tokens.
+
+        Args:
+            hidden: final hidden states, shape (positions, width).
+            rows: index into ``hidden`` of each scored token, shape (tokens,).
+            targets: the scored tokens, shape (tokens,).
+
+        Returns:
+            Log-probability of each, in nats, and whether it is the likeliest, both of shape (tokens,).
+        """
+        hidden = hidden.to(self.weight.device)
+        if self.scale != 1.0:
+            hidden = hidden * self.scale
+        rows, targets = rows.to(hidden.device), targets.to(hidden.device)
+        count, size = hidden.shape[0], self.weight.shape[0]
+        step = min(size, max(1024, _ELEMENTS // max(count, 1)))
+        top = torch.full((count,), -torch.inf, dtype=self.dtype, device=hidden.device)
+        best = torch.zeros(count, dtype=torch.long, device=hidden.device)
+        mass = torch.zeros(count, dtype=self.dtype, device=hidden.device)
+        chosen = torch.empty(len(targets), dtype=self.dtype, device=hidden.device)
+        for start in range(0, size, step):
+            part = slice(start, min(start + step, size))
+            bias = None if self.bias is None else self.bias[part]
+            logits = functional.linear(hidden, self.weight[part], bias).to(self.dtype)
+            inside = (targets >= part.start) & (targets < part.stop)
+            chosen[inside] = logits[rows[inside], targets[inside] - part.start]
+            high, where = logits.max(dim=-1)
+            new = torch.maximum(top, high)
+            mass = mass * torch.exp(top - new) + torch.exp_(logits.sub_(new[:, None])).sum(dim=-1)
+            best = torch.where(high > top, where + part.start, best)
+            top = new
+        return chosen - (top + mass.log())[rows], best[rows] == targets

@@ -1,0 +1,376 @@
+"""``hf-shared-prefix`` gives the numbers of plain HFLM at batch size 1, for every kind of model and request."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as tf
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+from peft import LoraConfig, get_peft_model
+
+import nnd_tasks
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+from nnd_tasks.harness.vocabulary_head import VocabularyHead
+from tests.harness import tiny
+
+WINDOW = 256
+SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+GROUPED = {**SMALL, "num_key_value_heads": 2, "max_position_embeddings": WINDOW}
+ENDS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
+BART = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "max_position_embeddings": WINDOW,
+    "decoder_start_token_id": 1,
+}
+T5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "n_positions": WINDOW}
+
+#: Architecture -> (config class, its arguments, whether prefixes are shared).
+MODELS: dict[str, tuple[Any, dict[str, Any], bool]] = {
+    "gpt2": (tf.GPT2Config, {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": WINDOW}, True),
+    "llama": (tf.LlamaConfig, {**GROUPED}, True),
+    "mistral": (tf.MistralConfig, {**GROUPED, "sliding_window": None}, True),
+    "mistral sliding": (tf.MistralConfig, {**GROUPED, "sliding_window": 16}, False),
+    "qwen2": (tf.Qwen2Config, {**GROUPED}, True),
+    "qwen3": (tf.Qwen3Config, {**GROUPED, "head_dim": 8}, True),
+    "gpt_neox": (tf.GPTNeoXConfig, {**SMALL, "max_position_embeddings": WINDOW}, True),
+    "gemma": (tf.GemmaConfig, {**GROUPED, "head_dim": 8}, True),
+    "gemma2": (tf.Gemma2Config, {**GROUPED, "head_dim": 8, "sliding_window": 16}, False),
+    "opt": (
+        tf.OPTConfig,
+        {
+            "hidden_size": 32,
+            "ffn_dim": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "word_embed_proj_dim": 32,
+            "max_position_embeddings": WINDOW,
+        },
+        True,
+    ),
+    "phi": (tf.PhiConfig, {**SMALL, "max_position_embeddings": WINDOW}, True),
+    "olmo2": (tf.Olmo2Config, {**GROUPED}, True),
+    "stablelm": (tf.StableLmConfig, {**GROUPED}, True),
+    "bloom": (tf.BloomConfig, {"hidden_size": 32, "n_layer": 2, "n_head": 4}, False),
+    "mamba": (tf.MambaConfig, {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}, False),
+    "t5": (tf.T5Config, {**T5, "decoder_start_token_id": 0, "dropout_rate": 0.0}, True),
+    "t5 gated": (
+        tf.T5Config,
+        {
+            **T5,
+            "decoder_start_token_id": 0,
+            "dropout_rate": 0.0,
+            "feed_forward_proj": "gated-gelu",
+            "tie_word_embeddings": False,
+        },
+        True,
+    ),
+    "bart": (tf.BartConfig, BART, True),
+}
+
+
+@pytest.fixture(scope="module")
+def pairs(tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+    """Return a function: architecture -> (plain model, sharing model), made once."""
+    made: dict[str, Any] = {}
+
+    def make(name: str) -> tuple[HFLM, SharedPrefixLM]:
+        if name not in made:
+            kind, arguments, _ = MODELS[name]
+            folder = tmp_path_factory.mktemp("shared")
+            tokenizer = tf.AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+            tokenizer.pad_token = tokenizer.eos_token
+            tokenizer.save_pretrained(folder)
+            torch.manual_seed(0)
+            config = kind(vocab_size=len(tokenizer), **{**ENDS, **arguments})
+            seq2seq = config.is_encoder_decoder
+            model = (tf.AutoModelForSeq2SeqLM if seq2seq else tf.AutoModelForCausalLM).from_config(config)
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    if parameter.ndim > 1 and config.model_type != "t5":
+                        parameter.mul_(3.0)  # small weights would hide a wrong mask; T5's are large
+                if getattr(model, "final_logits_bias", None) is not None:
+                    model.final_logits_bias.normal_()
+            model.eval().save_pretrained(folder)
+            settings = {"pretrained": str(folder), "dtype": "float32", "device": "cpu", "max_length": WINDOW}
+            made[name] = HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
+        return made[name]
+
+    return make
+
+
+Requests = list[tuple[Any, list[int], list[int]]]
+
+
+def one_by_one(lm: HFLM, requests: Requests) -> list[tuple[float, bool]]:
+    """Score with plain HFLM, each request alone: sent together, 0.4.13 can mix up split points."""
+    return [lm._loglikelihood_tokens([request], disable_tqdm=True)[0] for request in requests]
+
+
+def assert_same(plain: HFLM, sharing: HFLM, requests: Requests) -> None:
+    expected = one_by_one(plain, requests)
+    found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    for (_, _, continuation), (total, greedy), (other, likeliest) in zip(requests, expected, found, strict=True):
+        assert abs(total - other) <= 1e-6 * abs(total) + 1e-5 * len(continuation)
+        assert greedy == likeliest
+
+
+def adversarial(size: int) -> Requests:
+    """Return requests that share beginnings in every way; some are longer than the window."""
+    draw = random.Random(7)
+
+    def text(length: int) -> list[int]:
+        return [draw.randrange(2, size) for _ in range(length)]
+
+    stem = text(40)
+    contexts = [stem, stem + text(5), stem[:10], stem + text(30), text(1), text(3 * WINDOW), text(WINDOW - 3)]
+    contexts.append(contexts[-2][:-20] + text(20))
+    requests: Requests = []
+    for context in contexts:
+        base = text(9)
+        candidates = [base, base[:1], base[:4], [*base, *text(3)], text(1), text(12), base]
+        requests += [(("c", "x"), context, candidate) for candidate in candidates]
+    requests += [(("c", "x"), stem[:20], stem[20:]), (("c", "x"), stem[:21], stem[21:])]  # one input, two splits
+    draw.shuffle(requests)
+    return requests
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_adversarial_requests_score_as_with_plain_hf(name: str, pairs: Callable[[str], Any]) -> None:
+    plain, sharing = pairs(name)
+    assert (sharing.why_not() is None) == MODELS[name][2], sharing.why_not()
+    assert_same(plain, sharing, adversarial(len(plain.tokenizer)))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart"])
+@pytest.mark.parametrize("row", [16, 64])
+def test_small_rows_give_the_same(name: str, row: int, pairs: Callable[[str], Any]) -> None:
+    plain, sharing = pairs(name)
+    before = sharing.row_tokens
+    try:
+        sharing.row_tokens = row
+        assert_same(plain, sharing, adversarial(len(plain.tokenizer)))
+    finally:
+        sharing.row_tokens = before
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart"])
+def test_one_context_with_500_candidates_and_500_contexts_with_one(name: str, pairs: Callable[[str], Any]) -> None:
+    plain, sharing = pairs(name)
+    draw = random.Random(3)
+    size = len(plain.tokenizer)
+
+    def text(most: int) -> list[int]:
+        return [draw.randrange(2, size) for _ in range(draw.randint(1, most))]
+
+    context = text(30) + text(30)
+    many: Requests = [(("c", "x"), context, text(10)) for _ in range(500)]
+    few: Requests = [(("c", "x"), text(20), text(6)) for _ in range(500)]
+    check = draw.sample(range(500), 60)
+    for requests in (many, few):
+        found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+        expected = one_by_one(plain, [requests[i] for i in check])
+        for i, (total, greedy) in zip(check, expected, strict=True):
+            assert abs(found[i][0] - total) <= 1e-6 * abs(total) + 1e-5 * len(requests[i][2])
+            assert found[i][1] == greedy
+
+
+TEXTS = [
+    ("The cat", " sat"),
+    ("The cat", " sat on the mat"),
+    ("The ca", "t sat"),
+    ("The cat ", "sat"),
+    ("The cat \n", "sat"),
+    ("", "The cat sat"),
+    ("", "<|endoftext|>The cat"),
+    ("Ein Käse 🧀", " schmeckt gut, 中文"),
+    ("e", "\u0301 and more"),
+    ("a" * 2000, " end"),
+]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart"])
+def test_texts_with_merges_empty_contexts_and_unicode(name: str, pairs: Callable[[str], Any]) -> None:
+    plain, sharing = pairs(name)
+    requests = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(TEXTS)]
+    expected = [plain.loglikelihood([request], disable_tqdm=True)[0] for request in requests]
+    for (total, greedy), (other, likeliest) in zip(
+        expected, sharing.loglikelihood(requests, disable_tqdm=True), strict=True
+    ):
+        assert total == pytest.approx(other, rel=1e-6, abs=1e-4)
+        assert greedy == likeliest
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+def test_rolling_likelihoods_are_those_of_plain_hf(name: str, pairs: Callable[[str], Any]) -> None:
+    if name == "t5":
+        pytest.skip("lm-eval has no rolling likelihoods for encoder-decoders")
+    plain, sharing = pairs(name)
+    text = "A text that is longer than the window of the model. " * 40
+    requests = [Instance("loglikelihood_rolling", {}, (text,), 0)]
+    [one], [two] = (lm.loglikelihood_rolling(requests, disable_tqdm=True) for lm in (plain, sharing))
+    assert one == pytest.approx(two, rel=1e-5)
+
+
+@pytest.mark.parametrize(("context", "continuation"), [([5, 6], []), ([], [5]), ([5], [6] * (WINDOW + 1))])
+@pytest.mark.parametrize("name", ["gpt2", "bloom", "t5"])
+def test_what_cannot_be_scored_is_an_error_never_a_score(
+    name: str, context: list[int], continuation: list[int], pairs: Callable[[str], Any]
+) -> None:
+    _, sharing = pairs(name)
+    with pytest.raises(NNDError, match=r"no token|more tokens than the window"):
+        sharing._loglikelihood_tokens([(("c", "x"), context, continuation)], disable_tqdm=True)
+
+
+def test_a_model_that_fails_the_check_on_itself_takes_the_plain_path(
+    pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A head that is a little wrong, as a model with a scale of its own would need another one."""
+    plain, _ = pairs("llama")
+    sharing = SharedPrefixLM(pretrained=plain.pretrained, dtype="float32", device="cpu", max_length=WINDOW)
+    original = VocabularyHead.__call__
+    monkeypatch.setattr(VocabularyHead, "__call__", lambda self, hidden, *rest: original(self, hidden * 1.01, *rest))
+    with caplog.at_level(logging.INFO):
+        assert "differ from the model's own" in str(sharing.why_not())
+    assert [r.message for r in caplog.records if "plain hf instead" in r.message]
+    assert_same(plain, sharing, adversarial(len(plain.tokenizer))[:20])
+
+
+def test_adapters_are_shared_too(pairs: Callable[[str], Any], tmp_path: Path) -> None:
+    plain, _ = pairs("llama")
+    base = tf.AutoModelForCausalLM.from_pretrained(plain.pretrained)
+    torch.manual_seed(1)
+    adapter = get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False))
+    adapter.save_pretrained(tmp_path)
+    settings = {"pretrained": plain.pretrained, "peft": str(tmp_path), "dtype": "float32", "device": "cpu"}
+    with_plain = HFLM(**settings, batch_size=1, max_length=WINDOW)
+    with_sharing = SharedPrefixLM(**settings, max_length=WINDOW)
+    assert with_sharing.why_not() is None
+    requests = adversarial(len(plain.tokenizer))[:25]
+    assert_same(with_plain, with_sharing, requests)
+    assert one_by_one(plain, requests) != one_by_one(with_plain, requests)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sixteen_bits_sum_in_float32(dtype: str, pairs: Callable[[str], Any]) -> None:
+    plain, _ = pairs("llama")
+    settings = {"pretrained": plain.pretrained, "dtype": dtype, "device": "cpu", "max_length": WINDOW}
+    reference, sharing = HFLM(**settings, softmax_dtype="float32", batch_size=1), SharedPrefixLM(**settings)
+    assert sharing.why_not() is None
+    requests = adversarial(len(plain.tokenizer))[:40]
+    expected, found = one_by_one(reference, requests), sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    for (_, _, continuation), (total, _), (other, _) in zip(requests, expected, found, strict=True):
+        assert abs(total - other) <= 0.15 * len(continuation)
+    sums = torch.tensor([total for total, _ in found])
+    assert (sums.to(getattr(torch, dtype)).float() != sums).any(), "they are not rounded to the model's type"
+
+
+def test_every_distinct_token_is_read_once(pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, sharing = pairs("gpt2")
+    sharing.why_not()
+    read: list[int] = []
+    original = SharedPrefixLM._read
+    monkeypatch.setattr(
+        SharedPrefixLM,
+        "_read",
+        lambda self, body, tokens, *rest: (read.append(len(tokens)), original(self, body, tokens, *rest))[1],
+    )
+    stem = list(range(10, 60))
+    requests: Requests = [(("c", "x"), stem, [i, i + 1, i + 2]) for i in range(100, 160)]
+    sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    assert sum(read) == len(stem) + 60 * 2, "the context once, and of each candidate all tokens but the last"
+
+
+@pytest.mark.parametrize("size", [7, 1024, 5000])
+def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnd_tasks.harness.vocabulary_head._ELEMENTS", 1500)
+    torch.manual_seed(0)
+    linear, hidden = torch.nn.Linear(16, size), torch.randn(5, 16) * 4
+    rows, targets = torch.tensor([0, 0, 3, 4, 4]), torch.randint(0, size, (5,))
+    targets[2] = linear(hidden)[3].argmax()
+    with torch.no_grad():
+        logprobs, greedy = VocabularyHead(linear, scale=0.5)(hidden, rows, targets)
+        expected = torch.log_softmax(linear(hidden * 0.5), dim=-1)
+    torch.testing.assert_close(logprobs, expected[rows, targets], atol=1e-5, rtol=1e-5)
+    assert greedy.tolist() == (expected.argmax(-1)[rows] == targets).tolist()
+
+
+# ---------------------------------------------------------------- whole runs
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+def test_evaluate_shares_by_default_and_gives_the_outcomes_of_plain_hf(
+    name: str, tiny_models: dict[str, Path], home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        shared = tiny.evaluate(tiny_models[name], ["nnd_demo"])
+    assert sum("every distinct token is read once" in record.message for record in caplog.records) == 1
+    plain = tiny.evaluate(tiny_models[name], ["nnd_demo"], shared_prefix=False)
+    assert shared["config"]["model"] == "hf-shared-prefix"
+    assert plain["config"]["model"] == "hf"
+    for one, two in zip(shared["samples"]["nnd_demo"], plain["samples"]["nnd_demo"], strict=True):
+        assert [test["passed"] for test in one["tests"]] == [test["passed"] for test in two["tests"]]
+        for a, b in zip(one["candidates"], two["candidates"], strict=True):
+            assert a["sum"] == pytest.approx(b["sum"], rel=1e-5)
+            assert a["tokens"] == b["tokens"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["nnd_quiz_design", "nnd_summeval"])
+def test_real_requests_score_as_with_plain_hf(
+    task: str, pairs: Callable[[str], Any], tiny_models: dict[str, Path], real_home: Path
+) -> None:
+    """A sample of documents, through the whole harness."""
+    for name in ("llama", "t5"):
+        shared, plain = (
+            tiny.evaluate(tiny_models[name], [task], limit=8, batch_size=1, shared_prefix=sharing)
+            for sharing in (True, False)
+        )
+        for one, two in zip(shared["samples"][task], plain["samples"][task], strict=True):
+            for a, b in zip(one["candidates"], two["candidates"], strict=True):
+                assert abs(a["sum"] - b["sum"]) <= 1e-6 * abs(b["sum"]) + 1e-5 * a["tokens"]
+
+
+def test_other_tasks_of_the_harness_are_shared_too(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
+    """A plain multiple-choice YAML, without our task class."""
+    table = tmp_path / "table.jsonl"
+    table.write_text(
+        '{"q": "The sky is", "a": ["blue", "green"], "y": 0}\n{"q": "Fire is", "a": ["hot", "cold"], "y": 0}\n'
+    )
+    (tmp_path / "other.yaml").write_text(
+        "task: other\ndataset_path: json\n"
+        f"dataset_kwargs: {{data_files: {{test: {table}}}, cache_dir: {tmp_path / 'cache'}}}\n"
+        "test_split: test\noutput_type: multiple_choice\ndoc_to_text: '{{q}}'\ndoc_to_choice: '{{a}}'\ndoc_to_target: y\n"
+        "metric_list: [{metric: acc}]\n"
+    )
+    found = [
+        tiny.evaluate(tiny_models["gpt2"], ["other"], include_path=tmp_path, shared_prefix=sharing)
+        for sharing in (True, False)
+    ]
+    assert found[0]["results"]["other"]["acc,none"] == found[1]["results"]["other"]["acc,none"]
+    for one, two in zip(*(result["samples"]["other"] for result in found), strict=True):
+        assert [r[0] for r in one["filtered_resps"]] == pytest.approx([r[0] for r in two["filtered_resps"]], rel=1e-5)
+
+
+def test_the_name_is_registered_and_announced_to_later_releases_of_lm_eval() -> None:
+    from importlib.metadata import entry_points
+
+    from lm_eval.api.registry import get_model
+
+    assert get_model("hf-shared-prefix") is SharedPrefixLM
+    [entry] = [e for e in entry_points(group="lm_eval.models") if e.name == "hf-shared-prefix"]
+    assert entry.load() is SharedPrefixLM
+    assert nnd_tasks.evaluate is not None
