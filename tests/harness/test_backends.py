@@ -415,7 +415,8 @@ def test_16_bit_sums_are_reported_as_rounded_and_their_ties_counted(
     dtype: str, limit: int | None, tiny_models: dict[str, Path], home: Path
 ) -> None:
     folder = tiny_models["llama"]
-    results = evaluate(folder, ["nnd_demo"], model_args={"dtype": dtype}, batch_size=1, limit=limit)
+    plain = {"batch_size": 1, "shared_prefix": False}
+    results = evaluate(folder, ["nnd_demo"], model_args={"dtype": dtype}, limit=limit, **plain)
     found, samples = results["results"]["nnd_demo"], samples_of(results)
     assert results["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] == dtype
     kind = getattr(torch, dtype)
@@ -430,7 +431,7 @@ def test_16_bit_weights_with_a_float32_softmax_give_sums_that_are_not_rounded(
 ) -> None:
     folder = tiny_models["llama"]
     arguments = {"dtype": dtype, "softmax_dtype": "float32"}
-    results = evaluate(folder, ["nnd_demo"], model_args=arguments, batch_size=1, limit=limit)
+    results = evaluate(folder, ["nnd_demo"], model_args=arguments, batch_size=1, limit=limit, shared_prefix=False)
     assert results["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] is None
     samples = samples_of(results)
     found = results["results"]["nnd_demo"]

@@ -1,0 +1,120 @@
+"""The whole chain in one command, offline.
+
+Build the embedded set, train a tiny model, score it untrained and trained with stock lm_eval, and compare the two.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from nnd_tasks.build import build_set
+from nnd_tasks.datasets import expand
+from nnd_tasks.demo.compare import compare, comparison_table, read_outcomes
+from nnd_tasks.demo.model import Settings, make_models
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.register import tasks_dir
+
+#: Where the comparison is written, below the demo's folder.
+COMPARISON = "comparison.json"
+
+
+def run_demo(folder: Path, seed: int = 0) -> None:
+    """Build, train, score twice, and print the comparison; everything is written below ``folder``.
+
+    A trained model that an earlier run left there is used again.
+
+    Args:
+        folder: gets ``nnd/demo`` (the set), ``untrained``, ``trained``, ``results`` and ``comparison.json``.
+        seed: of the model and its training text.
+
+    Raises:
+        NNDError: ``folder`` cannot be written, or lm_eval failed.
+    """
+    console = Console(emoji=False, markup=False, highlight=False, soft_wrap=True)
+    folder = expand(folder).absolute()
+    console.rule("1. build the embedded set")
+    result = build_set("demo", out=folder / "nnd" / "demo")
+    summary = result.built[0]
+    console.print(f"{summary.tests} tests over {summary.clusters} contexts in {_short(result.folder)}")
+
+    console.rule("2. train a tiny model from scratch")
+    settings = Settings(seed=seed)
+    console.print(
+        f"{settings.steps} steps on text put together from the package's own words and sentences, none of it from the set; "
+        "one to two minutes on two cores"
+    )
+    start = time.monotonic()
+    if make_models(folder / "untrained", folder / "trained", settings):
+        console.print(f"trained in {time.monotonic() - start:.0f} seconds: {_short(folder / 'trained')}")
+    else:
+        console.print(f"used again, from an earlier run with the same settings: {_short(folder / 'trained')}")
+
+    console.rule("3. score it with stock lm_eval, untrained and trained")
+    before = read_outcomes(_score(console, folder, "untrained"))
+    after = read_outcomes(_score(console, folder, "trained"))
+
+    console.rule("4. compare them, test by test")
+    comparisons = compare(before, after)
+    (folder / COMPARISON).write_text(json.dumps([asdict(row) for row in comparisons], indent=2), encoding="utf-8")
+    console.print(comparison_table(comparisons, "untrained", "trained"))
+    console.print(
+        "The interval is of the difference: paired by test, clustered by context. Above 0, training has taught the model to "
+        "tell such candidates from good ones."
+    )
+    console.print(f"Every test's outcome is in the samples_*.jsonl below {_short(folder / 'results')}.\n")
+    command = shlex.quote(_short(Path(sys.executable).with_name("nnd")))
+    console.print("Next, a real set and a model of yours (this downloads both):")
+    console.print(f"  {command} build quiz_design")
+    console.print(
+        f"  {command} run --model hf --model_args pretrained=gpt2 --tasks nnd_quiz_design --batch_size 8 --limit 20"
+    )
+
+
+def _short(path: Path) -> str:
+    """Return a path as one would type it here: relative where it lies below the current folder."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _score(console: Console, folder: Path, model: str) -> Path:
+    """Score one of the models in a process of its own and return the samples file that lm_eval wrote.
+
+    Raises:
+        NNDError: lm_eval failed, or wrote no samples.
+    """
+    results = folder / "results" / model
+    command = [
+        *("--model", "hf", "--model_args", f"pretrained={_short(folder / model)}", "--device", "cpu"),
+        *("--batch_size", "8", "--tasks", "nnd_demo", "--include_path", _short(tasks_dir())),
+        *("--output_path", _short(results), "--log_samples"),
+    ]
+    console.print(f"lm_eval {shlex.join(command)}")
+    # Offline for good: the demo must not depend on a network, nor wait for one.
+    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    environment = {**os.environ, "NND_HOME": str(folder), **offline}
+    earlier = set(results.rglob("samples_nnd_demo_*.jsonl"))
+    with console.status(f"lm_eval scores the {model} model"):
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "lm_eval", *command],
+            env=environment,
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+    if done.returncode:
+        sys.stderr.write(done.stderr)
+        raise NNDError(f"lm_eval ended with status {done.returncode}; its own output above says why")
+    console.print("\n".join(line for line in done.stdout.splitlines() if line.startswith("|")))
+    written = set(results.rglob("samples_nnd_demo_*.jsonl")) - earlier
+    if not written:
+        raise NNDError(f"lm_eval wrote no samples below {results}")
+    return max(written)

@@ -1,0 +1,265 @@
+"""The demo's tiny language model: made untrained, trained from scratch, written and found again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnd_tasks.demo import text
+from nnd_tasks.errors import NNDError
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+BEGIN, END = "<|begin|>", "<|end|>"
+#: What is written last into a trained model's folder: the settings that it comes from.
+RECORD = "training.json"
+
+#: One document as tokens: ids, and how much the prediction of each counts, both of shape (tokens,).
+Encoded = tuple[list[int], list[float]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that the weights depend on, besides the text and the machine.
+
+    Attributes:
+        seed: of the weights, the documents and their order.
+        steps: optimizer steps; the time of a step does not count, so that a busy machine gets the same weights.
+        batch_tokens: tokens of a step at most, padding included.
+        learning_rate: at its peak; it rises over 5% of the steps and falls linearly over the last 60%.
+        weight_decay: of the matrices between the embeddings.
+        prompt_weight: of a token of the prompts in the loss; one of a question, answer or summary has 1.
+        vocabulary: tokens.
+        width: of the residual stream.
+        layers: transformer layers.
+        heads: attention heads of a layer.
+        window: most tokens that the model can read.
+    """
+
+    seed: int = 0
+    steps: int = 240
+    batch_tokens: int = 2048
+    learning_rate: float = 0.015
+    weight_decay: float = 0.1
+    prompt_weight: float = 0.5
+    vocabulary: int = 3000
+    width: int = 128
+    layers: int = 3
+    heads: int = 4
+    window: int = 512
+
+    def digest(self) -> str:
+        """Return 16 hex digits that change with any setting, with the text, and with this code."""
+        content = [json.dumps(asdict(self), sort_keys=True).encode()]
+        content += [path.read_bytes() for path in (text.WORDS, text.FRAMES, Path(text.__file__), Path(__file__))]
+        return hashlib.sha256(b"\0".join(content)).hexdigest()[:16]
+
+
+def training_documents(settings: Settings) -> list[text.Document]:
+    """Return the documents that the model is trained on, each of which it sees once."""
+    return list(text.make_documents(settings.steps * settings.batch_tokens // 70, settings.seed))
+
+
+def make_tokenizer(texts: Iterable[str], settings: Settings) -> PreTrainedTokenizerFast:
+    """Return a byte-level BPE tokenizer trained on ``texts``; any other text falls back to bytes."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=settings.vocabulary,
+        special_tokens=[BEGIN, END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=BEGIN,
+        eos_token=END,
+        model_max_length=settings.window,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def make_model(tokenizer: PreTrainedTokenizerFast, settings: Settings) -> LlamaForCausalLM:
+    """Return a tiny Llama-style model with random weights."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(settings.seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=settings.width,
+        intermediate_size=3 * settings.width,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=settings.heads,
+        num_key_value_heads=settings.heads,
+        max_position_embeddings=settings.window,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        tie_word_embeddings=True,
+    )
+    return LlamaForCausalLM(config)
+
+
+def encode(document: text.Document, tokenizer: PreTrainedTokenizerFast, settings: Settings) -> Encoded:
+    """Return a document as tokens, cut at the model's window, with the weight of each in the loss."""
+    ids: list[int] = []
+    weights: list[float] = []
+    for part, weight in [
+        pair for prompt, tail in document for pair in ((prompt, settings.prompt_weight), (tail, 1.0))
+    ] + [(END, 1.0)]:
+        tokens = tokenizer(part, add_special_tokens=False)["input_ids"]
+        ids += tokens
+        weights += [weight] * len(tokens)
+    return ids[: settings.window], weights[: settings.window]
+
+
+def batches(encoded: Sequence[Encoded], settings: Settings) -> Iterator[list[Encoded]]:
+    """Yield documents of similar length together, as many as ``batch_tokens`` allows, in random order.
+
+    Args:
+        encoded: all documents.
+        settings: the number of tokens, and the seed of the order.
+    """
+    rng = random.Random(settings.seed)  # noqa: S311 - nothing secret here
+    chunk = 600  # documents that are sorted by length together
+    for start in range(0, len(encoded), chunk):
+        groups: list[list[Encoded]] = [[]]
+        for item in sorted(encoded[start : start + chunk], key=lambda item: len(item[0])):
+            if groups[-1] and (len(groups[-1]) + 1) * len(item[0]) > settings.batch_tokens:
+                groups.append([])
+            groups[-1].append(item)
+        rng.shuffle(groups)
+        yield from groups
+
+
+def _loss(model: LlamaForCausalLM, batch: Sequence[Encoded]) -> torch.Tensor:
+    """Return the weighted mean negative log-likelihood of the tokens of a batch, in nats."""
+    import torch
+
+    longest = max(len(ids) for ids, _ in batch)
+    ids = torch.zeros(len(batch), longest, dtype=torch.long)
+    weights = torch.zeros(len(batch), longest)
+    for row, (tokens, weight) in enumerate(batch):
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+        weights[row, : len(tokens)] = torch.tensor(weight)
+    # Padding comes last and weighs nothing: a causal model needs no mask for it.
+    logits = model(input_ids=ids[:, :-1]).logits.flatten(0, 1)
+    losses = torch.nn.functional.cross_entropy(logits, ids[:, 1:].flatten(), reduction="none")
+    wanted = weights[:, 1:].flatten()
+    return (losses * wanted).sum() / wanted.sum()
+
+
+def train(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, documents: Sequence[text.Document], settings: Settings
+) -> float:
+    """Train ``model`` in place, with a progress bar where there is a terminal; return the loss at the end, in nats.
+
+    Args:
+        model: with random weights.
+        tokenizer: of the model.
+        documents: each is seen once, until the steps are done.
+        settings: steps, learning rate and so on.
+
+    Raises:
+        NNDError: this PyTorch has no Muon.
+    """
+    import torch
+    from tqdm import tqdm
+
+    if not hasattr(torch.optim, "Muon"):
+        raise NNDError(f"the demo trains with torch.optim.Muon, which PyTorch {torch.__version__} lacks; install 2.9")
+    # Muon learns to copy names from a paragraph in a third of the steps that AdamW needs, but takes matrices only.
+    matrices = [parameter for parameter in model.model.layers.parameters() if parameter.ndim == 2]
+    taken = {id(parameter) for parameter in matrices}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in taken]
+    optimizers: list[Any] = [
+        torch.optim.Muon(matrices, weight_decay=settings.weight_decay, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+    encoded = [encode(document, tokenizer, settings) for document in documents]
+    model.train()
+    average = 0.0
+    bar = tqdm(range(settings.steps), desc="training", unit="step", disable=None, file=sys.stderr)
+    for step, batch in zip(bar, batches(encoded, settings), strict=False):
+        rise, fall = (step + 1) / (0.05 * settings.steps), (settings.steps - step) / (0.6 * settings.steps)
+        loss = _loss(model, batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = settings.learning_rate * min(rise, fall, 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+        average = loss.item() if not step else 0.95 * average + 0.05 * loss.item()
+        bar.set_postfix(loss=f"{average:.2f}")
+    model.eval()
+    return average
+
+
+def _save(folder: Path, model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, record: dict[str, Any]) -> None:
+    """Write a model's folder, whole or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        model.save_pretrained(new)
+        tokenizer.save_pretrained(new)
+        (new / RECORD).write_text(json.dumps(record, indent=2), encoding="utf-8")
+        new.chmod(0o755)  # mkdtemp makes it private
+        if folder.exists():
+            shutil.rmtree(folder)
+        new.replace(folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _made_with(folder: Path) -> str | None:
+    """Return the digest of the settings that a complete model folder was made with."""
+    try:
+        digest = json.loads((folder / RECORD).read_text(encoding="utf-8"))["settings"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(digest) if (folder / "model.safetensors").is_file() else None
+
+
+def make_models(untrained: Path, trained: Path, settings: Settings) -> bool:
+    """Write a model with random weights and the same one after training, unless both are there from these settings.
+
+    Args:
+        untrained: the folder of the first.
+        trained: the folder of the second.
+        settings: of the model, the text and the training.
+
+    Returns:
+        Whether they had to be made.
+
+    Raises:
+        NNDError: a folder cannot be written.
+    """
+    digest = settings.digest()
+    if _made_with(untrained) == digest == _made_with(trained):
+        return False
+    documents = training_documents(settings)
+    tokenizer = make_tokenizer(("".join(p + tail for p, tail in document) for document in documents[:4000]), settings)
+    model = make_model(tokenizer, settings)
+    try:
+        _save(untrained, model, tokenizer, {"settings": digest, **asdict(settings), "steps": 0})
+        loss = train(model, tokenizer, documents, settings)
+        _save(trained, model, tokenizer, {"settings": digest, **asdict(settings), "loss": loss})
+    except OSError as error:
+        raise NNDError(f"cannot write the demo's models below {trained.parent}: {error}") from error
+    return True
