@@ -192,6 +192,8 @@ def train(
         torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0),
     ]
     encoded = [encode(document, tokenizer, settings) for document in documents]
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
     model.train()
     average = 0.0
     bar = tqdm(range(settings.steps), desc="training", unit="step", disable=None, file=sys.stderr)
@@ -208,6 +210,7 @@ def train(
         average = loss.item() if not step else 0.95 * average + 0.05 * loss.item()
         bar.set_postfix(loss=f"{average:.2f}")
     model.eval()
+    torch.use_deterministic_algorithms(before)
     return average
 
 

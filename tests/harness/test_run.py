@@ -72,8 +72,10 @@ CASES: dict[str, tuple[Sequence[str], str]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_mistake_is_one_line_before_the_model_is_loaded(
-    case: str, refused: Callable[..., str], tiny_models: dict[str, Path], home: Path
+    case: str, refused: Callable[..., str], tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: Any
 ) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path))  # where no other test has built anything
+    nnd_tasks.build_set("demo")
     arguments, message = CASES[case]
     assert message in refused(*hf(tiny_models["gpt2"], *arguments))
 

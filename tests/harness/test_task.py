@@ -523,9 +523,19 @@ def test_the_categories_of_the_yamls_are_those_that_the_sources_name() -> None:
 def test_request_caches_of_lm_eval_are_not_used(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
+    """With stock lm-eval, that is; our own ways to run it refuse the option."""
+    from lm_eval import simple_evaluate
+
     monkeypatch.setattr("lm_eval.caching.cache.PATH", str(tmp_path / "cache"))
-    plain = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3, cache_requests=True)
-    eos = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3, cache_requests=True, metadata={"append_eos": True})
+    arguments = {"pretrained": str(tiny_models["gpt2"]), "dtype": "float32"}
+
+    def stock(**settings: Any) -> Any:
+        metadata = {**arguments, **settings}
+        manager = TaskManager(include_path=[str(tasks_dir())], include_defaults=False, metadata=metadata)
+        options = {"limit": 3, "cache_requests": True, "device": "cpu", "bootstrap_iters": 0}
+        return simple_evaluate("hf", arguments, tasks=["nnd_demo"], task_manager=manager, **options)
+
+    plain, eos = stock(), stock(append_eos=True)
     for one, two in zip(plain["samples"]["nnd_demo"], eos["samples"]["nnd_demo"], strict=True):
         assert [c["tokens"] + 1 for c in one["candidates"]] == [c["tokens"] for c in two["candidates"]]
 
