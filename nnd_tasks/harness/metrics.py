@@ -18,7 +18,7 @@ from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
 #: What the harness itself writes where a number is undefined.
 UNDEFINED = "N/A"
 
-_ENOUGH = 8  # sums that say in which precision they were taken
+ENOUGH = 8  # sums from which something can be told of all: their precision, or that they are none
 
 #: (tests passed, tests scored) of one document.
 Counts = tuple[int, int]
@@ -213,7 +213,7 @@ def coarse_precision(totals: Sequence[float]) -> str | None:
         totals: summed log-likelihoods, shape (requests,). Fewer than eight are too few to tell.
     """
     values = np.asarray([total for total in totals if math.isfinite(total)], dtype=np.float32)
-    if values.size < _ENOUGH:
+    if values.size < ENOUGH:
         return None
     if not (values.view(np.uint32) & 0xFFFF).any():  # bfloat16 is the upper half of float32
         return "bfloat16"

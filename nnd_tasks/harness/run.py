@@ -101,6 +101,11 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         from nnd_tasks.harness.caching import JSONCachingLM, cache_key
         from nnd_tasks.harness.task import NNDTask
 
+        if cache_requests:
+            raise NNDError(
+                "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
+                "give old requests the new names; leave it out, building requests takes seconds"
+            )
         if shared_prefix and model == "hf":
             model = "hf-shared-prefix"
         for name in tasks or []:
@@ -108,11 +113,6 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 _check_name(name, task_manager)
         loaded = task_manager.load(tasks)
         ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
-        if cache_requests:
-            raise NNDError(
-                "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
-                "give old requests the new names; leave it out, building requests takes seconds"
-            )
         arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
         _check_output(kwargs.get("evaluation_tracker"))
         for task in ours:
@@ -130,7 +130,6 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 tasks=tasks,
                 task_manager=task_manager,
                 use_cache=use_cache,
-                cache_requests=cache_requests,
                 apply_chat_template=apply_chat_template,
                 **kwargs,
             )

@@ -110,7 +110,6 @@ class SharedPrefixLM(HFLM):  # type: ignore[misc]
 
     def __init__(self, *args: Any, shared_prefix: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._shared = shared_prefix
         self._reason: str | None = None if shared_prefix else "shared_prefix=False"
         self._checked = False
 
@@ -352,12 +351,10 @@ class SharedPrefixLM(HFLM):  # type: ignore[misc]
         scores = _Scores()
         offset = 0
         for branch, length in zip(row, lengths, strict=True):
-            end = len(sequences[branch.sequence])
             for request in by_input[sequences[branch.sequence]]:
                 count = min(len(request.targets), length)  # the others were scored in the trunk
                 scores.add(request, range(offset + length - count, offset + length), request.targets[-count:])
             offset += length
-            assert branch.start + length == end
         self._settle(head, hidden, scores)
 
     def _read(self, body: Any, tokens: Any, positions: Any, mask: Any, cache: Cache | None) -> torch.Tensor:

@@ -39,8 +39,6 @@ logger = logging.getLogger("lm_eval.nnd")
 #: What is scored, and ignored, for a document whose candidates are all empty.
 _PLACEHOLDER = "."
 
-_ENOUGH = 8  # sums of exactly 0 that cannot be chance
-
 #: Keys of the metadata that say which model runs and how it tokenizes.
 _OF_THE_MODEL = {
     *("pretrained", "model", "peft", "revision", "subfolder", "gguf_file", "base_url", "backend"),
@@ -336,7 +334,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             for name, answer in instance.filtered_resps.items():
                 instance.filtered_resps[name] = (*answer[:2], tokens)
                 totals.append(float(answer[0]))
-        if len(totals) >= _ENOUGH and not any(totals):
+        if len(totals) >= metrics.ENOUGH and not any(totals):
             raise NNDError(
                 f"task {self.config.task}: every log-likelihood is 0: the server does not give the log-probabilities of the "
                 "prompt (it must answer echo=true with logprobs); see docs/backends.md"
