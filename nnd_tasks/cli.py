@@ -162,11 +162,14 @@ def demo(
     folder: Annotated[Path, typer.Option("--dir", help="Where to put the demo's data, model and results.")] = Path(
         ".demo"
     ),
+    no_shared_prefix: Annotated[
+        bool, typer.Option("--no-shared-prefix", help="Read every request on its own, as plain hf does.")
+    ] = False,
 ) -> None:
-    """Run the whole chain offline on the embedded set with a tiny model, through stock lm_eval."""
+    """Run the whole chain offline on the embedded set with a tiny model."""
     from nnd_tasks.demo import run_demo
 
-    run_demo(folder)
+    run_demo(folder, shared_prefix=not no_shared_prefix)
 
 
 def main() -> None:

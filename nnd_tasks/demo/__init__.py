@@ -1,6 +1,6 @@
 """The whole chain in one command, offline.
 
-Build the embedded set, train a tiny model, score it untrained and trained with stock lm_eval, and compare the two.
+Build the embedded set, train a tiny model, score it untrained and trained as `nnd run` does, and compare the two.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,13 +22,16 @@ from nnd_tasks.datasets import expand
 from nnd_tasks.demo.compare import compare, comparison_table, read_outcomes
 from nnd_tasks.demo.model import Settings, make_models
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.register import tasks_dir
 
 #: Where the comparison is written, below the demo's folder.
 COMPARISON = "comparison.json"
 
 
-def run_demo(folder: Path, seed: int = 0) -> None:
+#: How the log line begins that says whether common beginnings were read once.
+_SHARING = "hf-shared-prefix: "
+
+
+def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None:
     """Build, train, score twice, and print the comparison; everything is written below ``folder``.
 
     A trained model that an earlier run left there is used again.
@@ -35,6 +39,7 @@ def run_demo(folder: Path, seed: int = 0) -> None:
     Args:
         folder: gets ``nnd/demo`` (the set), ``untrained``, ``trained``, ``results`` and ``comparison.json``.
         seed: of the model and its training text.
+        shared_prefix: read common beginnings of requests once.
 
     Raises:
         NNDError: ``folder`` cannot be written, or lm_eval failed.
@@ -58,9 +63,10 @@ def run_demo(folder: Path, seed: int = 0) -> None:
     else:
         console.print(f"used again, from an earlier run with the same settings: {_short(folder / 'trained')}")
 
-    console.rule("3. score it with stock lm_eval, untrained and trained")
-    before = read_outcomes(_score(console, folder, "untrained"))
-    after = read_outcomes(_score(console, folder, "trained"))
+    console.rule("3. score it with lm_eval, untrained and trained")
+    options = [] if shared_prefix else ["--no-shared-prefix"]
+    before = read_outcomes(_score(console, folder, "untrained", options))
+    after = read_outcomes(_score(console, folder, "trained", options))
 
     console.rule("4. compare them, test by test")
     comparisons = compare(before, after)
@@ -84,7 +90,7 @@ def _short(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _score(console: Console, folder: Path, model: str) -> Path:
+def _score(console: Console, folder: Path, model: str, options: Sequence[str]) -> Path:
     """Score one of the models in a process of its own and return the samples file that lm_eval wrote.
 
     Raises:
@@ -93,17 +99,16 @@ def _score(console: Console, folder: Path, model: str) -> Path:
     results = folder / "results" / model
     command = [
         *("--model", "hf", "--model_args", f"pretrained={_short(folder / model)}", "--device", "cpu"),
-        *("--batch_size", "8", "--tasks", "nnd_demo", "--include_path", _short(tasks_dir())),
-        *("--output_path", _short(results), "--log_samples"),
+        *("--tasks", "nnd_demo", "--output_path", _short(results), "--log_samples", *options),
     ]
-    console.print(f"lm_eval {shlex.join(command)}")
+    console.print(f"nnd run {shlex.join(command)}")
     # Offline for good: the demo must not depend on a network, nor wait for one.
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     environment = {**os.environ, "NND_HOME": str(folder), **offline}
     earlier = set(results.rglob("samples_nnd_demo_*.jsonl"))
     with console.status(f"lm_eval scores the {model} model"):
         done = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "lm_eval", *command],
+            [sys.executable, "-m", "nnd_tasks.cli", "run", *command],
             env=environment,
             check=False,
             capture_output=True,
@@ -113,7 +118,9 @@ def _score(console: Console, folder: Path, model: str) -> Path:
     if done.returncode:
         sys.stderr.write(done.stderr)
         raise NNDError(f"lm_eval ended with status {done.returncode}; its own output above says why")
-    console.print("\n".join(line for line in done.stdout.splitlines() if line.startswith("|")))
+    said = (line[line.index(_SHARING) :] for line in done.stderr.splitlines() if _SHARING in line)
+    tables = (line for line in done.stdout.splitlines() if line.startswith("|"))
+    console.print("\n".join([*said, *tables]))
     written = set(results.rglob("samples_nnd_demo_*.jsonl")) - earlier
     if not written:
         raise NNDError(f"lm_eval wrote no samples below {results}")

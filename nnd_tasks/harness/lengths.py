@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import datasets
-from lm_eval.models.huggingface import HFLM
 from lm_eval.models.utils import DEFAULT_MAX_LENGTH, resolve_max_length
 
 from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.harness.encodings import TokenizingOnce
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -50,7 +50,7 @@ def warn_once(message: str) -> None:
     logger.warning(message)
 
 
-class TokenCounter(HFLM):  # type: ignore[misc]
+class TokenCounter(TokenizingOnce):
     """An `HFLM` with a tokenizer and a backend type, and no model.
 
     Args:
@@ -120,9 +120,6 @@ class TokenCounter(HFLM):  # type: ignore[misc]
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
             )
         self.window = self._find_window(metadata)
-        # Of lm-eval's API clients nothing asks for a BOS token, so theirs may have none.
-        encode = self.tokenizer.encode if self.prefix_token_id is None else super().tok_encode
-        self.encode = lru_cache(maxsize=64)(encode)
 
     def _find_backend(self, metadata: Mapping[str, Any], model: Any, loading: Mapping[str, Any]) -> None:
         """Set ``self.backend`` as HFLM would: ``causal`` or ``seq2seq``."""
@@ -192,12 +189,10 @@ class TokenCounter(HFLM):  # type: ignore[misc]
             return context > self.window
         return context + continuation > self.window + (0 if self.remote else self.room)
 
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
-        """Tokenize as HFLM does; a context is asked for once per candidate, so the latest answers are kept."""
-        if self.prefix_token_id is None:
-            return list(self.encode(string, add_special_tokens=bool(add_special_tokens)))
-        encoded: list[int] = self.encode(string, add_special_tokens, **kwargs)
-        return encoded
+    def _encode(self, string: str, add_special_tokens: bool | None) -> list[int]:
+        if self.prefix_token_id is None:  # HFLM needs one; of lm-eval's API clients nothing does
+            return list(self.tokenizer.encode(string, add_special_tokens=bool(add_special_tokens)))
+        return super()._encode(string, add_special_tokens)
 
     def lengths(self, context: str, continuation: str) -> tuple[int, int]:
         """Return the number of tokens that the backend conditions on, and of those whose log-probabilities it sums.

@@ -2,7 +2,7 @@
 
 Sorted sequences share their beginnings with their neighbours. Within a *pack* of neighbours every token that several
 sequences share is read once, in one row (the *trunk*); what belongs to one sequence alone (its *branch*) is read after it,
-in rows of several branches, each token seeing its own ancestors only. A small pack is all trunk.
+in rows of several branches, each token seeing its own ancestors only. A small pack, or one of one sequence, is all trunk.
 """
 
 from __future__ import annotations
@@ -55,6 +55,20 @@ class Pack:
         index = np.arange(len(self.tokens))
         return (index[None, :] <= index[:, None]) & (index[:, None] < self.ends[None, :])
 
+    def without_roots(self) -> tuple[Pack, Ints]:
+        """Return a pack that is all trunk without the first token of each sequence, and that token for each that is left.
+
+        The paths keep an index for the root, so that they count like the sequences; it means nothing.
+        """
+        kept = self.positions > 0
+        place = np.maximum(np.cumsum(kept) - 1, 0)
+        roots = np.flatnonzero(~kept)
+        below = np.cumsum(~kept) - 1
+        ends = (np.cumsum([0, *kept]))[self.ends]
+        paths = {i: place[path] for i, path in self.paths.items()}
+        pack = Pack(self.tokens[kept], self.positions[kept] - 1, ends[kept], paths, [])
+        return pack, self.tokens[roots][below[kept]]
+
 
 def common_prefix(one: Sequence[int], two: Sequence[int]) -> int:
     """Return how many tokens both begin with."""
@@ -66,9 +80,8 @@ def common_prefix(one: Sequence[int], two: Sequence[int]) -> int:
 def make_packs(sequences: Sequence[tuple[int, ...]], row: int, total: int, worth: int = 8) -> Iterator[Pack]:
     """Yield packs that hold every sequence once.
 
-    What fits into one row is read in one row, without branches. A pack is closed before its trunk or its number of tokens
-    grows too large, and where the next sequence has little in common with the last one; the first sequence of a pack is
-    always taken, however long it is.
+    What fits into one row is read in one row, without branches, and so is one sequence, however long. A pack is closed before
+    its trunk or its number of tokens grows too large, and where the next sequence has little in common with the last one.
 
     Args:
         sequences: distinct token sequences, sorted.
@@ -91,7 +104,7 @@ def make_packs(sequences: Sequence[tuple[int, ...]], row: int, total: int, worth
                 break
             last += 1
             fits = size <= row
-        yield _pack(sequences, shared, first, last, whole=fits)
+        yield _pack(sequences, shared, first, last, whole=fits or first == last)
         first = last + 1
 
 

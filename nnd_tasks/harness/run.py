@@ -99,6 +99,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
 
         import nnd_tasks.harness.shared_prefix  # noqa: F401 - registers the model type hf-shared-prefix
         from nnd_tasks.harness.caching import JSONCachingLM, cache_key
+        from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
 
         if cache_requests:
@@ -115,11 +116,12 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
         arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
         _check_output(kwargs.get("evaluation_tracker"))
-        for task in ours:
-            task.check_metadata(model, arguments)
-            task.model_type = model if isinstance(model, str) else None
-            task.check_tokenizer(chat=bool(apply_chat_template))
         with ExitStack() as stack:
+            stack.enter_context(shared_encodings())
+            for task in ours:
+                task.check_metadata(model, arguments)
+                task.model_type = model if isinstance(model, str) else None
+                task.check_tokenizer(chat=bool(apply_chat_template))
             stack.enter_context(patch.object(task_manager, "load", lambda task_list: loaded))
             if use_cache is not None:
                 use_cache = f"{use_cache}_{cache_key(model, arguments)}"

@@ -8,19 +8,20 @@ own numbers takes HFLM's path.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from lm_eval.api.registry import register_model
-from lm_eval.models.huggingface import HFLM
+from numpy.typing import NDArray
 from tqdm import tqdm
-from transformers import Cache, DynamicCache, EncoderDecoderCache
-from transformers.cache_utils import DynamicLayer
+from transformers import Cache, DynamicCache
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.encodings import TokenizingOnce
+from nnd_tasks.harness.packed_decoder import PackedDecoder
 from nnd_tasks.harness.prefix_tree import Branch, Pack, branch_mask, make_packs, rows_of
 from nnd_tasks.harness.vocabulary_head import VocabularyHead
 
@@ -96,7 +97,7 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
 
 
 @register_model("hf-shared-prefix")
-class SharedPrefixLM(HFLM):  # type: ignore[misc]
+class SharedPrefixLM(TokenizingOnce):
     """`HFLM` with all its arguments, scoring each distinct token once where the model allows it.
 
     Args:
@@ -107,9 +108,15 @@ class SharedPrefixLM(HFLM):  # type: ignore[misc]
 
     #: Most tokens that are read at once, and of a pack.
     row_tokens, pack_tokens = 1024, 16384
+    #: Most tokens that the decoder of an encoder-decoder reads at once: T5 has a bias of this, squared, for each head.
+    decoder_row_tokens = 512
+    #: Most tokens of contexts that are encoded together, unless one alone has more.
+    source_tokens = 640
 
     def __init__(self, *args: Any, shared_prefix: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if self.device.type != "cpu":  # where short rows would leave most of the device idle
+            self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
         self._reason: str | None = None if shared_prefix else "shared_prefix=False"
         self._checked = False
 
@@ -202,6 +209,19 @@ class SharedPrefixLM(HFLM):  # type: ignore[misc]
         return float(logits.gather(1, targets.to(logits.device)[:, None]).sum())
 
     # ------------------------------------------------------------ requests
+
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[Answer]:
+        """Score requests (context, continuation); see `HFLM`.
+
+        Raises:
+            NNDError: a continuation has no token, or more than the window holds.
+        """
+        for request in requests:
+            context, continuation = request.args
+            if not continuation or (not context and not self.tok_encode(continuation, add_special_tokens=False)):
+                raise NNDError(f"the continuation {continuation!r} has no token; it cannot be scored")
+        answers: list[Answer] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
+        return answers
 
     def _loglikelihood_tokens(
         self,
@@ -319,13 +339,7 @@ class SharedPrefixLM(HFLM):  # type: ignore[misc]
         if len(pack.tokens):
             cache = _Trunk() if pack.branches else None
             hidden = self._read(body, pack.tokens, pack.positions, pack.trunk_mask(), cache)
-            scores = _Scores()
-            for i, path in pack.paths.items():
-                for request in by_input[sequences[i]]:
-                    start = len(sequences[i]) - len(request.targets)
-                    rows = path[start:].tolist()
-                    scores.add(request, rows, request.targets[: len(rows)])
-            self._settle(head, hidden, scores)
+            self._settle(head, hidden, _trunk_scores(pack, sequences, by_input))
             if cache is not None:
                 cache.complete = True
         for row in rows_of(pack.branches, sequences, self.row_tokens):
@@ -362,26 +376,30 @@ class SharedPrefixLM(HFLM):  # type: ignore[misc]
         arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None], "use_cache": cache is not None}
         if cache is not None:
             arguments["past_key_values"] = cache
-        rows, columns = mask.shape
-        if rows != columns or not np.array_equal(mask, np.tri(rows, dtype=bool)):  # else it is plainly causal
-            dtype = self._dtype
-            allowed = self._tensor(mask)
-            bias = torch.zeros(mask.shape, dtype=dtype, device=self.device)
-            arguments["attention_mask"] = bias.masked_fill_(~allowed, torch.finfo(dtype).min)[None, None]
+        bias = self._bias(mask)
+        if bias is not None:
+            arguments["attention_mask"] = bias[None, None]
             arguments["position_ids"] = self._tensor(positions)[None]
         hidden: torch.Tensor = body(**arguments).last_hidden_state[0]
         return hidden
+
+    def _bias(self, mask: NDArray[np.bool_]) -> torch.Tensor | None:
+        """Return what to add to attention scores; None where ``mask``, shape (row, keys), is plainly causal."""
+        rows, columns = mask.shape
+        if rows == columns and np.array_equal(mask, np.tri(rows, dtype=bool)):
+            return None
+        return self._additive(mask)
+
+    def _additive(self, mask: NDArray[np.bool_]) -> torch.Tensor:
+        bias = torch.zeros(mask.shape, dtype=self._dtype, device=self.device)
+        return bias.masked_fill_(~self._tensor(mask), torch.finfo(bias.dtype).min)
 
     # ------------------------------------------------------------ encoder-decoders
 
     def _score_seq2seq(
         self, requests: Sequence[tuple[Any, list[int], list[int]]], done: Callable[[Sequence[_Request]], None]
     ) -> None:
-        """Encode each context once, and reuse its keys and values for all candidates."""
-        contexts: dict[tuple[int, ...], dict[tuple[int, ...], list[_Request]]] = {}
-        for i, (text, context, continuation) in enumerate(requests):
-            kept = contexts.setdefault(tuple(context[-self.max_length :]), {})
-            kept.setdefault(tuple(continuation), []).append(_Request(i, text, continuation))
+        """Encode each context once; its candidates are read as one tree, in rows."""
         inner = self._inner
         config = inner.config
         scaled = config.model_type == "t5" and config.scale_decoder_outputs
@@ -391,59 +409,52 @@ class SharedPrefixLM(HFLM):  # type: ignore[misc]
             bias=getattr(inner, "final_logits_bias", None),
             dtype=self.softmax_dtype,
         )
-        for source, candidates in contexts.items():
-            inputs = self._tensor([source])
-            encoded = inner.get_encoder()(input_ids=inputs, attention_mask=torch.ones_like(inputs)).last_hidden_state
-            cross: list[tuple[torch.Tensor, torch.Tensor]] = []
-            ordered = sorted(candidates, key=len)
-            while ordered:
-                longest = len(ordered[-1])
-                batch = ordered[-max(1, self.row_tokens // longest) :]
-                del ordered[-len(batch) :]
-                hidden = self._decode(inner, batch, encoded, cross)
-                scores = _Scores()
-                for k, candidate in enumerate(batch):
-                    rows = range(k * longest, k * longest + len(candidate))
-                    for request in candidates[candidate]:
-                        scores.add(request, rows, request.targets)
-                self._settle(head, hidden, scores)
-            done([request for group in candidates.values() for request in group])
+        decoder = PackedDecoder(inner)
+        contexts: dict[tuple[int, ...], dict[tuple[int, ...], list[_Request]]] = {}
+        for i, (text, context, continuation) in enumerate(requests):
+            by_input = contexts.setdefault(tuple(context[-self.max_length :]), {})
+            inputs = tuple(decoder.inputs(torch.tensor(continuation)))
+            by_input.setdefault(inputs, []).append(_Request(i, text, continuation))
+        for group in _groups(sorted(contexts, key=len), self.source_tokens):
+            # The number of its context stands before each candidate: different contexts share nothing.
+            by_input = {
+                (k, *inputs): kept for k, context in enumerate(group) for inputs, kept in contexts[context].items()
+            }
+            sequences = sorted(by_input)
+            packs = list(make_packs(sequences, self.decoder_row_tokens, self.decoder_row_tokens))
+            decoder.encode(group, keep=len(packs) > 1)
+            source = np.repeat(np.arange(len(group)), [len(context) for context in group])
+            for pack in packs:
+                pack, about = pack.without_roots()
+                mask = self._bias(pack.trunk_mask())
+                positions = None if mask is None else self._tensor(pack.positions)
+                across = self._additive(about[:, None] == source[None, :]) if len(group) > 1 else None
+                hidden = decoder.read(self._tensor(pack.tokens), positions, mask, across)
+                self._settle(head, hidden, _trunk_scores(pack, sequences, by_input))
+                done([request for i in pack.paths for request in by_input[sequences[i]]])
 
-    def _decode(
-        self,
-        inner: Any,
-        batch: Sequence[tuple[int, ...]],
-        encoded: torch.Tensor,
-        cross: list[tuple[torch.Tensor, torch.Tensor]],
-    ) -> torch.Tensor:
-        """Return the decoder's final hidden states of padded candidates, shape (candidates * longest, width).
 
-        Args:
-            inner: the model.
-            batch: candidates; padding comes after them, where no token sees it.
-            encoded: of their context, shape (1, context, width).
-            cross: keys and values of each decoder layer over ``encoded``; filled at the first call.
-        """
-        longest = max(map(len, batch))
-        pad = inner.config.pad_token_id or 0
-        labels = self._tensor([[*candidate, *[pad] * (longest - len(candidate))] for candidate in batch])
-        decoder = inner.get_decoder()
-        inputs = inner.prepare_decoder_input_ids_from_labels(labels)
-        if not cross:
-            first = EncoderDecoderCache(DynamicCache(), DynamicCache())
-            decoder(input_ids=inputs[:1, :1], encoder_hidden_states=encoded, past_key_values=first, use_cache=True)
-            cross += [(layer.keys, layer.values) for layer in first.cross_attention_cache.layers]
-        known = DynamicCache()
-        for keys, values in cross:
-            layer = DynamicLayer()
-            layer.lazy_initialization(keys, values)
-            # Views: `update` would copy them for each candidate.
-            layer.keys, layer.values = (x.expand(len(batch), *x.shape[1:]) for x in (keys, values))
-            known.layers.append(layer)
-        hidden = decoder(
-            input_ids=inputs,
-            encoder_hidden_states=encoded.expand(len(batch), *encoded.shape[1:]),
-            past_key_values=EncoderDecoderCache(DynamicCache(), known),
-            use_cache=True,
-        ).last_hidden_state
-        return hidden.flatten(0, 1)
+def _groups(contexts: Sequence[tuple[int, ...]], most: int) -> Iterator[list[tuple[int, ...]]]:
+    """Yield neighbouring contexts of at most ``most`` tokens together; a longer one alone."""
+    group: list[tuple[int, ...]] = []
+    size = 0
+    for context in contexts:
+        if group and size + len(context) > most:
+            yield group
+            group, size = [], 0
+        group.append(context)
+        size += len(context)
+    yield group
+
+
+def _trunk_scores(
+    pack: Pack, sequences: Sequence[tuple[int, ...]], by_input: Mapping[tuple[int, ...], list[_Request]]
+) -> _Scores:
+    """Return what can be scored in the trunk."""
+    scores = _Scores()
+    for i, path in pack.paths.items():
+        for request in by_input[sequences[i]]:
+            unscored = len(sequences[i]) - len(request.targets)
+            rows = path[unscored:].tolist()
+            scores.add(request, rows, request.targets[: len(rows)])
+    return scores

@@ -76,8 +76,23 @@ def test_little_in_common_is_no_reason_for_a_large_pack() -> None:
 def test_a_sequence_longer_than_a_row_has_a_pack_of_its_own() -> None:
     found = [tuple(range(90)), tuple(range(1000, 1010))]
     first, second = make_packs(found, 50, 100)
-    assert (len(first.tokens), len(first.branches)) == (0, 1)
+    assert (len(first.tokens), len(first.branches)) == (90, 0)
     assert (len(second.tokens), len(second.branches)) == (10, 0)
+
+
+@given(sequences)
+def test_without_their_roots_sequences_of_different_roots_share_nothing(found: list[tuple[int, ...]]) -> None:
+    [whole] = make_packs(found, 10**6, 10**6)
+    pack, roots = whole.without_roots()
+    assert len(pack.tokens) == len({sequence[:n] for sequence in found for n in range(2, len(sequence) + 1)})
+    mask = pack.trunk_mask()
+    for i, path in pack.paths.items():
+        path = path[1:]
+        assert tuple(pack.tokens[path]) == found[i][1:]
+        assert pack.positions[path].tolist() == list(range(len(path)))
+        assert set(roots[path]) <= {found[i][0]}
+        for k, node in enumerate(path):
+            assert np.flatnonzero(mask[node]).tolist() == sorted(path[: k + 1])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""The decoder of an encoder-decoder, reading all candidates of one context in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from transformers import DynamicCache, EncoderDecoderCache
+
+
+class PackedDecoder:
+    """The decoder of T5, BART and their kin over some encoded contexts at a time.
+
+    Args:
+        model: an encoder-decoder of transformers.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._decoder = model.get_decoder()
+        self._encoded: torch.Tensor | None = None
+        self._cross: DynamicCache | None = None
+
+    def encode(self, contexts: Sequence[Sequence[int]], *, keep: bool) -> None:
+        """Encode the contexts that the rows to come are about.
+
+        Args:
+            contexts: token ids; of similar lengths, as the shorter ones are padded.
+            keep: keep the decoder's keys and values over them; worth it for more than one row.
+        """
+        longest = max(map(len, contexts))
+        device = self._decoder.get_input_embeddings().weight.device
+        tokens = torch.tensor([[*context, *[0] * (longest - len(context))] for context in contexts], device=device)
+        known = torch.tensor(
+            [[1] * len(context) + [0] * (longest - len(context)) for context in contexts], device=device
+        )
+        encoded = self._model.get_encoder()(input_ids=tokens, attention_mask=known).last_hidden_state
+        self._encoded = encoded[known.bool()][None]
+        self._cross = DynamicCache() if keep else None
+
+    def inputs(self, candidate: torch.Tensor) -> list[int]:
+        """Return what the decoder reads to score a candidate of shape (length,): its start token, then all but the last."""
+        shifted: list[int] = self._model.prepare_decoder_input_ids_from_labels(candidate[None])[0].tolist()
+        return shifted
+
+    def read(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor | None = None,
+        mask: torch.Tensor | None = None,
+        context_mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return the final hidden states of a row, shape (row, width).
+
+        Args:
+            tokens: shape (row,).
+            positions: of the tokens in their candidates, shape (row,); counted up if None.
+            mask: added to the attention scores of the row with itself, shape (row, row); plainly causal if None.
+            context_mask: the same with the contexts one after the other, shape (row, contexts' tokens); all if None.
+        """
+        arguments: dict[str, Any] = {
+            "input_ids": tokens[None],
+            "encoder_hidden_states": self._encoded,
+            "use_cache": self._cross is not None,
+        }
+        if self._cross is not None:
+            arguments["past_key_values"] = EncoderDecoderCache(DynamicCache(), self._cross)
+        if mask is not None:
+            arguments["attention_mask"] = mask[None, None]
+        if context_mask is not None:
+            arguments["encoder_attention_mask"] = context_mask[None, None]
+        with ExitStack() as stack:
+            if positions is not None:
+                stack.enter_context(self._placed(positions))
+            hidden: torch.Tensor = self._decoder(**arguments).last_hidden_state[0]
+        return hidden
+
+    @contextmanager
+    def _placed(self, positions: torch.Tensor) -> Iterator[None]:
+        """Let the decoder take ``positions`` where it would count them up; neither kind takes them as an argument."""
+        embedding = getattr(self._decoder, "embed_positions", None)
+        if embedding is not None:  # BART and its kin: absolute
+
+            def replace(_: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+                return args, {**kwargs, "position_ids": positions}
+
+            handle = embedding.register_forward_pre_hook(replace, with_kwargs=True)
+            try:
+                yield
+            finally:
+                handle.remove()
+            return
+        attention = self._decoder.block[0].layer[0].SelfAttention  # T5: relative, from the first layer for all
+
+        def bias(*_: Any, **__: Any) -> torch.Tensor:
+            buckets = attention._relative_position_bucket(
+                positions[None, :] - positions[:, None],
+                bidirectional=False,
+                num_buckets=attention.relative_attention_num_buckets,
+                max_distance=attention.relative_attention_max_distance,
+            )
+            return attention.relative_attention_bias(buckets).permute(2, 0, 1)[None]
+
+        with patch.object(attention, "compute_bias", bias):
+            yield
