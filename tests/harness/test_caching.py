@@ -209,3 +209,77 @@ def test_a_killed_run_goes_on_where_it_was_and_asks_nothing_twice(
         after = [tuple(prompt) for prompt in server.answered]
     assert not set(before) & set(after)
     assert len(set(before) | set(after)) == len(before) + len(after) == 305
+
+
+_HOLD_AT_A_PACK = """
+import sys, time
+from pathlib import Path
+from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+from nnd_tasks.cli import main
+
+settle, score, seen, stop = SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens, [], int(sys.argv[1])
+
+def hold(self, *args):
+    seen.append(1)
+    if len(seen) == stop:
+        Path("holding").touch()
+        time.sleep(600)
+    settle(self, *args)
+
+def count(self, requests, *args, **kwargs):
+    Path("asked").write_text(str(len(requests)))
+    return score(self, requests, *args, **kwargs)
+
+SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens = hold, count
+sys.argv = ["nnd", *sys.argv[2:]]
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+def test_a_killed_run_of_a_model_in_process_goes_on_where_it_was(
+    name: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    """The real command line, stopped while it scores, and then killed; only what was not stored is scored again."""
+    arguments = ["run", "--model", "hf", "--model_args", f"pretrained={tiny_models[name]},dtype=float32"]
+    arguments += ["--device", "cpu", "--tasks", "nnd_demo", "--log_samples"]
+
+    def command(hold_at: int, output: str, *more: str) -> list[str]:
+        return [sys.executable, "-c", _HOLD_AT_A_PACK, str(hold_at), *arguments, "--output_path", output, *more]
+
+    cached = "--use_cache", str(tmp_path / "answers")
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command(12, "killed", *cached), stdout=log, stderr=log, cwd=tmp_path)
+        for _ in range(1200):
+            if (tmp_path / "holding").exists() or process.poll() is not None:
+                break
+            time.sleep(0.1)
+        assert (tmp_path / "holding").exists(), (tmp_path / "log").read_text("utf-8")
+        time.sleep(1)  # the cache is written by a thread of its own
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+    assert not list(tmp_path.glob("killed/**/*.json*"))
+    [file] = tmp_path.glob("answers_*_rank0.db")
+    with sqlite3.connect(file) as connection:
+        [[stored]] = connection.execute("select count(*) from unnamed")
+    assert 0 < stored < 305
+
+    def outcomes(output: str, *more: str) -> tuple[int, list[Any]]:
+        done = subprocess.run(
+            command(0, output, *more), capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        [samples] = tmp_path.glob(f"{output}/**/samples_*.jsonl")
+        found = [json.loads(line) for line in samples.read_text("utf-8").splitlines()]
+        return int((tmp_path / "asked").read_text()), [[sample["candidates"], sample["tests"]] for sample in found]
+
+    asked, resumed = outcomes("resumed", *cached)
+    assert asked == 305 - stored
+    everything, whole = outcomes("whole")
+    assert everything == 305
+    for one, two in zip(resumed, whole, strict=True):
+        assert [test["passed"] for test in one[1]] == [test["passed"] for test in two[1]]
+        for a, b in zip(one[0], two[0], strict=True):
+            assert a["tokens"] == b["tokens"]
+            assert a["sum"] == pytest.approx(b["sum"], rel=1e-6, abs=1e-5 * a["tokens"])

@@ -17,6 +17,7 @@ from peft import LoraConfig, get_peft_model
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.packed_decoder import PackedDecoder
 from nnd_tasks.harness.shared_prefix import SharedPrefixLM
 from nnd_tasks.harness.vocabulary_head import VocabularyHead
 from tests.harness import tiny
@@ -79,6 +80,10 @@ MODELS: dict[str, tuple[Any, dict[str, Any], bool]] = {
         True,
     ),
     "bart": (tf.BartConfig, BART, True),
+    "mbart": (tf.MBartConfig, BART, True),
+    "pegasus": (tf.PegasusConfig, BART, True),
+    # mT5 does not scale the decoder's output as T5 does: at its usual scale random weights give logits in the hundreds.
+    "mt5": (tf.MT5Config, {**T5, "decoder_start_token_id": 0, "dropout_rate": 0.0, "initializer_factor": 0.5}, True),
 }
 
 
@@ -157,14 +162,14 @@ def test_adversarial_requests_score_as_with_plain_hf(name: str, pairs: Callable[
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart"])
 @pytest.mark.parametrize("row", [16, 64])
-def test_small_rows_give_the_same(name: str, row: int, pairs: Callable[[str], Any]) -> None:
+def test_small_rows_give_the_same(
+    name: str, row: int, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain, sharing = pairs(name)
-    before = sharing.row_tokens
-    try:
-        sharing.row_tokens = row
-        assert_same(plain, sharing, adversarial(len(plain.tokenizer)))
-    finally:
-        sharing.row_tokens = before
+    monkeypatch.setattr(sharing, "row_tokens", row)
+    monkeypatch.setattr(sharing, "decoder_row_tokens", row)
+    monkeypatch.setattr(sharing, "source_tokens", 4 * row)
+    assert_same(plain, sharing, adversarial(len(plain.tokenizer)))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart"])
@@ -235,6 +240,14 @@ def test_what_cannot_be_scored_is_an_error_never_a_score(
         sharing._loglikelihood_tokens([(("c", "x"), context, continuation)], disable_tqdm=True)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+@pytest.mark.parametrize(("context", "continuation"), [("", ""), ("a b", "")])
+def test_an_empty_text_is_an_error_too(name: str, context: str, continuation: str, pairs: Callable[[str], Any]) -> None:
+    _, sharing = pairs(name)
+    with pytest.raises(NNDError, match="the continuation '' has no token"):
+        sharing.loglikelihood([Instance("loglikelihood", {}, (context, continuation), 0)], disable_tqdm=True)
+
+
 def test_a_model_that_fails_the_check_on_itself_takes_the_plain_path(
     pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -292,6 +305,32 @@ def test_every_distinct_token_is_read_once(pairs: Callable[[str], Any], monkeypa
     requests: Requests = [(("c", "x"), stem, [i, i + 1, i + 2]) for i in range(100, 160)]
     sharing._loglikelihood_tokens(requests, disable_tqdm=True)
     assert sum(read) == len(stem) + 60 * 2, "the context once, and of each candidate all tokens but the last"
+
+
+def test_an_encoder_decoder_reads_every_context_and_every_distinct_beginning_of_its_candidates_once(
+    pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, sharing = pairs("bart")
+    sharing.why_not()
+    encoded: list[int] = []
+    decoded: list[int] = []
+    encode, read = PackedDecoder.encode, PackedDecoder.read
+
+    def counting_encode(self: Any, contexts: Any, **kwargs: Any) -> None:
+        encoded.extend(map(len, contexts))
+        encode(self, contexts, **kwargs)
+
+    def counting_read(self: Any, tokens: Any, *rest: Any) -> Any:
+        decoded.append(len(tokens))
+        return read(self, tokens, *rest)
+
+    monkeypatch.setattr(PackedDecoder, "encode", counting_encode)
+    monkeypatch.setattr(PackedDecoder, "read", counting_read)
+    contexts = [list(range(10 + i, 40)) for i in range(5)]
+    requests: Requests = [(("c", "x"), context, [7, 8, i, i + 1]) for context in contexts for i in range(100, 120)]
+    sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    assert sum(encoded) == sum(map(len, contexts))
+    assert sum(decoded) == 5 * (3 + 20), "start, 7 and 8 once for each context, then one token of each candidate"
 
 
 @pytest.mark.parametrize("size", [7, 1024, 5000])

@@ -1,0 +1,91 @@
+"""Every distinct string is tokenized once, whoever asks, and only by the tokenizer that was asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_eval.models.huggingface import HFLM
+from transformers import PreTrainedTokenizerFast
+
+from nnd_tasks.harness.encodings import Encodings, shared_encodings
+from nnd_tasks.harness.lengths import TokenCounter
+from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+from tests.harness import tiny
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, Any]]:
+    """Return how often each string was tokenized, with and without special tokens."""
+    counts: Counter[tuple[str, Any]] = Counter()
+    encode = PreTrainedTokenizerFast.encode
+
+    def counting(self: Any, text: str, *args: Any, **kwargs: Any) -> Any:
+        counts[text, kwargs.get("add_special_tokens")] += 1
+        return encode(self, text, *args, **kwargs)
+
+    monkeypatch.setattr(PreTrainedTokenizerFast, "encode", counting)
+    return counts
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+@pytest.mark.parametrize("sharing", [True, False])
+def test_a_run_tokenizes_each_distinct_string_once(
+    name: str, sharing: bool, tiny_models: dict[str, Path], home: Path, asked: Counter[tuple[str, Any]]
+) -> None:
+    """Two tasks over one set, which ask for the same texts."""
+    results = tiny.evaluate(tiny_models[name], ["nnd_demo", "nnd_demo_clean"], shared_prefix=sharing)
+    texts = [
+        argument
+        for samples in results["samples"].values()
+        for sample in samples
+        for pair in sample["arguments"]
+        for argument in (pair if isinstance(pair, (list, tuple)) else pair.values())
+    ]
+    assert len(texts) > 600
+    repeated = {key: count for key, count in asked.items() if count > 1}
+    if sharing:
+        assert repeated == {}
+    else:  # lm-eval's own model tokenizes again, the context once for each candidate
+        assert max(repeated.values()) > 2
+
+
+def test_encodings_are_those_of_the_tokenizer(tiny_models: dict[str, Path]) -> None:
+    for name, folder in tiny_models.items():
+        backend = "seq2seq" if name in ("t5", "bart") else "causal"
+        arguments = {"pretrained": str(folder), "backend": backend, "device": "cpu"}
+        plain = HFLM(**arguments)
+        with shared_encodings():
+            counter, model = TokenCounter(arguments), SharedPrefixLM(**arguments)
+            assert counter.tokenizer is model.tokenizer
+            assert model.tokenizer is not plain.tokenizer
+            for text in ("One day, the cat.", " and more ", "Zürich 東京 🙂", "<|endoftext|>a", "a"):
+                for special in (None, True, False):
+                    expected = plain.tok_encode(text, add_special_tokens=special)
+                    assert counter.tok_encode(text, add_special_tokens=special) == expected
+                    found = model.tok_encode(text, add_special_tokens=special)
+                    assert found == expected
+                    found.append(0)  # what is kept must not change with what was given out
+                    assert model.tok_encode(text, add_special_tokens=special) == expected
+                    assert model.tok_encode(text, special, left_truncate_len=2) == expected[-2:]
+
+
+def test_nothing_is_shared_between_other_settings_or_beyond_a_run(tiny_models: dict[str, Path]) -> None:
+    arguments = {"pretrained": str(tiny_models["gpt2"])}
+    with shared_encodings():
+        first = TokenCounter(arguments)
+        assert TokenCounter(arguments).tokenizer is first.tokenizer
+        assert TokenCounter({**arguments, "add_bos_token": True}).tokenizer is not first.tokenizer
+        with shared_encodings():
+            assert TokenCounter(arguments).tokenizer is first.tokenizer
+        assert TokenCounter(arguments).tokenizer is first.tokenizer
+    assert TokenCounter(arguments).tokenizer is not first.tokenizer
+
+
+def test_the_oldest_encodings_go_first() -> None:
+    encodings = Encodings(capacity=10)
+    for i in range(4):
+        encodings.put((str(i), None, None, None), [i] * 4)
+    assert [encodings.get((str(i), None, None, None)) for i in range(4)] == [None, None, [2] * 4, [3] * 4]
