@@ -8,7 +8,7 @@ own numbers takes HFLM's path.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,31 +20,16 @@ from tqdm import tqdm
 from transformers import Cache, DynamicCache
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.architectures import why_unsuitable
 from nnd_tasks.harness.encodings import TokenizingOnce
 from nnd_tasks.harness.packed_decoder import PackedDecoder
-from nnd_tasks.harness.prefix_tree import Branch, Pack, branch_mask, make_packs, rows_of
+from nnd_tasks.harness.prefix_tree import Branch, Ints, Pack, branch_mask, make_packs, rows_of
 from nnd_tasks.harness.vocabulary_head import VocabularyHead
 
 logger = logging.getLogger("lm_eval.nnd")
 
-#: ``model_type`` of the architectures that take a mask of four dimensions and explicit positions, and whose logits are
-#: one linear layer of the final hidden states.
-CAUSAL = {
-    "gpt2",
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gpt_neox",
-    "opt",
-    "phi",
-    "gemma",
-    "olmo2",
-    "starcoder2",
-    "stablelm",
-}
-#: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
-SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus"}
+#: Rows of fewer tokens are not tried when memory runs out.
+_SMALLEST_ROW = 64
 
 #: Sum and greediness of one request.
 Answer = tuple[float, bool]
@@ -67,6 +52,10 @@ class _Request:
     greedy: bool = True
 
 
+#: Tokens that the model reads -> the requests that ask for them.
+_ByInput = dict[tuple[int, ...], list[_Request]]
+
+
 @dataclass
 class _Scores:
     """Tokens to score out of one row of hidden states."""
@@ -82,18 +71,45 @@ class _Scores:
 
 
 class _Trunk(DynamicCache):  # type: ignore[misc]
-    """Keys and values of a trunk; rows that come after it see them and leave nothing behind."""
+    """Keys and values of a trunk; what comes after it sees them and leaves nothing behind.
 
-    def __init__(self) -> None:
+    Args:
+        stem: what the trunk itself comes after.
+    """
+
+    def __init__(self, stem: _Trunk | None = None) -> None:
         super().__init__()
+        self.stem = stem
         self.complete = False
 
     def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
-        """Store the trunk; once it is complete, return it with the given states appended."""
+        """Store the trunk, until it is complete; return stem, trunk and what comes after it."""
+        seen = [(key_states, value_states)]
         if not self.complete:
-            return super().update(key_states, value_states, layer_idx, *args, **kwargs)
-        layer = self.layers[layer_idx]
-        return torch.cat([layer.keys, key_states], dim=-2), torch.cat([layer.values, value_states], dim=-2)
+            seen = [super().update(key_states, value_states, layer_idx, *args, **kwargs)]
+        elif layer_idx < len(self.layers):  # the trunk below a stem can be empty
+            seen.insert(0, (self.layers[layer_idx].keys, self.layers[layer_idx].values))
+        if self.stem is not None:
+            seen.insert(0, (self.stem.layers[layer_idx].keys, self.stem.layers[layer_idx].values))
+        if len(seen) == 1:
+            return seen[0]
+        keys, values = zip(*seen, strict=True)
+        return torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
+
+
+@dataclass
+class _Stem:
+    """A beginning that was read before the packs that share it.
+
+    Attributes:
+        owner: of the packs, see `Pack`.
+        cache: its keys and values.
+        hidden: final hidden states, shape (stem, width), for targets that lie in it.
+    """
+
+    owner: int
+    cache: _Trunk
+    hidden: torch.Tensor
 
 
 @register_model("hf-shared-prefix")
@@ -132,39 +148,12 @@ class SharedPrefixLM(TokenizingOnce):
         if not self._checked:
             self._checked = True
             if self._reason is None:
-                self._reason = self._unsuitable() or self._self_check()
+                self._reason = why_unsuitable(self.model, self._inner, self.backend) or self._self_check()
             if self._reason is None:
                 logger.info("hf-shared-prefix: every distinct token is read once")
             else:
                 logger.info("hf-shared-prefix: not sharing prefixes, plain hf instead: %s", self._reason)
         return self._reason
-
-    def _unsuitable(self) -> str | None:
-        config = self._inner.config
-        text = getattr(config, "text_config", None) or config
-        known = SEQ2SEQ if self.backend == "seq2seq" else CAUSAL
-        if config.model_type not in known:
-            return f"the architecture {config.model_type} is not known to allow it"
-        if getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True):
-            return "sliding-window attention"
-        kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
-        if kinds != {"full_attention"}:
-            return f"attention layers of other kinds ({', '.join(sorted(kinds - {'full_attention'}))})"
-        for name in ("attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "logits_scaling"):
-            if getattr(text, name, None):
-                return f"its config sets {name}"
-        if getattr(config, "_attn_implementation", "sdpa") not in ("sdpa", "eager"):
-            return f"attn_implementation={config._attn_implementation} takes no mask of one's own"
-        if any(adapter.is_prompt_learning for adapter in (getattr(self.model, "peft_config", None) or {}).values()):
-            return "a prompt-learning adapter"
-        if not isinstance(self._inner.get_output_embeddings(), torch.nn.Linear):
-            return "its output layer is no plain linear layer"
-        if self.world_size > 1 and type(self.model).__name__ not in (
-            type(self._inner).__name__,
-            "PeftModelForCausalLM",
-        ):
-            return "the model is wrapped for several processes"
-        return None
 
     def _self_check(self) -> str | None:
         """Compare a small tree of random tokens with the model's own logits."""
@@ -181,32 +170,42 @@ class SharedPrefixLM(TokenizingOnce):
         ]
         pairs += [(trunk, pairs[0][1][:1]), (trunk[:5], trunk[5:])]
         requests = [(None, context, continuation) for context, continuation in pairs]
+        rows = self.row_tokens, self.decoder_row_tokens
         try:
             with torch.inference_mode():
+                expected = [self._own(context, continuation) for context, continuation in pairs]
                 found = [total for total, _ in self._score(requests, disable_tqdm=True)]
+                # Once more in rows so short that stems, trunks, branches and several rows of a decoder come about.
+                self.row_tokens, self.decoder_row_tokens = 12, 8
+                found += [total for total, _ in self._score(requests, disable_tqdm=True)]
         except Exception as error:  # whatever a model of another kind stumbles over
             return f"the check on a small example failed ({type(error).__name__}: {error})"
-        for (_, context, continuation), total in zip(requests, found, strict=True):
-            expected = self._own(context, continuation)
-            allowed = 2e-4 if self._dtype == torch.float32 else 0.1
-            if not abs(total - expected) <= allowed * len(continuation) + 1e-4 * abs(expected):
-                return f"on a small example the sums differ from the model's own ({total:.5f}, {expected:.5f})"
+        finally:
+            self.row_tokens, self.decoder_row_tokens = rows
+        precision = torch.finfo(self.mixed_precision_dtype or self._dtype).eps
+        for i, total in enumerate(found):
+            own, largest = expected[i % len(pairs)]
+            # Each log-probability is off by some units in the last place of the largest logit.
+            allowed = (2e-4 + 4 * precision * largest) * len(pairs[i % len(pairs)][1])
+            if not abs(total - own) <= allowed + 1e-5 * abs(own):
+                return f"on a small example the sums differ from the model's own ({total:.5f}, {own:.5f})"
         return None
 
     @property
     def _dtype(self) -> Any:
         return next(self._inner.parameters()).dtype
 
-    def _own(self, context: list[int], continuation: list[int]) -> float:
-        """Return the sum of log-probabilities straight from the model's logits."""
+    def _own(self, context: list[int], continuation: list[int]) -> tuple[float, float]:
+        """Return the sum of log-probabilities straight from the model's logits, and the largest of these."""
         targets = torch.tensor(continuation, device=self.device)
         if self.backend == "seq2seq":
             inputs = torch.tensor([context], device=self.device)
             logits = self._model_call(inputs, attn_mask=torch.ones_like(inputs), labels=targets[None])[0]
         else:
             logits = self._model_call(torch.tensor([context + continuation[:-1]], device=self.device))[0]
-        logits = torch.log_softmax(logits[-len(continuation) :].float(), dim=-1)
-        return float(logits.gather(1, targets.to(logits.device)[:, None]).sum())
+        logits = logits[-len(continuation) :].float()
+        chosen = torch.log_softmax(logits, dim=-1).gather(1, targets.to(logits.device)[:, None])
+        return float(chosen.sum()), float(logits.abs().max())
 
     # ------------------------------------------------------------ requests
 
@@ -246,6 +245,15 @@ class SharedPrefixLM(TokenizingOnce):
                 raise NNDError(f"the continuation {shown} has more tokens than the window of {self.max_length}")
         if not requests or self.why_not() is not None:
             return self._plain(requests, disable_tqdm, override_bs)
+        seq2seq = self.backend == "seq2seq"
+        cut = sum(
+            len(context) + (0 if seq2seq else len(continuation) - 1) > self.max_length
+            for _, context, continuation in requests
+        )
+        if cut:
+            logger.warning(
+                "%d requests are longer than the window of %d tokens; cut from the left", cut, self.max_length
+            )
         with torch.inference_mode():
             return self._score(requests, disable_tqdm)
 
@@ -295,6 +303,8 @@ class SharedPrefixLM(TokenizingOnce):
         ):
             score(requests, done)
         bar.close()
+        if None in answers:
+            raise RuntimeError("a request has no answer")
         return [answer for answer in answers if answer is not None]
 
     def _tensor(self, values: Any) -> torch.Tensor:
@@ -305,7 +315,9 @@ class SharedPrefixLM(TokenizingOnce):
         if not scores.rows:
             return
         needed, rows = np.unique(scores.rows, return_inverse=True)
-        logprobs, greedy = head(hidden[self._tensor(needed)], self._tensor(rows), self._tensor(scores.targets))
+        logprobs, greedy = head(
+            hidden[self._tensor(needed).to(hidden.device)], self._tensor(rows), self._tensor(scores.targets)
+        )
         for owner, logprob, likeliest in zip(scores.owners, logprobs.tolist(), greedy.tolist(), strict=True):
             owner.total += logprob
             owner.greedy = owner.greedy and likeliest
@@ -316,42 +328,76 @@ class SharedPrefixLM(TokenizingOnce):
         self, requests: Sequence[tuple[Any, list[int], list[int]]], done: Callable[[Sequence[_Request]], None]
     ) -> None:
         """Score packs of requests that begin alike; their inputs are cut from the left as HFLM does."""
-        by_input: dict[tuple[int, ...], list[_Request]] = {}
+        by_input: _ByInput = {}
         for i, (text, context, continuation) in enumerate(requests):
             inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
             by_input.setdefault(inputs, []).append(_Request(i, text, continuation))
         sequences = sorted(by_input)
-        inner = self._inner
-        head = VocabularyHead(inner.get_output_embeddings(), dtype=self.softmax_dtype)
-        for pack in make_packs(sequences, self.row_tokens, self.pack_tokens):
-            self._score_pack(pack, sequences, by_input, inner.base_model, head)
-            done([request for i in pack.paths for request in by_input[sequences[i]]])
+        head = VocabularyHead(self._inner.get_output_embeddings(), dtype=self.softmax_dtype)
+        first = 0
+        while first < len(sequences):
+            left = sequences[first:]
+            stem: _Stem | None = None
+            for pack in make_packs(left, self.row_tokens, self.pack_tokens):
+                owners = [request for i in pack.paths for request in by_input[left[i]]]
+                try:
+                    stem = self._stem_of(pack, left, stem)
+                    self._score_pack(pack, left, by_input, stem, head)
+                except torch.OutOfMemoryError as error:
+                    self._take_smaller_rows(owners, error)
+                    break
+                done(owners)
+                first += len(pack.paths)
+
+    def _take_smaller_rows(self, unfinished: Sequence[_Request], error: Exception) -> None:
+        """Halve the rows, and forget what was scored of the requests that did not fit; raise ``error`` at the end of that."""
+        if self.row_tokens < _SMALLEST_ROW:
+            raise error
+        self.row_tokens //= 2
+        self.decoder_row_tokens //= 2
+        self.source_tokens //= 2
+        for request in unfinished:
+            request.total, request.greedy = 0.0, True
+        torch.cuda.empty_cache()
+        logger.info("out of memory; reading %d tokens at once from here on", self.row_tokens)
+
+    def _stem_of(self, pack: Pack, sequences: Sequence[tuple[int, ...]], stem: _Stem | None) -> _Stem | None:
+        """Return the stem of a pack, read if it is not the last one."""
+        if not pack.stem:
+            return None
+        if stem is not None and stem.owner == pack.owner:
+            return stem
+        cache = _Trunk()
+        hidden = self._read(np.asarray(sequences[pack.owner][: pack.stem]), None, None, cache)
+        cache.complete = True
+        return _Stem(pack.owner, cache, hidden)
 
     def _score_pack(
         self,
         pack: Pack,
         sequences: Sequence[tuple[int, ...]],
-        by_input: Mapping[tuple[int, ...], list[_Request]],
-        body: Any,
+        by_input: _ByInput,
+        stem: _Stem | None,
         head: VocabularyHead,
     ) -> None:
-        cache: _Trunk | None = None
+        if stem is not None:
+            whole = {i: np.arange(pack.stem) for i in pack.paths}
+            self._settle(head, stem.hidden, _segment_scores(whole, 0, sequences, by_input))
+        cache = _Trunk(stem.cache if stem else None) if pack.branches or stem else None
         if len(pack.tokens):
-            cache = _Trunk() if pack.branches else None
-            hidden = self._read(body, pack.tokens, pack.positions, pack.trunk_mask(), cache)
-            self._settle(head, hidden, _trunk_scores(pack, sequences, by_input))
-            if cache is not None:
-                cache.complete = True
+            hidden = self._read(pack.tokens, pack.positions, pack.trunk_mask(), cache)
+            self._settle(head, hidden, _segment_scores(pack.paths, pack.stem, sequences, by_input))
+        if cache is not None:
+            cache.complete = True
         for row in rows_of(pack.branches, sequences, self.row_tokens):
-            self._score_row(pack, row, sequences, by_input, body, head, cache)
+            self._score_row(pack, row, sequences, by_input, head, cache)
 
     def _score_row(
         self,
         pack: Pack,
         row: Sequence[Branch],
         sequences: Sequence[tuple[int, ...]],
-        by_input: Mapping[tuple[int, ...], list[_Request]],
-        body: Any,
+        by_input: _ByInput,
         head: VocabularyHead,
         cache: _Trunk | None,
     ) -> None:
@@ -361,18 +407,18 @@ class SharedPrefixLM(TokenizingOnce):
         positions = np.concatenate([np.arange(b.start, b.start + n) for b, n in zip(row, lengths, strict=True)])
         owners = np.repeat(np.arange(len(row)), lengths)
         anchors = np.repeat([branch.anchor for branch in row], lengths)
-        hidden = self._read(body, tokens, positions, branch_mask(pack, owners, anchors), cache)
+        hidden = self._read(tokens, positions, branch_mask(pack, owners, anchors), cache)
         scores = _Scores()
         offset = 0
         for branch, length in zip(row, lengths, strict=True):
             for request in by_input[sequences[branch.sequence]]:
-                count = min(len(request.targets), length)  # the others were scored in the trunk
+                count = min(len(request.targets), length)  # the others were scored before
                 scores.add(request, range(offset + length - count, offset + length), request.targets[-count:])
             offset += length
         self._settle(head, hidden, scores)
 
-    def _read(self, body: Any, tokens: Any, positions: Any, mask: Any, cache: Cache | None) -> torch.Tensor:
-        """Return the final hidden states of one row, shape (row, width)."""
+    def _read(self, tokens: Any, positions: Any, mask: Any, cache: Cache | None) -> torch.Tensor:
+        """Return the final hidden states of one row, shape (row, width); plainly causal without a mask."""
         arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None], "use_cache": cache is not None}
         if cache is not None:
             arguments["past_key_values"] = cache
@@ -380,17 +426,13 @@ class SharedPrefixLM(TokenizingOnce):
         if bias is not None:
             arguments["attention_mask"] = bias[None, None]
             arguments["position_ids"] = self._tensor(positions)[None]
-        hidden: torch.Tensor = body(**arguments).last_hidden_state[0]
+        hidden: torch.Tensor = self._inner.base_model(**arguments).last_hidden_state[0]
         return hidden
 
-    def _bias(self, mask: NDArray[np.bool_]) -> torch.Tensor | None:
-        """Return what to add to attention scores; None where ``mask``, shape (row, keys), is plainly causal."""
-        rows, columns = mask.shape
-        if rows == columns and np.array_equal(mask, np.tri(rows, dtype=bool)):
+    def _bias(self, mask: NDArray[np.bool_] | None) -> torch.Tensor | None:
+        """Return what to add to attention scores where ``mask``, shape (row, keys), says what sees what; None for none."""
+        if mask is None:
             return None
-        return self._additive(mask)
-
-    def _additive(self, mask: NDArray[np.bool_]) -> torch.Tensor:
         bias = torch.zeros(mask.shape, dtype=self._dtype, device=self.device)
         return bias.masked_fill_(~self._tensor(mask), torch.finfo(bias.dtype).min)
 
@@ -415,46 +457,62 @@ class SharedPrefixLM(TokenizingOnce):
             by_input = contexts.setdefault(tuple(context[-self.max_length :]), {})
             inputs = tuple(decoder.inputs(torch.tensor(continuation)))
             by_input.setdefault(inputs, []).append(_Request(i, text, continuation))
-        for group in _groups(sorted(contexts, key=len), self.source_tokens):
+        waiting = sorted(contexts, key=len)
+        while waiting:
+            group = _group(waiting, self.source_tokens)
             # The number of its context stands before each candidate: different contexts share nothing.
             by_input = {
                 (k, *inputs): kept for k, context in enumerate(group) for inputs, kept in contexts[context].items()
             }
-            sequences = sorted(by_input)
-            packs = list(make_packs(sequences, self.decoder_row_tokens, self.decoder_row_tokens))
-            decoder.encode(group, keep=len(packs) > 1)
-            source = np.repeat(np.arange(len(group)), [len(context) for context in group])
-            for pack in packs:
-                pack, about = pack.without_roots()
-                mask = self._bias(pack.trunk_mask())
-                positions = None if mask is None else self._tensor(pack.positions)
-                across = self._additive(about[:, None] == source[None, :]) if len(group) > 1 else None
-                hidden = decoder.read(self._tensor(pack.tokens), positions, mask, across)
-                self._settle(head, hidden, _trunk_scores(pack, sequences, by_input))
-                done([request for i in pack.paths for request in by_input[sequences[i]]])
+            try:
+                self._score_group(group, by_input, decoder, head)
+            except torch.OutOfMemoryError as error:
+                self._take_smaller_rows([request for kept in by_input.values() for request in kept], error)
+                continue
+            done([request for kept in by_input.values() for request in kept])
+            del waiting[: len(group)]
+
+    def _score_group(
+        self, group: Sequence[tuple[int, ...]], by_input: _ByInput, decoder: PackedDecoder, head: VocabularyHead
+    ) -> None:
+        """Score the candidates of some contexts that are encoded together."""
+        sequences = sorted(by_input)
+        packs = list(make_packs(sequences, self.decoder_row_tokens, self.decoder_row_tokens, stems=False))
+        decoder.encode(group, keep=len(packs) > 1)
+        source = np.repeat(np.arange(len(group)), [len(context) for context in group])
+        for pack in packs:
+            pack, about = pack.without_roots()
+            mask = self._bias(pack.trunk_mask())
+            positions = None if mask is None else self._tensor(pack.positions)
+            across = self._bias(about[:, None] == source[None, :]) if len(group) > 1 else None
+            hidden = decoder.read(self._tensor(pack.tokens), positions, mask, across)
+            self._settle(head, hidden, _segment_scores(pack.paths, 0, sequences, by_input))
 
 
-def _groups(contexts: Sequence[tuple[int, ...]], most: int) -> Iterator[list[tuple[int, ...]]]:
-    """Yield neighbouring contexts of at most ``most`` tokens together; a longer one alone."""
-    group: list[tuple[int, ...]] = []
-    size = 0
-    for context in contexts:
-        if group and size + len(context) > most:
-            yield group
-            group, size = [], 0
-        group.append(context)
-        size += len(context)
-    yield group
+def _group(contexts: Sequence[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
+    """Return the first contexts, shortest first, that padded to one length have at most ``most`` tokens; at least one."""
+    count = 1
+    while count < len(contexts) and (count + 1) * len(contexts[count]) <= most:
+        count += 1
+    return list(contexts[:count])
 
 
-def _trunk_scores(
-    pack: Pack, sequences: Sequence[tuple[int, ...]], by_input: Mapping[tuple[int, ...], list[_Request]]
+def _segment_scores(
+    paths: Mapping[int, Ints], begin: int, sequences: Sequence[tuple[int, ...]], by_input: _ByInput
 ) -> _Scores:
-    """Return what can be scored in the trunk."""
+    """Return what can be scored of targets whose inputs lie in one segment of their sequences.
+
+    Args:
+        paths: sequence -> the rows of its segment.
+        begin: where the segment begins in each sequence.
+        sequences: all of them.
+        by_input: the requests of each.
+    """
     scores = _Scores()
-    for i, path in pack.paths.items():
+    for i, path in paths.items():
         for request in by_input[sequences[i]]:
-            unscored = len(sequences[i]) - len(request.targets)
-            rows = path[unscored:].tolist()
-            scores.add(request, rows, request.targets[: len(rows)])
+            start = len(sequences[i]) - len(request.targets)  # of the scored part
+            rows = path[max(start - begin, 0) :].tolist()
+            skipped = max(begin - start, 0)
+            scores.add(request, rows, request.targets[skipped : skipped + len(rows)])
     return scores

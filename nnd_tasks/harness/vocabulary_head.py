@@ -23,7 +23,7 @@ class VocabularyHead:
     def __init__(self, linear: Any, scale: float = 1.0, bias: torch.Tensor | None = None, dtype: Any = None) -> None:
         self.weight = linear.weight
         self.scale = scale
-        self.bias = linear.bias if bias is None else bias.reshape(-1)
+        self.bias = linear.bias if bias is None else bias.reshape(-1).to(linear.weight.device)
         self.dtype = dtype or torch.float32
 
     def __call__(

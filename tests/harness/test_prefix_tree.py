@@ -7,46 +7,85 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.harness.prefix_tree import branch_mask, common_prefix, make_packs, rows_of
+from nnd_tasks.harness.prefix_tree import Pack, branch_mask, common_prefix, make_packs, rows_of
 
 tokens = st.integers(0, 2)
 sequences = st.sets(st.lists(tokens, min_size=1, max_size=12).map(tuple), min_size=1, max_size=25).map(sorted)
 
 
-@settings(max_examples=300)
-@given(sequences, st.sampled_from([3, 10, 100]), st.sampled_from([0, 2, 8]))
+def full_mask(pack: Pack) -> np.ndarray:
+    mask = pack.trunk_mask()
+    return np.tri(len(pack.tokens), dtype=bool) if mask is None else mask
+
+
+@settings(max_examples=400)
+@given(sequences, st.sampled_from([1, 3, 10, 100]), st.sampled_from([0, 2, 8]), st.booleans())
 def test_every_token_of_every_sequence_sees_its_own_ancestors(
-    found: list[tuple[int, ...]], row: int, worth: int
+    found: list[tuple[int, ...]], row: int, worth: int, stems: bool
 ) -> None:
     seen: list[int] = []
-    for pack in make_packs(found, row, 4 * row, worth):
-        trunk = len(pack.tokens)
-        mask = pack.trunk_mask()
+    for pack in make_packs(found, row, 4 * row, worth, stems=stems):
+        trunk, stem = len(pack.tokens), pack.stem
+        assert not stem or (stems and stem > row)
+        mask = full_mask(pack)
+        assert mask.shape == (trunk, stem + trunk)
+        assert mask[:, :stem].all()
         for i, path in pack.paths.items():
             seen.append(i)
-            assert tuple(pack.tokens[path]) == found[i][: len(path)]
-            assert pack.positions[path].tolist() == list(range(len(path)))
+            if stem:
+                assert found[i][:stem] == found[pack.owner][:stem]
+            assert tuple(pack.tokens[path]) == found[i][stem : stem + len(path)]
+            assert pack.positions[path].tolist() == list(range(stem, stem + len(path)))
             for k, node in enumerate(path):
-                assert np.flatnonzero(mask[node]).tolist() == sorted(path[: k + 1])
+                assert (np.flatnonzero(mask[node, stem:])).tolist() == sorted(path[: k + 1])
         left = {branch.sequence: branch for branch in pack.branches}
         for i, path in pack.paths.items():
-            assert (i in left) == (len(path) < len(found[i]))
+            assert (i in left) == (stem + len(path) < len(found[i]))
         for branches in rows_of(pack.branches, found, row):
             lengths = [len(found[branch.sequence]) - branch.start for branch in branches]
             assert sum(lengths) <= row or len(branches) == 1
             owners = np.repeat(np.arange(len(branches)), lengths)
             anchors = np.repeat([branch.anchor for branch in branches], lengths)
             seeing = branch_mask(pack, owners, anchors)
+            assert seeing[:, :stem].all()
+            seeing = seeing[:, stem:]
             offset = 0
             for branch, length in zip(branches, lengths, strict=True):
                 path = pack.paths[branch.sequence]
-                assert branch.start == len(path)
+                assert branch.start == stem + len(path)
                 for k in range(length):
                     columns = np.flatnonzero(seeing[offset + k])
                     assert columns[columns < trunk].tolist() == sorted(path)
                     assert (columns[columns >= trunk] - trunk).tolist() == list(range(offset, offset + k + 1))
                 offset += length
     assert seen == list(range(len(found)))
+
+
+def read(found: list[tuple[int, ...]], row: int) -> int:
+    """Return how many tokens are read, each stem once."""
+    packs = list(make_packs(found, row, 16 * row))
+    stems = {pack.owner: pack.stem for pack in packs if pack.stem}
+    branches = sum(len(found[branch.sequence]) - branch.start for pack in packs for branch in pack.branches)
+    return sum(stems.values()) + sum(len(pack.tokens) for pack in packs) + branches
+
+
+def test_a_beginning_longer_than_a_row_is_read_once() -> None:
+    stem = tuple(range(1000, 1500))
+    one = sorted((*stem, i, i, i) for i in range(200))
+    assert read(one, 64) == 500 + 200 * 3
+    shots = tuple(range(1000, 1300))  # few-shot examples, then contexts of 40 tokens with 5 candidates each
+    many = sorted((*shots, *range(100 * c, 100 * c + 40), 7, k) for c in range(10) for k in range(5))
+    assert read(many, 64) == 300 + 10 * (40 + 1 + 5)
+
+
+def test_stems_of_stems_are_stems_of_their_own() -> None:
+    """Some sequences have a row in common, and some of these another row: each is read once per longer stem."""
+    shots = tuple(range(1000, 1100))
+    contexts = [tuple(range(2000 + 1000 * c, 2100 + 1000 * c)) for c in range(3)]
+    found = sorted((*shots, *context, k) for context in contexts for k in range(5))
+    packs = list(make_packs(found, 64, 1024))
+    assert [pack.stem for pack in packs] == [200, 200, 200]
+    assert read(found, 64) == 3 * (200 + 5)
 
 
 @given(sequences)
@@ -85,7 +124,7 @@ def test_without_their_roots_sequences_of_different_roots_share_nothing(found: l
     [whole] = make_packs(found, 10**6, 10**6)
     pack, roots = whole.without_roots()
     assert len(pack.tokens) == len({sequence[:n] for sequence in found for n in range(2, len(sequence) + 1)})
-    mask = pack.trunk_mask()
+    mask = full_mask(pack)
     for i, path in pack.paths.items():
         path = path[1:]
         assert tuple(pack.tokens[path]) == found[i][1:]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 import torch
 import transformers as tf
@@ -16,7 +17,10 @@ from lm_eval.models.huggingface import HFLM
 from peft import LoraConfig, get_peft_model
 
 import nnd_tasks
+from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.architectures import why_unsuitable
+from nnd_tasks.harness.documents import cluster_documents
 from nnd_tasks.harness.packed_decoder import PackedDecoder
 from nnd_tasks.harness.shared_prefix import SharedPrefixLM
 from nnd_tasks.harness.vocabulary_head import VocabularyHead
@@ -65,6 +69,30 @@ MODELS: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "phi": (tf.PhiConfig, {**SMALL, "max_position_embeddings": WINDOW}, True),
     "olmo2": (tf.Olmo2Config, {**GROUPED}, True),
     "stablelm": (tf.StableLmConfig, {**GROUPED}, True),
+    "starcoder2": (tf.Starcoder2Config, {**GROUPED, "sliding_window": None}, True),
+    # The frequencies follow from the longest input of a call.
+    "llama longrope": (
+        tf.LlamaConfig,
+        {
+            **GROUPED,
+            "rope_scaling": {
+                "rope_type": "longrope",
+                "short_factor": [1.0] * 4,
+                "long_factor": [3.0] * 4,
+                "original_max_position_embeddings": 64,
+                "factor": 4.0,
+            },
+        },
+        False,
+    ),
+    "llama yarn": (
+        tf.LlamaConfig,
+        {
+            **GROUPED,
+            "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+        },
+        True,
+    ),
     "bloom": (tf.BloomConfig, {"hidden_size": 32, "n_layer": 2, "n_head": 4}, False),
     "mamba": (tf.MambaConfig, {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}, False),
     "t5": (tf.T5Config, {**T5, "decoder_start_token_id": 0, "dropout_rate": 0.0}, True),
@@ -160,7 +188,7 @@ def test_adversarial_requests_score_as_with_plain_hf(name: str, pairs: Callable[
     assert_same(plain, sharing, adversarial(len(plain.tokenizer)))
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart"])
+@pytest.mark.parametrize("name", [name for name, (_, _, shares) in MODELS.items() if shares])
 @pytest.mark.parametrize("row", [16, 64])
 def test_small_rows_give_the_same(
     name: str, row: int, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
@@ -219,10 +247,8 @@ def test_texts_with_merges_empty_contexts_and_unicode(name: str, pairs: Callable
         assert greedy == likeliest
 
 
-@pytest.mark.parametrize("name", ["gpt2", "t5"])
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
 def test_rolling_likelihoods_are_those_of_plain_hf(name: str, pairs: Callable[[str], Any]) -> None:
-    if name == "t5":
-        pytest.skip("lm-eval has no rolling likelihoods for encoder-decoders")
     plain, sharing = pairs(name)
     text = "A text that is longer than the window of the model. " * 40
     requests = [Instance("loglikelihood_rolling", {}, (text,), 0)]
@@ -262,6 +288,118 @@ def test_a_model_that_fails_the_check_on_itself_takes_the_plain_path(
     assert_same(plain, sharing, adversarial(len(plain.tokenizer))[:20])
 
 
+@pytest.mark.parametrize("name", ["llama", "bart"])
+def test_the_check_reads_stems_branches_and_rows_after_rows(
+    name: str, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, sharing = pairs(name)
+    seen: set[str] = set()
+
+    def note(owner: type, method: str) -> None:
+        original = getattr(owner, method)
+
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            keep = kwargs.get("keep")
+            seen.add(method if keep is None else f"keep={keep}")
+            found = original(self, *args, **kwargs)
+            if method == "_stem_of" and found is not None:
+                seen.add("stem")
+            return found
+
+        monkeypatch.setattr(owner, method, call)
+
+    note(SharedPrefixLM, "_stem_of")
+    note(SharedPrefixLM, "_score_row")
+    note(PackedDecoder, "encode")
+    assert sharing._self_check() is None
+    assert seen == ({"_stem_of", "stem", "_score_row"} if name == "llama" else {"keep=False", "keep=True"})
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+def test_where_memory_runs_out_rows_get_shorter(
+    name: str, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, sharing = pairs(name)
+    sharing.why_not()
+    for attribute in ("row_tokens", "decoder_row_tokens", "source_tokens"):  # they are halved
+        monkeypatch.setattr(sharing, attribute, getattr(sharing, attribute))
+    settle, calls = SharedPrefixLM._settle, []
+
+    def failing(self: Any, head: Any, hidden: Any, scores: Any) -> None:
+        calls.append(1)
+        settle(self, head, hidden, scores)
+        if len(calls) in (1, 3, 4):
+            raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(SharedPrefixLM, "_settle", failing)
+    before = sharing.row_tokens
+    assert_same(plain, sharing, adversarial(len(plain.tokenizer)))
+    assert sharing.row_tokens == before // 8
+
+    def hopeless(self: Any, *args: Any) -> None:
+        raise torch.OutOfMemoryError("no memory at all")
+
+    monkeypatch.setattr(SharedPrefixLM, "_settle", hopeless)
+    with pytest.raises(torch.OutOfMemoryError, match="no memory at all"):
+        sharing._loglikelihood_tokens(adversarial(len(plain.tokenizer)), disable_tqdm=True)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("settings", [{"dtype": "bfloat16"}, {"mixed_precision_dtype": "bfloat16"}])
+def test_rounding_in_sixteen_bits_is_no_reason_against_sharing(
+    settings: dict[str, str], scale: float, pairs: Callable[[str], Any], tmp_path: Path
+) -> None:
+    """Large logits are rounded to large steps."""
+    plain, _ = pairs("llama")
+    model = tf.AutoModelForCausalLM.from_pretrained(plain.pretrained)
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(scale)
+    model.save_pretrained(tmp_path)
+    plain.tokenizer.save_pretrained(tmp_path)
+    assert SharedPrefixLM(pretrained=str(tmp_path), device="cpu", **{"dtype": "float32", **settings}).why_not() is None
+
+
+def test_models_that_cannot_share_say_why(pairs: Callable[[str], Any]) -> None:
+    _, sharing = pairs("llama")
+    inner = sharing.model
+    assert why_unsuitable(inner, inner, "causal") is None
+    assert "wrapped in DataParallel" in str(why_unsuitable(torch.nn.DataParallel(inner), inner, "causal"))
+    remote = type("Remote", (type(inner),), {"__module__": "somewhere.else"})
+    other = object.__new__(remote)
+    other.__dict__ = inner.__dict__
+    assert "code of its own" in str(why_unsuitable(other, other, "causal"))
+    try:
+        inner.config.quantization_config = {"load_in_8bit": True}
+        assert "quantized" in str(why_unsuitable(inner, inner, "causal"))
+    finally:
+        del inner.config.quantization_config
+    # Of the dynamic kind even plain hf's numbers depend on what was read before.
+    scaled = tf.LlamaConfig(**GROUPED, vocab_size=50, rope_scaling={"rope_type": "dynamic", "factor": 4.0})
+    model = tf.LlamaForCausalLM(scaled)
+    assert "rotary embeddings of type dynamic" in str(why_unsuitable(model, model, "causal"))
+
+
+def test_cut_requests_are_counted_in_one_warning(pairs: Callable[[str], Any], caplog: pytest.LogCaptureFixture) -> None:
+    _, sharing = pairs("gpt2")
+    requests: Requests = [(("c", "x"), [5] * length, [6, 7]) for length in (WINDOW - 1, WINDOW, WINDOW + 1)]
+    sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    assert "2 requests are longer than the window of 256 tokens" in caplog.text
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart"])
+def test_on_a_gpu_the_numbers_are_those_of_plain_hf(name: str, pairs: Callable[[str], Any]) -> None:
+    folder = pairs(name)[0].pretrained
+    settings = {"pretrained": folder, "dtype": "float32", "device": "cuda", "max_length": WINDOW}
+    plain, sharing = HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
+    assert sharing.why_not() is None
+    requests = adversarial(len(plain.tokenizer))
+    for (_, _, continuation), (total, _), (other, _) in zip(
+        requests, one_by_one(plain, requests), sharing._loglikelihood_tokens(requests, disable_tqdm=True), strict=True
+    ):
+        assert abs(total - other) <= 1e-5 * abs(total) + 1e-4 * len(continuation)
+
+
 def test_adapters_are_shared_too(pairs: Callable[[str], Any], tmp_path: Path) -> None:
     plain, _ = pairs("llama")
     base = tf.AutoModelForCausalLM.from_pretrained(plain.pretrained)
@@ -291,15 +429,19 @@ def test_sixteen_bits_sum_in_float32(dtype: str, pairs: Callable[[str], Any]) ->
     assert (sums.to(getattr(torch, dtype)).float() != sums).any(), "they are not rounded to the model's type"
 
 
-def test_every_distinct_token_is_read_once(pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("row", [16, 64, 1024])
+def test_every_distinct_token_is_read_once(
+    row: int, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, sharing = pairs("gpt2")
     sharing.why_not()
+    monkeypatch.setattr(sharing, "row_tokens", row)
     read: list[int] = []
     original = SharedPrefixLM._read
     monkeypatch.setattr(
         SharedPrefixLM,
         "_read",
-        lambda self, body, tokens, *rest: (read.append(len(tokens)), original(self, body, tokens, *rest))[1],
+        lambda self, tokens, *rest: (read.append(len(tokens)), original(self, tokens, *rest))[1],
     )
     stem = list(range(10, 60))
     requests: Requests = [(("c", "x"), stem, [i, i + 1, i + 2]) for i in range(100, 160)]
@@ -367,20 +509,31 @@ def test_evaluate_shares_by_default_and_gives_the_outcomes_of_plain_hf(
             assert a["tokens"] == b["tokens"]
 
 
+@pytest.fixture(scope="module")
+def real_requests(_real_home: Path) -> list[tuple[str, str]]:
+    """Some documents of Quiz Design (shortened) and SummEval (longer than the window) as requests."""
+    found = []
+    for name, config in (("quiz_design", "authors"), ("summeval", "all_rows")):
+        documents = cluster_documents(datasets.Dataset(read_table(_real_home / "nnd" / name, config)), name)
+        for document in list(documents)[:2]:
+            words = document["context"].split()[: 30 if name == "quiz_design" else None]
+            prompt = f"{' '.join(words)}\n\nText:"
+            found += [(prompt, f" {text}") for text in document["candidates"] if text.strip()]
+    return found
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["nnd_quiz_design", "nnd_summeval"])
+@pytest.mark.parametrize("name", MODELS)
 def test_real_requests_score_as_with_plain_hf(
-    task: str, pairs: Callable[[str], Any], tiny_models: dict[str, Path], real_home: Path
+    name: str, data: Path, pairs: Callable[[str], Any], real_requests: list[tuple[str, str]]
 ) -> None:
-    """A sample of documents, through the whole harness."""
-    for name in ("llama", "t5"):
-        shared, plain = (
-            tiny.evaluate(tiny_models[name], [task], limit=8, batch_size=1, shared_prefix=sharing)
-            for sharing in (True, False)
-        )
-        for one, two in zip(shared["samples"][task], plain["samples"][task], strict=True):
-            for a, b in zip(one["candidates"], two["candidates"], strict=True):
-                assert abs(a["sum"] - b["sum"]) <= 1e-6 * abs(b["sum"]) + 1e-5 * a["tokens"]
+    plain, sharing = pairs(name)
+    requests: Requests = [(pair, *plain._encode_pair(*pair)) for pair in real_requests]
+    assert any(len(context) > WINDOW for _, context, _ in requests)
+    assert any(len(context) < WINDOW for _, context, _ in requests)
+    fitting = [request for request in requests if len(request[2]) <= WINDOW]
+    assert len(fitting) > 15
+    assert_same(plain, sharing, fitting)
 
 
 def test_other_tasks_of_the_harness_are_shared_too(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:

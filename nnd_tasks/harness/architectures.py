@@ -1,0 +1,78 @@
+"""Which models may share prefixes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+#: ``model_type`` of the architectures that take a mask of four dimensions and explicit positions, and whose logits are
+#: one linear layer of the final hidden states.
+CAUSAL = {
+    "gpt2",
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gpt_neox",
+    "opt",
+    "phi",
+    "gemma",
+    "olmo2",
+    "starcoder2",
+    "stablelm",
+}
+#: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
+SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus"}
+
+#: Kinds of rotary embedding whose frequencies do not depend on how long the input is.
+ROPE = {"default", "linear", "llama3", "yarn"}
+
+
+def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
+    """Return why a model cannot share prefixes, or None where nothing speaks against trying.
+
+    Args:
+        model: as it is called; with its adapters.
+        inner: the transformers model below the adapters.
+        backend: ``causal`` or ``seq2seq``.
+    """
+    config = inner.config
+    text = getattr(config, "text_config", None) or config
+    known = SEQ2SEQ if backend == "seq2seq" else CAUSAL
+    if config.model_type not in known:
+        return f"the architecture {config.model_type} is not known to allow it"
+    if getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True):
+        return "sliding-window attention"
+    kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
+    if kinds != {"full_attention"}:
+        return f"attention layers of other kinds ({', '.join(sorted(kinds - {'full_attention'}))})"
+    for name in ("attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "logits_scaling"):
+        if getattr(text, name, None):
+            return f"its config sets {name}"
+    ropes = {kind for kind in _rope_kinds(text) if kind not in ROPE}
+    if ropes:
+        return f"rotary embeddings of type {min(ropes)} depend on how much is read at once"
+    if getattr(config, "quantization_config", None) or getattr(inner, "is_quantized", False):
+        return "a quantized model, whose numbers depend on what is read together"
+    if not type(inner).__module__.startswith("transformers.models."):
+        return f"{type(inner).__name__} is code of its own"
+    if getattr(config, "_attn_implementation", "sdpa") not in ("sdpa", "eager"):
+        return f"attn_implementation={config._attn_implementation} takes no mask of one's own"
+    for adapter in (getattr(model, "peft_config", None) or {}).values():
+        if adapter.is_prompt_learning or getattr(adapter, "alora_invocation_tokens", None):
+            return "an adapter that looks at the whole prompt"
+    if not isinstance(inner.get_output_embeddings(), torch.nn.Linear):
+        return "its output layer is no plain linear layer"
+    if not hasattr(model, "get_base_model") and not isinstance(model, PreTrainedModel):
+        return f"the model is wrapped in {type(model).__name__}"
+    return None
+
+
+def _rope_kinds(config: Any) -> set[str]:
+    """Return the kinds of rotary embedding that a config names; one kind of layer may have another than the rest."""
+    found = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    parts = [found, *(part for part in found.values() if isinstance(part, Mapping))]
+    return {str(part.get("rope_type") or part.get("type")) for part in parts} - {"None"}
