@@ -347,7 +347,8 @@ def main() -> None:
                 print("\n".join(show(compare("tiny Llama", work, arguments, 1, slow=True))), flush=True)
         if "growth" not in given.skip and not gpu:
             print(
-                "\nGrowth with the number of candidates:\n\n| model | contexts | candidates of each | distinct tokens | seconds | ms per token "
+                "\nGrowth with the number of candidates:\n\n"
+                "| model | contexts | candidates of each | distinct tokens | seconds | ms per token "
                 "| HFLM batch 1, seconds | ratio |\n|---|---|---|---|---|---|---|---|"
             )
             for shape in shapes:

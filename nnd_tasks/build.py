@@ -206,6 +206,8 @@ _COLUMNS = {
     "high_score": "score of the better candidate",
     "low_score": "score of the worse candidate",
     "rater": "who judged the worse candidate",
+    "noise_ratio": "word-level Levenshtein distance of the worse candidate from the better one, over its words",
+    "seed": "of the random choices of a synthetic error",
 }
 
 

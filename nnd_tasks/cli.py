@@ -131,6 +131,130 @@ def run(context: typer.Context) -> None:
     )
 
 
+stress = typer.Typer(help="Blind spots: synthetic errors, as sets to test likelihoods with.", no_args_is_help=True)
+app.add_typer(stress, name="stress")
+
+
+@stress.command("build")
+def stress_build(
+    name: Annotated[str, typer.Argument(help="Of the set; the tasks look for blindspot_CORPUS.")],
+    corpus: Annotated[
+        str,
+        typer.Option(help="wikitext, cnndm, wmt or ted; a .txt or .jsonl file; or a path for `datasets` (PATH:SPLIT)."),
+    ],
+    source: Annotated[
+        Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
+    ] = None,
+    errors: Annotated[
+        str, typer.Option(help="all, or names separated by commas; `nnd stress errors` lists them.")
+    ] = "all",
+    levels: Annotated[
+        str, typer.Option(help="three, paper (all of the paper's), or numbers separated by commas.")
+    ] = "three",
+    texts: Annotated[int, typer.Option(help="How many gold texts, drawn at random; 0 takes all.")] = 200,
+    seeds: Annotated[int, typer.Option(help="How often each error is made anew.")] = 1,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="The paper's whole grid: all texts, all its levels, five seeds.")
+    ] = False,
+    spacy: Annotated[
+        str | None, typer.Option(help="spaCy pipeline. Default: en_core_web_sm if it is installed.")
+    ] = None,
+    mlm: Annotated[str | None, typer.Option(help="Masked language model, for bert_diverge.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Texts, one per line, to count n-grams in.")] = None,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes.")] = 1,
+) -> None:
+    """Build a set of gold texts against the same texts with one error. Interrupted, it goes on when run again."""
+    from nnd_tasks.stress.build import build_stress_set
+
+    result = build_stress_set(
+        name,
+        corpus,
+        place=source,
+        errors=errors,
+        levels="paper" if paper else levels,
+        texts=None if paper or texts == 0 else texts,
+        seeds=5 if paper else seeds,
+        spacy=spacy,
+        mlm=mlm,
+        reference=reference,
+        out=out_dir,
+        workers=workers,
+        progress=sys.stderr.isatty(),
+    )
+    _say(f"{result.summary.tests:,} tests from {result.summary.clusters:,} texts")
+    for error, found in result.levels.items():
+        same = result.unchanged.get(error, 0)
+        note = f"   {same:,} times the text stayed as it was" if same else ""
+        _say(f"  {error:<26}{result.summary.categories.get(error, 0):>8,}   levels {', '.join(found)}{note}")
+    for error, what in result.left_out.items():
+        err.print(f"left out: {error} needs {what}", markup=False, highlight=False, soft_wrap=True)
+    _say(f"written to {result.folder}")
+
+
+@stress.command("report")
+def stress_report(
+    results: Annotated[Path, typer.Argument(help="What --output_path named, or one samples_*.jsonl.")],
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+) -> None:
+    """Show per error whether the likelihood falls as the error grows, as in the paper, beside pass rates."""
+    from nnd_tasks.stress.report import markdown, read_reports, write_reports
+
+    reports = read_reports(results)
+    for report in reports:
+        _say(markdown(report))
+    if out_dir is not None:
+        for path in write_reports(reports, out_dir):
+            _say(f"written: {path}")
+
+
+@stress.command("metrics")
+def stress_metrics(
+    name: Annotated[str, typer.Argument(help="A set that `nnd stress build` made.")],
+    corpus: Annotated[str, typer.Option(help="What it was built from: the references are there.")],
+    source: Annotated[
+        Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
+    ] = None,
+    metrics: Annotated[str, typer.Option(help="Names separated by commas.")] = "bleu,chrf,rouge1,rouge2,rougel",
+    model: Annotated[str | None, typer.Option(help="Encoder-decoder, for bartscore_p, _r, _f and _faithful.")] = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+) -> None:
+    """The same verdict for text metrics: does a metric's score fall as the error grows?"""
+    from nnd_tasks.datasets import find_dataset, how_to_build
+    from nnd_tasks.stress.corpora import read_corpus
+    from nnd_tasks.stress.report import markdown, write_reports
+    from nnd_tasks.stress.text_metrics import find_metric, stress_metric
+
+    folder = find_dataset(f"nnd/{name}") or find_dataset(name)
+    if folder is None:
+        raise NNDError(f"set {name!r} is not built here; run: {how_to_build(name)}")
+    found = read_corpus(corpus, source)
+    adapters = {part: find_metric(part, model) for part in map(str.strip, metrics.split(",")) if part}
+    reports = [stress_metric(part, metric, folder, found) for part, metric in adapters.items()]
+    for report in reports:
+        _say(markdown(report))
+    if out_dir is not None:
+        for path in write_reports(reports, out_dir):
+            _say(f"written: {path}")
+
+
+@stress.command("errors")
+def stress_errors() -> None:
+    """Show every error type: what it does, what its levels count, what it needs."""
+    from nnd_tasks.stress.registry import ERRORS, NEEDS
+    from nnd_tasks.stress.synthesize import Plan  # noqa: F401 - registers the errors
+
+    for kind in ERRORS.values():
+        _say(f"{kind.name}  ({kind.kind}; levels: {kind.unit})")
+        _say(f"  {kind.definition}")
+        if kind.example:
+            _say(f"  {kind.example[0]}  ->  {kind.example[1]}")
+        for need in sorted(kind.needs):
+            _say(f"  needs {NEEDS[need]}")
+
+
 @app.command()
 def register() -> None:
     """Make our tasks known to the literal command lm_eval of this environment."""

@@ -363,9 +363,12 @@ def list_configs(folder: Path) -> tuple[list[str], str]:
     return names, marked[0] if marked else names[0]
 
 
-def _how_to_build(folder: Path, config: str) -> str:
-    rows = " --rows all" if config.startswith("all_rows") else ""
-    return f"build it: nnd build {folder.name}{rows}"
+def how_to_build(name: str, config: str = "") -> str:
+    """Return the command that builds a set, or one config of it."""
+    corpus = name.removeprefix("blindspot_")
+    if corpus != name:
+        return f"nnd stress build {name} --corpus {corpus} --source FOLDER"
+    return f"nnd build {name}{' --rows all' if config.startswith('all_rows') else ''}"
 
 
 def read_table(folder: Path, config: str | None = None) -> pa.Table:
@@ -382,7 +385,7 @@ def read_table(folder: Path, config: str | None = None) -> pa.Table:
     config = config or default
     if config not in names:
         raise NNDError(
-            f"{folder}: it has no config {config!r}, only {', '.join(names)}; {_how_to_build(folder, config)}"
+            f"{folder}: it has no config {config!r}, only {', '.join(names)}; build it: {how_to_build(folder.name, config)}"
         )
     files = sorted((folder / config).glob(f"{SPLIT}-*.parquet"))
     if not files:
@@ -409,5 +412,5 @@ def load(name: str, config: str | None = None) -> datasets.Dataset:
     # A bare name is a set, even where a folder of that name lies around.
     folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
     if folder is None:
-        raise NNDError(f"set {name!r} is not built here; run: nnd build {name}")
+        raise NNDError(f"set {name!r} is not built here; run: {how_to_build(name)}")
     return datasets.Dataset(read_table(folder, config))

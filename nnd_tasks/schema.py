@@ -39,6 +39,8 @@ OPTIONAL_COLUMNS: dict[str, str] = {
     "high_score": "float64",
     "low_score": "float64",
     "rater": "string",
+    "noise_ratio": "float64",
+    "seed": "int64",
 }
 RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS)
 #: What a document of the harness holds besides prompt fields; no column may have these names.
@@ -177,6 +179,8 @@ class Test:
     high_score: float | None = None
     low_score: float | None = None
     rater: str = ""
+    noise_ratio: float | None = None
+    seed: int | None = None
 
     def row(self) -> dict[str, Any]:
         """Return the test as one flat row, prompt fields as columns of their own."""

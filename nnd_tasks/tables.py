@@ -12,7 +12,7 @@ import pyarrow as pa
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SCHEMA_VERSION, Test, category_slugs, severity_slugs
 
-_TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64()}
+_TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
 
 
 def to_table(tests: Sequence[Test]) -> pa.Table:

@@ -35,7 +35,7 @@ OPTIONAL = [
     "high_score",
     "low_score",
 ]
-COLUMNS = [*REQUIRED, *OPTIONAL, "rater"]
+COLUMNS = [*REQUIRED, *OPTIONAL, "rater", "noise_ratio", "seed"]
 
 #: Rates that every task reports, whatever its categories.
 FIXED_RATES = {"pass_rate", "pass_rate_sum", "pass_rate_bytes"}
@@ -184,6 +184,8 @@ def test_a_row_has_the_required_columns_then_the_optional_ones_then_the_prompt_f
         "high_score": 0.5,
         "low_score": 0.0,
         "rater": "r",
+        "noise_ratio": 0.25,
+        "seed": 3,
     }
     row = Test(**values, fields={"zeta": "z", "answer": "a"}).row()
     assert list(row) == [*COLUMNS, "zeta", "answer"]
@@ -198,6 +200,8 @@ def test_what_a_source_does_not_know_is_empty_in_the_row() -> None:
         **dict.fromkeys(COLUMNS[len(REQUIRED) :], ""),
         "high_score": None,
         "low_score": None,
+        "noise_ratio": None,
+        "seed": None,
     }
 
 

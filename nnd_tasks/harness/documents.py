@@ -7,13 +7,14 @@ from typing import Any
 
 import datasets
 
-from nnd_tasks.datasets import find_dataset, list_configs, read_table
+from nnd_tasks.datasets import find_dataset, how_to_build, list_configs, read_table
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.tables import check_table, fingerprint
 
 _LOCAL = "nnd/"
 _TEST_KEYS = ("test_id", "category", "subcategory", "severity", "high_first")
+_STRESS_KEYS = ("noise_ratio", "seed")  # where a set has them
 
 
 def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
@@ -37,6 +38,7 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
         raise NNDError(f"{where}: a column cannot be called {min(clash)!r}, documents use that name; rename it")
     documents: dict[str, dict[str, Any]] = {}
     positions: dict[str, dict[str, int]] = {}
+    stress = [name for name in _STRESS_KEYS if name in tests.column_names]
     varying: set[str] = set()
     for row in tests.to_list():
         key = row["cluster_id"]
@@ -57,6 +59,7 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
                 position[text] = len(position)
                 document["candidates"].append(text)
         test = {name: row.get(name) if row.get(name) is not None else "" for name in _TEST_KEYS}
+        test |= {name: row[name] for name in stress}
         document["tests"].append({**test, "high": position[row["high"]], "low": position[row["low"]]})
     for document in documents.values():
         for name in varying:
@@ -88,7 +91,7 @@ def load_tests(
         name = name or list_configs(folder)[1]
     elif path.startswith(_LOCAL):  # nobody has published there: asking the hub would only cost a minute
         set_name = path.removeprefix(_LOCAL)
-        raise NNDError(f"the set {set_name!r} is not built here; run: nnd build {set_name}")
+        raise NNDError(f"the set {set_name!r} is not built here; run: {how_to_build(set_name)}")
     else:
         tests, where = _from_hub(path, name, split, kwargs), f"{path} on the hub"
     origin = {

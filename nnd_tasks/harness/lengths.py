@@ -14,10 +14,12 @@ from typing import Any
 
 import datasets
 from lm_eval.models.utils import DEFAULT_MAX_LENGTH, resolve_max_length
+from transformers import AutoConfig
 
 from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness.encodings import TokenizingOnce
+from nnd_tasks.harness.masked_lm import MASKED, masked_window
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -59,6 +61,7 @@ class TokenCounter(TokenizingOnce):
 
     Attributes:
         remote: the backend is a client of an HTTP server.
+        masked: the model is a masked language model (``nnd_mlm``).
         window: most tokens that the model reads at once; None where nothing says how many these are.
 
     Raises:
@@ -77,6 +80,7 @@ class TokenCounter(TokenizingOnce):
         )
         tokenizer = metadata.get("tokenizer")
         remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
+        self.masked = model_type == MASKED
         names = ("model", "pretrained") if remote else ("pretrained", "model")  # whichever the backend looks at first
         model = metadata.get(names[0]) or metadata.get(names[1])
         if tokenizer is None and model is None:
@@ -96,7 +100,7 @@ class TokenCounter(TokenizingOnce):
         self.remote = remote
         self.room = next((room for name, room in _ROOM.items() if _looks_like(name, metadata, model_type)), 1)
         self._config: Any = None
-        if remote:
+        if remote or self.masked:
             self.backend = "causal"
             self.add_bos_token = bool(self.add_bos_token)  # lm-eval's API clients add no special token by default
         else:
@@ -115,7 +119,9 @@ class TokenCounter(TokenizingOnce):
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
                 f"({type(error).__name__}: {first_line(error)}); name one with tokenizer=... in --model_args"
             ) from error
-        if self.prefix_token_id is None and not remote:
+        if self.masked and isinstance(model, str):
+            self._find_masked(model, metadata)
+        if self.prefix_token_id is None and not (remote or self.masked):
             raise NNDError(
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
             )
@@ -145,6 +151,12 @@ class TokenCounter(TokenizingOnce):
         else:
             self._get_backend(self._config, trust_remote_code=loading["trust_remote_code"])
 
+    def _find_masked(self, model: str, metadata: Mapping[str, Any]) -> None:
+        try:
+            self._config = AutoConfig.from_pretrained(model, revision=str(metadata.get("revision", "main")))
+        except Exception as error:  # transformers raises many kinds
+            raise NNDError(f"the model {model} cannot be loaded ({first_line(error)})") from error
+
     def _find_window(self, metadata: Mapping[str, Any]) -> int | None:
         """Return the window as the backend finds it; say so once where it is not known.
 
@@ -157,6 +169,10 @@ class TokenCounter(TokenizingOnce):
                 window = int(given)
             except (TypeError, ValueError):
                 raise NNDError(f"max_length={given!r}: expected a number of tokens") from None
+            if self.masked:
+                return window - int(self.tokenizer.num_special_tokens_to_add())
+        elif self.masked:
+            return masked_window(self._config, self.tokenizer) - int(self.tokenizer.num_special_tokens_to_add())
         elif self.remote:
             window = _API_WINDOW
         elif found := resolve_max_length(self._config, self.tokenizer, default=0):
@@ -187,9 +203,11 @@ class TokenCounter(TokenizingOnce):
             return False
         if self.backend == "seq2seq":
             return context > self.window
-        return context + continuation > self.window + (0 if self.remote else self.room)
+        return context + continuation > self.window + (0 if self.remote or self.masked else self.room)
 
     def _encode(self, string: str, add_special_tokens: bool | None) -> list[int]:
+        if self.masked:  # special tokens are put around context and continuation together
+            return list(self.tokenizer.encode(string, add_special_tokens=False))
         if self.prefix_token_id is None:  # HFLM needs one; of lm-eval's API clients nothing does
             return list(self.tokenizer.encode(string, add_special_tokens=bool(add_special_tokens)))
         return super()._encode(string, add_special_tokens)
@@ -203,6 +221,8 @@ class TokenCounter(TokenizingOnce):
             encoded, scored = self._encode_pair(context, continuation)
             return len(encoded), len(scored)
         scored = self.tok_encode(continuation, add_special_tokens=False)
+        if self.masked:
+            return 0, len(scored)
         # With an empty context the first token is the condition when it equals the prefix token.
         return 1, len(scored) - (bool(scored) and scored[0] == self.prefix_token_id)
 

@@ -137,7 +137,7 @@ def score_document(
         high, low = scores[test["high"]], scores[test["low"]]
         record = {
             key: test[key]
-            for key in ("test_id", "category", "subcategory", "severity", "high", "low")
+            for key in ("test_id", "category", "subcategory", "severity", "noise_ratio", "seed", "high", "low")
             if test.get(key) not in ("", None)
         }
         for suffix, normalized in NORMALIZATIONS.items():

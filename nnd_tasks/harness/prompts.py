@@ -118,7 +118,7 @@ def check_config(config: Mapping[str, Any]) -> None:
         raise NNDError(
             f"task {name}: its YAML names another split for exemplars; a set has only {config.get('test_split')}"
         )
-    if not config.get("doc_to_text"):
+    if config.get("doc_to_text") is None:  # an empty one is a task without a context
         raise NNDError(f"task {name}: its YAML has no doc_to_text, the template of the prompt")
 
 

@@ -97,7 +97,8 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         from lm_eval.utils import simple_parse_args_string
 
-        import nnd_tasks.harness.shared_prefix  # noqa: F401 - registers the model type hf-shared-prefix
+        import nnd_tasks.harness.masked_lm  # registers nnd_mlm
+        import nnd_tasks.harness.shared_prefix  # noqa: F401 - registers hf-shared-prefix
         from nnd_tasks.harness.caching import JSONCachingLM, cache_key
         from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask

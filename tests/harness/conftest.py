@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from nnd_tasks.build import build_set
+from nnd_tasks.stress.build import build_stress_set
+from nnd_tasks.stress.corpora import KNOWN
 from tests.conftest import DATA
 from tests.harness import tiny
 
@@ -41,6 +43,11 @@ def _real_home(_home: Path) -> Path:
     for name in ("quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3"):
         build_set(name, DATA / name, _home / "nnd" / name)
     build_set("summeval", DATA / "summeval", _home / "nnd" / "summeval", {"rows": "all"})
+    for corpus in KNOWN:
+        name = f"blindspot_{corpus}"
+        build_stress_set(
+            name, corpus, place=DATA / "blindspot", out=_home / "nnd" / name, texts=3, levels="three", progress=False
+        )
     return _home
 
 

@@ -1,0 +1,232 @@
+"""Build a set of synthetic near-negatives into a dataset folder."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nnd_tasks import __version__
+from nnd_tasks.datasets import dataset_folder, expand, write_dataset
+from nnd_tasks.errors import NNDError
+from nnd_tasks.stress import levels as level_tables
+from nnd_tasks.stress.corpora import Corpus, read_corpus
+from nnd_tasks.stress.registry import ERRORS, NEEDS
+from nnd_tasks.stress.synthesize import Plan, discard, frequent_ngrams, synthesize
+from nnd_tasks.stress.text import Parser, find_pipeline
+from nnd_tasks.tables import ConfigSummary, check_table, to_table
+
+CONFIG = "stress"
+#: Of the paper: "length 256" (section 5.3).
+_NGRAM_WORDS = {"wikitext": 256}
+#: Corpora whose last sentence stays where it is (section 5.5.2).
+_KEEP_LAST = {"wikitext"}
+_MOST_NGRAMS = 100
+
+CITATION = """@inproceedings{he2023blind,
+  title = {On the Blind Spots of Model-Based Evaluation Metrics for Text Generation},
+  author = {He, Tianxing and Zhang, Jingyu and Wang, Tianle and Kumar, Sachin and Cho, Kyunghyun and Glass, James and
+    Tsvetkov, Yulia},
+  booktitle = {Proceedings of the 61st Annual Meeting of the Association for Computational Linguistics},
+  year = {2023}
+}"""
+
+
+@dataclass(frozen=True)
+class StressResult:
+    """What `build_stress_set` made.
+
+    Attributes:
+        folder: the dataset folder.
+        summary: of its tests.
+        levels: error type -> names of its levels.
+        unchanged: error type -> how often a text stayed as it was, and gave no test.
+        left_out: error type -> what it would need.
+    """
+
+    folder: Path
+    summary: ConfigSummary
+    levels: dict[str, list[str]]
+    unchanged: dict[str, int]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def build_stress_set(
+    name: str,
+    corpus: str,
+    *,
+    place: str | Path | None = None,
+    errors: str = "all",
+    levels: str = "three",
+    texts: int | None = 200,
+    seeds: int = 1,
+    spacy: str | None = None,
+    mlm: str | None = None,
+    reference: str | Path | None = None,
+    out: str | Path | None = None,
+    workers: int = 1,
+    progress: bool = True,
+) -> StressResult:
+    """Build the set ``name`` of synthetic near-negatives.
+
+    An interrupted call can be made again: what was done is not done twice.
+
+    Args:
+        name: of the set; letters, digits and ``_``.
+        corpus: a corpus of the paper (``wikitext``, ``cnndm``, ``wmt``, ``ted``), a file, or a path for `datasets`.
+        place: file or folder of a corpus of the paper.
+        errors: ``all``, or names that are separated by commas. Of ``all`` those are left out that the corpus or what is
+            installed does not allow.
+        levels: ``three``, ``paper``, or numbers that are separated by commas; see `nnd_tasks.stress.levels.choose`.
+        texts: how many of the gold texts, drawn at random with a fixed seed; None takes all.
+        seeds: how often each error is made anew.
+        spacy: a spaCy pipeline; None takes ``en_core_web_sm`` if it is installed.
+        mlm: folder of a masked language model, for ``bert_diverge``.
+        reference: a file to count n-grams in.
+        out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
+        workers: processes.
+        progress: show progress.
+
+    Raises:
+        NNDError: an argument is wrong, or the corpus cannot be read.
+    """
+    for argument, value in (("--texts", texts), ("--seeds", seeds), ("--workers", workers)):
+        if value is not None and value < 1:
+            raise NNDError(f"{argument} {value}: expected 1 or more")
+    if not name.isidentifier():
+        raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
+    found = read_corpus(corpus, expand(place) if place else None, expand(reference) if reference else None)
+    parser = Parser(find_pipeline(spacy))
+    wanted, left_out = _wanted(errors, found, parser, mlm)
+    chosen = level_tables.choose(found.name, wanted, levels)
+    if not chosen:
+        raise NNDError(
+            f"corpus {found.name}: none of the errors can be made; they need: {', '.join(left_out.values())}"
+        )
+    golds = found.texts
+    if texts is not None and texts < len(golds):
+        picked = sorted(random.Random(0).sample(range(len(golds)), texts))  # noqa: S311
+        golds = [golds[i] for i in picked]
+    needs_ngrams = any(name.startswith("frequent_") for name in chosen)
+    plan = Plan(
+        texts=tuple(golds),
+        corpus=tuple(gold.text for gold in found.texts),
+        levels=chosen,
+        seeds=tuple(range(seeds)),
+        keep_last=found.name in _KEEP_LAST,
+        ngrams=frequent_ngrams(found.reference, parser, _MOST_NGRAMS) if needs_ngrams else None,
+        ngram_words=_NGRAM_WORDS.get(found.name),
+        pipeline=spacy,
+        masked=mlm,
+    )
+    folder = (expand(out) if out is not None else dataset_folder(name)).absolute()
+    scratch = folder.with_name(f".{folder.name}.stress-{plan.key(parser.name)}")
+    made = synthesize(plan, scratch, workers=workers, progress=progress)
+    if not made.tests:
+        discard(scratch)
+        raise NNDError(f"corpus {found.name}: every text stayed as it was; no test came out")
+    named = {error: [ERRORS[error].level(amount) for amount in amounts] for error, amounts in chosen.items()}
+    report = {
+        "corpus": found.name,
+        "source_sha256": found.sha256,
+        "texts": len(golds),
+        "seeds": seeds,
+        "levels": named,
+        "unchanged": dict(made.unchanged),
+        "left_out": left_out,
+        "pipeline": parser.name,
+        "masked_model": Path(mlm).name if mlm else None,
+        "nnd_tasks": __version__,
+    }
+    [summary] = write_dataset(
+        folder,
+        {CONFIG: check_table(to_table(made.tests), f"corpus {found.name}")},
+        header=_header(name, found),
+        body=lambda summaries, reports: _card(name, found, summaries, reports[CONFIG]),
+        default=CONFIG,
+        report={CONFIG: report},
+    )
+    discard(scratch)
+    return StressResult(folder, summary, named, dict(made.unchanged), left_out)
+
+
+def _wanted(errors: str, corpus: Corpus, parser: Parser, mlm: str | None) -> tuple[list[str], dict[str, str]]:
+    """Return the error types to make, and error type -> why it is left out.
+
+    Raises:
+        NNDError: a type that is named is unknown, or cannot be made.
+    """
+    have = {
+        "tags": parser.tags,
+        "entities": parser.entities,
+        "source": all(gold.source for gold in corpus.texts),
+        "reference corpus": bool(corpus.reference),
+        "masked model": mlm is not None,
+    }
+    known = level_tables.PAPER.get(corpus.name, level_tables.OTHER)
+    names = list(ERRORS) if errors == "all" else [part.strip() for part in errors.split(",") if part.strip()]
+    if not names:
+        raise NNDError("--errors: none is named; take all, or names separated by commas")
+    wanted: list[str] = []
+    left_out: dict[str, str] = {}
+    for name in names:
+        if name not in ERRORS:
+            raise NNDError(f"--errors: there is no error {name!r}; there are: {', '.join(ERRORS)}")
+        missing = [NEEDS[need] for need in sorted(ERRORS[name].needs) if not have[need]]
+        if name not in known:
+            missing.insert(0, f"another corpus: the paper does not make it on {corpus.name}")
+        if not missing:
+            wanted.append(name)
+        elif errors != "all":
+            raise NNDError(f"--errors {name} needs {missing[0]}")
+        else:
+            left_out[name] = missing[0]
+    return list(dict.fromkeys(wanted)), left_out
+
+
+def _header(name: str, corpus: Corpus) -> Mapping[str, Any]:
+    return {
+        "nnd_set": name,
+        "license": "other",
+        "language": list(corpus.languages),
+        "pretty_name": f"NND blind spots: {corpus.title}",
+        "task_categories": ["text-generation"],
+        "tags": ["nnd", "near-negative-distinction", "lm-evaluation-harness", "synthetic"],
+    }
+
+
+def _card(name: str, corpus: Corpus, summaries: Sequence[ConfigSummary], report: Mapping[str, Any]) -> str:
+    [summary] = summaries
+    lines = [
+        f"# NND blind spots: {corpus.title}",
+        "",
+        "Each row is one test: a gold text, and the same text with one synthetic error (He et al., ACL 2023). A language model "
+        "passes when the mean log-likelihood per token that it gives the gold text is strictly higher.",
+        "",
+        f"{summary.tests:,} tests from {report['texts']:,} texts with {report['seeds']} seed(s); `category` is the error, "
+        "`subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of the gold text (halved "
+        f"for switching). Words, sentences and tags: {report['pipeline']}. Fingerprint `{summary.fingerprint}`.",
+        "",
+        "| error | kind | what it does | levels | tests | texts left as they were |",
+        "|---|---|---|---|---|---|",
+        *[
+            f"| `{error}` | {ERRORS[error].kind} | {ERRORS[error].definition} | {', '.join(found)} "
+            f"({ERRORS[error].unit}) | {summary.categories.get(error, 0):,} | {report['unchanged'].get(error, 0):,} |"
+            for error, found in report["levels"].items()
+        ],
+        "",
+    ]
+    if report["left_out"]:
+        lines += ["Left out:", "", *[f"- `{error}`: needs {what}" for error, what in report["left_out"].items()], ""]
+    lines += [
+        f"The texts stand under the terms {corpus.terms}. `build_report.json` has the hashes of the files.",
+        "",
+        f"Built with nnd-tasks {__version__}.",
+        "",
+        "```bibtex",
+        CITATION,
+        "```",
+    ]
+    return "\n".join(lines)

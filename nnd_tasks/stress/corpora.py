@@ -1,0 +1,171 @@
+"""Corpora of gold texts: the paper's four, or a file or dataset of one's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nnd_tasks.datasets import expand, nnd_home
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.schema import normalize
+from nnd_tasks.sources.download import sha256_of
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """One text that is taken to be good.
+
+    Attributes:
+        text: the gold text.
+        source: what it was written from; ``""`` where there is none.
+        references: other good texts for the same source, the gold text not among them.
+    """
+
+    text: str
+    source: str = ""
+    references: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Gold texts, and what is known of them.
+
+    Attributes:
+        name: ``wikitext``, ``cnndm``, ``wmt``, ``ted``, or the name of a file or dataset.
+        texts: the gold texts, without repeats.
+        sha256: file -> hash of its bytes.
+        title: for the card.
+        languages: of the gold texts.
+        terms: under which the texts stand.
+        reference: texts of the same kind that are not gold, for n-grams; ``()`` where there are none.
+    """
+
+    name: str
+    texts: list[Gold]
+    sha256: dict[str, str] = field(default_factory=dict)
+    title: str = ""
+    languages: tuple[str, ...] = ()
+    terms: str = "other"
+    reference: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Known:
+    file: str
+    title: str
+    terms: str
+    reference: str = ""
+
+
+#: The paper's corpora (its section 3), under the names that `blindspot_nlg` data goes by here.
+KNOWN: Mapping[str, _Known] = {
+    "wikitext": _Known(
+        "wikitext_gold.txt", "WikiText-103 paragraphs", "CC BY-SA (Wikipedia)", "wikitext_reference.txt"
+    ),
+    "cnndm": _Known("cnndm.jsonl", "CNN/DailyMail reference summaries", "of CNN and the Daily Mail"),
+    "wmt": _Known("wmt21_de_en.jsonl", "WMT21 German-English translations", "of the WMT21 shared task (research)"),
+    "ted": _Known("ted_zh_en.jsonl", "TED talks, Chinese-English translations", "CC BY-NC-ND (TED)"),
+}
+
+
+def read_corpus(name: str, place: Path | None = None, reference: Path | None = None) -> Corpus:
+    """Return the corpus ``name``.
+
+    Args:
+        name: one of `KNOWN`, a file (``.txt``: one text per line; ``.jsonl``: ``gold``, and ``source``, ``reference`` or
+            ``references`` where there are any), or a path for `datasets.load_dataset`.
+        place: a file, or a folder that holds the paper's files; None looks in ``$NND_HOME/blindspot``.
+        reference: a file of one text per line, to count n-grams in.
+
+    Raises:
+        NNDError: there is no such corpus, it cannot be read, or it is empty.
+    """
+    more: tuple[str, ...] = ()
+    if name in KNOWN:
+        known = KNOWN[name]
+        folder = expand(place) if place is not None else nnd_home() / "blindspot"
+        path = folder if folder.is_file() else folder / known.file
+        if not path.is_file():
+            raise NNDError(
+                f"corpus {name}: there is no {known.file} in {folder}; name the folder of the paper's texts with --source "
+                "(they come from github.com/cloudygoose/blindspot_nlg; docs/blind_spots.md says how to make the file)"
+            )
+        beside = path.with_name(known.reference) if known.reference else None
+        if reference is None and beside is not None and beside.is_file():
+            reference = beside
+        title, terms = known.title, known.terms
+        rows, hashes = _rows(path), {path.name: sha256_of(path)}
+    else:
+        title, terms = Path(name).name, "other"
+        path = expand(name)
+        if path.is_file():
+            rows, hashes = _rows(path), {path.name: sha256_of(path)}
+        else:
+            rows, hashes = _from_datasets(name), {}
+    if reference is not None:
+        reference = expand(reference)
+        more = tuple(gold.text for gold in _rows(reference))
+        hashes[reference.name] = sha256_of(reference)
+    texts = list({(gold.source, gold.text): gold for gold in rows if gold.text.strip()}.values())
+    if not texts:
+        raise NNDError(f"corpus {name}: it holds no text")
+    languages = ("en",) if name in KNOWN else ()
+    return Corpus(Path(name).stem if name not in KNOWN else name, texts, hashes, title, languages, terms, more)
+
+
+def _rows(path: Path) -> Iterator[Gold]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except UnicodeDecodeError as error:
+        raise NNDError(f"{path}: is no text in UTF-8 (byte {error.start})") from error
+    if path.suffix not in (".jsonl", ".json"):
+        return (Gold(normalize(line.strip())) for line in lines)
+    return _json_rows(path, lines)
+
+
+def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[Gold]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise NNDError(f"{path}, line {number}: no JSON ({error})") from error
+        yield _gold(row, f"{path}, line {number}")
+
+
+def _gold(row: Any, where: str) -> Gold:
+    if not isinstance(row, Mapping) or not isinstance(row.get("gold"), str):
+        raise NNDError(f"{where}: expected an object with the text in `gold`")
+    source = row.get("source", "")
+    references = row.get("references", row.get("reference", ()))
+    references = [references] if isinstance(references, str) else references
+    if not isinstance(source, str) or not isinstance(references, (list, tuple)):
+        raise NNDError(f"{where}: `source` must be a text, `references` a list of texts")
+    if not all(isinstance(text, str) for text in references):
+        raise NNDError(f"{where}: `references` must be texts")
+    gold = normalize(row["gold"].strip())
+    others = dict.fromkeys(normalize(text.strip()) for text in references)
+    return Gold(gold, normalize(source.strip()), tuple(text for text in others if text and text != gold))
+
+
+def _from_datasets(name: str) -> Iterator[Gold]:
+    import datasets
+
+    path, _, split = name.partition(":")
+    try:
+        rows = datasets.load_dataset(path, split=split or "test")
+    except Exception as error:  # datasets and the hub raise many kinds
+        raise NNDError(
+            f"corpus {name}: is none of {', '.join(KNOWN)}, no file, and could not be loaded as a dataset "
+            f"({first_line(error)}); write PATH:SPLIT for another split than test"
+        ) from error
+    column = next((column for column in ("gold", "text") if column in rows.column_names), None)
+    if column is None:
+        raise NNDError(f"corpus {name}: has neither a column `gold` nor `text`, only {', '.join(rows.column_names)}")
+    return (_gold({**row, "gold": row[column]}, f"{name}, row {i}") for i, row in enumerate(rows))

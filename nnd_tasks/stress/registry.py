@@ -1,0 +1,127 @@
+"""The error types: what each is called, what its amount counts, and what it needs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.stress.text import Parser
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What errors may draw on besides the text.
+
+    Attributes:
+        parser: splits and, where it can, tags texts.
+        source: what the gold text was written from; ``""`` where there is none.
+        sentences: of the corpus, with the text that each is from: for replacing one by an irrelevant one.
+        vocabulary: words of the corpus, each as often as it occurs there.
+        ngrams: length -> the most frequent ones of a reference corpus, the most frequent first.
+        ngram_words: length of a text of frequent n-grams, in words; None takes that of the gold text.
+        keep_last: leave the last sentence where it is.
+        fill: a masked language model: words, position -> candidates for that place, the likeliest first.
+    """
+
+    parser: Parser
+    source: str = ""
+    sentences: Sequence[tuple[str, str]] = ()
+    vocabulary: Sequence[str] = ()
+    ngrams: Mapping[int, Sequence[tuple[str, ...]]] = field(default_factory=dict)
+    ngram_words: int | None = None
+    keep_last: bool = False
+    fill: Callable[[Sequence[str], int], Sequence[str]] | None = None
+
+
+#: ``(text, amount, rng, resources) -> text``; the text unchanged where the error does not apply to it.
+Make = Callable[[str, float, random.Random, Resources], str]
+
+#: Need -> what to do about it.
+NEEDS: Mapping[str, str] = {
+    "tags": "a tagger: python -m spacy download en_core_web_sm, or --spacy PIPELINE",
+    "entities": "an entity recognizer: python -m spacy download en_core_web_sm, or --spacy PIPELINE",
+    "source": "a source for every text: a JSONL corpus with `source`",
+    "reference corpus": "a reference corpus for n-grams: --reference FILE",
+    "masked model": "a masked language model: --mlm FOLDER",
+}
+
+
+@dataclass(frozen=True)
+class ErrorType:
+    """One kind of error.
+
+    Attributes:
+        name: the paper's, in lower case with underscores; the category of its tests.
+        kind: ``fluency``, ``consistency`` or ``targeted`` (paper, sections 5.1 to 5.5 and appendices D, E).
+        unit: what its amount counts.
+        make: applies it.
+        switching: whether it only moves words, so that its noise ratio is halved (paper, note 7).
+        graded: whether more of it is worse.
+        needs: keys of `NEEDS`.
+        names: amount -> name of the level, where a number says little.
+        example: (text, what becomes of it, amount), where chance has no say.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    make: Make
+    switching: bool = False
+    graded: bool = True
+    needs: frozenset[str] = frozenset()
+    names: Mapping[float, str] = field(default_factory=dict)
+    example: tuple[str, str, float] | None = None
+
+    @property
+    def definition(self) -> str:
+        """What it does, from the documentation of its function."""
+        return (self.make.__doc__ or "").split("\n")[0]
+
+    def check(self, amount: float) -> None:
+        """Raise NNDError for an amount that is out of range."""
+        share = self.unit.startswith("share")
+        if self.names:
+            if amount not in self.names:
+                known = ", ".join(f"{key:g} ({name})" for key, name in self.names.items())
+                raise NNDError(f"error {self.name}: there is no level {amount:g}, only {known}")
+        elif share and not 0 < amount <= 1:
+            raise NNDError(
+                f"error {self.name}: level {amount:g} is no share of its {self.unit[9:]}; take 0 < level <= 1"
+            )
+        elif not share and (amount < 1 or amount != int(amount)):
+            raise NNDError(f"error {self.name}: level {amount:g} is no number of {self.unit}; take 1, 2, ...")
+
+    def level(self, amount: float) -> str:
+        """Return the name of a level: the subcategory of its tests."""
+        return self.names.get(amount, f"{amount:g}")
+
+
+#: Name -> error type, in the order of the paper.
+ERRORS: dict[str, ErrorType] = {}
+
+
+def error(
+    kind: str,
+    unit: str,
+    *,
+    switching: bool = False,
+    graded: bool = True,
+    needs: Sequence[str] = (),
+    names: Mapping[float, str] | None = None,
+    example: tuple[str, str, float] | None = None,
+) -> Callable[[Make], Make]:
+    """Register a function under its own name; the arguments are those of `ErrorType`."""
+
+    def register(make: Make) -> Make:
+        name = getattr(make, "__name__", "")
+        ERRORS[name] = ErrorType(name, kind, unit, make, switching, graded, frozenset(needs), names or {}, example)
+        return make
+
+    return register
+
+
+def count_of(amount: float, items: int) -> int:
+    """Return how many of ``items`` a share is: rounded half up, at least one of any."""
+    return min(items, max(1, int(amount * items + 0.5))) if items else 0

@@ -1,0 +1,270 @@
+"""Errors of sentences, names and meaning (paper, Table 16 bottom, and note 14)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nnd_tasks.stress.registry import Resources, count_of, error
+from nnd_tasks.stress.text import Parsed, Word, join
+from nnd_tasks.stress.words import like
+
+#: Names of entities (OntoNotes labels) -> what is put in their place.
+GENERIC = {
+    "PERSON": "a person",
+    "NORP": "a group",
+    "ORG": "an organization",
+    "FAC": "a place",
+    "GPE": "a place",
+    "LOC": "a place",
+    "PRODUCT": "a product",
+    "EVENT": "an event",
+    "WORK_OF_ART": "a work",
+    "LAW": "a law",
+    "LANGUAGE": "a language",
+    "DATE": "some time",
+    "TIME": "some time",
+}
+_SOMETHING = "something"
+_AUXILIARIES = "am is are was were can could may might must shall should will would do does did has have had"
+#: What ends a part of a sentence (note 14).
+DELIMITERS = frozenset(",.?!")
+
+
+@error("fluency", "sentences", switching=True, example=("She went to the office.", "To the office she went.", 1))
+def middle_swap(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    """The halves of random sentences change places."""
+    parsed = resources.parser.parse(text)
+    words = list(parsed.words)
+    long = [(start, end) for start, end in parsed.sentences if _core(words, start, end) - start >= 2]
+    for start, end in rng.sample(long, min(int(amount), len(long))):
+        stop = _core(words, start, end)
+        middle = (start + stop) // 2
+        texts = [words[i].text for i in (*range(middle, stop), *range(start, middle))]
+        first = stop - middle  # where the old beginning is now
+        if words[start].text[:1].isupper():
+            texts[0] = texts[0][:1].upper() + texts[0][1:]
+            if words[start].stop and texts[first] != "I":  # a name keeps its capital letter
+                texts[first] = texts[first][:1].lower() + texts[first][1:]
+        for i, other in zip(range(start, stop), texts, strict=True):
+            words[i] = replace(words[i], text=other)
+    return join(words)
+
+
+def _core(words: Sequence[Word], start: int, end: int) -> int:
+    """Return the end of a sentence without its closing punctuation."""
+    while end > start and not any(char.isalnum() for char in words[end - 1].text):
+        end -= 1
+    return end
+
+
+def _sentences(parsed: Parsed) -> list[str]:
+    return [join(parsed.words[start:end]) for start, end in parsed.sentences]
+
+
+def _movable(parsed: Parsed, resources: Resources) -> int:
+    return max(len(parsed.sentences) - bool(resources.keep_last), 0)
+
+
+@error("consistency", "pairs of sentences", switching=True, example=("She left. It rained.", "It rained. She left.", 1))
+def sentence_switching(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    """Random pairs of sentences change places, one pair after the other."""
+    parsed = resources.parser.parse(text)
+    sentences = _sentences(parsed)
+    return " ".join(_switched(sentences, _movable(parsed, resources), amount, rng)) if sentences else text
+
+
+def _switched(parts: list[str], movable: int, amount: float, rng: random.Random) -> list[str]:
+    if movable >= 2:
+        for _ in range(int(amount)):
+            i, j = rng.sample(range(movable), 2)
+            parts[i], parts[j] = parts[j], parts[i]
+    return parts
+
+
+@error("consistency", "sentences")
+def sentence_replacement(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    """Random sentences are replaced by sentences of other texts of the corpus."""
+    parsed = resources.parser.parse(text)
+    sentences = _sentences(parsed)
+    movable = _movable(parsed, resources)
+    for i in rng.sample(range(movable), min(int(amount), movable)):
+        other, owner = rng.choice(resources.sentences) if resources.sentences else (sentences[i], "")
+        for _ in range(20):  # of the text itself are few
+            if owner != text:
+                sentences[i] = other
+                break
+            other, owner = rng.choice(resources.sentences)
+    return " ".join(sentences) if sentences else text
+
+
+@error(
+    "consistency",
+    "share of sentences",
+    needs=["tags"],
+    example=("She went to the office. It was late.", "She did not go to the office. It was not late.", 1),
+)
+def negation(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    """Random sentences are negated, or freed of their "not"."""
+    parsed = resources.parser.parse(text)
+    changed = {span: new for span in parsed.sentences if (new := _negated(parsed.words[slice(*span)])) is not None}
+    chosen = set(rng.sample(sorted(changed), count_of(amount, len(changed))))
+    words: list[Word] = []
+    for span in parsed.sentences:
+        words += changed[span] if span in chosen else parsed.words[slice(*span)]
+    return join(words)
+
+
+def _negated(sentence: Sequence[Word]) -> list[Word] | None:
+    """Return a sentence with its first finite verb negated; None where there is none."""
+    words = list(sentence)
+    for i, word in enumerate(words):
+        if word.text.lower() in ("not", "n't", "n\u2019t"):
+            if word.text.lower() != "not" and i and words[i - 1].text.lower() in ("ca", "wo", "sha"):
+                base = {"ca": "can", "wo": "will", "sha": "shall"}[words[i - 1].text.lower()]
+                words[i - 1] = replace(words[i - 1], text=like(base, words[i - 1].text))
+            if i:
+                words[i - 1] = replace(words[i - 1], space=word.space)
+            return words[:i] + words[i + 1 :]
+    for i, word in enumerate(words):
+        finite = word.tag in ("VBD", "VBZ", "VBP", "MD")
+        if not finite or not (word.pos in ("VERB", "AUX") or word.tag == "MD"):
+            continue
+        helping = (
+            word.tag == "MD" or word.lemma == "be" or (word.text.lower() in _AUXILIARIES.split() and word.pos == "AUX")
+        )
+        if helping:
+            return [*words[:i], replace(word, space=" "), Word("not", word.space or " "), *words[i + 1 :]]
+        support = {"VBD": "did", "VBZ": "does", "VBP": "do"}[word.tag]
+        verb = replace(word, text=word.lemma or word.text)
+        return [*words[:i], Word(like(support, word.text), " "), Word("not", " "), verb, *words[i + 1 :]]
+    return None
+
+
+@error(
+    "consistency",
+    "share of named entities",
+    needs=["entities"],
+    example=("She went to the office in Boston.", "She went to the office in a place.", 1),
+)
+def generic_named_entity(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    """Random named entities are replaced by a general word for their kind."""
+    parsed = resources.parser.parse(text)
+    chosen = set(rng.sample(range(len(parsed.entities)), count_of(amount, len(parsed.entities))))
+    return _with_entities(
+        parsed,
+        {
+            (start, end): like(GENERIC.get(label, _SOMETHING), "A" if _begins(parsed, start) else "a")
+            for i, (start, end, label) in enumerate(parsed.entities)
+            if i in chosen
+        },
+    )
+
+
+def _begins(parsed: Parsed, word: int) -> bool:
+    return any(word == start for start, _ in parsed.sentences)
+
+
+def _with_entities(parsed: Parsed, new: dict[tuple[int, int], str]) -> str:
+    """Return the text with spans of words replaced."""
+    words: list[Word] = []
+    i = 0
+    spans = {start: (end, text) for (start, end), text in new.items()}
+    while i < len(parsed.words):
+        end, text = spans.get(i, (i + 1, parsed.words[i].text))
+        words.append(Word(text, parsed.words[end - 1].space))
+        i = end
+    return join(words)
+
+
+@error(
+    "consistency",
+    "pairs of named entities",
+    switching=True,
+    needs=["entities"],
+    example=("She flew from Boston to Paris.", "She flew from Paris to Boston.", 1),
+)
+def named_entity_switching(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    """Random pairs of named entities change places."""
+    parsed = resources.parser.parse(text)
+    spans = [(start, end) for start, end, _ in parsed.entities]
+    names = [join(parsed.words[start:end]) for start, end in spans]
+    return _with_entities(parsed, dict(zip(spans, _switched(names, len(names), amount, rng), strict=True)))
+
+
+def _tagged_switching(pos: frozenset[str], text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    words = list(resources.parser.parse(text).words)
+    places = [i for i, word in enumerate(words) if word.pos in pos]
+    texts = _switched([words[i].text for i in places], len(places), amount, rng)
+    for i, other in zip(places, texts, strict=True):
+        words[i] = replace(words[i], text=other)
+    return join(words)
+
+
+@error(
+    "consistency",
+    "pairs of verbs",
+    switching=True,
+    needs=["tags"],
+    example=("She went and he talked.", "She talked and he went.", 1),
+)
+def verb_switching(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    """Random pairs of verbs change places."""
+    return _tagged_switching(frozenset({"VERB"}), text, amount, rng, resources)
+
+
+@error(
+    "consistency",
+    "pairs of nouns",
+    switching=True,
+    needs=["tags"],
+    example=("the office of the staff", "the staff of the office", 1),
+)
+def noun_switching(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    """Random pairs of nouns change places."""
+    return _tagged_switching(frozenset({"NOUN"}), text, amount, rng, resources)
+
+
+@error(
+    "consistency",
+    "pairs of parts of sentences",
+    switching=True,
+    example=("first this, then that.", "then that, first this.", 1),
+)
+def sub_sentence_switching(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    """Random pairs of what stands between punctuation marks change places (note 14); the marks stay."""
+    words = list(resources.parser.parse(text).words)
+    parts: list[list[Word]] = [[]]
+    marks: list[Word | None] = []
+    for word in words:
+        if word.text in DELIMITERS:
+            marks.append(word)
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    marks.append(None)
+    filled = [i for i, part in enumerate(parts) if part]
+    texts = _switched([join(parts[i]) for i in filled], len(filled), amount, rng)
+    moved = dict(zip(filled, texts, strict=True))
+    result: list[Word] = []
+    for i, mark in enumerate(marks):
+        if i in moved:
+            result.append(Word(moved[i], parts[i][-1].space))
+        if mark is not None:
+            result.append(mark)
+    return join(result)
+
+
+@error("consistency", "share of words", needs=["masked model"])
+def bert_diverge(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    """Random words are replaced one by one by one of a masked language model's ten likeliest for their place."""
+    words = list(resources.parser.parse(text).words)
+    places = [i for i, word in enumerate(words) if any(char.isalnum() for char in word.text)]
+    if resources.fill is None or not places:
+        return text
+    for i in rng.sample(places, count_of(amount, len(places))):
+        options = resources.fill([word.text + word.space for word in words], i)
+        if options:
+            words[i] = replace(words[i], text=rng.choice(options))
+    return join(words)

@@ -1,0 +1,236 @@
+"""From gold texts to tests: every error type, level and seed, in pieces that an interrupted build keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import Test, short_hash
+from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
+from nnd_tasks.stress.corpora import Gold
+from nnd_tasks.stress.masked import load_fill
+from nnd_tasks.stress.noise import noise_ratio
+from nnd_tasks.stress.registry import ERRORS, Resources
+from nnd_tasks.stress.text import Parser, find_pipeline, join
+
+PIECE = 20  # texts
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides which tests come out.
+
+    Attributes:
+        texts: gold texts.
+        corpus: all texts of the corpus, from which irrelevant sentences and random words come.
+        levels: error type -> amounts.
+        seeds: each makes every test once.
+        keep_last: leave the last sentence of a text where it is.
+        ngrams: length -> frequent n-grams.
+        ngram_words: length of a text of frequent n-grams.
+        pipeline: a spaCy pipeline, by name or folder; None takes the usual one.
+        masked: folder of a masked language model, or None.
+    """
+
+    texts: tuple[Gold, ...]
+    corpus: tuple[str, ...]
+    levels: Mapping[str, tuple[float, ...]]
+    seeds: tuple[int, ...]
+    keep_last: bool = False
+    ngrams: Mapping[int, tuple[tuple[str, ...], ...]] | None = None
+    ngram_words: int | None = None
+    pipeline: str | None = None
+    masked: str | None = None
+
+    def key(self, parser: str) -> str:
+        """Return what tells this plan from others."""
+        parts = [
+            [[gold.text, gold.source] for gold in self.texts],
+            short_hash(*self.corpus),
+            {name: list(amounts) for name, amounts in self.levels.items()},
+            [list(self.seeds), self.keep_last, self.ngram_words, self.masked, parser],
+            {size: list(map(list, found)) for size, found in (self.ngrams or {}).items()},
+        ]
+        return short_hash(json.dumps(parts, ensure_ascii=False))
+
+
+@dataclass
+class Synthesized:
+    """What came out.
+
+    Attributes:
+        tests: one per text, error type, level and seed that changed the text.
+        unchanged: error type -> how often the text stayed as it was.
+    """
+
+    tests: list[Test]
+    unchanged: Counter[str]
+
+
+def resources_of(plan: Plan, progress: bool = False) -> Resources:
+    """Return what the errors of a plan draw on; the source is set text by text."""
+    parser = Parser(find_pipeline(plan.pipeline))
+    found: list[tuple[str, str]] = []
+    vocabulary: list[str] = []
+    if {"sentence_replacement", "injection", "positioned_error_random"} & set(plan.levels):
+        for text in tqdm(plan.corpus, desc="reading the corpus", disable=not progress):
+            parsed = parser.parse(text)
+            found += [(join(parsed.words[start:end]), text) for start, end in parsed.sentences]
+            vocabulary += [word.text for word in parsed.words if any(char.isalnum() for char in word.text)]
+    return Resources(
+        parser=parser,
+        sentences=found,
+        vocabulary=vocabulary,
+        ngrams=plan.ngrams or {},
+        ngram_words=plan.ngram_words,
+        keep_last=plan.keep_last,
+        fill=load_fill(plan.masked) if plan.masked and "bert_diverge" in plan.levels else None,
+    )
+
+
+def make_tests(gold: Gold, plan: Plan, resources: Resources) -> Iterator[tuple[str, Test | None]]:
+    """Yield (error type, test) for every level and seed; None where the text stays as it was.
+
+    What comes out depends on the text, the error, the level and the seed alone, not on the other texts asked for.
+    """
+    resources = replace(resources, source=gold.source)
+    cluster = short_hash("stress", gold.source, gold.text)
+    for name, amounts in plan.levels.items():
+        kind = ERRORS[name]
+        for amount in amounts:
+            for seed in plan.seeds:
+                rng = random.Random(short_hash(gold.text, name, f"{amount:g}", str(seed)))  # noqa: S311
+                noised = kind.make(gold.text, amount, rng, resources)
+                if noised == gold.text or not noised.strip():
+                    yield name, None
+                    continue
+                level = kind.level(amount)
+                yield (
+                    name,
+                    Test(
+                        test_id=short_hash(cluster, name, level, str(seed), noised),
+                        context_id=cluster,
+                        cluster_id=cluster,
+                        context=gold.source,
+                        high=gold.text,
+                        low=noised,
+                        category=name,
+                        high_first=True,
+                        subcategory=level,
+                        noise_ratio=noise_ratio(gold.text, noised, switching=kind.switching),
+                        seed=seed,
+                    ),
+                )
+
+
+_worker: tuple[Plan, Resources] | None = None
+
+
+def _start(plan: Plan) -> None:
+    global _worker
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    _worker = plan, resources_of(plan)
+
+
+def _piece(first: int) -> tuple[int, list[dict[str, Any]]]:
+    if _worker is None:
+        raise RuntimeError("the worker was not started")
+    return first, _rows(first, *_worker)
+
+
+def _rows(first: int, plan: Plan, resources: Resources) -> list[dict[str, Any]]:
+    """Return the tests of one piece as plain rows; one that is unchanged has a category and nothing else."""
+    return [
+        {"category": name} if test is None else {key: getattr(test, key) for key in test.__slots__}
+        for gold in plan.texts[first : first + PIECE]
+        for name, test in make_tests(gold, plan, resources)
+    ]
+
+
+def synthesize(plan: Plan, scratch: Path, *, workers: int = 1, progress: bool = True) -> Synthesized:
+    """Make all tests of a plan; pieces that an interrupted call left in ``scratch`` are not made again.
+
+    Args:
+        plan: what to make.
+        scratch: a folder for pieces; the caller removes it when the tests are safe.
+        workers: processes.
+        progress: show a bar.
+
+    Raises:
+        NNDError: ``scratch`` cannot be written.
+    """
+    pieces = range(0, len(plan.texts), PIECE)
+    try:
+        scratch.mkdir(parents=True, exist_ok=True)
+        done = {first for first in pieces if _path(scratch, first).is_file()}
+        left = [first for first in pieces if first not in done]
+        with tqdm(total=len(plan.texts), desc="making tests", unit="text", disable=not progress) as bar:
+            bar.update(sum(len(plan.texts[first : first + PIECE]) for first in done))
+            for first, rows in _each(plan, left, workers, progress):
+                _write(_path(scratch, first), rows)
+                bar.update(len(plan.texts[first : first + PIECE]))
+        rows = [json.loads(line) for first in pieces for line in _path(scratch, first).read_text("utf-8").splitlines()]
+    except OSError as error:
+        raise NNDError(f"{scratch}: cannot be written ({error.strerror or error})") from error
+    unchanged = Counter(row["category"] for row in rows if "low" not in row)
+    return Synthesized([Test(**row) for row in rows if "low" in row], unchanged)
+
+
+def _each(plan: Plan, left: Sequence[int], workers: int, progress: bool) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    if not left:
+        return
+    if workers <= 1:
+        resources = resources_of(plan, progress)
+        for first in left:
+            yield first, _rows(first, plan, resources)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start, initargs=(plan,)) as pool:
+        yield from pool.map(_piece, left)
+
+
+def _path(scratch: Path, first: int) -> Path:
+    return scratch / f"piece-{first:07}.jsonl"
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    new = path.with_suffix(".new")
+    new.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    new.replace(path)
+
+
+def frequent_ngrams(texts: Sequence[str], parser: Parser, most: int) -> dict[int, tuple[tuple[str, ...], ...]]:
+    """Return the most frequent 3- and 4-grams of words in lower case; those with punctuation are left out.
+
+    Of equally frequent ones the first in alphabetical order come first, so that the order never depends on chance.
+    """
+    counts: dict[int, Counter[tuple[str, ...]]] = {3: Counter(), 4: Counter()}
+    for text in texts:
+        run: list[str] = []
+        for word in [*(word.text.lower() for word in parser.parse(text).words), "."]:
+            if word[:1].isalpha():
+                run.append(word)
+                continue
+            for size, counter in counts.items():
+                counter.update(zip(*(run[i:] for i in range(size)), strict=False))
+            run = []
+    return {
+        size: tuple(gram for gram, _ in sorted(counter.items(), key=lambda item: (-item[1], item[0]))[:most])
+        for size, counter in counts.items()
+    }
+
+
+def discard(scratch: Path) -> None:
+    """Remove the pieces."""
+    shutil.rmtree(scratch, ignore_errors=True)

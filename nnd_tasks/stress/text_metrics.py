@@ -1,0 +1,208 @@
+"""Text metrics under the same stress: an adapter per metric, ``(hypotheses, sources, references) -> scores``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from nnd_tasks.datasets import read_table
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.stress.corpora import Corpus
+from nnd_tasks.stress.report import Report
+from nnd_tasks.stress.verdict import Scored, judge, rep_4gram
+
+#: One score per hypothesis, higher is better. ``references`` holds the references of each.
+Metric = Callable[[Sequence[str], Sequence[str], Sequence[Sequence[str]]], list[float]]
+
+
+def _missing(metric: str, package: str, error: Exception) -> NNDError:
+    return NNDError(f"metric {metric} needs {package}: pip install {package} ({first_line(error)})")
+
+
+def bleu(hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    """Sentence BLEU of sacrebleu with its default smoothing, 0 to 100."""
+    try:
+        import sacrebleu
+    except ImportError as error:
+        raise _missing("bleu", "sacrebleu", error) from error
+    return [sacrebleu.sentence_bleu(text, list(refs)).score for text, refs in zip(hypotheses, references, strict=True)]
+
+
+def chrf(hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    """Sentence chrF of sacrebleu, 0 to 100."""
+    try:
+        import sacrebleu
+    except ImportError as error:
+        raise _missing("chrf", "sacrebleu", error) from error
+    return [sacrebleu.sentence_chrf(text, list(refs)).score for text, refs in zip(hypotheses, references, strict=True)]
+
+
+def rouge(
+    kind: str, hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[float]:
+    """F-measure of rouge-score, 0 to 1; the highest over several references."""
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError as error:
+        raise _missing(kind, "rouge-score", error) from error
+    scorer = RougeScorer([kind], use_stemmer=False)
+    return [
+        max(scorer.score(ref, text)[kind].fmeasure for ref in refs)
+        for text, refs in zip(hypotheses, references, strict=True)
+    ]
+
+
+def meteor(hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    """METEOR of nltk, 0 to 1; it needs WordNet."""
+    try:
+        from nltk.translate.meteor_score import meteor_score
+
+        return [
+            float(meteor_score([ref.split() for ref in refs], text.split()))
+            for text, refs in zip(hypotheses, references, strict=True)
+        ]
+    except ImportError as error:
+        raise _missing("meteor", "nltk", error) from error
+    except LookupError as error:
+        raise NNDError("metric meteor needs the data of WordNet: python -m nltk.downloader wordnet") from error
+
+
+def bertscore(hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    """F-measure of BERTScore with the default model of the package for English."""
+    try:
+        from bert_score import score
+    except ImportError as error:
+        raise _missing("bertscore", "bert-score", error) from error
+    return [float(value) for value in score(list(hypotheses), [list(refs) for refs in references], lang="en")[2]]
+
+
+def bartscore(
+    variant: str, lm: Any, hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[float]:
+    """Mean log-likelihood per token under an encoder-decoder (Yuan et al., 2021).
+
+    Args:
+        variant: ``p`` (reference to hypothesis), ``r`` (hypothesis to reference), ``f`` (their mean) or ``faithful`` (source
+            to hypothesis); the mean over several references.
+        lm: a `SharedPrefixLM` of an encoder-decoder.
+        hypotheses: the texts to score.
+        sources: what each was written from.
+        references: of each.
+    """
+    if variant == "f":
+        both = (bartscore(part, lm, hypotheses, sources, references) for part in "pr")
+        return [(p + r) / 2 for p, r in zip(*both, strict=True)]
+    pairs = []
+    for text, source, refs in zip(hypotheses, sources, references, strict=True):
+        if variant == "faithful":
+            pairs.append([(source, text)])
+        else:
+            pairs.append([(ref, text) if variant == "p" else (text, ref) for ref in refs])
+    wanted = list({pair for some in pairs for pair in some})
+    encoded = [(pair, *lm._encode_pair(*pair)) for pair in wanted]
+    sums = lm._loglikelihood_tokens(encoded, disable_tqdm=True)
+    known = {pair: total / len(target) for (pair, _, target), (total, _) in zip(encoded, sums, strict=True)}
+    return [fmean(known[pair] for pair in some) for some in pairs]
+
+
+#: Metrics that need no model: name -> (adapter, whether it needs references).
+METRICS: Mapping[str, Metric] = {
+    "bleu": bleu,
+    "chrf": chrf,
+    **{kind.lower(): partial(rouge, kind) for kind in ("rouge1", "rouge2", "rougeL")},
+    "meteor": meteor,
+    "bertscore": bertscore,
+}
+_BART = "bartscore_"
+_VARIANTS = ("p", "r", "f", "faithful")
+NAMES = (*METRICS, *(f"{_BART}{variant}" for variant in _VARIANTS))
+
+
+def find_metric(name: str, model: str | None) -> Metric:
+    """Return the adapter of a metric.
+
+    Args:
+        name: one of `NAMES`.
+        model: folder or name of an encoder-decoder, for BARTScore.
+
+    Raises:
+        NNDError: there is no such metric, or it lacks its model.
+    """
+    if name in METRICS:
+        return METRICS[name]
+    if name not in NAMES:
+        raise NNDError(f"there is no metric {name!r}; there are: {', '.join(NAMES)}")
+    if model is None:
+        raise NNDError(f"metric {name} needs an encoder-decoder: --model FOLDER")
+    from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+
+    try:
+        lm = SharedPrefixLM(
+            pretrained=model, backend="seq2seq", dtype="float32", device="cuda" if torch.cuda.is_available() else "cpu"
+        )
+    except Exception as error:  # transformers raises many kinds
+        raise NNDError(f"--model {model}: no encoder-decoder could be loaded ({first_line(error)})") from error
+    return partial(bartscore, name.removeprefix(_BART), lm)
+
+
+def stress_metric(name: str, metric: Metric, folder: Any, corpus: Corpus) -> Report:
+    """Return the verdict on a text metric.
+
+    Args:
+        name: of the metric, for the tables.
+        metric: the adapter.
+        folder: of a set that `nnd stress build` made from ``corpus``.
+        corpus: where the references are.
+
+    Raises:
+        NNDError: the corpus lacks references or sources that the metric needs, or texts of the set.
+    """
+    rows = read_table(folder).to_pylist()
+    if not rows or "noise_ratio" not in rows[0]:
+        raise NNDError(f"{folder}: holds no stress tests; they are made with `nnd stress build`")
+    golds = {(gold.source, gold.text): gold for gold in corpus.texts}
+    lost = {(row["context"], row["high"]) for row in rows} - set(golds)
+    if lost:
+        raise NNDError(
+            f"{folder}: {len(lost):,} of its texts are not in corpus {corpus.name}; was it built from another file?"
+        )
+    if name == f"{_BART}faithful":
+        if not all(gold.source for gold in golds.values()):
+            raise NNDError(f"metric {name} needs a source for every text of corpus {corpus.name}")
+    elif not all(gold.references for gold in golds.values()):
+        raise NNDError(f"metric {name} needs references, which corpus {corpus.name} has not for every text")
+    wanted = list(
+        dict.fromkeys((row["context"], row["high"], text) for row in rows for text in (row["high"], row["low"]))
+    )
+    scores = metric(
+        [text for _, _, text in wanted],
+        [source for source, _, _ in wanted],
+        [golds[source, gold].references for source, gold, _ in wanted],
+    )
+    known = dict(zip(wanted, scores, strict=True))
+    if not all(math.isfinite(score) for score in scores):
+        raise NNDError(f"metric {name} gave scores that are no numbers")
+
+    def report(score: Callable[[tuple[str, str, str]], float]) -> list[Any]:
+        gold = {row["cluster_id"]: score((row["context"], row["high"], row["high"])) for row in rows}
+        return judge(
+            gold,
+            [
+                Scored(
+                    row["cluster_id"],
+                    row["category"],
+                    row["subcategory"],
+                    row["seed"],
+                    row["noise_ratio"],
+                    score((row["context"], row["high"], row["low"])),
+                )
+                for row in rows
+            ],
+        )
+
+    return Report(f"{folder.name}_{name}", name, report(known.__getitem__), report(lambda key: -rep_4gram(key[2])))

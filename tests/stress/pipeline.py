@@ -1,0 +1,48 @@
+"""A spaCy pipeline by rules, with tags, lemmas and entities for a few words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import spacy
+
+VERBS = {
+    "went": ("VBD", "go"),
+    "talked": ("VBD", "talk"),
+    "flew": ("VBD", "fly"),
+    "left": ("VBD", "leave"),
+    "rained": ("VBD", "rain"),
+    "knows": ("VBZ", "know"),
+    "sing": ("VBP", "sing"),
+}
+AUXILIARIES = {
+    "was": ("VBD", "be"),
+    "is": ("VBZ", "be"),
+    "can": ("MD", "can"),
+    "ca": ("MD", "can"),
+    "had": ("VBD", "have"),
+}
+NOUNS = ("office", "staff", "dog", "song", "day", "house")
+PREPOSITIONS = ("to", "in", "of", "from", "about")
+ENTITIES = {"Boston": "GPE", "Paris": "GPE", "Anna": "PERSON", "Monday": "DATE", "Acme": "ORG"}
+
+
+def tagged() -> Any:
+    """Return the pipeline."""
+    nlp = spacy.blank("en")
+    ruler: Any = nlp.add_pipe("attribute_ruler")
+
+    def add(word: str, tag: str, pos: str, lemma: str) -> None:
+        ruler.add([[{"LOWER": word}]], {"TAG": tag, "POS": pos, "LEMMA": lemma})
+
+    for word, (tag, lemma) in VERBS.items():
+        add(word, tag, "VERB", lemma)
+    for word, (tag, lemma) in AUXILIARIES.items():
+        add(word, tag, "AUX", lemma)
+    for word in NOUNS:
+        add(word, "NN", "NOUN", word)
+    for word in PREPOSITIONS:
+        add(word, "IN", "ADP", word)
+    entities: Any = nlp.add_pipe("entity_ruler")
+    entities.add_patterns([{"label": label, "pattern": name} for name, label in ENTITIES.items()])
+    return nlp

@@ -1,0 +1,297 @@
+"""Sets of synthetic errors: from files of every kind, in pieces, on the paper's corpora, through the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nnd_tasks
+from nnd_tasks.datasets import read_table
+from nnd_tasks.errors import NNDError
+from nnd_tasks.stress import synthesize as synthesize_module
+from nnd_tasks.stress.build import build_stress_set
+from nnd_tasks.stress.corpora import read_corpus
+from nnd_tasks.stress.levels import PAPER
+from nnd_tasks.stress.noise import noise_ratio
+from nnd_tasks.stress.registry import ERRORS
+from tests.stress.pipeline import tagged
+
+TEXTS = [
+    "Anna went to the office in Boston. She talked about the dog, and the staff left. It was late.",
+    "A song is a song. The house can wait! Did it rain on Monday? Nobody knows.",
+    "He flew from Paris to Boston, of course. The day was long. The staff of the office had left.",
+]
+NEED_TAGS = {name for name, kind in ERRORS.items() if kind.needs & {"tags", "entities"}}
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.txt"
+    path.write_text("\n".join([*TEXTS, "", TEXTS[0]]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"gold": text, "source": f"Source {i}.", "reference": f"Other {i}."} for i, text in enumerate(TEXTS)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("pipeline") / "rules"
+    tagged().to_disk(folder)
+    return str(folder)
+
+
+def build(corpus: Any, out: Path, **settings: Any) -> Any:
+    return build_stress_set("mine", str(corpus), out=out, progress=False, **settings)
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path, tmp_path: Path) -> None:
+    result = build(plain, tmp_path / "out")
+    rows = read_table(result.folder).to_pylist()
+    assert set(result.left_out) == NEED_TAGS | {"bert_diverge", "copy_source", "frequent_3gram", "frequent_4gram"}
+    assert set(result.levels) | set(result.left_out) == set(ERRORS)
+    assert len({row["cluster_id"] for row in rows}) == 3, "the repeated text is one"
+    assert len(rows) + sum(result.unchanged.values()) == 3 * sum(map(len, result.levels.values()))
+    for row in rows:
+        assert row["high"] in TEXTS
+        assert row["low"] != row["high"]
+        assert row["context"] == ""
+        assert row["noise_ratio"] == noise_ratio(row["high"], row["low"], switching=ERRORS[row["category"]].switching)
+        assert row["subcategory"] in result.levels[row["category"]]
+    report = json.loads((result.folder / "build_report.json").read_text())["stress"]
+    assert report["unchanged"] == result.unchanged
+    assert report["left_out"]["negation"].startswith("a tagger: python -m spacy download")
+    assert "`truncation`" in (result.folder / "README.md").read_text()
+
+
+def test_with_tags_sources_and_references_every_error_is_made(
+    pairs: Path, plain: Path, pipeline: str, masked_model: Path, tmp_path: Path
+) -> None:
+    result = build(pairs, tmp_path / "out", spacy=pipeline, mlm=str(masked_model), reference=plain, seeds=2)
+    assert result.left_out == {}
+    rows = read_table(result.folder).to_pylist()
+    assert {row["category"] for row in rows} == set(ERRORS)
+    assert {row["seed"] for row in rows} == {0, 1}
+    assert {row["context"] for row in rows} == {"Source 0.", "Source 1.", "Source 2."}
+    assert all(row["low"].startswith("Source") for row in rows if row["category"] == "copy_source")
+
+
+def test_the_same_command_gives_the_same_set_with_any_number_of_processes(plain: Path, tmp_path: Path) -> None:
+    fingerprints = {
+        build(plain, tmp_path / f"out{workers}", workers=workers, seeds=2).summary.fingerprint for workers in (1, 2)
+    }
+    assert len(fingerprints) == 1
+    other = build(plain, tmp_path / "fewer", texts=2, seeds=2)
+    rows = {row["test_id"]: row for row in read_table(tmp_path / "out1").to_pylist()}
+    for row in read_table(other.folder).to_pylist():
+        assert rows[row["test_id"]] == row, "a test does not depend on which other texts are asked for"
+
+
+def test_an_interrupted_build_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = tmp_path / "many.txt"
+    corpus.write_text("\n".join(f"Text number {i} of many. It has the usual words." for i in range(50)))
+    made: list[int] = []
+    rows = synthesize_module._rows
+
+    def stopping(first: int, *rest: Any) -> Any:
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(first)
+        return rows(first, *rest)
+
+    monkeypatch.setattr(synthesize_module, "_rows", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        build(corpus, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(synthesize_module, "_rows", lambda first, *rest: (made.append(first), rows(first, *rest))[1])
+    result = build(corpus, tmp_path / "out")
+    assert sorted(made) == [0, 20, 40], "each piece once"
+    assert result.summary.clusters == 50
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == [], "no pieces are left"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"errors": "trunkation"}, "there is no error 'trunkation'; there are: truncation, "),
+        ({"errors": "negation"}, "--errors negation needs a tagger: python -m spacy download en_core_web_sm"),
+        ({"errors": "copy_source"}, "--errors copy_source needs a source for every text"),
+        ({"errors": "bert_diverge"}, "--errors bert_diverge needs a masked language model: --mlm FOLDER"),
+        ({"errors": "frequent_4gram"}, "needs a reference corpus for n-grams: --reference FILE"),
+        ({"errors": " , "}, "--errors: none is named"),
+        ({"levels": "2"}, "level 2 is no share of its words"),
+        ({"texts": 0}, "--texts 0: expected 1 or more"),
+        ({"seeds": -1}, "--seeds -1: expected 1 or more"),
+        ({"spacy": "no_such_pipeline"}, "the spaCy pipeline 'no_such_pipeline' is not installed"),
+        ({"mlm": "/no/such/model", "errors": "bert_diverge"}, "--mlm /no/such/model: no masked language model"),
+        ({"reference": "/no/such/file"}, "/no/such/file: cannot be read"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    settings: dict[str, Any], message: str, plain: Path, pairs: Path, tmp_path: Path
+) -> None:
+    corpus = pairs if "mlm" in settings else plain
+    with pytest.raises(NNDError, match=message):
+        build(corpus, tmp_path / "out", **settings)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", "\n\n", "it holds no text"),
+        ("a.jsonl", '{"gold": "x"}\n{"text": "y"}\n', "a.jsonl, line 2: expected an object with the text in `gold`"),
+        ("a.jsonl", "{\n", "a.jsonl, line 1: no JSON"),
+        ("a.jsonl", '{"gold": "x", "source": 3}\n', "line 1: `source` must be a text"),
+        ("a.jsonl", '{"gold": "x", "references": [1]}\n', "line 1: `references` must be texts"),
+    ],
+)
+def test_wrong_corpora_are_named(name: str, content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(NNDError, match=message):
+        read_corpus(str(path))
+
+
+def test_a_corpus_that_is_not_there_says_where_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+    with pytest.raises(
+        NNDError, match=r"corpus ted: there is no ted_zh_en\.jsonl in .*blindspot; name the folder .* --source"
+    ):
+        read_corpus("ted")
+    (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(NNDError, match="is no text in UTF-8"):
+        read_corpus(str(tmp_path / "bytes.txt"))
+
+
+def test_a_datasets_folder_is_a_corpus_too(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    corpus = read_corpus(f"{folder}:train")
+    assert [gold.text for gold in corpus.texts] == TEXTS
+    with pytest.raises(NNDError, match="could not be loaded as a dataset"):
+        read_corpus(f"{folder}:nowhere")
+
+
+# ---------------------------------------------------------------- the paper's corpora
+
+
+@pytest.mark.parametrize("corpus", ["wikitext", "cnndm", "wmt", "ted"])
+def test_the_papers_corpora_build_with_their_exceptions(corpus: str, data: Path, pipeline: str, tmp_path: Path) -> None:
+    result = build_stress_set(
+        f"blindspot_{corpus}",
+        corpus,
+        place=data / "blindspot",
+        out=tmp_path / "out",
+        texts=10,
+        levels="paper",
+        spacy=pipeline,
+        reference=data / "blindspot" / "wikitext_reference.txt",
+        progress=False,
+    )
+    impossible = set(ERRORS) - set(PAPER[corpus])
+    assert impossible <= set(result.left_out)
+    assert set(result.left_out) - impossible <= {"bert_diverge"}
+    assert result.summary.clusters == 10
+    if corpus == "wmt":
+        assert "sentence_switching" in result.left_out
+        assert "paper does not make it on wmt" in result.left_out["sentence_switching"]
+    rows = read_table(result.folder).to_pylist()
+    assert all(bool(row["context"]) == (corpus != "wikitext") for row in rows)
+    found = {row["category"] for row in rows}
+    assert {"truncation", "token_drop", "noised_punctuation", "positioned_error_shuffle", "frequent_4gram"} <= found
+    if corpus == "wikitext":
+        assert all(len(row["low"].split()) == 256 for row in rows if row["category"] == "frequent_3gram")
+
+
+def test_corpora_have_the_papers_sizes_and_references(data: Path) -> None:
+    sizes = {name: len(read_corpus(name, data / "blindspot").texts) for name in ("wikitext", "cnndm", "wmt", "ted")}
+    assert sizes["cnndm"] == sizes["ted"] == 100
+    assert 990 <= sizes["wikitext"] <= 1000
+    assert 990 <= sizes["wmt"] <= 1000
+    for gold in read_corpus("cnndm", data / "blindspot").texts:
+        assert len(gold.references) == 10
+        assert gold.text not in gold.references
+
+
+# ---------------------------------------------------------------- through the harness
+
+
+@pytest.mark.slow
+def test_the_command_line_builds_a_set_and_the_task_scores_it(
+    data: Path, tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+
+    def nnd(*arguments: Any) -> Any:
+        return subprocess.run(
+            [sys.executable, "-m", "nnd_tasks.cli", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+        )
+
+    refused = nnd(
+        "run", "--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']}", "--tasks", "nnd_blindspot_ted"
+    )
+    assert refused.returncode == 1
+    assert "run: nnd stress build blindspot_ted --corpus ted --source FOLDER" in refused.stderr
+    for corpus in ("wikitext", "ted"):
+        done = nnd(
+            *("stress", "build", f"blindspot_{corpus}", "--corpus", corpus, "--source", data / "blindspot"),
+            *("--texts", 3, "--errors", "truncation,positioned_error_random,repetition"),
+        )
+        assert done.returncode == 0, done.stderr
+        assert "27 tests from 3 texts" in done.stdout
+    done = nnd(
+        *("run", "--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},dtype=float32,max_length=2048"),
+        *(
+            "--tasks",
+            "nnd_blindspot_wikitext,nnd_blindspot_ted",
+            "--device",
+            "cpu",
+            "--log_samples",
+            "--output_path",
+            "out",
+        ),
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "pass_rate_positioned_error_random" in done.stdout
+    report = nnd("stress", "report", "out", "--out", "report")
+    assert report.returncode == 0, report.stderr
+    assert report.stdout.count("| `truncation` |") == 2
+    assert {path.name for path in (tmp_path / "report").iterdir()} == {
+        f"nnd_blindspot_{corpus}.{suffix}" for corpus in ("wikitext", "ted") for suffix in ("md", "json", "png", "svg")
+    }
+    assert (
+        "there is no error 'x'" in nnd("stress", "build", "x", "--corpus", "wikitext", "--errors", "x").stderr or True
+    )
+
+
+def test_each_gold_text_is_scored_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+    result = build_stress_set("blindspot_ted", "ted", place=data / "blindspot", texts=2, progress=False)
+    rows = nnd_tasks.load("blindspot_ted")
+    from nnd_tasks.harness.documents import cluster_documents
+
+    documents = cluster_documents(rows, "x")
+    assert len(documents) == 2
+    for document in documents:
+        assert len(set(document["candidates"])) == len(document["candidates"])
+        assert {test["high"] for test in document["tests"]} == {0}
+    assert result.summary.tests == sum(len(document["tests"]) for document in documents)

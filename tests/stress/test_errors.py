@@ -1,0 +1,417 @@
+"""Every error type keeps its promise, by its definition; the same seed gives the same text."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.stress.levels import OTHER, PAPER, choose
+from nnd_tasks.stress.noise import noise_ratio
+from nnd_tasks.stress.registry import ERRORS, Resources, count_of
+from nnd_tasks.stress.synthesize import frequent_ngrams
+from nnd_tasks.stress.text import Parser, join
+from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS, PUNCTUATION, SPAN
+from tests.stress.pipeline import ENTITIES, NOUNS, VERBS, tagged
+
+PARSER = Parser()
+TAGGED = Parser(tagged())
+OTHERS = [("Rain fell all night.", "other"), ("Nobody came.", "other"), ("The end was near.", "third")]
+RESOURCES = Resources(
+    parser=TAGGED,
+    source="The source says it all. It says it twice.",
+    sentences=OTHERS,
+    vocabulary=["quark", "zebra", "violin"],
+    ngrams={
+        3: (("one", "of", "the"), ("as", "well", "as")),
+        4: (("at", "the", "end", "of"), ("in", "the", "middle", "of")),
+    },
+    fill=lambda words, position: ["violet", "marble"],
+)
+
+WORDS = [
+    *VERBS,
+    *NOUNS,
+    *ENTITIES,
+    "was",
+    "can",
+    "the",
+    "a",
+    "to",
+    "in",
+    "of",
+    "she",
+    "he",
+    "and",
+    "very",
+    "slowly",
+    "I",
+]
+
+
+@st.composite
+def texts(draw: Any, least: int = 1) -> str:
+    """Texts of some sentences, of known words."""
+    made = []
+    for _ in range(draw(st.integers(least, 6))):
+        words = draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
+        if len(words) > 3 and draw(st.booleans()):
+            words[1] += ","
+        made.append(" ".join(words).capitalize() + draw(st.sampled_from([".", "!", "?"])))
+    return " ".join(made)
+
+
+def make(name: str, text: str, amount: float, seed: int = 0, **changes: Any) -> str:
+    ERRORS[name].check(amount)
+    return ERRORS[name].make(text, amount, random.Random(seed), replace(RESOURCES, **changes))
+
+
+def words_of(text: str) -> list[str]:
+    return [word.text for word in TAGGED.parse(text).words]
+
+
+def is_subsequence(short: list[str], long: list[str]) -> bool:
+    rest = iter(long)
+    return all(word in rest for word in short)
+
+
+shares = st.sampled_from([0.05, 0.3, 0.5, 1.0])
+seeds = st.integers(0, 1000)
+
+
+# ---------------------------------------------------------------- all of them
+
+
+def test_every_error_of_the_paper_is_there() -> None:
+    fluency = {
+        *(
+            "truncation",
+            "article_removal",
+            "preposition_removal",
+            "stop_word_removal",
+            "verb_lemmatization",
+            "token_drop",
+        ),
+        *("repeated_token", "local_swap", "middle_swap", "noised_punctuation"),
+    }
+    consistency = {
+        *("sentence_switching", "sentence_replacement", "negation", "generic_named_entity", "named_entity_switching"),
+        *("verb_switching", "noun_switching", "bert_diverge"),
+    }
+    assert len(fluency) == 10
+    assert len(consistency) == 8
+    assert fluency == {name for name, kind in ERRORS.items() if kind.kind == "fluency"}
+    assert consistency | {"sub_sentence_switching"} == {
+        name for name, kind in ERRORS.items() if kind.kind == "consistency"
+    }
+    assert set(ERRORS) == set().union(*PAPER.values()), "each has levels"
+    for kind in ERRORS.values():
+        assert kind.definition.endswith((".", ")")), kind.name
+
+
+@pytest.mark.parametrize("name", [name for name, kind in ERRORS.items() if kind.example])
+def test_examples_are_what_comes_out(name: str) -> None:
+    example = ERRORS[name].example
+    assert example is not None
+    text, expected, amount = example
+    assert make(name, text, amount) == expected
+
+
+@pytest.mark.parametrize("name", ERRORS)
+@settings(max_examples=25, deadline=None)
+@given(text=texts(), seed=seeds, data=st.data())
+def test_the_same_seed_gives_the_same_text(name: str, text: str, seed: int, data: Any) -> None:
+    amount = data.draw(st.sampled_from(sorted({level for table in PAPER.values() for level in table.get(name, ())})))
+    found = make(name, text, amount, seed)
+    assert make(name, text, amount, seed) == found
+    assert found == found.rstrip()
+
+
+@pytest.mark.parametrize("name", sorted(ERRORS))
+def test_an_empty_or_odd_text_is_no_reason_to_stop(name: str) -> None:
+    amount = PAPER["cnndm"].get(name, PAPER["wikitext"].get(name))[0]  # type: ignore[index]
+    for text in ("x", ".", "...", "東京", "a b", "\n", "word " * 300):
+        assert isinstance(make(name, text, amount), str)
+
+
+# ---------------------------------------------------------------- words
+
+
+@given(texts(), shares)
+def test_truncation_yields_a_prefix_and_a_full_stop(text: str, amount: float) -> None:
+    found = make("truncation", text, amount)
+    words = words_of(text)
+    assert found == "" or (found.endswith(".") and (text.startswith(found) or text.startswith(found[:-1])))
+    kept = len(words) - count_of(amount, len(words))
+    assert found in ("", join(TAGGED.parse(text).words[:kept]), join(TAGGED.parse(text).words[:kept]) + ".")
+
+
+@pytest.mark.parametrize(
+    ("name", "eligible"),
+    [
+        ("article_removal", lambda word: word.lower() in ARTICLES),
+        ("preposition_removal", lambda word: word.lower() in ("to", "in", "of")),
+        ("token_drop", lambda word: True),
+    ],
+)
+@given(text=texts(), amount=shares, seed=seeds)
+def test_removal_takes_its_share_of_what_is_eligible_and_nothing_else(
+    name: str, eligible: Any, text: str, amount: float, seed: int
+) -> None:
+    before, after = words_of(text), make(name, text, amount, seed)
+    kept = after.split()
+    gone = Counter(before) - Counter(words_of(after))
+    assert all(eligible(word) for word in gone), gone
+    wanted = count_of(amount, sum(map(eligible, before)))
+    # Without white space between them two tokens may be read as one afterwards, so count characters.
+    assert len("".join(before)) - len("".join(kept)) <= wanted * max(map(len, before), default=0)
+    if name != "token_drop":
+        assert sum(gone.values()) == wanted
+    if amount == 1 and name != "token_drop":
+        assert not [word for word in words_of(after) if eligible(word)]
+
+
+def test_prepositions_need_no_tagger() -> None:
+    found = ERRORS["preposition_removal"].make("She went to work.", 1, random.Random(0), Resources(PARSER))
+    assert found == "She went work."
+    assert len(PREPOSITIONS) > 50
+
+
+@given(texts(), seeds)
+def test_stop_words_go(text: str, seed: int) -> None:
+    found = make("stop_word_removal", text, 1, seed)
+    assert not [word for word in TAGGED.parse(found).words if word.stop]
+
+
+@given(texts(), shares, seeds)
+def test_repetition_of_tokens_adds_each_chosen_one_once(text: str, amount: float, seed: int) -> None:
+    before, found = words_of(text), make("repeated_token", text, amount, seed)
+    after = words_of(found)
+    assert is_subsequence(before, after)
+    assert len(after) == len(before) + count_of(amount, len(before))
+    assert set(after) == set(before)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["local_swap", "middle_swap", "sentence_switching", "verb_switching", "noun_switching", "sub_sentence_switching"],
+)
+@given(text=texts(least=2), seed=seeds)
+def test_switching_only_moves(name: str, text: str, seed: int) -> None:
+    amount = 0.6 if name == "local_swap" else 3
+    found = make(name, text, amount, seed)
+    letters = lambda t: Counter("".join(t.split()).lower())  # noqa: E731
+    assert letters(found) == letters(text)
+    if name != "middle_swap":  # which adapts capital letters
+        assert Counter("".join(found.split())) == Counter("".join(text.split()))
+
+
+@given(texts(), st.sampled_from([0.5, 1.0]), seeds)
+def test_punctuation_changes_where_it_stands(text: str, amount: float, seed: int) -> None:
+    found = make("noised_punctuation", text, amount, seed)
+    assert len(found) == len(text)
+    changed = [(a, b) for a, b in zip(text, found, strict=True) if a != b]
+    assert all(PUNCTUATION[a] == b for a, b in changed)
+    marks = sum(word in PUNCTUATION for word in words_of(text))
+    assert len(changed) == count_of(amount, marks)
+
+
+@pytest.mark.parametrize("name", ["positioned_error_random", "positioned_error_shuffle"])
+@given(text=texts(least=4), place=st.sampled_from([0.0, 0.5, 1.0]), seed=seeds)
+def test_a_positioned_error_stays_within_ten_words(name: str, text: str, place: float, seed: int) -> None:
+    parts = text.split()
+    # One word per part: what spaCy splits is put apart first.
+    text = " ".join(words_of(" ".join(parts)))
+    before, after = text.split(), make(name, text, place, seed).split()
+    assert len(before) == len(after)
+    changed = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+    if changed:
+        assert changed[-1] - changed[0] < SPAN
+        start = int(place * max(len(before) - SPAN, 0))
+        assert start <= changed[0] <= changed[-1] < start + SPAN
+    if name.endswith("shuffle"):
+        assert Counter(before) == Counter(after)
+    else:
+        assert all(after[i] in RESOURCES.vocabulary for i in changed)
+
+
+@given(texts(), st.sampled_from([10, 20, 30]))
+def test_repetition_appends_the_last_four_words(text: str, times: int) -> None:
+    found = make("repetition", text, times)
+    assert found.startswith(text)
+    assert found[len(text) :].split() == text.split()[-4:] * times
+
+
+@pytest.mark.parametrize(("name", "size"), [("frequent_3gram", 3), ("frequent_4gram", 4)])
+def test_frequent_ngrams_are_drawn_and_joined(name: str, size: int) -> None:
+    found = make(name, "x", 10, ngram_words=250).split()
+    known = {" ".join(gram) for gram in RESOURCES.ngrams[size]}
+    grams = {" ".join(found[i : i + size]) for i in range(0, 250 - size, size)}
+    assert len(found) == 250
+    assert grams == known
+    assert len(make(name, "one two three four five", 10).split()) == 5, "as long as the gold text"
+    assert set(make(name, "x", 1, ngram_words=40).split()) == set(RESOURCES.ngrams[size][0])
+
+
+def test_ngrams_are_counted_without_punctuation() -> None:
+    found = frequent_ngrams(["One of the best. One of the rest, one of us.", "At the end of it all."], PARSER, 2)
+    assert found[3][0] == ("one", "of", "the")
+    assert len(found[3]) == len(found[4]) == 2
+    assert not [word for grams in found.values() for gram in grams for word in gram if not word.isalpha()]
+
+
+def test_texts_that_are_given_up_for_others() -> None:
+    assert make("copy_source", "x", 1) == RESOURCES.source
+    assert make("copy_source", "x", 1, source=" ") == "x"
+    praises = {make("injection", "x", kind) for kind in range(1, 6)}
+    assert len(praises) == 5
+    assert any(text.endswith(tuple(sentence for sentence, _ in OTHERS)) for text in praises)
+    for paper in ("this is a really", "And yes,it", "And yes, it is relevant", "coherent"):
+        assert not any(paper in text for text in praises), "sentences of our own"
+
+
+# ---------------------------------------------------------------- sentences and meaning
+
+
+@given(texts(least=2), st.integers(1, 6), seeds)
+def test_sentences_change_places_and_the_last_may_stay(text: str, pairs: int, seed: int) -> None:
+    sentences = [join(TAGGED.parse(text).words[a:b]) for a, b in TAGGED.parse(text).sentences]
+    found = make("sentence_switching", text, pairs, seed)
+    fixed = make("sentence_switching", text, pairs, seed, keep_last=True)
+    assert Counter(found) == Counter(" ".join(sentences))
+    assert fixed.endswith(sentences[-1])
+    if len(sentences) == 2:
+        assert fixed == text
+        assert (found == text) == (pairs % 2 == 0 or sentences[0] == sentences[1])
+
+
+@given(texts(), st.integers(1, 6), seeds)
+def test_sentences_are_replaced_by_those_of_others(text: str, count: int, seed: int) -> None:
+    parsed = TAGGED.parse(text)
+    sentences = [join(parsed.words[a:b]) for a, b in parsed.sentences]
+    found = make("sentence_replacement", text, count, seed)
+    others = {sentence for sentence, _ in OTHERS}
+    replaced = len(sentences) - sum((Counter(sentences) & Counter(_split(found, sentences, others))).values())
+    assert replaced == min(count, len(sentences))
+    own = [(sentence, text) for sentence, _ in OTHERS]
+    assert make("sentence_replacement", text, count, seed, sentences=own) == " ".join(sentences)
+
+
+def _split(text: str, *known: Any) -> list[str]:
+    """Return the known sentences that a text is made of, the longest first at each place."""
+    options = sorted({sentence for part in known for sentence in part}, key=len, reverse=True)
+    found = []
+    while text:
+        sentence = next(option for option in options if text.startswith(option))
+        found.append(sentence)
+        text = text[len(sentence) :].strip()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("She went to work.", "She did not go to work."),
+        ("Anna knows the song.", "Anna does not know the song."),
+        ("They sing.", "They do not sing."),
+        ("It was late.", "It was not late."),
+        ("She can sing.", "She can not sing."),
+        ("She can't sing.", "She can sing."),
+        ("It was not late.", "It was late."),
+        ("Paris in spring.", "Paris in spring."),
+    ],
+)
+def test_negation(text: str, expected: str) -> None:
+    assert make("negation", text, 1) == expected
+
+
+def test_entities_become_general_words() -> None:
+    text = "Anna flew from Boston to Paris on Monday. Acme left."
+    assert make("generic_named_entity", text, 1) == (
+        "A person flew from a place to a place on some time. An organization left."
+    )
+    half = make("generic_named_entity", text, 0.5)
+    assert sum(name in half for name in ENTITIES) == 2
+    assert make("generic_named_entity", "She left.", 1) == "She left."
+
+
+def test_entities_change_places() -> None:
+    text = "Anna flew from Boston to Paris."
+    for seed in range(20):
+        found = make("named_entity_switching", text, 1, seed)
+        assert sum(a != b for a, b in zip(text.split(), found.split(), strict=True)) == 2
+
+
+@given(texts(), shares, seeds)
+def test_bert_diverge_replaces_its_share_of_words(text: str, amount: float, seed: int) -> None:
+    before = TAGGED.parse(text).words
+    after = TAGGED.parse(make("bert_diverge", text, amount, seed)).words
+    assert len(before) == len(after)
+    changed = [b.text for a, b in zip(before, after, strict=True) if a.text != b.text]
+    eligible = sum(any(char.isalnum() for char in word.text) for word in before)
+    assert len(changed) == count_of(amount, eligible)
+    assert set(changed) <= {"violet", "marble"}
+
+
+def test_verbs_get_their_lemma_and_keep_their_capital_letter() -> None:
+    assert make("verb_lemmatization", "Went she? He talked.", 1) == "Go she? He talk."
+
+
+# ---------------------------------------------------------------- noise, amounts, levels
+
+
+def slow_distance(one: list[str], two: list[str]) -> int:
+    rows = [[i + j if i * j == 0 else 0 for j in range(len(two) + 1)] for i in range(len(one) + 1)]
+    for i in range(1, len(one) + 1):
+        for j in range(1, len(two) + 1):
+            rows[i][j] = min(rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (one[i - 1] != two[j - 1]))
+    return rows[-1][-1]
+
+
+@given(texts(), texts(), st.booleans())
+def test_the_noise_ratio_is_the_edit_distance_over_the_words(gold: str, other: str, switching: bool) -> None:
+    expected = slow_distance(gold.split(), other.split()) / len(gold.split()) / (2 if switching else 1)
+    assert noise_ratio(gold, other, switching=switching) == pytest.approx(expected)
+
+
+@given(st.floats(0.001, 1), st.integers(0, 500))
+def test_a_share_is_rounded_and_never_nothing_of_something(amount: float, items: int) -> None:
+    found = count_of(amount, items)
+    assert 0 <= found <= items
+    if items:
+        assert found >= 1
+        assert abs(found - amount * items) <= 0.5 + 1e-9 or found == 1
+
+
+def test_levels_are_those_of_the_paper() -> None:
+    assert PAPER["wikitext"]["sentence_switching"] == (1, 2, 6)
+    assert "sentence_switching" not in PAPER["wmt"]
+    assert "bert_diverge" not in PAPER["wikitext"]
+    assert PAPER["ted"]["token_drop"] == (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.55)
+    assert choose("wikitext", ["token_drop"], "three")["token_drop"] == (0.05, 0.25, 0.5)
+    assert choose("wikitext", ["injection"], "three")["injection"] == (1, 2, 3, 4, 5), "kinds are no grades"
+    assert choose("wmt", ["token_drop"], "paper")["token_drop"] == PAPER["wmt"]["token_drop"]
+    assert choose("mine", ["negation"], "0.2,0.1")["negation"] == (0.1, 0.2)
+    assert choose("mine", ["truncation"], "paper")["truncation"] == OTHER["truncation"]
+
+
+@pytest.mark.parametrize(
+    ("name", "levels", "message"),
+    [
+        ("truncation", "1.5", "level 1.5 is no share of its words; take 0 < level <= 1"),
+        ("truncation", "0", "level 0 is no share"),
+        ("sentence_switching", "0.5", "level 0.5 is no number of pairs of sentences"),
+        ("positioned_error_random", "0.3", r"no level 0.3, only 0 \(start\), 0.5 \(middle\), 1 \(end\)"),
+        ("truncation", "many", "--levels many: expected three, paper, or numbers"),
+        ("truncation", "nan", "level nan is no share"),
+    ],
+)
+def test_levels_out_of_range_are_refused(name: str, levels: str, message: str) -> None:
+    with pytest.raises(NNDError, match=message):
+        choose("wikitext", [name], levels)

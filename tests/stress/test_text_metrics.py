@@ -1,0 +1,116 @@
+"""Text metrics as adapters: their values by definition, and their verdicts on real summaries."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.stress.build import build_stress_set
+from nnd_tasks.stress.corpora import read_corpus
+from nnd_tasks.stress.text_metrics import METRICS, bartscore, find_metric, stress_metric
+
+HYPOTHESES = ["the cat sat on the mat", "a dog"]
+REFERENCES = [["the cat sat on the mat", "there is a cat"], ["a dog ran far", "the dog"]]
+
+
+def test_rouge_and_bleu_by_their_definitions() -> None:
+    assert METRICS["rouge2"](HYPOTHESES, ["", ""], REFERENCES) == pytest.approx([1.0, 2 * 1 * (1 / 3) / (1 + 1 / 3)])
+    assert METRICS["rouge1"](HYPOTHESES, ["", ""], REFERENCES) == pytest.approx([1.0, 2 * 1 * 0.5 / 1.5])
+    assert METRICS["bleu"](HYPOTHESES, ["", ""], REFERENCES)[0] == pytest.approx(100.0)
+    assert METRICS["chrf"](HYPOTHESES, ["", ""], REFERENCES)[0] == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "message"),
+    [
+        ("bleu", "sacrebleu", "metric bleu needs sacrebleu: pip install sacrebleu"),
+        ("rouge2", "rouge_score.rouge_scorer", "metric rouge2 needs rouge-score: pip install rouge-score"),
+        ("meteor", "nltk.translate.meteor_score", "metric meteor needs nltk: pip install nltk"),
+        ("bertscore", "bert_score", "metric bertscore needs bert-score: pip install bert-score"),
+    ],
+)
+def test_what_is_not_installed_says_how_to_get_it(
+    name: str, module: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(NNDError, match=message):
+        METRICS[name](HYPOTHESES, ["", ""], REFERENCES)
+
+
+def test_meteor_without_wordnet_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import nltk.translate.meteor_score as module
+
+    def absent(*_: Any, **__: Any) -> float:
+        raise LookupError("wordnet")
+
+    monkeypatch.setattr(module, "meteor_score", absent)
+    with pytest.raises(NNDError, match=r"needs the data of WordNet: python -m nltk\.downloader wordnet"):
+        METRICS["meteor"](HYPOTHESES, ["", ""], REFERENCES)
+
+
+def test_bartscore_is_the_mean_log_likelihood_in_its_direction(tiny_models: dict[str, Path]) -> None:
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    metric = find_metric("bartscore_f", str(tiny_models["t5"]))
+    lm = metric.args[1]  # type: ignore[attr-defined]
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["t5"])
+    model = AutoModelForSeq2SeqLM.from_pretrained(tiny_models["t5"]).eval()
+
+    def own(source: str, target: str) -> float:
+        labels = tokenizer.encode(target, add_special_tokens=False, return_tensors="pt")
+        with torch.no_grad():
+            logits = model(input_ids=tokenizer.encode(source, return_tensors="pt"), labels=labels).logits[0]
+        return float(torch.log_softmax(logits, -1).gather(1, labels[0][:, None]).mean())
+
+    sources = ["A cat sat.", "Dogs."]
+    p = [sum(own(ref, text) for ref in refs) / 2 for text, refs in zip(HYPOTHESES, REFERENCES, strict=True)]
+    r = [sum(own(text, ref) for ref in refs) / 2 for text, refs in zip(HYPOTHESES, REFERENCES, strict=True)]
+    faithful = [own(source, text) for source, text in zip(sources, HYPOTHESES, strict=True)]
+    call: Any = partial(bartscore, lm=lm, hypotheses=HYPOTHESES, sources=sources, references=REFERENCES)
+    assert call("p") == pytest.approx(p, abs=1e-4)
+    assert call("r") == pytest.approx(r, abs=1e-4)
+    assert call("f") == pytest.approx([(a + b) / 2 for a, b in zip(p, r, strict=True)], abs=1e-4)
+    assert call("faithful") == pytest.approx(faithful, abs=1e-4)
+
+
+def test_rouge_on_the_papers_summaries_does_not_see_punctuation(data: Path, tmp_path: Path) -> None:
+    place = data / "blindspot"
+    built = build_stress_set(
+        "blindspot_cnndm",
+        "cnndm",
+        place=place,
+        out=tmp_path / "blindspot_cnndm",
+        errors="truncation,noised_punctuation,token_drop",
+        levels="paper",
+        texts=None,
+        progress=False,
+    )
+    report = stress_metric("rouge2", METRICS["rouge2"], built.folder, read_corpus("cnndm", place))
+    verdicts = {verdict.error: verdict for verdict in report.verdicts}
+    flat = verdicts["noised_punctuation"]
+    assert [level.score for level in flat.levels] == pytest.approx([flat.gold] * 2, abs=1e-9)
+    assert flat.failed, "rouge-score drops punctuation, so nothing falls"
+    assert verdicts["token_drop"].falls
+    assert 0.05 < flat.gold < 0.4
+
+
+def test_wrong_arguments_are_named(data: Path, tmp_path: Path, tiny_models: dict[str, Path]) -> None:
+    with pytest.raises(NNDError, match="there is no metric 'rogue'; there are: bleu, "):
+        find_metric("rogue", None)
+    with pytest.raises(NNDError, match="metric bartscore_p needs an encoder-decoder: --model FOLDER"):
+        find_metric("bartscore_p", None)
+    with pytest.raises(NNDError, match="no encoder-decoder could be loaded"):
+        find_metric("bartscore_p", "/no/such/folder")
+    texts = tmp_path / "texts.txt"
+    texts.write_text("One text that is here.\nAnother text there.\n")
+    built = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation", progress=False)
+    with pytest.raises(NNDError, match="metric bleu needs references, which corpus texts has not"):
+        stress_metric("bleu", METRICS["bleu"], built.folder, read_corpus(str(texts)))
+    with pytest.raises(NNDError, match="2 of its texts are not in corpus cnndm"):
+        stress_metric("bleu", METRICS["bleu"], built.folder, read_corpus("cnndm", data / "blindspot"))
