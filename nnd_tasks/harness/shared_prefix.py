@@ -125,7 +125,7 @@ class SharedPrefixLM(TokenizingOnce):
     #: Most tokens that are read at once, and of a pack.
     row_tokens, pack_tokens = 1024, 16384
     #: Most tokens that the decoder of an encoder-decoder reads at once: T5 has a bias of this, squared, for each head.
-    decoder_row_tokens = 512
+    decoder_row_tokens = 256
     #: Most tokens of contexts that are encoded together, unless one alone has more.
     source_tokens = 640
 
