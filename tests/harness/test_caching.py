@@ -218,6 +218,14 @@ from nnd_tasks.harness.shared_prefix import SharedPrefixLM
 from nnd_tasks.cli import main
 
 settle, score, seen, stop = SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens, [], int(sys.argv[1])
+check = SharedPrefixLM._self_check
+
+def checked(self):  # what the check of the model on itself scores does not count
+    SharedPrefixLM._settle = settle
+    try:
+        return check(self)
+    finally:
+        SharedPrefixLM._settle = hold
 
 def hold(self, *args):
     seen.append(1)
@@ -230,7 +238,7 @@ def count(self, requests, *args, **kwargs):
     Path("asked").write_text(str(len(requests)))
     return score(self, requests, *args, **kwargs)
 
-SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens = hold, count
+SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens, SharedPrefixLM._self_check = hold, count, checked
 sys.argv = ["nnd", *sys.argv[2:]]
 main()
 """
