@@ -11,6 +11,7 @@ from typing import Any
 from nnd_tasks import __version__
 from nnd_tasks.datasets import dataset_folder, expand, write_dataset
 from nnd_tasks.errors import NNDError
+from nnd_tasks.sources import SOURCES
 from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress.corpora import Corpus, read_corpus
 from nnd_tasks.stress.registry import ERRORS, NEEDS
@@ -97,6 +98,8 @@ def build_stress_set(
             raise NNDError(f"{argument} {value}: expected 1 or more")
     if not name.isidentifier():
         raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
+    if name in SOURCES:
+        raise NNDError(f"{name} is the name of a set of `nnd build`; take another")
     found = read_corpus(corpus, expand(place) if place else None, expand(reference) if reference else None)
     parser = Parser(find_pipeline(spacy))
     wanted, left_out = _wanted(errors, found, parser, mlm)

@@ -41,14 +41,16 @@ def middle_swap(text: str, amount: float, rng: random.Random, resources: Resourc
     for start, end in rng.sample(long, min(int(amount), len(long))):
         stop = _core(words, start, end)
         middle = (start + stop) // 2
-        texts = [words[i].text for i in (*range(middle, stop), *range(start, middle))]
+        last = words[stop - 1].space
+        moved = [*words[middle:stop], *words[start:middle]]
         first = stop - middle  # where the old beginning is now
+        moved[first - 1] = replace(moved[first - 1], space=" ")
+        moved[-1] = replace(moved[-1], space=last)
         if words[start].text[:1].isupper():
-            texts[0] = texts[0][:1].upper() + texts[0][1:]
-            if words[start].stop and texts[first] != "I":  # a name keeps its capital letter
-                texts[first] = texts[first][:1].lower() + texts[first][1:]
-        for i, other in zip(range(start, stop), texts, strict=True):
-            words[i] = replace(words[i], text=other)
+            moved[0] = replace(moved[0], text=moved[0].text[:1].upper() + moved[0].text[1:])
+            if words[start].stop and words[start].text != "I":  # a name keeps its capital letter
+                moved[first] = replace(moved[first], text=words[start].text[:1].lower() + words[start].text[1:])
+        words[start:stop] = moved
     return join(words)
 
 

@@ -166,6 +166,11 @@ def test_wrong_corpora_are_named(name: str, content: str, message: str, tmp_path
         read_corpus(str(path))
 
 
+def test_the_name_of_another_set_is_refused(plain: Path) -> None:
+    with pytest.raises(NNDError, match="demo is the name of a set of `nnd build`"):
+        build_stress_set("demo", str(plain), progress=False)
+
+
 def test_a_corpus_that_is_not_there_says_where_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NND_HOME", str(tmp_path))
     with pytest.raises(

@@ -359,6 +359,14 @@ def test_bert_diverge_replaces_its_share_of_words(text: str, amount: float, seed
     assert set(changed) <= {"violet", "marble"}
 
 
+def test_halves_of_a_sentence_keep_the_space_between_words() -> None:
+    text = "It was late, and the dog slept. She left."
+    assert make("middle_swap", text, 2) in (
+        "And the dog slept it was late,. Left she.",
+        "The dog slept it was late, and. Left she.",
+    )
+
+
 def test_verbs_get_their_lemma_and_keep_their_capital_letter() -> None:
     assert make("verb_lemmatization", "Went she? He talked.", 1) == "Go she? He talk."
 
