@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from nnd_tasks.errors import NNDError
 
 if TYPE_CHECKING:
     from nnd_tasks.build import BuildResult
+    from nnd_tasks.stress.report import Report
 
 app = typer.Typer(
     name="nnd",
@@ -200,9 +202,15 @@ def stress_report(
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
 ) -> None:
     """Show per error whether the likelihood falls as the error grows, as in the paper, beside pass rates."""
-    from nnd_tasks.stress.report import markdown, read_reports, write_reports
+    from nnd_tasks.stress.report import read_reports
 
-    reports = read_reports(results)
+    _show_reports(read_reports(results), out_dir)
+
+
+def _show_reports(reports: Sequence[Report], out_dir: Path | None) -> None:
+    """Print reports and, where a folder is named, write them there."""
+    from nnd_tasks.stress.report import markdown, write_reports
+
     for report in reports:
         _say(markdown(report))
     if out_dir is not None:
@@ -224,7 +232,6 @@ def stress_metrics(
     """The same verdict for text metrics: does a metric's score fall as the error grows?"""
     from nnd_tasks.datasets import find_dataset, how_to_build
     from nnd_tasks.stress.corpora import read_corpus
-    from nnd_tasks.stress.report import markdown, write_reports
     from nnd_tasks.stress.text_metrics import find_metric, stress_metric
 
     folder = find_dataset(f"nnd/{name}") or find_dataset(name)
@@ -232,12 +239,7 @@ def stress_metrics(
         raise NNDError(f"set {name!r} is not built here; run: {how_to_build(name)}")
     found = read_corpus(corpus, source)
     adapters = {part: find_metric(part, model) for part in map(str.strip, metrics.split(",")) if part}
-    reports = [stress_metric(part, metric, folder, found) for part, metric in adapters.items()]
-    for report in reports:
-        _say(markdown(report))
-    if out_dir is not None:
-        for path in write_reports(reports, out_dir):
-            _say(f"written: {path}")
+    _show_reports([stress_metric(part, metric, folder, found) for part, metric in adapters.items()], out_dir)
 
 
 @stress.command("errors")

@@ -14,7 +14,6 @@ from typing import Any
 
 import datasets
 from lm_eval.models.utils import DEFAULT_MAX_LENGTH, resolve_max_length
-from transformers import AutoConfig
 
 from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError, first_line
@@ -120,7 +119,7 @@ class TokenCounter(TokenizingOnce):
                 f"({type(error).__name__}: {first_line(error)}); name one with tokenizer=... in --model_args"
             ) from error
         if self.masked and isinstance(model, str):
-            self._find_masked(model, metadata)
+            self._find_masked(model, loading)
         if self.prefix_token_id is None and not (remote or self.masked):
             raise NNDError(
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
@@ -151,9 +150,9 @@ class TokenCounter(TokenizingOnce):
         else:
             self._get_backend(self._config, trust_remote_code=loading["trust_remote_code"])
 
-    def _find_masked(self, model: str, metadata: Mapping[str, Any]) -> None:
+    def _find_masked(self, model: str, loading: Mapping[str, Any]) -> None:
         try:
-            self._config = AutoConfig.from_pretrained(model, revision=str(metadata.get("revision", "main")))
+            self._get_config(model, **loading)
         except Exception as error:  # transformers raises many kinds
             raise NNDError(f"the model {model} cannot be loaded ({first_line(error)})") from error
 

@@ -49,20 +49,12 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         **unknown: Any,
     ) -> None:
         super().__init__()
-        from transformers import AutoModelForMaskedLM, AutoTokenizer
-
         unknown.pop("max_batch_size", None)  # lm-eval passes it to every model
         if unknown:
             raise NNDError(f"nnd_mlm has no argument {min(unknown)}")
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        try:
-            self.tokenizer = AutoTokenizer.from_pretrained(tokenizer or pretrained, revision=revision)
-            model = AutoModelForMaskedLM.from_pretrained(pretrained, dtype=getattr(torch, dtype), revision=revision)
-        except Exception as error:  # transformers raises many kinds
-            raise NNDError(f"{pretrained}: no masked language model could be loaded ({first_line(error)})") from error
-        if self.tokenizer.mask_token_id is None:
-            raise NNDError(f"{pretrained}: its tokenizer has no mask token")
-        self.model = model.to(self._device).eval()
+        model, self.tokenizer = load_masked(pretrained, tokenizer, dtype=dtype, revision=revision)
+        self.model = model.to(self._device)
         try:
             self.batch_size = int(batch_size)
         except ValueError as error:
@@ -134,6 +126,26 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Masked language models do not generate."""
         raise NNDError("nnd_mlm: masked language models do not generate text; take tasks that score likelihoods")
+
+
+def load_masked(
+    pretrained: str, tokenizer: str | None = None, *, dtype: str = "float32", revision: str = "main"
+) -> tuple[Any, Any]:
+    """Return a masked language model, ready to score, and its tokenizer.
+
+    Raises:
+        NNDError: they cannot be loaded, or the tokenizer has no mask token.
+    """
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    try:
+        found = AutoTokenizer.from_pretrained(tokenizer or pretrained, revision=revision)
+        model = AutoModelForMaskedLM.from_pretrained(pretrained, dtype=getattr(torch, dtype), revision=revision)
+    except Exception as error:  # transformers raises many kinds
+        raise NNDError(f"{pretrained}: no masked language model could be loaded ({first_line(error)})") from error
+    if found.mask_token_id is None:
+        raise NNDError(f"{pretrained}: its tokenizer has no mask token")
+    return model.eval(), found
 
 
 def _around(tokenizer: Any) -> tuple[list[int], list[int]]:

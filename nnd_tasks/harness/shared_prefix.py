@@ -381,7 +381,7 @@ class SharedPrefixLM(TokenizingOnce):
         head: VocabularyHead,
     ) -> None:
         if stem is not None:
-            whole = {i: np.arange(pack.stem) for i in pack.paths}
+            whole = dict.fromkeys(pack.paths, np.arange(pack.stem))
             self._settle(head, stem.hidden, _segment_scores(whole, 0, sequences, by_input))
         cache = _Trunk(stem.cache if stem else None) if pack.branches or stem else None
         if len(pack.tokens):
@@ -464,12 +464,13 @@ class SharedPrefixLM(TokenizingOnce):
             by_input = {
                 (k, *inputs): kept for k, context in enumerate(group) for inputs, kept in contexts[context].items()
             }
+            owners = [request for kept in by_input.values() for request in kept]
             try:
                 self._score_group(group, by_input, decoder, head)
             except torch.OutOfMemoryError as error:
-                self._take_smaller_rows([request for kept in by_input.values() for request in kept], error)
+                self._take_smaller_rows(owners, error)
                 continue
-            done([request for kept in by_input.values() for request in kept])
+            done(owners)
             del waiting[: len(group)]
 
     def _score_group(

@@ -126,7 +126,7 @@ def build_stress_set(
     )
     folder = (expand(out) if out is not None else dataset_folder(name)).absolute()
     scratch = folder.with_name(f".{folder.name}.stress-{plan.key(parser.name)}")
-    made = synthesize(plan, scratch, workers=workers, progress=progress)
+    made = synthesize(plan, scratch, parser, workers=workers, progress=progress)
     if not made.tests:
         discard(scratch)
         raise NNDError(f"corpus {found.name}: every text stayed as it was; no test came out")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import torch
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.masked_lm import load_masked
 
 TOP = 10  # candidates for a place (paper, Table 16)
 _AROUND = 100  # words on each side that the model is shown
@@ -22,15 +23,10 @@ def load_fill(folder: str | Path) -> Callable[[Sequence[str], int], list[str]]:
     Raises:
         NNDError: there is none.
     """
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModelForMaskedLM.from_pretrained(folder).eval()
-    except Exception as error:  # transformers raises many kinds
-        raise NNDError(f"--mlm {folder}: no masked language model could be loaded ({first_line(error)})") from error
-    if tokenizer.mask_token is None:
-        raise NNDError(f"--mlm {folder}: its tokenizer has no mask token")
+        model, tokenizer = load_masked(str(folder))
+    except NNDError as error:
+        raise NNDError(f"--mlm {error}") from error
 
     def fill(words: Sequence[str], position: int) -> list[str]:
         space = words[position][len(words[position].rstrip()) :]

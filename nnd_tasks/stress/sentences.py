@@ -27,7 +27,8 @@ GENERIC = {
     "TIME": "some time",
 }
 _SOMETHING = "something"
-_AUXILIARIES = "am is are was were can could may might must shall should will would do does did has have had"
+_AUXILIARY_WORDS = "am is are was were can could may might must shall should will would do does did has have had"
+_AUXILIARIES = frozenset(_AUXILIARY_WORDS.split())
 #: What ends a part of a sentence (note 14).
 DELIMITERS = frozenset(",.?!")
 
@@ -56,7 +57,7 @@ def middle_swap(text: str, amount: float, rng: random.Random, resources: Resourc
 
 def _core(words: Sequence[Word], start: int, end: int) -> int:
     """Return the end of a sentence without its closing punctuation."""
-    while end > start and not any(char.isalnum() for char in words[end - 1].text):
+    while end > start and not words[end - 1].spoken:
         end -= 1
     return end
 
@@ -133,9 +134,7 @@ def _negated(sentence: Sequence[Word]) -> list[Word] | None:
         finite = word.tag in ("VBD", "VBZ", "VBP", "MD")
         if not finite or not (word.pos in ("VERB", "AUX") or word.tag == "MD"):
             continue
-        helping = (
-            word.tag == "MD" or word.lemma == "be" or (word.text.lower() in _AUXILIARIES.split() and word.pos == "AUX")
-        )
+        helping = word.tag == "MD" or word.lemma == "be" or (word.text.lower() in _AUXILIARIES and word.pos == "AUX")
         if helping:
             return [*words[:i], replace(word, space=" "), Word("not", word.space or " "), *words[i + 1 :]]
         support = {"VBD": "did", "VBZ": "does", "VBP": "do"}[word.tag]
@@ -262,7 +261,7 @@ def sub_sentence_switching(text: str, amount: float, rng: random.Random, resourc
 def bert_diverge(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
     """Random words are replaced one by one by one of a masked language model's ten likeliest for their place."""
     words = list(resources.parser.parse(text).words)
-    places = [i for i, word in enumerate(words) if any(char.isalnum() for char in word.text)]
+    places = [i for i, word in enumerate(words) if word.spoken]
     if resources.fill is None or not places:
         return text
     for i in rng.sample(places, count_of(amount, len(places))):

@@ -79,16 +79,15 @@ class Synthesized:
     unchanged: Counter[str]
 
 
-def resources_of(plan: Plan, progress: bool = False) -> Resources:
+def resources_of(plan: Plan, parser: Parser, progress: bool = False) -> Resources:
     """Return what the errors of a plan draw on; the source is set text by text."""
-    parser = Parser(find_pipeline(plan.pipeline))
     found: list[tuple[str, str]] = []
     vocabulary: list[str] = []
     if {"sentence_replacement", "injection", "positioned_error_random"} & set(plan.levels):
         for text in tqdm(plan.corpus, desc="reading the corpus", disable=not progress):
             parsed = parser.parse(text)
             found += [(join(parsed.words[start:end]), text) for start, end in parsed.sentences]
-            vocabulary += [word.text for word in parsed.words if any(char.isalnum() for char in word.text)]
+            vocabulary += [word.text for word in parsed.words if word.spoken]
     return Resources(
         parser=parser,
         sentences=found,
@@ -141,7 +140,7 @@ _worker: tuple[Plan, Resources] | None = None
 def _start(plan: Plan) -> None:
     global _worker
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    _worker = plan, resources_of(plan)
+    _worker = plan, resources_of(plan, Parser(find_pipeline(plan.pipeline)))
 
 
 def _piece(first: int) -> tuple[int, list[dict[str, Any]]]:
@@ -159,12 +158,13 @@ def _rows(first: int, plan: Plan, resources: Resources) -> list[dict[str, Any]]:
     ]
 
 
-def synthesize(plan: Plan, scratch: Path, *, workers: int = 1, progress: bool = True) -> Synthesized:
+def synthesize(plan: Plan, scratch: Path, parser: Parser, *, workers: int = 1, progress: bool = True) -> Synthesized:
     """Make all tests of a plan; pieces that an interrupted call left in ``scratch`` are not made again.
 
     Args:
         plan: what to make.
         scratch: a folder for pieces; the caller removes it when the tests are safe.
+        parser: of the plan's pipeline, for this process; others load their own.
         workers: processes.
         progress: show a bar.
 
@@ -178,7 +178,7 @@ def synthesize(plan: Plan, scratch: Path, *, workers: int = 1, progress: bool = 
         left = [first for first in pieces if first not in done]
         with tqdm(total=len(plan.texts), desc="making tests", unit="text", disable=not progress) as bar:
             bar.update(sum(len(plan.texts[first : first + PIECE]) for first in done))
-            for first, rows in _each(plan, left, workers, progress):
+            for first, rows in _each(plan, left, parser, workers, progress):
                 _write(_path(scratch, first), rows)
                 bar.update(len(plan.texts[first : first + PIECE]))
         rows = [json.loads(line) for first in pieces for line in _path(scratch, first).read_text("utf-8").splitlines()]
@@ -188,11 +188,13 @@ def synthesize(plan: Plan, scratch: Path, *, workers: int = 1, progress: bool = 
     return Synthesized([Test(**row) for row in rows if "low" in row], unchanged)
 
 
-def _each(plan: Plan, left: Sequence[int], workers: int, progress: bool) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+def _each(
+    plan: Plan, left: Sequence[int], parser: Parser, workers: int, progress: bool
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     if not left:
         return
     if workers <= 1:
-        resources = resources_of(plan, progress)
+        resources = resources_of(plan, parser, progress)
         for first in left:
             yield first, _rows(first, plan, resources)
         return

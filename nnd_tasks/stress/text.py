@@ -36,6 +36,11 @@ class Word:
     lemma: str = ""
     stop: bool = False
 
+    @property
+    def spoken(self) -> bool:
+        """Whether it has a letter or digit; else it is punctuation or a symbol."""
+        return any(char.isalnum() for char in self.text)
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:

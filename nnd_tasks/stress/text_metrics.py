@@ -24,22 +24,16 @@ def _missing(metric: str, package: str, error: Exception) -> NNDError:
     return NNDError(f"metric {metric} needs {package}: pip install {package} ({first_line(error)})")
 
 
-def bleu(hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
-    """Sentence BLEU of sacrebleu with its default smoothing, 0 to 100."""
+def sacre(
+    kind: str, hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[float]:
+    """Sentence BLEU or chrF of sacrebleu with its default settings, 0 to 100."""
     try:
         import sacrebleu
     except ImportError as error:
-        raise _missing("bleu", "sacrebleu", error) from error
-    return [sacrebleu.sentence_bleu(text, list(refs)).score for text, refs in zip(hypotheses, references, strict=True)]
-
-
-def chrf(hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
-    """Sentence chrF of sacrebleu, 0 to 100."""
-    try:
-        import sacrebleu
-    except ImportError as error:
-        raise _missing("chrf", "sacrebleu", error) from error
-    return [sacrebleu.sentence_chrf(text, list(refs)).score for text, refs in zip(hypotheses, references, strict=True)]
+        raise _missing(kind, "sacrebleu", error) from error
+    score = getattr(sacrebleu, f"sentence_{kind}")
+    return [score(text, list(refs)).score for text, refs in zip(hypotheses, references, strict=True)]
 
 
 def rouge(
@@ -110,10 +104,9 @@ def bartscore(
     return [fmean(known[pair] for pair in some) for some in pairs]
 
 
-#: Metrics that need no model: name -> (adapter, whether it needs references).
+#: Metrics that bring their own model, or need none: name -> adapter.
 METRICS: Mapping[str, Metric] = {
-    "bleu": bleu,
-    "chrf": chrf,
+    **{kind: partial(sacre, kind) for kind in ("bleu", "chrf")},
     **{kind.lower(): partial(rouge, kind) for kind in ("rouge1", "rouge2", "rougeL")},
     "meteor": meteor,
     "bertscore": bertscore,
