@@ -17,6 +17,7 @@ from nnd_tasks.errors import NNDError
 
 if TYPE_CHECKING:
     from nnd_tasks.build import BuildResult
+    from nnd_tasks.harness.user_tasks import UserTask
     from nnd_tasks.stress.report import Report
 
 app = typer.Typer(
@@ -91,9 +92,8 @@ def _print_build(result: BuildResult) -> None:
 @app.command("list")
 def list_sets() -> None:
     """Show every set: size, categories, licence, built or not and where."""
-    from nnd_tasks.datasets import dataset_folder, list_configs, read_table
+    from nnd_tasks.datasets import dataset_folder
     from nnd_tasks.sources import SOURCES
-    from nnd_tasks.tables import summarize
 
     for source in SOURCES.values():
         folder = dataset_folder(source.name)
@@ -102,20 +102,35 @@ def list_sets() -> None:
             f"{config}: {count:,} tests of {', '.join(source.categories)}" for config, count in source.published.items()
         ] or [", ".join(source.categories)]
         if folder.exists():
-            try:
-                summaries = [summarize(config, read_table(folder, config)) for config in list_configs(folder)[0]]
-            except NNDError as error:
-                where = f"unreadable: {error}"
-            else:
-                where = f"built in {folder}"
-                lines = [
-                    f"{summary.name}: {summary.tests:,} tests = "
-                    + " + ".join(f"{category} {count:,}" for category, count in summary.categories.items())
-                    for summary in summaries
-                ]
+            found, where = _built(folder)
+            lines = found or lines
         _say(f"{source.name}  ({source.kind}; {source.licence})")
         for line in [*lines, where]:
             _say(f"  {line}")
+    parent = dataset_folder("")
+    for folder in sorted(parent.iterdir()) if parent.is_dir() else []:
+        if folder.name not in SOURCES and not folder.name.startswith(".") and folder.is_dir():
+            found, where = _built(folder)
+            _say(f"{folder.name}  (your own)")
+            for line in [*found, where]:
+                _say(f"  {line}")
+
+
+def _built(folder: Path) -> tuple[list[str], str]:
+    """Return a line per config of a dataset folder, and where it is or what is wrong with it."""
+    from nnd_tasks.datasets import list_configs, read_table
+    from nnd_tasks.tables import summarize
+
+    try:
+        summaries = [summarize(config, read_table(folder, config)) for config in list_configs(folder)[0]]
+    except NNDError as error:
+        return [], f"unreadable: {error}"
+    lines = [
+        f"{summary.name}: {summary.tests:,} tests = "
+        + " + ".join(f"{category} {count:,}" for category, count in summary.categories.items())
+        for summary in summaries
+    ]
+    return lines, f"built in {folder}"
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
@@ -163,13 +178,17 @@ def stress_build(
     ] = None,
     mlm: Annotated[str | None, typer.Option(help="Masked language model, for bert_diverge.")] = None,
     reference: Annotated[Path | None, typer.Option(help="Texts, one per line, to count n-grams in.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Template of what a model reads before a text with source.")
+    ] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")
     ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Give up a set of this name made otherwise.")] = False,
     workers: Annotated[int, typer.Option(help="Processes.")] = 1,
 ) -> None:
     """Build a set of gold texts against the same texts with one error. Interrupted, it goes on when run again."""
-    from nnd_tasks.stress.build import build_stress_set
+    from nnd_tasks.stress.build import PROMPT, build_stress_set
 
     result = build_stress_set(
         name,
@@ -182,7 +201,9 @@ def stress_build(
         spacy=spacy,
         mlm=mlm,
         reference=reference,
+        prompt=PROMPT if prompt is None else prompt.replace("\\n", "\n"),
         out=out_dir,
+        replace=replace,
         workers=workers,
         progress=sys.stderr.isatty(),
     )
@@ -194,6 +215,14 @@ def stress_build(
     for error, what in result.left_out.items():
         err.print(f"left out: {error} needs {what}", markup=False, highlight=False, soft_wrap=True)
     _say(f"written to {result.folder}")
+    _say_task(result.task)
+
+
+def _say_task(task: UserTask) -> None:
+    """Print how to run a task."""
+    if task.kept:
+        err.print(f"note: {task.path} was kept as it is", markup=False, highlight=False, soft_wrap=True)
+    _say(f"score it: nnd run --model hf --model_args pretrained=MODEL --tasks {task.name}")
 
 
 @stress.command("report")
@@ -227,6 +256,12 @@ def stress_metrics(
     ] = None,
     metrics: Annotated[str, typer.Option(help="Names separated by commas.")] = "bleu,chrf,rouge1,rouge2,rougel",
     model: Annotated[str | None, typer.Option(help="Encoder-decoder, for bartscore_p, _r, _f and _faithful.")] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Model for bertscore and mauve. Default: the package's, and gpt2-large.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="Texts, one per line, for mauve. Default: the references of the corpus.")
+    ] = None,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
 ) -> None:
     """The same verdict for text metrics: does a metric's score fall as the error grows?"""
@@ -237,8 +272,8 @@ def stress_metrics(
     folder = find_dataset(f"nnd/{name}") or find_dataset(name)
     if folder is None:
         raise NNDError(f"set {name!r} is not built here; run: {how_to_build(name)}")
-    found = read_corpus(corpus, source)
-    adapters = {part: find_metric(part, model) for part in map(str.strip, metrics.split(",")) if part}
+    found = read_corpus(corpus, source, reference)
+    adapters = {part: find_metric(part, model, encoder) for part in map(str.strip, metrics.split(",")) if part}
     _show_reports([stress_metric(part, metric, folder, found) for part, metric in adapters.items()], out_dir)
 
 

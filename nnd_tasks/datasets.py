@@ -245,7 +245,7 @@ def write_dataset(
         with _only_writer(folder, timeout), _replacing(folder) as new:
             merged = _existing(folder, header([]) if callable(header) else header)
             merged = {name: table for name, table in merged.items() if name not in obsolete}
-            reports = {name: value for name, value in _read_report(folder).items() if name in merged}
+            reports = {name: value for name, value in read_report(folder).items() if name in merged}
             merged |= {name: check_table(table, f"config {name}") for name, table in tables.items()}
             reports |= dict(report or {})
             for name, table in merged.items():
@@ -341,7 +341,8 @@ def _configs(header: Mapping[str, Any]) -> list[str]:
     return [str(entry["config_name"]) for entry in _entries(header)]
 
 
-def _read_report(folder: Path) -> dict[str, Any]:
+def read_report(folder: Path) -> dict[str, Any]:
+    """Return config -> what its build stored of itself; ``{}`` where nothing is known."""
     try:
         report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
     except (OSError, ValueError):

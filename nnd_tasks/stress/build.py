@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks import __version__
-from nnd_tasks.datasets import dataset_folder, expand, write_dataset
+from nnd_tasks.datasets import dataset_folder, expand, read_report, write_dataset
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.user_tasks import UserTask, write_task
 from nnd_tasks.sources import SOURCES
 from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress.corpora import Corpus, read_corpus
@@ -20,6 +21,7 @@ from nnd_tasks.stress.text import Parser, find_pipeline
 from nnd_tasks.tables import ConfigSummary, check_table, to_table
 
 CONFIG = "stress"
+PROMPT = "{{context}}\n\n"
 #: Of the paper: "length 256" (section 5.3).
 _NGRAM_WORDS = {"wikitext": 256}
 #: Corpora whose last sentence stays where it is (section 5.5.2).
@@ -45,13 +47,15 @@ class StressResult:
         levels: error type -> names of its levels.
         unchanged: error type -> how often a text stayed as it was, and gave no test.
         left_out: error type -> what it would need.
+        task: that scores the set.
     """
 
     folder: Path
     summary: ConfigSummary
     levels: dict[str, list[str]]
     unchanged: dict[str, int]
-    left_out: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str]
+    task: UserTask
 
 
 def build_stress_set(
@@ -66,11 +70,13 @@ def build_stress_set(
     spacy: str | None = None,
     mlm: str | None = None,
     reference: str | Path | None = None,
+    prompt: str = PROMPT,
     out: str | Path | None = None,
+    replace: bool = False,
     workers: int = 1,
     progress: bool = True,
 ) -> StressResult:
-    """Build the set ``name`` of synthetic near-negatives.
+    """Build the set ``name`` of synthetic near-negatives, and the task ``nnd_NAME`` that scores it.
 
     An interrupted call can be made again: what was done is not done twice.
 
@@ -86,16 +92,18 @@ def build_stress_set(
         spacy: a spaCy pipeline; None takes ``en_core_web_sm`` if it is installed.
         mlm: folder of a masked language model, for ``bert_diverge``.
         reference: a file to count n-grams in.
+        prompt: template of what comes before a text whose corpus has sources.
         out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
+        replace: give up a set of this name that was made in another way.
         workers: processes.
         progress: show progress.
 
     Raises:
         NNDError: an argument is wrong, or the corpus cannot be read.
     """
-    for argument, value in (("--texts", texts), ("--seeds", seeds), ("--workers", workers)):
+    for argument, value, least in (("--texts", texts, "0 (all)"), ("--seeds", seeds, "1"), ("--workers", workers, "1")):
         if value is not None and value < 1:
-            raise NNDError(f"{argument} {value}: expected 1 or more")
+            raise NNDError(f"{argument} {value}: expected {least} or more")
     if not name.isidentifier():
         raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
     if name in SOURCES:
@@ -125,13 +133,17 @@ def build_stress_set(
         masked=mlm,
     )
     folder = (expand(out) if out is not None else dataset_folder(name)).absolute()
-    scratch = folder.with_name(f".{folder.name}.stress-{plan.key(parser.name)}")
+    key = plan.key(parser.name)
+    if not replace:
+        _check_same(folder, key)
+    scratch = folder.with_name(f".{folder.name}.stress-{key}")
     made = synthesize(plan, scratch, parser, workers=workers, progress=progress)
     if not made.tests:
         discard(scratch)
         raise NNDError(f"corpus {found.name}: every text stayed as it was; no test came out")
     named = {error: [ERRORS[error].level(amount) for amount in amounts] for error, amounts in chosen.items()}
     report = {
+        "plan": key,
         "corpus": found.name,
         "source_sha256": found.sha256,
         "texts": len(golds),
@@ -152,7 +164,26 @@ def build_stress_set(
         report={CONFIG: report},
     )
     discard(scratch)
-    return StressResult(folder, summary, named, dict(made.unchanged), left_out)
+    task = write_task(
+        f"nnd_{name}",
+        {
+            "dataset_path": f"nnd/{name}" if out is None else str(folder),
+            "dataset_name": CONFIG,
+            **({"doc_to_text": prompt} if any(gold.source for gold in golds) else {"doc_to_text": ""}),
+            "target_delimiter": "",
+            "metadata": {"version": 1.0},
+        },
+    )
+    return StressResult(folder, summary, named, dict(made.unchanged), left_out, task)
+
+
+def _check_same(folder: Path, key: str) -> None:
+    """Raise NNDError when ``folder`` holds a stress set that another command made."""
+    before = read_report(folder).get(CONFIG, {}).get("plan", key)
+    if before != key:
+        raise NNDError(
+            f"{folder}: holds a stress set of other texts, errors, levels, seeds or tools; take another name, or --replace it"
+        )
 
 
 def _wanted(errors: str, corpus: Corpus, parser: Parser, mlm: str | None) -> tuple[list[str], dict[str, str]]:

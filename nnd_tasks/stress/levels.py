@@ -117,6 +117,11 @@ def choose(kind: str, names: Sequence[str], levels: str) -> dict[str, tuple[floa
             except ValueError as error:
                 raise NNDError(f"--levels {levels}: expected three, paper, or numbers such as 0.1,0.3") from error
         for amount in amounts:
-            ERRORS[name].check(amount)
+            try:
+                ERRORS[name].check(amount)
+            except NNDError as error:
+                raise NNDError(
+                    f"--levels {levels}: {error}; name with --errors those that these levels are for"
+                ) from error
         chosen[name] = amounts
     return chosen

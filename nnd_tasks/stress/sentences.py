@@ -27,6 +27,7 @@ GENERIC = {
     "TIME": "some time",
 }
 _SOMETHING = "something"
+_TRIES = 100
 _AUXILIARY_WORDS = "am is are was were can could may might must shall should will would do does did has have had"
 _AUXILIARIES = frozenset(_AUXILIARY_WORDS.split())
 #: What ends a part of a sentence (note 14).
@@ -72,18 +73,31 @@ def _movable(parsed: Parsed, resources: Resources) -> int:
 
 @error("consistency", "pairs of sentences", switching=True, example=("She left. It rained.", "It rained. She left.", 1))
 def sentence_switching(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Random pairs of sentences change places, one pair after the other."""
+    """Random pairs of sentences change places; those that have not moved go first."""
     parsed = resources.parser.parse(text)
     sentences = _sentences(parsed)
     return " ".join(_switched(sentences, _movable(parsed, resources), amount, rng)) if sentences else text
 
 
 def _switched(parts: list[str], movable: int, amount: float, rng: random.Random) -> list[str]:
-    if movable >= 2:
-        for _ in range(int(amount)):
-            i, j = rng.sample(range(movable), 2)
-            parts[i], parts[j] = parts[j], parts[i]
-    return parts
+    """Switch pairs of the first ``movable`` parts; no switch brings a part back to its own place.
+
+    So more pairs never mean less of an error: while there are parts that have not moved they go first, and where every
+    further switch would undo an earlier one, there is none.
+    """
+    home = list(range(movable))
+    fresh = rng.sample(home, movable)
+    for _ in range(int(amount)):
+        if len(fresh) >= 2:
+            i, j = fresh.pop(), fresh.pop()
+        else:
+            pairs = ((i, j) for i in rng.sample(range(movable), movable) for j in rng.sample(range(movable), movable))
+            i, j = next(((i, j) for i, j in pairs if i != j and home[i] != j and home[j] != i), (0, 0))
+            fresh = [k for k in fresh if k not in (i, j)]
+        if i == j:
+            break
+        home[i], home[j] = home[j], home[i]
+    return [*(parts[k] for k in home), *parts[movable:]]
 
 
 @error("consistency", "sentences")
@@ -92,13 +106,15 @@ def sentence_replacement(text: str, amount: float, rng: random.Random, resources
     parsed = resources.parser.parse(text)
     sentences = _sentences(parsed)
     movable = _movable(parsed, resources)
-    for i in rng.sample(range(movable), min(int(amount), movable)):
-        other, owner = rng.choice(resources.sentences) if resources.sentences else (sentences[i], "")
-        for _ in range(20):  # of the text itself are few
-            if owner != text:
+    places = rng.sample(range(movable), min(int(amount), movable))
+    taken = set(sentences)
+    for i in places:
+        for _ in range(_TRIES):  # what is taken is few
+            other, owner = rng.choice(resources.sentences) if resources.sentences else (sentences[i], text)
+            if owner != text and other not in taken:
+                taken.add(other)
                 sentences[i] = other
                 break
-            other, owner = rng.choice(resources.sentences)
     return " ".join(sentences) if sentences else text
 
 

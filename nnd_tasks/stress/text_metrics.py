@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.stress.corpora import Corpus
+from nnd_tasks.stress.embeddings import SetMetric, bertscore, mauve, missing
 from nnd_tasks.stress.report import Report
-from nnd_tasks.stress.verdict import Scored, judge, rep_4gram
+from nnd_tasks.stress.verdict import Scored, Verdict, judge, rep_4gram
 
 #: One score per hypothesis, higher is better. ``references`` holds the references of each.
 Metric = Callable[[Sequence[str], Sequence[str], Sequence[Sequence[str]]], list[float]]
-
-
-def _missing(metric: str, package: str, error: Exception) -> NNDError:
-    return NNDError(f"metric {metric} needs {package}: pip install {package} ({first_line(error)})")
 
 
 def sacre(
@@ -31,7 +30,7 @@ def sacre(
     try:
         import sacrebleu
     except ImportError as error:
-        raise _missing(kind, "sacrebleu", error) from error
+        raise missing(kind, "sacrebleu", error) from error
     score = getattr(sacrebleu, f"sentence_{kind}")
     return [score(text, list(refs)).score for text, refs in zip(hypotheses, references, strict=True)]
 
@@ -43,7 +42,7 @@ def rouge(
     try:
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
-        raise _missing(kind, "rouge-score", error) from error
+        raise missing(kind, "rouge-score", error) from error
     scorer = RougeScorer([kind], use_stemmer=False)
     return [
         max(scorer.score(ref, text)[kind].fmeasure for ref in refs)
@@ -61,18 +60,9 @@ def meteor(hypotheses: Sequence[str], sources: Sequence[str], references: Sequen
             for text, refs in zip(hypotheses, references, strict=True)
         ]
     except ImportError as error:
-        raise _missing("meteor", "nltk", error) from error
+        raise missing("meteor", "nltk", error) from error
     except LookupError as error:
         raise NNDError("metric meteor needs the data of WordNet: python -m nltk.downloader wordnet") from error
-
-
-def bertscore(hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
-    """F-measure of BERTScore with the default model of the package for English."""
-    try:
-        from bert_score import score
-    except ImportError as error:
-        raise _missing("bertscore", "bert-score", error) from error
-    return [float(value) for value in score(list(hypotheses), [list(refs) for refs in references], lang="en")[2]]
 
 
 def bartscore(
@@ -109,19 +99,19 @@ METRICS: Mapping[str, Metric] = {
     **{kind: partial(sacre, kind) for kind in ("bleu", "chrf")},
     **{kind.lower(): partial(rouge, kind) for kind in ("rouge1", "rouge2", "rougeL")},
     "meteor": meteor,
-    "bertscore": bertscore,
 }
 _BART = "bartscore_"
 _VARIANTS = ("p", "r", "f", "faithful")
-NAMES = (*METRICS, *(f"{_BART}{variant}" for variant in _VARIANTS))
+NAMES = (*METRICS, "bertscore", "mauve", *(f"{_BART}{variant}" for variant in _VARIANTS))
 
 
-def find_metric(name: str, model: str | None) -> Metric:
+def find_metric(name: str, model: str | None = None, encoder: str | None = None) -> Metric | SetMetric:
     """Return the adapter of a metric.
 
     Args:
         name: one of `NAMES`.
         model: folder or name of an encoder-decoder, for BARTScore.
+        encoder: folder or name of the model whose embeddings BERTScore and MAUVE compare.
 
     Raises:
         NNDError: there is no such metric, or it lacks its model.
@@ -130,20 +120,28 @@ def find_metric(name: str, model: str | None) -> Metric:
         return METRICS[name]
     if name not in NAMES:
         raise NNDError(f"there is no metric {name!r}; there are: {', '.join(NAMES)}")
+    if name == "bertscore":
+        return partial(bertscore, encoder)
+    if name == "mauve":
+        return mauve(encoder)
     if model is None:
         raise NNDError(f"metric {name} needs an encoder-decoder: --model FOLDER")
+    return partial(bartscore, name.removeprefix(_BART), _seq2seq(model))
+
+
+@lru_cache(maxsize=1)
+def _seq2seq(model: str) -> Any:
     from nnd_tasks.harness.shared_prefix import SharedPrefixLM
 
     try:
-        lm = SharedPrefixLM(
+        return SharedPrefixLM(
             pretrained=model, backend="seq2seq", dtype="float32", device="cuda" if torch.cuda.is_available() else "cpu"
         )
     except Exception as error:  # transformers raises many kinds
         raise NNDError(f"--model {model}: no encoder-decoder could be loaded ({first_line(error)})") from error
-    return partial(bartscore, name.removeprefix(_BART), lm)
 
 
-def stress_metric(name: str, metric: Metric, folder: Any, corpus: Corpus) -> Report:
+def stress_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: Corpus) -> Report:
     """Return the verdict on a text metric.
 
     Args:
@@ -164,6 +162,10 @@ def stress_metric(name: str, metric: Metric, folder: Any, corpus: Corpus) -> Rep
         raise NNDError(
             f"{folder}: {len(lost):,} of its texts are not in corpus {corpus.name}; was it built from another file?"
         )
+    if isinstance(metric, SetMetric):
+        return Report(
+            f"{folder.name}_{name}", name, _set_verdicts(name, metric, rows, corpus), _verdicts(rows, _diversity)
+        )
     if name == f"{_BART}faithful":
         if not all(gold.source for gold in golds.values()):
             raise NNDError(f"metric {name} needs a source for every text of corpus {corpus.name}")
@@ -181,21 +183,43 @@ def stress_metric(name: str, metric: Metric, folder: Any, corpus: Corpus) -> Rep
     if not all(math.isfinite(score) for score in scores):
         raise NNDError(f"metric {name} gave scores that are no numbers")
 
-    def report(score: Callable[[tuple[str, str, str]], float]) -> list[Any]:
-        gold = {row["cluster_id"]: score((row["context"], row["high"], row["high"])) for row in rows}
-        return judge(
-            gold,
-            [
-                Scored(
-                    row["cluster_id"],
-                    row["category"],
-                    row["subcategory"],
-                    row["seed"],
-                    row["noise_ratio"],
-                    score((row["context"], row["high"], row["low"])),
-                )
-                for row in rows
-            ],
-        )
+    return Report(f"{folder.name}_{name}", name, _verdicts(rows, known.__getitem__), _verdicts(rows, _diversity))
 
-    return Report(f"{folder.name}_{name}", name, report(known.__getitem__), report(lambda key: -rep_4gram(key[2])))
+
+def _diversity(key: tuple[str, str, str]) -> float:
+    return -rep_4gram(key[2])
+
+
+def _verdicts(rows: Sequence[Mapping[str, Any]], score: Callable[[tuple[str, str, str]], float]) -> list[Verdict]:
+    """Return the verdicts on a function of (context, gold text, text)."""
+    gold = {row["cluster_id"]: score((row["context"], row["high"], row["high"])) for row in rows}
+    return judge(gold, [_scored(row, score((row["context"], row["high"], row["low"]))) for row in rows])
+
+
+def _scored(row: Mapping[str, Any], score: float) -> Scored:
+    return Scored(row["cluster_id"], row["category"], row["subcategory"], row["seed"], row["noise_ratio"], score)
+
+
+def _set_verdicts(name: str, metric: SetMetric, rows: Sequence[Mapping[str, Any]], corpus: Corpus) -> list[Verdict]:
+    """Return the verdicts on sets: all texts of one error, level and seed, gold where the error left one as it was.
+
+    Every text of a set gets the score of the set.
+    """
+    references = list(corpus.reference) or [text for gold in corpus.texts for text in gold.references]
+    if not references:
+        raise NNDError(
+            f"metric {name} needs references, which corpus {corpus.name} has not; name a file with --reference"
+        )
+    gold = {row["cluster_id"]: row["high"] for row in rows}
+    sets: dict[tuple[str, str, int], dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        sets.setdefault((row["category"], row["subcategory"], row["seed"]), {})[row["cluster_id"]] = row
+    base = metric.score(list(gold.values()), references)
+    scored: list[Scored] = []
+    for (error, level, seed), changed in tqdm(sets.items(), desc=name, unit="set", disable=None):
+        value = metric.score([changed[key]["low"] if key in changed else gold[key] for key in gold], references)
+        scored += [
+            Scored(key, error, level, seed, changed[key]["noise_ratio"] if key in changed else 0.0, value)
+            for key in gold
+        ]
+    return judge(dict.fromkeys(gold, base), scored)

@@ -20,6 +20,9 @@ PREPOSITIONS = frozenset(_PREPOSITIONS.split())
 #: What noise makes of a punctuation mark; from the authors' released settings.
 PUNCTUATION = {",": ".", ".": ",", "!": ",", "?": ",", ":": "."}
 SPAN = 10  # tokens of a positioned error
+_FINAL = (".", "!", "?")
+_CLOSING = "\"')]\u2019\u201d"  # what may follow a final mark
+_OPEN = ",;:-\u2013\u2014([\u2018\u201c \t"  # what no full stop follows
 
 
 def _remove(words: Sequence[Word], gone: set[int]) -> str:
@@ -43,7 +46,9 @@ def truncation(text: str, amount: float, rng: random.Random, resources: Resource
     """Words at the end are removed; a full stop ends what is left."""
     words = resources.parser.parse(text).words
     kept = join(words[: len(words) - count_of(amount, len(words))])
-    return kept if not kept or kept.endswith(".") else f"{kept}."
+    if not kept or kept.rstrip(_CLOSING).endswith(_FINAL):
+        return kept
+    return f"{kept.rstrip(_OPEN)}."
 
 
 @error("fluency", "share of articles", example=("She went to the office.", "She went to office.", 1))

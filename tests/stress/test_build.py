@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
 import nnd_tasks
+from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import synthesize as synthesize_module
@@ -132,8 +136,8 @@ def test_an_interrupted_build_goes_on_where_it_was(tmp_path: Path, monkeypatch: 
         ({"errors": "bert_diverge"}, "--errors bert_diverge needs a masked language model: --mlm FOLDER"),
         ({"errors": "frequent_4gram"}, "needs a reference corpus for n-grams: --reference FILE"),
         ({"errors": " , "}, "--errors: none is named"),
-        ({"levels": "2"}, "level 2 is no share of its words"),
-        ({"texts": 0}, "--texts 0: expected 1 or more"),
+        ({"levels": "2"}, "level 2 is no share of its words.*name with --errors"),
+        ({"texts": -3}, r"--texts -3: expected 0 \(all\) or more"),
         ({"seeds": -1}, "--seeds -1: expected 1 or more"),
         ({"spacy": "no_such_pipeline"}, "the spaCy pipeline 'no_such_pipeline' is not installed"),
         ({"mlm": "/no/such/model", "errors": "bert_diverge"}, "--mlm /no/such/model: no masked language model"),
@@ -283,9 +287,61 @@ def test_the_command_line_builds_a_set_and_the_task_scores_it(
     assert {path.name for path in (tmp_path / "report").iterdir()} == {
         f"nnd_blindspot_{corpus}.{suffix}" for corpus in ("wikitext", "ted") for suffix in ("md", "json", "png", "svg")
     }
-    assert (
-        "there is no error 'x'" in nnd("stress", "build", "x", "--corpus", "wikitext", "--errors", "x").stderr or True
+    wrong = nnd("stress", "build", "x", "--corpus", "wikitext", "--source", data / "blindspot", "--errors", "x")
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith("nnd: error: --errors: there is no error 'x'; there are: truncation, ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["plain", "pairs"])
+def test_a_set_of_ones_own_is_listed_and_has_a_task_that_scores_it(
+    kind: str, tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: Any
+) -> None:
+    corpus = request.getfixturevalue(kind)
+    home = tmp_path / "home"
+    monkeypatch.setenv("NND_HOME", str(home))
+    result = build_stress_set("mine", str(corpus), errors="truncation,token_drop", progress=False)
+    assert result.task.name == "nnd_mine"
+    assert result.task.path == home / "task_yamls" / "mine" / "nnd_mine.yaml"
+    shown = CliRunner().invoke(app, ["list"]).output
+    assert f"mine  (your own)\n  stress: {result.summary.tests} tests = token_drop 9 + truncation 9" in shown
+    results = nnd_tasks.evaluate(
+        "nnd_mine", model_args={"pretrained": str(tiny_models["gpt2"]), "dtype": "float32"}, device="cpu"
     )
+    assert results["results"]["nnd_mine"]["tests,none"] == result.summary.tests
+    asked = {sample["arguments"][0][0] for sample in results["samples"]["nnd_mine"]}
+    expected = {"plain": {""}, "pairs": {f"Source {i}.\n\n" for i in range(3)}}[kind]
+    assert {prompt for prompt in asked if prompt.strip()} == {prompt for prompt in expected if prompt}
+    assert not any(path.name.endswith(".new") for path in home.rglob("*"))
+
+
+def test_the_task_of_a_set_stays_as_its_user_left_it(pairs: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path / "home"))
+    make = partial(build_stress_set, "mine", str(pairs), errors="truncation", progress=False)
+    first = make(prompt="Text: {{context}}\nSummary: ")
+    assert not first.task.kept
+    assert yaml.safe_load(first.task.path.read_text())["doc_to_text"] == "Text: {{context}}\nSummary: "
+    assert make(prompt="Text: {{context}}\nSummary: ").task.kept is False
+    changed = first.task.path.read_text() + "description: mine\n"
+    first.task.path.write_text(changed)
+    assert make().task.kept
+    assert first.task.path.read_text() == changed
+    done = CliRunner().invoke(app, ["stress", "build", "mine", "--corpus", str(pairs), "--errors", "truncation"])
+    assert f"note: {first.task.path} was kept as it is" in done.output.replace("\n", " ").replace("  ", " ")
+    assert "--tasks nnd_mine" in done.output
+
+
+def test_a_set_that_was_made_otherwise_is_not_replaced_unasked(plain: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = build(plain, out, errors="truncation")
+    assert build(plain, out, errors="truncation").summary == first.summary, "the same again is no conflict"
+    with pytest.raises(
+        NNDError, match=r"out: holds a stress set of other texts, errors, .*take another name, or --replace"
+    ):
+        build(plain, out, errors="token_drop")
+    assert set(read_table(out)["category"].to_pylist()) == {"truncation"}
+    build(plain, out, errors="token_drop", replace=True)
+    assert set(read_table(out)["category"].to_pylist()) == {"token_drop"}
 
 
 def test_each_gold_text_is_scored_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.levels import OTHER, PAPER, choose
 from nnd_tasks.stress.noise import noise_ratio
 from nnd_tasks.stress.registry import ERRORS, Resources, count_of
+from nnd_tasks.stress.sentences import _switched
 from nnd_tasks.stress.synthesize import frequent_ngrams
 from nnd_tasks.stress.text import Parser, join
 from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS, PUNCTUATION, SPAN
@@ -147,9 +148,25 @@ def test_an_empty_or_odd_text_is_no_reason_to_stop(name: str) -> None:
 def test_truncation_yields_a_prefix_and_a_full_stop(text: str, amount: float) -> None:
     found = make("truncation", text, amount)
     words = words_of(text)
-    assert found == "" or (found.endswith(".") and (text.startswith(found) or text.startswith(found[:-1])))
-    kept = len(words) - count_of(amount, len(words))
-    assert found in ("", join(TAGGED.parse(text).words[:kept]), join(TAGGED.parse(text).words[:kept]) + ".")
+    kept = join(TAGGED.parse(text).words[: len(words) - count_of(amount, len(words))])
+    if kept.endswith((".", "!", "?")):
+        assert found == kept
+    else:
+        assert found == (kept.rstrip(",;: ") + "." if kept else "")
+    assert text.startswith(found) or text.startswith(found[:-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "expected"),
+    [
+        ("She went, and he, and they.", 0.7, "She went."),  # what is left ends in a comma
+        ("Why? Because.", 0.5, "Why?"),
+        ('He said "no." Then left.', 0.35, 'He said "no."'),
+        ("It is here: in town.", 0.45, "It is here."),
+    ],
+)
+def test_truncation_ends_in_one_final_mark(text: str, amount: float, expected: str) -> None:
+    assert ERRORS["truncation"].make(text, amount, random.Random(0), Resources(PARSER)) == expected
 
 
 @pytest.mark.parametrize(
@@ -288,7 +305,20 @@ def test_sentences_change_places_and_the_last_may_stay(text: str, pairs: int, se
     assert fixed.endswith(sentences[-1])
     if len(sentences) == 2:
         assert fixed == text
-        assert (found == text) == (pairs % 2 == 0 or sentences[0] == sentences[1])
+        assert (found == text) == (sentences[0] == sentences[1])
+
+
+@given(st.integers(0, 12), st.integers(0, 20), st.integers(0, 3), seeds)
+def test_more_switches_move_no_fewer_parts(movable: int, amount: int, fixed: int, seed: int) -> None:
+    parts = [str(i) for i in range(movable + fixed)]
+    moved = []
+    for pairs in (amount, amount + 1):
+        after = _switched(list(parts), movable, pairs, random.Random(seed))
+        assert sorted(after) == sorted(parts)
+        assert after[movable:] == parts[movable:]
+        moved.append(sum(a != b for a, b in zip(after, parts, strict=True)))
+    assert moved[0] <= moved[1]
+    assert moved[0] == 2 * amount if 2 * amount <= movable else moved[0] >= movable - 1 - (movable < 2)
 
 
 @given(texts(), st.integers(1, 6), seeds)
@@ -297,8 +327,13 @@ def test_sentences_are_replaced_by_those_of_others(text: str, count: int, seed: 
     sentences = [join(parsed.words[a:b]) for a, b in parsed.sentences]
     found = make("sentence_replacement", text, count, seed)
     others = {sentence for sentence, _ in OTHERS}
-    replaced = len(sentences) - sum((Counter(sentences) & Counter(_split(found, sentences, others))).values())
-    assert replaced == min(count, len(sentences))
+    pieces = _split(found, sentences, others)
+    replaced = len(sentences) - sum((Counter(sentences) & Counter(pieces)).values())
+    donors = others - set(sentences)
+    assert replaced == min(count, len(sentences), len(donors))
+    new = Counter(pieces) - Counter(sentences)
+    assert set(new) <= donors
+    assert max(new.values(), default=1) == 1, "no sentence is put in twice"
     own = [(sentence, text) for sentence, _ in OTHERS]
     assert make("sentence_replacement", text, count, seed, sentences=own) == " ".join(sentences)
 
@@ -412,7 +447,7 @@ def test_levels_are_those_of_the_paper() -> None:
 @pytest.mark.parametrize(
     ("name", "levels", "message"),
     [
-        ("truncation", "1.5", "level 1.5 is no share of its words; take 0 < level <= 1"),
+        ("truncation", "1.5", "--levels 1.5: .*level 1.5 is no share of its words; .*name with --errors those"),
         ("truncation", "0", "level 0 is no share"),
         ("sentence_switching", "0.5", "level 0.5 is no number of pairs of sentences"),
         ("positioned_error_random", "0.3", r"no level 0.3, only 0 \(start\), 0.5 \(middle\), 1 \(end\)"),

@@ -19,6 +19,12 @@ HYPOTHESES = ["the cat sat on the mat", "a dog"]
 REFERENCES = [["the cat sat on the mat", "there is a cat"], ["a dog ran far", "the dog"]]
 
 
+def score(name: str, **models: str) -> Any:
+    """Score `HYPOTHESES` with a metric, found by name."""
+    metric: Any = find_metric(name, **models)
+    return metric(HYPOTHESES, ["", ""], REFERENCES)
+
+
 def test_rouge_and_bleu_by_their_definitions() -> None:
     assert METRICS["rouge2"](HYPOTHESES, ["", ""], REFERENCES) == pytest.approx([1.0, 2 * 1 * (1 / 3) / (1 + 1 / 3)])
     assert METRICS["rouge1"](HYPOTHESES, ["", ""], REFERENCES) == pytest.approx([1.0, 2 * 1 * 0.5 / 1.5])
@@ -33,6 +39,7 @@ def test_rouge_and_bleu_by_their_definitions() -> None:
         ("rouge2", "rouge_score.rouge_scorer", "metric rouge2 needs rouge-score: pip install rouge-score"),
         ("meteor", "nltk.translate.meteor_score", "metric meteor needs nltk: pip install nltk"),
         ("bertscore", "bert_score", "metric bertscore needs bert-score: pip install bert-score"),
+        ("mauve", "mauve", "metric mauve needs mauve-text: pip install mauve-text"),
     ],
 )
 def test_what_is_not_installed_says_how_to_get_it(
@@ -40,7 +47,74 @@ def test_what_is_not_installed_says_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(NNDError, match=message):
-        METRICS[name](HYPOTHESES, ["", ""], REFERENCES)
+        score(name)
+
+
+def test_bertscore_matches_tokens_greedily_by_cosine(masked_model: Path) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(masked_model), AutoModel.from_pretrained(masked_model).eval()
+
+    def states(text: str) -> Any:
+        with torch.no_grad():
+            found = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        return found / found.norm(dim=-1, keepdim=True)
+
+    def own(text: str, ref: str) -> float:
+        # [CLS] and [SEP] can be matched, and weigh nothing.
+        similar = states(text) @ states(ref).T
+        precision, recall = similar.max(1).values[1:-1].mean(), similar.max(0).values[1:-1].mean()
+        return float(2 * precision * recall / (precision + recall))
+
+    expected = [max(own(text, ref) for ref in refs) for text, refs in zip(HYPOTHESES, REFERENCES, strict=True)]
+    assert score("bertscore", encoder=str(masked_model)) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["bertscore", "mauve"])
+def test_an_encoder_that_is_not_there_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=f"metric {name}: .*nothing"):
+        score(name, encoder=str(tmp_path / "nothing"))
+
+
+def test_mauve_reads_the_last_token_whatever_else_is_in_the_batch(models: Path) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    from nnd_tasks.stress.embeddings import _features
+
+    folder = models / "tiny-lm-xs"
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).float().eval()
+    texts = ["A cat.", "The dog went to the house of the cat, and it was late.", "Rain"]
+    found = _features(texts, tokenizer, model, {})
+    for text, row in zip(texts, found, strict=True):
+        with torch.no_grad():
+            own = model(torch.tensor([tokenizer.encode(text)])).last_hidden_state[0, -1]
+        assert torch.allclose(torch.from_numpy(row), own, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_mauve_scores_sets_and_falls_when_all_ends_are_random(data: Path, models: Path, tmp_path: Path) -> None:
+    place = data / "blindspot"
+    built = build_stress_set(
+        "blindspot_wikitext",
+        "wikitext",
+        place=place,
+        out=tmp_path / "blindspot_wikitext",
+        errors="positioned_error_random,article_removal",
+        texts=150,
+        progress=False,
+    )
+    metric = find_metric("mauve", encoder=str(models / "tiny-lm-xs"))
+    report = stress_metric("mauve", metric, built.folder, read_corpus("wikitext", place))
+    verdicts = {verdict.error: verdict for verdict in report.verdicts}
+    changes = {level.level: level.change for level in verdicts["positioned_error_random"].levels}
+    assert 0 < verdicts["article_removal"].gold <= 1
+    assert changes["end"] < -0.3, "the features are those of the last token"
+    assert changes["end"] < min(changes["start"], changes["middle"]), "as in the paper's Table 2"
+    texts = tmp_path / "texts.txt"
+    texts.write_text("One text that is here.\nAnother text there.\n")
+    mine = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation", progress=False)
+    with pytest.raises(NNDError, match=r"metric mauve needs references, which corpus texts has not; .*--reference"):
+        stress_metric("mauve", metric, mine.folder, read_corpus(str(texts)))
 
 
 def test_meteor_without_wordnet_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,62 @@
+"""Tasks of sets that users make: one YAML each in `user_tasks_dir`, which `nnd run` searches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.register import tasks_dir, user_tasks_dir
+
+
+@dataclass(frozen=True, slots=True)
+class UserTask:
+    """A task that scores a set.
+
+    Attributes:
+        name: of the task.
+        path: of its YAML.
+        kept: it was there already with other content, and was left as it is.
+    """
+
+    name: str
+    path: Path
+    kept: bool = False
+
+
+def shipped_task(name: str) -> Path | None:
+    """Return the YAML of the task ``name`` that comes with the package, or None."""
+    return next(iter(sorted(tasks_dir().rglob(f"{name}.yaml"))), None)
+
+
+def write_task(name: str, fields: Mapping[str, Any], folder: Path | None = None) -> UserTask:
+    """Write the YAML of the task ``name``; one that a user has changed, or that comes with the package, stays.
+
+    Args:
+        name: of the task.
+        fields: of the YAML besides ``include`` and ``task``.
+        folder: where; None takes a folder of its own in `user_tasks_dir`.
+
+    Raises:
+        NNDError: it cannot be written.
+    """
+    if shipped := shipped_task(name):
+        return UserTask(name, shipped)
+    path = (folder or user_tasks_dir() / name.removeprefix("nnd_")) / f"{name}.yaml"
+    # JSON strings are YAML strings, and keep their line breaks readable.
+    lines = [f"include: {json.dumps(str(tasks_dir() / '_base'), ensure_ascii=False)}", f"task: {name}"]
+    lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
+    text = "\n".join(lines) + "\n"
+    try:
+        if path.is_file():
+            return UserTask(name, path, kept=path.read_text(encoding="utf-8") != text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        raise NNDError(f"{path}: cannot be written ({error.strerror or error})") from error
+    return UserTask(name, path)
