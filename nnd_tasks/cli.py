@@ -265,9 +265,10 @@ def stress_metrics(
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
 ) -> None:
     """The same verdict for text metrics: does a metric's score fall as the error grows?"""
+    from nnd_tasks.analysis.text_metrics import find_metric
     from nnd_tasks.datasets import find_dataset, how_to_build
     from nnd_tasks.stress.corpora import read_corpus
-    from nnd_tasks.stress.text_metrics import find_metric, stress_metric
+    from nnd_tasks.stress.text_metrics import stress_metric
 
     folder = find_dataset(f"nnd/{name}") or find_dataset(name)
     if folder is None:
