@@ -93,6 +93,17 @@ def test_with_tags_sources_and_references_every_error_is_made(
     assert all(row["low"].startswith("Source") for row in rows if row["category"] == "copy_source")
 
 
+def test_errors_without_chance_are_made_once_and_the_others_by_seed(pairs: Path, tmp_path: Path) -> None:
+    rows = read_table(build(pairs, tmp_path / "out", seeds=3).folder).to_pylist()
+    by_error: dict[str, set[int]] = {}
+    for row in rows:
+        by_error.setdefault(row["category"], set()).add(row["seed"])
+    for name in ("truncation", "repetition", "copy_source"):
+        assert by_error[name] == {0}
+    for name in ("token_drop", "local_swap", "positioned_error_random"):
+        assert by_error[name] == {0, 1, 2}
+
+
 def test_the_same_command_gives_the_same_set_with_any_number_of_processes(plain: Path, tmp_path: Path) -> None:
     fingerprints = {
         build(plain, tmp_path / f"out{workers}", workers=workers, seeds=2).summary.fingerprint for workers in (1, 2)

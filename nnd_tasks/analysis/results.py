@@ -1,0 +1,372 @@
+"""One loader: from the results folders of lm-eval to a table with one row per model and test."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.datasets import expand
+from nnd_tasks.errors import NNDError
+
+#: Columns of `Run.tests`. Margins are (better - worse) in nats: per token, summed, per UTF-8 byte. ``high`` and ``low`` are
+#: indices into the document's candidates, ``document`` that of the document in `Run.documents`.
+COLUMNS = (
+    *("test_id", "cluster_id", "category", "subcategory", "severity", "document", "high", "low"),
+    *("margin", "margin_sum", "margin_bytes", "passed", "tie"),
+)
+_HOW = "run the task with --log_samples --output_path FOLDER"
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What one model gave on one task.
+
+    Attributes:
+        model: a short name, unique among the runs that were read together.
+        task: name of the task.
+        path: of the samples file.
+        date: of the run, as in its file name.
+        protocol: what was asked, from the signature; two runs are comparable when it is equal.
+        about: the model's part of the signature.
+        environment: versions.
+        line: the signature in one line.
+        version: of the task.
+        command: what lm-eval was told, for a report.
+        parameters: number of the model's parameters, where lm-eval knows it.
+        truncated: how many contexts lost their end.
+        documents: per cluster ``context`` and ``candidates``, and what else the prompt used.
+        tests: one row per test, columns `COLUMNS`; ``passed`` is missing where the test could not be scored.
+        extra: per document, what a task added to its samples.
+    """
+
+    model: str
+    task: str
+    path: Path
+    date: str
+    protocol: Mapping[str, Any]
+    about: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    line: str
+    version: Any
+    command: Mapping[str, Any]
+    parameters: int | None
+    truncated: int
+    documents: list[dict[str, Any]] = field(repr=False)
+    tests: pd.DataFrame = field(repr=False)
+
+    @property
+    def set(self) -> str:
+        """Name of the set and its config."""
+        return f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
+
+
+def read_runs(places: Iterable[str | Path]) -> list[Run]:
+    """Read every NND run below the given places.
+
+    Args:
+        places: folders that ``--output_path`` named, ``results_*.json`` or ``samples_*.jsonl`` files. Results of tasks that
+            are not NND's are passed over.
+
+    Returns:
+        The runs, in the order of the places, then by task; models have short names of their own.
+
+    Raises:
+        NNDError: nothing is there, samples are missing or cut off, or a folder holds two runs of one model and task.
+    """
+    files: dict[Path, Path] = {}
+    for place in places:
+        path = expand(place)
+        found = _results_files(path)
+        if not found:
+            raise NNDError(f"{path}: no results_*.json is there; {_HOW}")
+        files |= {file.resolve(): path for file in found}
+    pieces: list[tuple[Path, str, Mapping[str, Any]]] = []
+    for file in files:
+        results = _read_json(file)
+        configs = results.get("configs")
+        if not isinstance(configs, Mapping):
+            raise NNDError(f"{file}: holds no results of lm-eval")
+        pieces += [(file, task, results) for task, config in configs.items() if _ours(config)]
+    if not pieces:
+        raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
+    _refuse_repeats(pieces)
+    names = _short_names([_identity(results, task) for _, task, results in pieces])
+    return [_read_run(file, task, results, name) for (file, task, results), name in zip(pieces, names, strict=True)]
+
+
+def _results_files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(path.rglob("results_*.json"))
+    if path.name.startswith("samples_") and path.is_file():
+        return [path.with_name(f"results_{path.stem.rpartition('_')[2]}.json")]
+    return [path] if path.is_file() else []
+
+
+def _ours(config: Any) -> bool:
+    nnd = config.get("metadata", {}).get("nnd") if isinstance(config, Mapping) else None
+    return isinstance(nnd, Mapping) and "signature" in nnd
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except ValueError as error:
+        raise NNDError(f"{path}: is no JSON, the file is cut off or damaged; run the task again") from error
+    if not isinstance(found, dict):
+        raise NNDError(f"{path}: holds no results of lm-eval")
+    return found
+
+
+def _signature(results: Mapping[str, Any], task: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = results["configs"][task]["metadata"]["nnd"]["signature"]
+    return found
+
+
+def _identity(results: Mapping[str, Any], task: str) -> tuple[str, str]:
+    """Return (name, all that is known) of the model."""
+    about = _signature(results, task).get("model", {})
+    name = str(about.get("name") or results.get("model_name") or results.get("model_source") or "model")
+    return name, json.dumps(about, sort_keys=True)
+
+
+def _refuse_repeats(pieces: Sequence[tuple[Path, str, Mapping[str, Any]]]) -> None:
+    """Raise NNDError where one model has two results for one task: which one is meant nobody can tell."""
+    seen: dict[tuple[str, str, str], Path] = {}
+    for file, task, results in pieces:
+        key = (task, json.dumps(_signature(results, task).get("protocol"), sort_keys=True), _identity(results, task)[1])
+        if key in seen:
+            raise NNDError(
+                f"{file.parent}: two runs of {task} by one model, {seen[key].name} and {file.name}; name the results file "
+                "that you mean, or move the other one away"
+            )
+        seen[key] = file
+
+
+def _short_names(models: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a name per model: as many of the last parts of its path as tell it from the others."""
+    known = list(dict.fromkeys(models))
+    names: dict[tuple[str, str], str] = {}
+    for model in known:
+        parts = [part for part in model[0].replace("\\", "/").split("/") if part]
+        others = [other[0] for other in known if other[0] != model[0]]
+        size = 1
+        while size < len(parts) and any(other.endswith("/".join(parts[-size:])) for other in others):
+            size += 1
+        names[model] = "/".join(parts[-size:]) or model[0]
+    counts = Counter(names.values())
+    numbers: dict[str, int] = defaultdict(int)
+    for model in known:  # the same weights, run with other arguments
+        if counts[names[model]] > 1:
+            numbers[names[model]] += 1
+            names[model] += f" #{numbers[names[model]]}"
+    return [names[model] for model in models]
+
+
+def _read_run(file: Path, task: str, results: Mapping[str, Any], name: str) -> Run:
+    date = file.stem.removeprefix("results_")
+    samples = file.with_name(f"samples_{task}_{date}.jsonl")
+    if not samples.is_file():
+        raise NNDError(f"{file}: its samples {samples.name} are missing; {_HOW}")
+    documents, tests, truncated = _read_samples(samples)
+    expected = results.get("n-samples", {}).get(task, {}).get("effective")
+    if expected is not None and expected != len(documents):
+        raise NNDError(f"{samples}: {len(documents)} of {expected} contexts; the file is cut off, run the task again")
+    signature = _signature(results, task)
+    config = results.get("config", {})
+    return Run(
+        model=name,
+        task=task,
+        path=samples,
+        date=date,
+        protocol=signature.get("protocol", {}),
+        about=signature.get("model", {}),
+        environment=signature.get("environment", {}),
+        line=str(signature.get("line", "")),
+        version=results.get("versions", {}).get(task),
+        command={key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")},
+        parameters=config.get("model_num_parameters"),
+        truncated=truncated,
+        documents=documents,
+        tests=tests,
+    )
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (number, object) of each line of a JSONL file.
+
+    Raises:
+        NNDError: it cannot be read, or a line is no object.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    value = json.loads(line)
+                except ValueError as error:
+                    raise NNDError(f"{path}, line {number}: no JSON; the file is cut off or damaged") from error
+                if not isinstance(value, dict):
+                    raise NNDError(f"{path}, line {number}: no object")
+                yield number, value
+    except (OSError, UnicodeDecodeError) as error:
+        raise NNDError(f"{path}: cannot be read ({error})") from error
+
+
+def _read_samples(path: Path) -> tuple[list[dict[str, Any]], pd.DataFrame, int]:
+    documents: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
+    truncated = 0
+    for number, sample in read_lines(path):
+        try:
+            doc, candidates = sample["doc"], sample["candidates"]
+            truncated += int(sample.get("truncated_contexts") or 0)
+            for test in sample["tests"]:
+                margins = _margins(candidates[test["high"]], candidates[test["low"]])
+                about = (test.get(key, "") for key in ("category", "subcategory", "severity"))
+                outcome = (test["passed"], test["tie"])
+                places = len(documents), test["high"], test["low"]
+                rows.append((test["test_id"], doc["cluster_id"], *about, *places, *margins, *outcome))
+            documents.append({**{k: v for k, v in doc.items() if k != "tests"}, "scores": candidates})
+            documents[-1]["no_context"] = sample.get("no_context")
+        except (KeyError, TypeError, IndexError) as error:
+            raise NNDError(f"{path}, line {number}: is no sample of an NND task ({error!r})") from error
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    return documents, table.astype({"passed": "boolean", "tie": bool}), truncated
+
+
+def _margins(high: Mapping[str, Any] | None, low: Mapping[str, Any] | None) -> tuple[float, float, float]:
+    """Return the three margins; nan where a candidate has no finite score."""
+    if high is None or low is None or high["sum"] is None or low["sum"] is None:
+        return math.nan, math.nan, math.nan
+    return (
+        high["mean"] - low["mean"],
+        high["sum"] - low["sum"],
+        high["sum"] / max(high["bytes"], 1) - low["sum"] / max(low["bytes"], 1),
+    )
+
+
+def to_table(runs: Sequence[Run]) -> pd.DataFrame:
+    """Return one row per run and test: ``model``, ``task``, ``set``, ``signature``, and `COLUMNS`."""
+    parts = [
+        run.tests.assign(model=run.model, task=run.task, set=run.set, signature=run.line).drop(columns=["document"])
+        for run in runs
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    first = ["model", "task", "set", "signature"]
+    return table[[*first, *(column for column in table.columns if column not in first)]]
+
+
+# ---------------------------------------------------------------- runs side by side
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """Several models on the same tests.
+
+    Attributes:
+        task: name of the task, or of the tasks.
+        set: that they ran on.
+        runs: one per model.
+        tests: one row per test that all models have scored: ``test_id``, ``cluster_id``, ``category``, ``subcategory``,
+            ``severity``, ``document`` (of the first run).
+        passed: shape (tests, models).
+        left_out: tests that some model could not score.
+    """
+
+    task: str
+    set: str
+    runs: list[Run]
+    tests: pd.DataFrame = field(repr=False)
+    passed: np.ndarray[Any, np.dtype[np.bool_]] = field(repr=False)
+    left_out: int
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the models."""
+        return [run.model for run in self.runs]
+
+
+def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
+    """Put the runs on each set side by side.
+
+    Args:
+        runs: of any tasks; those on one set and config belong together.
+        allow: parts of the protocol that may differ, such as ``prompt`` for models that each have a format of their own.
+
+    Raises:
+        NNDError: the protocols of two runs on one set differ, or their tests do.
+    """
+    by_set: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_set[run.set].append(run)
+    pairs = []
+    for found in by_set.values():
+        tasks = list(dict.fromkeys(run.task for run in found))
+        groups = [found] if allow else [[run for run in found if run.task == task] for task in tasks]
+        if not allow and all(len(group) == 1 for group in groups) and len({run.model for run in found}) > 1:
+            groups = [found]  # a task per model: what differs is worth a line
+        pairs += [_pair(group, allow) for group in groups]
+    return pairs
+
+
+def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
+    first = runs[0]
+    for other in runs[1:]:
+        check_comparable(first, other, allow)
+    counts = Counter(run.model for run in runs)
+    repeated = [model for model, count in counts.items() if count > 1]
+    if repeated:
+        raise NNDError(f"{repeated[0]}: two runs of it on {first.set}, {', '.join(run.task for run in runs)}; name one")
+    for run in runs:
+        double = run.tests["test_id"].duplicated()
+        if double.any():
+            raise NNDError(f"{run.path}: test {run.tests['test_id'][double].iloc[0]} is there twice")
+    wanted = set(first.tests["test_id"])
+    for other in runs[1:]:
+        differ = wanted ^ set(other.tests["test_id"])
+        if differ:
+            raise NNDError(
+                f"{first.path} and {other.path}: {len(differ):,} tests are in one of them only, e.g. {min(differ)}"
+            )
+    order = first.tests["test_id"]
+    passed = [run.tests.set_index("test_id")["passed"].reindex(order) for run in runs]
+    scored = np.all([column.notna().to_numpy() for column in passed], axis=0)
+    table = np.stack([column.to_numpy(dtype=bool, na_value=False)[scored] for column in passed], axis=1)
+    kept = ["test_id", "cluster_id", "category", "subcategory", "severity", "document"]
+    tests = first.tests.loc[scored, kept].reset_index(drop=True)
+    names = " / ".join(dict.fromkeys(run.task for run in runs))
+    return Paired(names, first.set, runs, tests, table, int((~scored).sum()))
+
+
+def check_comparable(first: Run, other: Run, allow: Sequence[str] = ()) -> None:
+    """Raise NNDError when two runs were not asked the same; name what differs.
+
+    What may differ by ``allow`` is passed over. Windows must be equal where a context was shortened.
+    """
+    keys = [key for key in {**first.protocol, **other.protocol} if key not in allow]
+    differ = [
+        f"{key} {first.protocol.get(key)!r} and {other.protocol.get(key)!r}"
+        for key in keys
+        if first.protocol.get(key) != other.protocol.get(key)
+    ]
+    if first.version != other.version and "version" not in allow and first.task == other.task:
+        differ.append(f"version of the task {first.version!r} and {other.version!r}")
+    windows = first.about.get("window"), other.about.get("window")
+    if "window" not in allow and (first.truncated or other.truncated) and windows[0] != windows[1]:
+        differ.append(f"window {windows[0]!r} and {windows[1]!r}, with contexts that were shortened to fit")
+    if differ:
+        hint = "run both in one way"
+        if not any(entry.startswith("data ") for entry in differ):
+            hint += f", or compare anyway with --allow {','.join(entry.split(' ')[0] for entry in differ)}"
+        raise NNDError(
+            f"{first.model} ({first.task}) and {other.model} ({other.task}) cannot be compared: {'; '.join(differ)}; {hint}"
+        )
