@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ COLUMNS = (
     *("test_id", "cluster_id", "category", "subcategory", "severity", "document", "high", "low"),
     *("margin", "margin_sum", "margin_bytes", "passed", "tie"),
 )
+#: Last parts of a path that say nothing without the one before.
+_CHECKPOINT = re.compile(r"(step|checkpoint|epoch|iter|final|last|best|model|snapshot)s?[-_.]?\d*$", re.IGNORECASE)
 _HOW = "run the task with --log_samples --output_path FOLDER"
 
 
@@ -159,7 +162,7 @@ def _short_names(models: Sequence[tuple[str, str]]) -> list[str]:
     for model in known:
         parts = [part for part in model[0].replace("\\", "/").split("/") if part]
         others = [other[0] for other in known if other[0] != model[0]]
-        size = 1
+        size = 1 + bool(parts and _CHECKPOINT.match(parts[-1]))
         while size < len(parts) and any(other.endswith("/".join(parts[-size:])) for other in others):
             size += 1
         names[model] = "/".join(parts[-size:]) or model[0]
@@ -263,6 +266,22 @@ def to_table(runs: Sequence[Run]) -> pd.DataFrame:
     table = pd.concat(parts, ignore_index=True)
     first = ["model", "task", "set", "signature"]
     return table[[*first, *(column for column in table.columns if column not in first)]]
+
+
+def write_table(runs: Sequence[Run], path: str | Path) -> Path:
+    """Write `to_table` as parquet.
+
+    Raises:
+        NNDError: the file cannot be written.
+    """
+    path = expand(path)
+    new = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        to_table(runs).to_parquet(new, index=False)
+        return new.replace(path)
+    except OSError as error:
+        raise NNDError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 # ---------------------------------------------------------------- runs side by side
