@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
+from nnd_tasks.analysis.reading import RULES, trivial_rates
 from nnd_tasks.cleaning import REASONS, clean, clean_name
 from nnd_tasks.datasets import dataset_folder, expand, write_dataset
 from nnd_tasks.errors import NNDError
@@ -142,7 +143,10 @@ def _form(
             raise NNDError(f"two configs would be called {config!r}; rename one of {', '.join(files)}")
         tables[config] = check_table(to_table(tests), where)
         counts = {k: v for k, v in asdict(summarize(config, tables[config])).items() if k != "name"}
-        report[config] = {**details, **counts, **origin}
+        aids = {
+            "trivial_rules": trivial_rates([(t.context, t.high, t.low) for t in tests], [t.category for t in tests])
+        }
+        report[config] = {**details, **counts, **aids, **origin}
 
     for config, rows in source.read(files, options).items():
         pairing = PairingReport()
@@ -262,6 +266,7 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mappi
         "",
         "Texts are as published, in Unicode NFC, and nothing was trimmed.",
         "",
+        *rules_section(reports or {}),
         *_cleaning_section(reports or {}),
         "## Origin and licence",
         "",
@@ -279,6 +284,33 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mappi
         "```",
     ]
     return "\n".join(lines)
+
+
+def rules_section(reports: Mapping[str, Any]) -> list[str]:
+    """Return what the card says of rules that understand nothing: how often each passes."""
+    found = {
+        name: part["trivial_rules"]
+        for name, part in reports.items()
+        if isinstance(part, Mapping) and "trivial_rules" in part
+    }
+    if not found:
+        return []
+    return [
+        "## What trivial rules reach",
+        "",
+        "Pass rates of rules that read no meaning; a tie fails. A model says something where it does better than these.",
+        "",
+        *[f"- `{rule}`: {what}" for rule, what in RULES.items()],
+        "",
+        f"| config | category | {' | '.join(f'`{rule}`' for rule in RULES)} |",
+        "|---" * (len(RULES) + 2) + "|",
+        *[
+            f"| `{name}` | {_cell(category)} | {' | '.join(f'{rates[rule]:.3f}' for rule in RULES)} |"
+            for name, by_category in found.items()
+            for category, rates in by_category.items()
+        ],
+        "",
+    ]
 
 
 def _cleaning_section(reports: Mapping[str, Any]) -> list[str]:

@@ -73,7 +73,7 @@ def slug(name: str) -> str:
 
 
 #: What follows ``pass_rate_`` in metrics that are not a category's; a category must not claim it.
-RESERVED_SLUGS = frozenset({"sum", "bytes", "stderr"})
+RESERVED_SLUGS = frozenset({"sum", "bytes", "stderr", "pmi"})
 
 
 def metric_slugs(names: Iterable[str], kind: str, prefix: str) -> dict[str, str]:
@@ -108,7 +108,7 @@ def category_slugs(categories: Iterable[str]) -> dict[str, str]:
     """
     slugs = metric_slugs(categories, "category", "pass_rate_")
     for category, name in slugs.items():
-        if name in RESERVED_SLUGS or name.startswith("severity_") or name.endswith("_stderr"):
+        if name in RESERVED_SLUGS or name.startswith(("severity_", "pmi_")) or name.endswith("_stderr"):
             raise NNDError(f"category {category!r} would be reported as pass_rate_{name}, a name in use; rename it")
     return slugs
 

@@ -10,21 +10,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 from scipy.stats import binomtest
 
-from nnd_tasks.analysis.results import Paired
+from nnd_tasks.analysis.power import LEVEL, detectable
+from nnd_tasks.analysis.results import Paired, Run, pair
+from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference, pooled_rate
 
 ALL = "all"
 RESAMPLES = 10_000
 #: Clusters up to which all sign flips are counted instead of drawn.
 EXACT = 13
-FEW = 10  # clusters below which an error bar is not to be relied on
-LEVEL = 0.05
-POWER = 0.8
-#: A smallest detectable difference above this finds nothing that models really differ by.
-HOPELESS = 0.2
 _CHUNK = 1 << 22  # entries of a block of resamples
 
 
@@ -201,7 +197,7 @@ def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int 
         rng = np.random.default_rng(seed)
         k = found.shape[0]
         values = found[:, many].astype(np.float64)  # whole numbers stay exact
-        step = max(1, _CHUNK // max(k, 1))
+        step = max(4, _CHUNK // max(k, 1) // 4 * 4)  # numpy draws four signs at a time: blocks must not change them
         for start in range(0, resamples, step):
             size = min(step, resamples - start)
             signs = rng.integers(0, 2, size=(size, k), dtype=np.int8).astype(np.float64) * 2 - 1
@@ -236,15 +232,31 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> float:
     return float(binomtest(only_second, discordant).pvalue) if discordant else 1.0
 
 
-def detectable(standard_error: float, clusters: int) -> float:
-    """Return the smallest true difference that a two-sided t test at `LEVEL` finds with probability `POWER`.
+def compare_runs(
+    runs: Sequence[Run], allow: Sequence[str] = (), resamples: int = RESAMPLES, seed: int = 0
+) -> list[Comparison]:
+    """Compare the models on every set that at least two of them ran on.
 
-    (t(1 - level/2) + t(power)) x standard error, with clusters - 1 degrees of freedom (Cohen, 1988; Miller, 2024, section 5);
-    nan for fewer than two clusters or without variance.
+    Args:
+        runs: as `nnd_tasks.analysis.results.read_runs` returns them.
+        allow: parts of the protocol that may differ.
+        resamples: of bootstrap and permutation, at least 100.
+        seed: of both.
+
+    Raises:
+        NNDError: no set has two models, runs cannot be compared, or ``resamples`` is too low.
     """
-    if clusters < 2 or math.isnan(standard_error) or standard_error == 0:
-        return math.nan
-    return float(stdtrit(clusters - 1, 1 - LEVEL / 2) + stdtrit(clusters - 1, POWER)) * standard_error
+    if resamples < 100:
+        raise NNDError(f"--resamples {resamples}: expected 100 or more")
+    found = [paired for paired in pair(runs, allow) if len(paired.runs) > 1]
+    if not found:
+        raise NNDError(
+            f"no set has two models: {', '.join(f'{run.model} on {run.set}' for run in runs)}; name runs of two models or more"
+        )
+    for paired in found:
+        if not len(paired.tests):
+            raise NNDError(f"{paired.set}: no test was scored by all of {', '.join(paired.models)}")
+    return [compare(paired, resamples, seed) for paired in found]
 
 
 def compare(paired: Paired, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:

@@ -116,6 +116,7 @@ def score_document(
     breakdown: Breakdown,
     *,
     ties: str = "fail",
+    alone: Sequence[Score | None] | None = None,
 ) -> dict[str, Any]:
     """Return the harness's per-document metrics of one cluster.
 
@@ -125,6 +126,7 @@ def score_document(
         scores: one per candidate; None for one that could not be scored.
         breakdown: which rates to report.
         ties: see `decide`.
+        alone: the scores of the candidates after the prompt without its context, for `reliance_rates`.
 
     Returns:
         Metric name -> value. Rates come as (passed, scored) twice, the second time as ``<metric>_stderr``: the harness
@@ -153,6 +155,8 @@ def score_document(
                         counts[name][0] += outcome.passed
                         counts[name][1] += 1
         records.append(record)
+    if alone is not None:
+        counts |= _reliance(tests, records, scores, alone, breakdown)
     metrics: dict[str, Any] = {}
     for name, (passed, scored) in counts.items():
         metrics[name] = metrics[f"{name}_stderr"] = (passed, scored)
@@ -161,6 +165,52 @@ def score_document(
     metrics["ties"] = sum(record["tie"] for record in records)
     metrics["unscored"] = sum(record["passed"] is None for record in records)
     return metrics
+
+
+#: With ``context_reliance``: rate -> what it is. PMI compares how much the context adds to each candidate, log p(candidate |
+#: context) - log p(candidate) per token; survival is the share of the passes that pass without the context too.
+RELIANCE = ("pass_rate_pmi", "survival")
+
+
+def reliance_rates(breakdown: Breakdown) -> dict[str, tuple[str, str] | None]:
+    """Return the names of the rates of context reliance -> (column, value) of the tests they are of; None for all."""
+    names: dict[str, tuple[str, str] | None] = dict.fromkeys(RELIANCE)
+    for name, selector in breakdown.selectors.items():
+        names |= {f"{rate}_{name.removeprefix('pass_rate_')}": selector for rate in RELIANCE}
+    return names
+
+
+def _reliance(
+    tests: Sequence[Mapping[str, Any]],
+    records: Sequence[Mapping[str, Any]],
+    scores: Sequence[Score | None],
+    alone: Sequence[Score | None],
+    breakdown: Breakdown,
+) -> dict[str, list[int]]:
+    """Count passes by PMI, and passes that survive, of one document."""
+    names = reliance_rates(breakdown)
+    counts = {name: [0, 0] for name in names}
+    gains = [_mean(given, bare) for given, bare in zip(scores, alone, strict=True)]
+    bare_means = [None if score is None else score.mean for score in alone]
+    for test, record in zip(tests, records, strict=True):
+        pair = test["high"], test["low"]
+        pmi = decide(*(gains[i] for i in pair), high_first=test["high_first"])
+        without = decide(*(bare_means[i] for i in pair), high_first=test["high_first"])
+        for name, selector in names.items():
+            if selector is not None and test[selector[0]] != selector[1]:
+                continue
+            if name.startswith("survival"):
+                outcome, counted = without.passed, bool(record["passed"])
+            else:
+                outcome, counted = pmi.passed, True
+            if counted and outcome is not None:
+                counts[name][0] += outcome
+                counts[name][1] += 1
+    return counts
+
+
+def _mean(given: Score | None, bare: Score | None) -> float | None:
+    return None if given is None or bare is None else given.mean - bare.mean
 
 
 # ---------------------------------------------------------------- aggregation over documents

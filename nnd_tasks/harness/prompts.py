@@ -24,6 +24,7 @@ class Settings:
         ties: ``fail`` or ``authors``; see `nnd_tasks.harness.metrics.decide`.
         overlong: ``shorten``: a context that does not fit the model's window loses its end; ``refuse``: it is an error.
         categories: the categories that the data must have, exactly; None takes them as found.
+        context_reliance: score each candidate after the prompt without its context too, for ``pass_rate_pmi`` and ``survival``.
     """
 
     append_eos: bool = False
@@ -32,6 +33,7 @@ class Settings:
     ties: str = "fail"
     overlong: str = "shorten"
     categories: tuple[str, ...] | None = None
+    context_reliance: bool = False
 
     @classmethod
     def read(cls, metadata: Mapping[str, Any]) -> Settings:
@@ -63,6 +65,7 @@ class Settings:
             ties=_choice(metadata, "ties", ("fail", "authors")),
             overlong=_choice(metadata, "overlong", ("shorten", "refuse")),
             categories=None if categories is None else tuple(categories),
+            context_reliance=_flag(metadata, "context_reliance"),
         )
 
 

@@ -247,10 +247,22 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             return list(plain(doc, prompt, **kwargs))
 
         def used_by(request: int) -> str:
+            request %= len(self.doc_to_choice(doc))
             using = [test["test_id"] for test in doc["tests"] if request in self._used(doc, test)]
             return str(using[0] if using else doc["tests"][0]["test_id"])
 
-        return self.fitter.fit(doc, build, used_by, shots)
+        instances = self.fitter.fit(doc, build, used_by, shots)
+        if not self.settings.context_reliance:
+            return instances
+        bare = build("")
+        if bare[0].args == build(None)[0].args:
+            raise NNDError(
+                f"task {self.config.task}: context_reliance compares prompts with and without their context, and a prompt of "
+                "this task has none; leave it out"
+            )
+        for instance in bare:
+            instance.idx += len(instances)
+        return [*instances, *self.fitter.count(bare, used_by)]
 
     def build_all_requests(self, **kwargs: Any) -> None:
         """Build the requests and count their tokens, before the model runs: what cannot be scored shows up at once.
@@ -358,27 +370,30 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[tuple[float, bool, int]]) -> dict[str, Any]:
         """Return the metrics of one cluster; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
+        half = len(results) // 2 if self.settings.context_reliance else len(results)
+        scores = self._scores(doc, results[:half])
+        alone = self._scores(doc, results[half:]) if self.settings.context_reliance else None
+        written = {"candidates": _records(scores), **({} if alone is None else {"no_context": _records(alone)})}
+        if "bypass" in self._metric_fn_list:  # --predict_only
+            return {"bypass": None, **written}
+        return {
+            **metrics.score_document(doc["tests"], scores, self.breakdown, ties=self.settings.ties, alone=alone),
+            "truncated_contexts": int(doc["cluster_id"] in self.fitter.shortened),
+            **written,
+        }
+
+    def _scores(self, doc: Mapping[str, Any], results: Sequence[tuple[float, bool, int]]) -> list[metrics.Score | None]:
+        """Return the score of each candidate; None for one that could not be scored."""
         scores: list[metrics.Score | None] = [None] * len(doc["candidates"])
         scorable = self.scorable(doc)
         for i, (total, _, tokens) in zip(scorable, results if scorable else [], strict=True):
             size = len((self.settings.candidate_prefix + doc["candidates"][i]).encode("utf-8"))
             scores[i] = metrics.Score(float(total), tokens, max(size, 1))
-        candidates = [
-            {"sum": _finite(score.total), "mean": _finite(score.mean), "tokens": score.tokens, "bytes": score.size}
-            if score
-            else None
-            for score in scores
-        ]
-        if "bypass" in self._metric_fn_list:  # --predict_only
-            return {"bypass": None, "candidates": candidates}
-        return {
-            **metrics.score_document(doc["tests"], scores, self.breakdown, ties=self.settings.ties),
-            "truncated_contexts": int(doc["cluster_id"] in self.fitter.shortened),
-            "candidates": candidates,
-        }
+        return scores
 
     def _rates(self) -> list[str]:
-        return [f"pass_rate{suffix}" for suffix in metrics.NORMALIZATIONS] + list(self.breakdown.selectors)
+        rates = [f"pass_rate{suffix}" for suffix in metrics.NORMALIZATIONS] + list(self.breakdown.selectors)
+        return rates + (list(metrics.reliance_rates(self.breakdown)) if self.settings.context_reliance else [])
 
     def aggregation(self) -> dict[str, Callable[[Any], Any]]:
         """Return how each metric is pooled over documents."""
@@ -396,7 +411,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             functions[f"{name}_stderr"] = metrics.aggregate_stderr
         return functions | {
             "tests": tests,
-            "candidates": lambda items: sum(record is not None for records in items for record in records),
+            "candidates": _count,
+            "no_context": _count,
             "clusters": sum,
             "ties": sum,
             "unscored": sum,
@@ -411,7 +427,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of each rate; counts have none."""
-        return dict.fromkeys(self._rates(), True)
+        return {name: True for name in self._rates() if not name.startswith("survival")}
 
     def dump_config(self) -> dict[str, Any]:
         """Return the configuration for the results file, with what the numbers rest on under ``metadata.nnd``."""
@@ -436,6 +452,20 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             },
         }
         return dumped
+
+
+def _count(items: Sequence[Sequence[Any]]) -> int:
+    return sum(record is not None for records in items for record in records)
+
+
+def _records(scores: Sequence[metrics.Score | None]) -> list[dict[str, Any] | None]:
+    """Return what ``--log_samples`` writes of the candidates."""
+    return [
+        {"sum": _finite(score.total), "mean": _finite(score.mean), "tokens": score.tokens, "bytes": score.size}
+        if score
+        else None
+        for score in scores
+    ]
 
 
 def _finite(value: float) -> float | None:

@@ -87,6 +87,17 @@ class Fitter:
             instances = build(kept)
             sizes = self._sizes(instances, used_by)
             self.shortened.add(doc["cluster_id"])
+        return self._counted(instances, sizes)
+
+    def count(self, instances: list[Any], used_by: Callable[[int], str]) -> list[Any]:
+        """Return requests whose context is not to be shortened.
+
+        Raises:
+            NNDError: a candidate has no token of its own, or is longer than the model's window.
+        """
+        return self._counted(instances, self._sizes(instances, used_by))
+
+    def _counted(self, instances: list[Any], sizes: Sequence[tuple[int, int]]) -> list[Any]:
         for instance, (_, tokens) in zip(instances, sizes, strict=True):
             self.tokens[instance.doc_id, instance.idx] = tokens
         return instances

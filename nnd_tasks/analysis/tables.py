@@ -1,0 +1,283 @@
+"""A comparison as Markdown, JSON, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from nnd_tasks.analysis.compare import CategoryResult, Comparison, Difference
+from nnd_tasks.analysis.power import FEW, HOPELESS, is_hopeless
+from nnd_tasks.analysis.reading import RULES, ReadingAid
+from nnd_tasks.datasets import expand
+from nnd_tasks.errors import NNDError
+
+#: What a report of one comparison may be written as.
+FORMATS = ("md", "json", "csv", "tex")
+
+#: Model -> category -> reading aid.
+Aids = Mapping[str, Mapping[str, ReadingAid]]
+
+
+def number(value: float, digits: int = 3, signed: bool = False) -> str:
+    """Return a number for a table; a dash for nan."""
+    if math.isnan(value):
+        return "-"
+    return f"{value:{'+' if signed else ''}.{digits}f}"
+
+
+def p_value(value: float) -> str:
+    """Return a p value for a table."""
+    if math.isnan(value):
+        return "-"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def few(clusters: int) -> str:
+    """Return a mark for categories whose error bars are not to be relied on."""
+    return "†" if clusters < FEW else ""
+
+
+def hopeless(difference: Difference, clusters: int) -> str:
+    """Return a mark for what can hardly be detected."""
+    return "‡" if is_hopeless(difference.detectable, clusters) else ""
+
+
+def rows_of(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return one flat row per category and pair of models: what CSV and JSON hold."""
+    rows = []
+    for result in comparison.categories:
+        for difference in result.differences:
+            first, second = result.rates[difference.first], result.rates[difference.second]
+            rows.append(
+                {
+                    "set": comparison.paired.set,
+                    "task": comparison.paired.task,
+                    "category": result.category,
+                    "tests": result.tests,
+                    "clusters": result.clusters,
+                    **{f"first_{key}": value for key, value in asdict(first).items()},
+                    **{f"second_{key}": value for key, value in asdict(second).items()},
+                    **asdict(difference),
+                }
+            )
+    return rows
+
+
+def _rates_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    models = comparison.paired.models
+    head = ["category", "tests", "clusters", *models]
+    body = []
+    for result in comparison.categories:
+        rates = [
+            f"{number(rate.rate)} [{number(rate.low)}, {number(rate.high)}]"
+            for rate in (result.rates[model] for model in models)
+        ]
+        body.append([result.category, f"{result.tests:,}", f"{result.clusters:,}{few(result.clusters)}", *rates])
+    return head, body
+
+
+def _differences_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    head = ["category", "second - first", "difference", "95% interval", "p", "p (Holm)", "McNemar", "detectable"]
+    body = [
+        [
+            result.category,
+            f"{found.second} - {found.first}",
+            number(found.difference, signed=True),
+            f"{number(found.low, signed=True)} to {number(found.high, signed=True)}",
+            p_value(found.p),
+            p_value(found.p_holm),
+            p_value(found.mcnemar),
+            number(found.detectable) + hopeless(found, result.clusters),
+        ]
+        for result in comparison.categories
+        for found in result.differences
+    ]
+    return head, body
+
+
+def _ranks_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    head = ["cluster", "rank", "model", "pass rate"]
+    body = [
+        [
+            str(rank.cluster),
+            str(rank.best) if rank.best == rank.worst else f"{rank.best}-{rank.worst}",
+            rank.model,
+            number(rank.rate),
+        ]
+        for rank in comparison.ranks
+    ]
+    return head, body
+
+
+def _aid_table(comparison: Comparison, aids: Aids) -> tuple[list[str], list[list[str]]]:
+    models = comparison.paired.models
+    with_context = any(aid.pmi is not None for found in aids.values() for aid in found.values())
+    head = ["category", *RULES, *(f"flips: {model}" for model in models), *(f"near ties: {model}" for model in models)]
+    if with_context:
+        head += [f"PMI: {model}" for model in models] + [f"survives: {model}" for model in models]
+    body = []
+    for result in comparison.categories:
+        of_first = aids[models[0]].get(result.category)
+        if of_first is None:
+            continue
+        row = [result.category, *(number(of_first.trivial[rule]) for rule in RULES)]
+        here = [aids[model][result.category] for model in models]
+        row += [number(aid.flips) for aid in here] + [number(aid.near) for aid in here]
+        if with_context:
+            row += [number(math.nan if aid.pmi is None else aid.pmi) for aid in here]
+            row += [number(math.nan if aid.survives is None else aid.survives) for aid in here]
+        body.append(row)
+    return head, body
+
+
+def _markdown_table(table: tuple[Sequence[str], Sequence[Sequence[str]]]) -> list[str]:
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+    head, body = table
+    return [line(head), "|" + "---|" * len(head), *map(line, body), ""]
+
+
+def markdown(comparison: Comparison, aids: Aids | None = None) -> str:
+    """Return the tables of a comparison.
+
+    Args:
+        comparison: of one set.
+        aids: model -> category -> reading aid.
+    """
+    paired = comparison.paired
+    lines = [f"# {paired.set}: {', '.join(paired.models)}", ""]
+    if paired.left_out:
+        lines += [f"{paired.left_out:,} tests are left out: some model could not score them.", ""]
+    lines += ["Pass rates with 95% t intervals, clustered by prompt:", "", *_markdown_table(_rates_table(comparison))]
+    if comparison.ranks:
+        lines += [
+            "Models of one cluster are not told apart (paired permutation, Holm over pairs, 0.05):",
+            "",
+            *_markdown_table(_ranks_table(comparison)),
+        ]
+    lines += [
+        f"Differences, paired by test: interval by bootstrap and p by permutation over clusters ({comparison.resamples:,} "
+        "resamples), Holm over the categories of a pair, McNemar's exact test for reference (it takes tests for independent); "
+        "detectable: the smallest true difference found with probability 0.8.",
+        "",
+        *_markdown_table(_differences_table(comparison)),
+    ]
+    if aids:
+        lines += [
+            "Reading aid: share of tests that trivial rules pass, share of outcomes that change between token, byte and sum "
+            "normalization, share decided by less than 1e-6.",
+            "",
+            *_markdown_table(_aid_table(comparison, aids)),
+        ]
+    lines += _notes(comparison.categories)
+    lines += [f"- {run.model}: `{run.line}`" for run in paired.runs]
+    return "\n".join(lines) + "\n"
+
+
+def _notes(categories: Sequence[CategoryResult]) -> list[str]:
+    notes = []
+    if any(few(result.clusters) for result in categories):
+        notes.append(f"† fewer than {FEW} prompts: the error bars are not to be relied on.")
+    if any(hopeless(found, result.clusters) for result in categories for found in result.differences):
+        notes.append(f"‡ too few prompts to detect what models really differ by (or more than {HOPELESS} needed).")
+    return [*notes, ""] if notes else []
+
+
+def to_json(comparison: Comparison, aids: Aids | None = None) -> str:
+    """Return everything as JSON; nan as null."""
+    found = {
+        "set": comparison.paired.set,
+        "models": comparison.paired.models,
+        "signatures": {run.model: run.line for run in comparison.paired.runs},
+        "left_out": comparison.paired.left_out,
+        "resamples": comparison.resamples,
+        "seed": comparison.seed,
+        "categories": [asdict(result) for result in comparison.categories],
+        "ranks": [asdict(rank) for rank in comparison.ranks],
+        "reading_aid": {
+            model: {category: asdict(aid) for category, aid in by_category.items()}
+            for model, by_category in (aids or {}).items()
+        },
+    }
+    return json.dumps(_plain(found), indent=2, ensure_ascii=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def to_csv(comparison: Comparison) -> str:
+    """Return one row per category and pair of models."""
+    text = io.StringIO()
+    rows = rows_of(comparison)
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+_LATEX = str.maketrans(
+    {
+        **{char: "\\" + char for char in "&%$#_{}"},
+        **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"},
+        **{"-": "--", "†": r"$\dagger$", "‡": r"$\ddagger$", "<": r"$<$"},
+    }
+)
+
+
+def to_latex(comparison: Comparison) -> str:
+    """Return the tables for LaTeX with booktabs."""
+    tables = [_rates_table(comparison), _differences_table(comparison)]
+    if comparison.ranks:
+        tables.insert(1, _ranks_table(comparison))
+    lines = ["% needs \\usepackage{booktabs}"]
+    for head, body in tables:
+        lines += [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule", _latex_line(head), r"\midrule"]
+        lines += [*map(_latex_line, body), r"\bottomrule", r"\end{tabular}", ""]
+    return "\n".join(lines)
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(cell.translate(_LATEX) for cell in cells) + r" \\"
+
+
+def file_name(comparison: Comparison) -> str:
+    """Return a name for the files of a comparison."""
+    return re.sub(r"[^\w.-]+", "_", f"{comparison.paired.set}".replace("nnd/", "")).strip("_")
+
+
+def write_comparison(comparison: Comparison, stem: Path, aids: Aids | None = None) -> list[Path]:
+    """Write a comparison in every form of `FORMATS`; return the files.
+
+    Raises:
+        NNDError: the folder cannot be written.
+    """
+    stem = expand(stem)
+    texts = {
+        "md": markdown(comparison, aids),
+        "json": to_json(comparison, aids),
+        "csv": to_csv(comparison),
+        "tex": to_latex(comparison),
+    }
+    written = []
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        for suffix, text in texts.items():
+            new = stem.with_name(f".{stem.name}.{suffix}.new")
+            new.write_text(text, encoding="utf-8")
+            written.append(new.replace(stem.with_name(f"{stem.name}.{suffix}")))
+    except OSError as error:
+        raise NNDError(f"{stem.parent}: cannot be written ({error.strerror or error})") from error
+    return written

@@ -1,0 +1,289 @@
+"""Comparisons against slow definitions, scipy and simulations."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from nnd_tasks.analysis import compare as module
+from nnd_tasks.analysis.compare import (
+    EXACT,
+    CategoryResult,
+    Difference,
+    Rate,
+    bootstrap_rates,
+    cluster_counts,
+    compare,
+    compare_runs,
+    holm,
+    mcnemar,
+    permutation_p,
+    rank,
+)
+from nnd_tasks.analysis.power import LEVEL, detectable, planned, planned_by_category, shown
+from nnd_tasks.analysis.tables import file_name, markdown, rows_of, to_csv, to_json, to_latex, write_comparison
+from nnd_tasks.errors import NNDError
+from tests.analysis.runs import make_paired, make_run
+
+outcomes = st.lists(
+    st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("xy"), st.booleans(), st.booleans(), st.booleans()),
+    min_size=2,
+    max_size=40,
+)
+
+
+@given(outcomes)
+def test_cluster_counts_are_sums_over_the_tests_of_a_cluster(rows: list[Any]) -> None:
+    passed = np.array([row[2:] for row in rows])
+    clusters = [row[0] for row in rows]
+    counts, tests, names = cluster_counts(passed, clusters)
+    for i, name in enumerate(names):
+        chosen = [row for row in rows if row[0] == name]
+        assert tests[i] == len(chosen)
+        assert counts[i].tolist() == [sum(row[2 + j] for row in chosen) for j in range(3)]
+    assert counts.sum() == passed.sum()
+
+
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=8))
+def test_few_clusters_are_permuted_completely(values: list[int]) -> None:
+    flips = itertools.product((1, -1), repeat=len(values))
+    sums = [sum(sign * value for sign, value in zip(signs, values, strict=True)) for signs in flips]
+    slow = sum(abs(total) >= abs(sum(values)) for total in sums) / len(sums)
+    assert permutation_p(np.array(values)[:, None])[0] == pytest.approx(slow)
+
+
+def test_many_clusters_agree_with_scipy_and_a_slow_loop() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.integers(-3, 5, size=(60, 1))
+    found = permutation_p(values, resamples=20_000, seed=1)[0]
+    other = stats.permutation_test(
+        (values[:, 0].astype(float),),
+        lambda x, axis: x.sum(axis=axis),
+        permutation_type="samples",
+        n_resamples=20_000,
+        rng=np.random.default_rng(5),
+        vectorized=True,
+    )
+    assert found == pytest.approx(other.pvalue, abs=4 * math.sqrt(other.pvalue / 20_000) + 1e-3)
+    draws = np.random.default_rng(1).integers(0, 2, size=(2000, 60), dtype=np.int8).astype(int) * 2 - 1
+    slow = sum(
+        abs(sum(int(s) * int(v) for s, v in zip(row, values[:, 0], strict=True))) >= abs(values.sum()) for row in draws
+    )
+    assert permutation_p(values, resamples=2000, seed=1)[0] == (1 + slow) / 2001
+
+
+def test_one_mask_serves_all_pairs() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.integers(-2, 3, size=(80, 5))
+    together = permutation_p(values, resamples=500)
+    alone = [permutation_p(values[:, [j]], resamples=500)[0] for j in range(5)]
+    assert together.tolist() == alone
+    assert permutation_p(np.hstack([values[:, :1], -values[:, :1]]), resamples=500)[0] == together[0]
+
+
+@pytest.mark.parametrize("clusters", [EXACT - 1, 40])
+def test_p_values_are_uniform_where_models_do_not_differ(clusters: int) -> None:
+    rng = np.random.default_rng(7)
+    p = np.concatenate([permutation_p(rng.integers(-3, 4, size=(clusters, 40)), 400, seed) for seed in range(10)])
+    for level in (0.05, 0.2, 0.5):
+        share = float((p <= level).mean())
+        assert share <= level + 3 * math.sqrt(level * (1 - level) / p.size)
+        assert share >= level / 3
+
+
+def test_blocks_of_resamples_do_not_change_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    counts = rng.integers(0, 4, size=(30, 2))
+    whole = permutation_p(counts[:, :1] - counts[:, 1:], 300), bootstrap_rates(counts, np.full(30, 3), 300)
+    monkeypatch.setattr(module, "_CHUNK", 30 * 7)
+    parts = permutation_p(counts[:, :1] - counts[:, 1:], 300), bootstrap_rates(counts, np.full(30, 3), 300)
+    assert whole[0].tolist() == parts[0].tolist()
+    assert np.array_equal(whole[1], parts[1])
+
+
+def test_the_bootstrap_is_that_of_its_definition() -> None:
+    rng = np.random.default_rng(2)
+    tests = rng.integers(1, 5, size=50)
+    counts = np.stack([rng.binomial(tests, 0.4), rng.binomial(tests, 0.6)], axis=1)
+    rates = bootstrap_rates(counts, tests, 4000)
+    weights = np.random.default_rng(0).multinomial(50, [1 / 50] * 50, size=4000)
+    for r in range(0, 4000, 397):
+        drawn = [i for i, times in enumerate(weights[r]) for _ in range(times)]
+        for j in range(2):
+            assert rates[r, j] == pytest.approx(sum(counts[i, j] for i in drawn) / sum(tests[i] for i in drawn))
+    from nnd_tasks.statistics import clustered_standard_error, paired_difference
+
+    assert rates[:, 0].std() == pytest.approx(clustered_standard_error(counts[:, 0], tests), rel=0.08)
+    exact = paired_difference(counts[:, 0], counts[:, 1], tests)
+    assert (rates[:, 1] - rates[:, 0]).std() == pytest.approx(exact.standard_error, rel=0.08)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_by_its_definition(p_values: list[float]) -> None:
+    found = holm(p_values)
+    m = len(p_values)
+    for i, p in enumerate(p_values):
+        # The smallest level at which step-down testing rejects hypothesis i.
+        order = sorted(range(m), key=lambda j: p_values[j])
+        place = order.index(i)
+        slow = min(1.0, max((m - r) * p_values[order[r]] for r in range(place + 1)))
+        assert found[i] == pytest.approx(slow)
+        assert found[i] >= p
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
+def test_mcnemar_by_its_definition(rows: list[tuple[bool, bool]]) -> None:
+    first, second = (np.array([row[j] for row in rows]) for j in (0, 1))
+    b, c = sum(x and not y for x, y in rows), sum(y and not x for x, y in rows)
+    slow = min(1.0, 2 * sum(math.comb(b + c, i) for i in range(min(b, c) + 1)) / 2 ** (b + c)) if b + c else 1.0
+    assert mcnemar(first, second) == pytest.approx(slow)
+
+
+def test_what_is_detectable_is_detected_four_times_in_five() -> None:
+    rng = np.random.default_rng(0)
+    k, spread = 40, 0.3
+    true = detectable(spread / math.sqrt(k), k)
+    draws = rng.normal(true, spread, size=(20_000, k))
+    p = stats.ttest_1samp(draws, 0, axis=1).pvalue
+    assert float((p < LEVEL).mean()) == pytest.approx(0.8, abs=0.015)
+    assert math.isnan(detectable(0.1, 1))
+    assert math.isnan(detectable(0.0, 50))
+
+
+def test_what_is_planned_has_the_variance_that_is_assumed() -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.array([1, 2, 3, 10, 4, 4, 7, 1, 1, 5, 6, 2] * 2)
+    share, within = 0.3, 0.4
+    draws = []
+    for _ in range(20_000):  # differences of variance `share` that correlate within a prompt
+        shared = rng.normal(size=sizes.size)
+        sums = [
+            math.sqrt(share) * (math.sqrt(within) * n * z + math.sqrt((1 - within) * n) * rng.normal())
+            for n, z in zip(sizes, shared, strict=True)
+        ]
+        draws.append(sum(sums) / sizes.sum())
+    assert planned(sizes, share, within) == pytest.approx(detectable(float(np.std(draws)), sizes.size), rel=0.03)
+    assert planned([1] * 100) < planned([1] * 50)
+    found = planned_by_category("aabbc" * 20 + "xy", ["many"] * 100 + ["few"] * 2)
+    assert found["many"] == (planned([40, 40, 20]), 3)
+    assert shown(found, "few").endswith(" ‡")
+    assert shown({"c": (0.0314, 200)}, "c") == "3"
+
+
+@settings(max_examples=40, deadline=None)
+@given(outcomes)
+def test_a_comparison_adds_up(rows: list[Any]) -> None:
+    paired = make_paired([row[2:] for row in rows], [row[0] for row in rows], [row[1] for row in rows])
+    found = compare(paired, resamples=100)
+    assert [result.category for result in found.categories] == ["all", *sorted({row[1] for row in rows})]
+    for result in found.categories:
+        chosen = [row for row in rows if result.category in ("all", row[1])]
+        assert result.tests == len(chosen)
+        assert result.clusters == len({row[0] for row in chosen})
+        for j in range(3):
+            assert result.rates[f"m{j}"].rate == pytest.approx(sum(row[2 + j] for row in chosen) / len(chosen))
+        for difference in result.differences:
+            rates = result.rates[difference.second].rate, result.rates[difference.first].rate
+            assert difference.difference == pytest.approx(rates[0] - rates[1])
+            assert 0 < difference.p <= 1
+            if result.category == "all":
+                assert math.isnan(difference.p_holm)
+            else:
+                assert difference.p <= difference.p_holm <= 1
+    assert [place.model for place in found.ranks] == sorted(
+        (f"m{j}" for j in range(3)), key=lambda model: (-found.categories[0].rates[model].rate, model)
+    )
+
+
+def ranking(*pairs: tuple[str, str, float, float], rates: dict[str, float]) -> Any:
+    differences = [Difference(a, b, d, 0, 0, p, 1, 1, 0.1) for a, b, d, p in pairs]
+    return rank(CategoryResult("all", 9, 9, {m: Rate(r, 0, 0, 0) for m, r in rates.items()}, differences))
+
+
+def test_models_that_are_not_told_apart_share_a_cluster() -> None:
+    rates = {"a": 0.9, "b": 0.8, "c": 0.5}
+    found = ranking(("a", "b", -0.1, 0.3), ("a", "c", -0.4, 0.001), ("b", "c", -0.3, 0.002), rates=rates)
+    assert [(r.model, r.best, r.worst, r.cluster) for r in found] == [("a", 1, 2, 1), ("b", 1, 2, 1), ("c", 3, 3, 2)]
+    # a beats c, but b is not told from either: no line can be drawn.
+    found = ranking(("a", "b", -0.1, 0.3), ("a", "c", -0.4, 0.001), ("b", "c", -0.3, 0.2), rates=rates)
+    assert [r.cluster for r in found] == [1, 1, 1]
+    assert [(r.best, r.worst) for r in found] == [(1, 2), (1, 3), (2, 3)]
+    # Three pairs at 0.02 are corrected to 0.06.
+    found = ranking(("a", "b", -0.1, 0.02), ("a", "c", -0.4, 0.02), ("b", "c", -0.3, 0.02), rates=rates)
+    assert {r.cluster for r in found} == {1}
+
+
+def test_a_better_model_is_found() -> None:
+    draw = random.Random(0)
+    clusters = [f"k{i // 4}" for i in range(400)]
+    rows = [(draw.random() < 0.5, draw.random() < 0.5, draw.random() < 0.8) for _ in clusters]
+    found = compare(make_paired(rows, clusters, ["x", "y"] * 200), resamples=2000)
+    best = {(d.first, d.second): d for d in found.categories[0].differences}
+    assert best["m0", "m2"].p < 0.001
+    assert best["m0", "m2"].low > 0.15
+    assert best["m0", "m1"].p > 0.05
+    assert found.ranks[0].model == "m2"
+    assert [place.cluster for place in found.ranks] == [1, 2, 2]
+
+
+# ---------------------------------------------------------------- tables
+
+
+@pytest.fixture
+def comparison() -> Any:
+    rows = [(True, False), (True, True), (False, True), (False, True)] * 3
+    return compare(make_paired(rows, [f"k{i // 4}" for i in range(12)], ["x_1", "y&z"] * 6), resamples=100)
+
+
+def test_markdown_has_every_number_and_marks_what_is_unreliable(comparison: Any) -> None:
+    text = markdown(comparison)
+    assert "| all | 12 | 3† | 0.500 [0.500, 0.500] | 0.750 [0.750, 0.750] |" in text
+    assert "| all | m1 - m0 | +0.250 | +0.250 to +0.250 | 0.250 | - | 0.508 | -‡ |" in text
+    assert "† fewer than 10 prompts" in text
+    assert "- m0: `set:nnd/demo || name:m0`" in text
+
+
+def test_csv_json_and_latex_hold_the_same_numbers(comparison: Any, tmp_path: Any) -> None:
+    rows = rows_of(comparison)
+    assert len(rows) == 3
+    assert rows[0]["difference"] == 0.25
+    head, first, *_ = to_csv(comparison).splitlines()
+    fields = dict(zip(head.split(","), first.split(","), strict=True))
+    assert float(fields["second_rate"]) == 0.75
+    assert fields["p_holm"] == ""
+    found = json.loads(to_json(comparison))
+    assert found["categories"][0]["differences"][0]["difference"] == 0.25
+    assert found["categories"][0]["differences"][0]["p_holm"] is None
+    latex = to_latex(comparison)
+    assert r"x\_1 & 6 & 3$\dagger$" in latex
+    assert r"y\&z" in latex
+    written = write_comparison(comparison, tmp_path / "deep" / file_name(comparison))
+    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == sorted(path.name for path in written)
+    assert {path.suffix for path in written} == {".md", ".json", ".csv", ".tex"}
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NNDError, match="cannot be written"):
+        write_comparison(comparison, tmp_path / "file" / "x")
+
+
+def test_what_cannot_be_compared_is_named() -> None:
+    run = make_run("a", [True, False], ["k", "l"])
+    with pytest.raises(NNDError, match=r"no set has two models: a on nnd/demo \(default\); name runs of two models"):
+        compare_runs([run])
+    with pytest.raises(NNDError, match="--resamples 3: expected 100 or more"):
+        compare_runs([run, run], resamples=3)
+    none = make_run("b", [None, None], ["k", "l"])
+    with pytest.raises(NNDError, match="no test was scored by all of a, b"):
+        compare_runs([run, none])
+    some = make_run("b", [None, True], ["k", "l"])
+    [found] = compare_runs([run, some], resamples=100)
+    assert found.paired.left_out == 1
+    assert "1 tests are left out" in markdown(found)

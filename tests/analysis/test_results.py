@@ -1,0 +1,254 @@
+"""The loader on real results of lm-eval, and on what can be wrong with them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from nnd_tasks.analysis.reading import reading_aid
+from nnd_tasks.analysis.results import check_comparable, pair, read_runs, to_table
+from nnd_tasks.cli import app
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.run import run_lm_eval
+from tests.analysis.runs import make_run
+from tests.harness.conftest import _home, home, tiny_models  # noqa: F401 - fixtures
+
+
+@pytest.fixture(scope="session")
+def scored(_home: Path, tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
+    """Return a folder with results of three tiny models on ten contexts of the demo."""
+    out = tmp_path_factory.mktemp("scored")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NND_HOME", str(_home))
+        for name in ("gpt2", "llama", "t5"):
+            run_lm_eval(
+                [
+                    *("--model", "hf", "--model_args", f"pretrained={tiny_models[name]},dtype=float32"),
+                    *("--tasks", "nnd_demo", "--limit", "10", "--device", "cpu"),
+                    *("--output_path", str(out / name), "--log_samples"),
+                ]
+            )
+    return out
+
+
+@pytest.fixture
+def results(scored: Path, tmp_path: Path) -> Path:
+    """Return a copy that a test may damage."""
+    return Path(shutil.copytree(scored, tmp_path / "results"))
+
+
+def only(folder: Path, pattern: str) -> Path:
+    [path] = folder.rglob(pattern)
+    return path
+
+
+def nnd(*arguments: Any) -> Any:
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+# ---------------------------------------------------------------- what is read
+
+
+def test_every_test_is_a_row_with_its_margin(scored: Path) -> None:
+    runs = read_runs([scored / "gpt2", scored / "llama"])
+    assert [run.model for run in runs] == ["gpt2", "llama"]
+    raw = json.loads(only(scored / "gpt2", "results_*.json").read_text())
+    run = runs[0]
+    assert run.task == "nnd_demo"
+    assert run.set == "nnd/demo (authors)"
+    assert run.line == raw["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"]["line"]
+    assert len(run.tests) == raw["results"]["nnd_demo"]["tests,none"]
+    assert run.tests["passed"].mean() == pytest.approx(raw["results"]["nnd_demo"]["pass_rate,none"])
+    for suffix in ("sum", "bytes"):
+        rate = (run.tests[f"margin_{suffix}"] > 0).mean()
+        assert rate == pytest.approx(raw["results"]["nnd_demo"][f"pass_rate_{suffix},none"])
+    samples = [json.loads(line) for line in only(scored / "gpt2", "samples_*.jsonl").read_text().splitlines()]
+    sample = samples[3]
+    test = sample["tests"][2]
+    row = run.tests.set_index("test_id").loc[test["test_id"]]
+    high, low = (sample["candidates"][test[side]] for side in ("high", "low"))
+    assert row["margin"] == pytest.approx(high["sum"] / high["tokens"] - low["sum"] / low["tokens"])
+    assert row["cluster_id"] == sample["doc"]["cluster_id"]
+    assert bool(row["passed"]) == test["passed"]
+    assert run.documents[row["document"]]["candidates"][row["high"]] == sample["doc"]["candidates"][test["high"]]
+
+
+def test_the_table_of_all_runs_goes_to_parquet(scored: Path, tmp_path: Path) -> None:
+    done = nnd("compare", scored, "--resamples", "100", "--table", tmp_path / "deep" / "all.parquet")
+    assert done.exit_code == 0, done.output
+    table = pd.read_parquet(tmp_path / "deep" / "all.parquet")
+    expected = to_table(read_runs([scored]))
+    assert table.shape == expected.shape
+    assert {"model", "task", "set", "signature", "test_id", "cluster_id", "category", "margin", "passed"} <= set(table)
+    assert table.groupby("model").size().nunique() == 1
+
+
+def test_the_command_compares_and_writes(scored: Path, tmp_path: Path) -> None:
+    done = nnd("compare", scored / "gpt2", scored / "llama", scored / "t5", "--out", tmp_path, "--resamples", "200")
+    assert done.exit_code == 0, done.output
+    assert "# nnd/demo (authors): gpt2, llama, t5" in done.output
+    assert "| cluster | rank | model | pass rate |" in done.output
+    assert "| category | shorter | longer | overlap | unigram |" in done.output
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"demo_authors.{suffix}" for suffix in ("md", "json", "csv", "tex")
+    }
+    found = json.loads((tmp_path / "demo_authors.json").read_text())
+    assert len(found["categories"][0]["differences"]) == 3
+    assert set(found["reading_aid"]) == {"gpt2", "llama", "t5"}
+
+
+def test_one_results_or_samples_file_can_be_named(scored: Path) -> None:
+    for pattern in ("results_*.json", "samples_*.jsonl"):
+        [run] = read_runs([only(scored / "gpt2", pattern)])
+        assert run.model == "gpt2"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["a/b/gpt2", "a/c/llama"], ["gpt2", "llama"]),
+        (["run1/model", "run2/model"], ["run1/model", "run2/model"]),
+        (["m/step-00010", "m/step-00020"], ["m/step-00010", "m/step-00020"]),
+        (["org/big", "/deep/org/big"], ["org/big", "deep/org/big"]),
+        (["org/m", "org/m"], ["m #1", "m #2"]),
+    ],
+)
+def test_models_have_short_names_of_their_own(names: list[str], expected: list[str]) -> None:
+    from nnd_tasks.analysis.results import _short_names
+
+    assert _short_names([(name, str(i)) for i, name in enumerate(names)]) == expected
+    assert _short_names([(name, "same") for name in names[:1] * 2]) == _short_names([(names[0], "same")]) * 2
+
+
+# ---------------------------------------------------------------- what is wrong
+
+
+def _no_samples(folder: Path) -> None:
+    only(folder / "gpt2", "samples_*.jsonl").unlink()
+
+
+def _cut_line(folder: Path) -> None:
+    path = only(folder / "gpt2", "samples_*.jsonl")
+    path.write_text(path.read_text()[:-200])
+
+
+def _cut_documents(folder: Path) -> None:
+    path = only(folder / "gpt2", "samples_*.jsonl")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:7]))
+
+
+def _cut_results(folder: Path) -> None:
+    path = only(folder / "gpt2", "results_*.json")
+    path.write_text(path.read_text()[:500])
+
+
+def _again(folder: Path) -> None:
+    for path in list((folder / "gpt2").rglob("*_20*")):
+        stem, _, suffix = path.name.rpartition(".")
+        shutil.copy(path, path.with_name(f"{stem[:-1]}x.{suffix}"))
+
+
+def _change(key: str, value: Any, where: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = only(folder / "gpt2", "results_*.json")
+        results = json.loads(path.read_text())
+        where(results)[key] = value
+        path.write_text(json.dumps(results))
+
+    return change
+
+
+def _protocol(results: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = results["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"]["protocol"]
+    return found
+
+
+def _foreign(folder: Path) -> None:
+    _change("nnd_demo", {"task": "nnd_demo", "metadata": {}}, lambda results: results["configs"])(folder)
+    shutil.rmtree(folder / "llama")
+    shutil.rmtree(folder / "t5")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_no_samples, r"results_.*json: its samples samples_nnd_demo_.* are missing; run the task with --log_samples"),
+        (_cut_line, r"samples_nnd_demo_.*jsonl, line 10: no JSON; the file is cut off or damaged"),
+        (_cut_documents, r"samples_nnd_demo_.*jsonl: 7 of 10 contexts; the file is cut off"),
+        (_cut_results, r"results_.*json: is no JSON, the file is cut off or damaged; run the task again"),
+        (_again, r"gpt2.*: two runs of nnd_demo by one model, results_.* and results_.*; name the results file"),
+        (_foreign, r"no results of NND tasks"),
+        (_change("eos", True, _protocol), r"cannot be compared: eos True and False; .*--allow eos"),
+        (_change("data", "zzz", _protocol), r"cannot be compared: data 'zzz' and '.*'; run both in one way\n"),
+        (
+            _change("nnd_demo", 7.0, lambda results: results["versions"]),
+            r"cannot be compared: version of the task 7.0 and .*--allow version",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(damage: Callable[[Path], None], message: str, results: Path) -> None:
+    damage(results)
+    with pytest.raises(NNDError) as caught:
+        pair(read_runs([results]))
+    assert re.search(message, f"{caught.value}\n"), caught.value
+    assert "\n" not in str(caught.value)
+
+
+def test_what_may_differ_can_be_allowed(results: Path) -> None:
+    _change("eos", True, _protocol)(results)
+    _change("prompt", "other", _protocol)(results)
+    done = nnd("compare", results, "--allow", "eos, prompt", "--resamples", "100")
+    assert done.exit_code == 0, done.output
+
+
+def test_nothing_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=r"no results_\*\.json is there; run the task with --log_samples"):
+        read_runs([tmp_path])
+    with pytest.raises(NNDError, match="nowhere: no results"):
+        read_runs([tmp_path / "nowhere"])
+
+
+def test_windows_matter_where_contexts_were_shortened() -> None:
+    first = make_run("a", [True], ["k"], truncated=1)
+    other = make_run("b", [True], ["k"], about={"window": 128})
+    with pytest.raises(NNDError, match="window 64 and 128, with contexts that were shortened to fit"):
+        check_comparable(first, other)
+    check_comparable(make_run("a", [True], ["k"]), other)
+
+
+def test_tests_of_one_run_only_are_refused() -> None:
+    first, other = make_run("a", [True, True], ["k", "k"]), make_run("b", [True], ["k"])
+    with pytest.raises(NNDError, match=r"1 tests are in one of them only, e\.g\. t1"):
+        pair([first, other])
+    with pytest.raises(NNDError, match="a: two runs of it on nnd/demo"):
+        pair([first, make_run("a", [True, True], ["k", "k"])])
+
+
+# ---------------------------------------------------------------- reading aid
+
+
+def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
+    run = make_run(
+        "a", [True, False, True, None], ["k", "k", "l", "l"], ["x", "x", "y", "y"], [1.0, -1e-9, 0.5, math.nan]
+    )
+    run.tests.loc[2, "margin_sum"] = -0.5
+    found = reading_aid(run)
+    assert set(found) == {"all", "x", "y"}
+    assert found["x"].near == 0.5
+    assert found["all"].near == pytest.approx(1 / 3)
+    assert found["y"].flips == 1.0
+    assert found["x"].flips == 0.0
+    # "better cat i" against "worse text i here": shorter, and "cat" is in the context.
+    assert found["all"].trivial["shorter"] == 1.0
+    assert found["all"].trivial["longer"] == 0.0
+    assert found["all"].trivial["overlap"] == 1.0
+    assert found["all"].pmi is None
