@@ -20,7 +20,7 @@ from nnd_tasks.errors import NNDError
 #: Columns of `Run.tests`. Margins are (better - worse) in nats: per token, summed, per UTF-8 byte. ``high`` and ``low`` are
 #: indices into the document's candidates, ``document`` that of the document in `Run.documents`.
 COLUMNS = (
-    *("test_id", "cluster_id", "category", "subcategory", "severity", "document", "high", "low"),
+    *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", "high", "low"),
     *("margin", "margin_sum", "margin_bytes", "passed", "tie"),
 )
 #: Last parts of a path that say nothing without the one before.
@@ -236,14 +236,14 @@ def _read_samples(path: Path) -> tuple[list[dict[str, Any]], pd.DataFrame, int]:
                 margins = _margins(candidates[test["high"]], candidates[test["low"]])
                 about = (test.get(key, "") for key in ("category", "subcategory", "severity"))
                 outcome = (test["passed"], test["tie"])
-                places = len(documents), test["high"], test["low"]
+                places = test.get("noise_ratio"), test.get("seed"), len(documents), test["high"], test["low"]
                 rows.append((test["test_id"], doc["cluster_id"], *about, *places, *margins, *outcome))
             documents.append({**{k: v for k, v in doc.items() if k != "tests"}, "scores": candidates})
             documents[-1]["no_context"] = sample.get("no_context")
         except (KeyError, TypeError, IndexError) as error:
             raise NNDError(f"{path}, line {number}: is no sample of an NND task ({error!r})") from error
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    return documents, table.astype({"passed": "boolean", "tie": bool}), truncated
+    return documents, table.astype({"passed": "boolean", "tie": bool, "noise_ratio": float, "seed": "Int64"}), truncated
 
 
 def _margins(high: Mapping[str, Any] | None, low: Mapping[str, Any] | None) -> tuple[float, float, float]:

@@ -60,7 +60,7 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         except ValueError as error:
             raise NNDError(f"batch_size={batch_size}: nnd_mlm takes a number") from error
         self.max_length = int(max_length or masked_window(model.config, self.tokenizer))
-        self._before, self._after = _around(self.tokenizer)
+        self._before, self._after = special_tokens(self.tokenizer)
 
     @property
     def eot_token_id(self) -> int:
@@ -148,7 +148,7 @@ def load_masked(
     return model.eval(), found
 
 
-def _around(tokenizer: Any) -> tuple[list[int], list[int]]:
+def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Return the special tokens that a tokenizer puts before and after a text."""
     inner, whole = tokenizer.encode("a", add_special_tokens=False), tokenizer.encode("a", add_special_tokens=True)
     start = next(i for i in range(len(whole)) if whole[i : i + len(inner)] == inner)

@@ -11,12 +11,13 @@ from typing import Any
 from nnd_tasks import __version__
 from nnd_tasks.datasets import dataset_folder, expand, read_report, write_dataset
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.user_tasks import UserTask, write_task
+from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task
 from nnd_tasks.sources import SOURCES
 from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress.corpora import Corpus, read_corpus
+from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.registry import ERRORS, NEEDS
-from nnd_tasks.stress.synthesize import Plan, discard, frequent_ngrams, synthesize
+from nnd_tasks.stress.synthesize import Plan, discard, frequent_ngrams, scratch_folder, synthesize
 from nnd_tasks.stress.text import Parser, find_pipeline
 from nnd_tasks.tables import ConfigSummary, check_table, to_table
 
@@ -26,7 +27,6 @@ PROMPT = "{{context}}\n\n"
 _NGRAM_WORDS = {"wikitext": 256}
 #: Corpora whose last sentence stays where it is (section 5.5.2).
 _KEEP_LAST = {"wikitext"}
-_MOST_NGRAMS = 100
 
 CITATION = """@inproceedings{he2023blind,
   title = {On the Blind Spots of Model-Based Evaluation Metrics for Text Generation},
@@ -46,6 +46,7 @@ class StressResult:
         summary: of its tests.
         levels: error type -> names of its levels.
         unchanged: error type -> how often a text stayed as it was, and gave no test.
+        repeated: error type -> how often a level or seed gave no other text than a lower level or an earlier seed.
         left_out: error type -> what it would need.
         task: that scores the set.
     """
@@ -54,6 +55,7 @@ class StressResult:
     summary: ConfigSummary
     levels: dict[str, list[str]]
     unchanged: dict[str, int]
+    repeated: dict[str, int]
     left_out: dict[str, str]
     task: UserTask
 
@@ -70,7 +72,7 @@ def build_stress_set(
     spacy: str | None = None,
     mlm: str | None = None,
     reference: str | Path | None = None,
-    prompt: str = PROMPT,
+    prompt: str | None = None,
     out: str | Path | None = None,
     replace: bool = False,
     workers: int = 1,
@@ -92,7 +94,7 @@ def build_stress_set(
         spacy: a spaCy pipeline; None takes ``en_core_web_sm`` if it is installed.
         mlm: folder of a masked language model, for ``bert_diverge``.
         reference: a file to count n-grams in.
-        prompt: template of what comes before a text whose corpus has sources.
+        prompt: template of what comes before a text whose corpus has sources; None takes `PROMPT`.
         out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
         replace: give up a set of this name that was made in another way.
         workers: processes.
@@ -108,10 +110,21 @@ def build_stress_set(
         raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
     if name in SOURCES:
         raise NNDError(f"{name} is the name of a set of `nnd build`; take another")
+    shipped = shipped_task(f"nnd_{name}")
+    if shipped and name != f"blindspot_{corpus}":
+        raise NNDError(
+            f"{name} is the set of the task nnd_{name}, made from another corpus than {corpus}; take another name"
+        )
     found = read_corpus(corpus, expand(place) if place else None, expand(reference) if reference else None)
+    if prompt is not None and (shipped or not found.texts[0].source):
+        why = f"{name} has a task of its own" if shipped else f"the texts of corpus {found.name} have no source"
+        raise NNDError(f"--prompt: {why}; leave it out")
     parser = Parser(find_pipeline(spacy))
     wanted, left_out = _wanted(errors, found, parser, mlm)
     chosen = level_tables.choose(found.name, wanted, levels)
+    ngrams = _ngrams(found, parser, chosen, left_out, named=errors != "all")
+    if "bert_diverge" in chosen and mlm is not None:
+        load_fill(mlm)  # a folder that is none is found before the work begins
     if not chosen:
         raise NNDError(
             f"corpus {found.name}: none of the errors can be made; they need: {', '.join(left_out.values())}"
@@ -120,14 +133,13 @@ def build_stress_set(
     if texts is not None and texts < len(golds):
         picked = sorted(random.Random(0).sample(range(len(golds)), texts))  # noqa: S311
         golds = [golds[i] for i in picked]
-    needs_ngrams = any(name.startswith("frequent_") for name in chosen)
     plan = Plan(
         texts=tuple(golds),
         corpus=tuple(gold.text for gold in found.texts),
         levels=chosen,
         seeds=tuple(range(seeds)),
         keep_last=found.name in _KEEP_LAST,
-        ngrams=frequent_ngrams(found.reference, parser, _MOST_NGRAMS) if needs_ngrams else None,
+        ngrams=ngrams,
         ngram_words=_NGRAM_WORDS.get(found.name),
         pipeline=spacy,
         masked=mlm,
@@ -136,10 +148,9 @@ def build_stress_set(
     key = plan.key(parser.name)
     if not replace:
         _check_same(folder, key)
-    scratch = folder.with_name(f".{folder.name}.stress-{key}")
-    made = synthesize(plan, scratch, parser, workers=workers, progress=progress)
+    made = synthesize(plan, scratch_folder(folder, key), parser, workers=workers, progress=progress)
     if not made.tests:
-        discard(scratch)
+        discard(folder)
         raise NNDError(f"corpus {found.name}: every text stayed as it was; no test came out")
     named = {error: [ERRORS[error].level(amount) for amount in amounts] for error, amounts in chosen.items()}
     report = {
@@ -150,6 +161,7 @@ def build_stress_set(
         "seeds": seeds,
         "levels": named,
         "unchanged": dict(made.unchanged),
+        "repeated": dict(made.repeated),
         "left_out": left_out,
         "pipeline": parser.name,
         "masked_model": Path(mlm).name if mlm else None,
@@ -163,18 +175,41 @@ def build_stress_set(
         default=CONFIG,
         report={CONFIG: report},
     )
-    discard(scratch)
+    discard(folder)
     task = write_task(
         f"nnd_{name}",
         {
             "dataset_path": f"nnd/{name}" if out is None else str(folder),
             "dataset_name": CONFIG,
-            **({"doc_to_text": prompt} if any(gold.source for gold in golds) else {"doc_to_text": ""}),
+            "doc_to_text": (PROMPT if prompt is None else prompt) if golds[0].source else "",
             "target_delimiter": "",
             "metadata": {"version": 1.0},
         },
     )
-    return StressResult(folder, summary, named, dict(made.unchanged), left_out, task)
+    return StressResult(folder, summary, named, dict(made.unchanged), dict(made.repeated), left_out, task)
+
+
+def _ngrams(
+    corpus: Corpus, parser: Parser, levels: dict[str, tuple[float, ...]], left_out: dict[str, str], *, named: bool
+) -> dict[int, tuple[tuple[str, ...], ...]] | None:
+    """Return the frequent n-grams that the levels ask for; an error with too few of them is taken out of ``levels``.
+
+    Raises:
+        NNDError: such an error was named.
+    """
+    sizes = {name: int(name[len("frequent_")]) for name in levels if name.startswith("frequent_")}
+    if not sizes:
+        return None
+    most = int(max(amount for name in sizes for amount in levels[name]))
+    found = frequent_ngrams(corpus.reference, parser, most)
+    for name, size in sizes.items():
+        if len(found[size]) < max(levels[name]):
+            why = f"a larger reference corpus: {len(found[size]):,} {size}-grams for a level of {max(levels[name]):g}"
+            if named:
+                raise NNDError(f"--errors {name} needs {why}")
+            left_out[name] = why
+            del levels[name]
+    return found
 
 
 def _check_same(folder: Path, key: str) -> None:
@@ -243,11 +278,12 @@ def _card(name: str, corpus: Corpus, summaries: Sequence[ConfigSummary], report:
         "`subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of the gold text (halved "
         f"for switching). Words, sentences and tags: {report['pipeline']}. Fingerprint `{summary.fingerprint}`.",
         "",
-        "| error | kind | what it does | levels | tests | texts left as they were |",
-        "|---|---|---|---|---|---|",
+        "| error | kind | what it does | levels | tests | texts left as they were | nothing new at a level or seed |",
+        "|---|---|---|---|---|---|---|",
         *[
             f"| `{error}` | {ERRORS[error].kind} | {ERRORS[error].definition} | {', '.join(found)} "
-            f"({ERRORS[error].unit}) | {summary.categories.get(error, 0):,} | {report['unchanged'].get(error, 0):,} |"
+            f"({ERRORS[error].unit}) | {summary.categories.get(error, 0):,} | {report['unchanged'].get(error, 0):,} "
+            f"| {report['repeated'].get(error, 0):,} |"
             for error, found in report["levels"].items()
         ],
         "",

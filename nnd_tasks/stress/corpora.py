@@ -84,6 +84,8 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
         NNDError: there is no such corpus, it cannot be read, or it is empty.
     """
     more: tuple[str, ...] = ()
+    if place is not None and name not in KNOWN:
+        raise NNDError(f"--source is for the corpora {', '.join(KNOWN)}; --corpus {name} is a file or dataset itself")
     if name in KNOWN:
         known = KNOWN[name]
         folder = expand(place) if place is not None else nnd_home() / "blindspot"
@@ -91,7 +93,7 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
         if not path.is_file():
             raise NNDError(
                 f"corpus {name}: there is no {known.file} in {folder}; name the folder of the paper's texts with --source "
-                "(they come from github.com/cloudygoose/blindspot_nlg; docs/blind_spots.md says how to make the file)"
+                "(they come from github.com/cloudygoose/blindspot_nlg; docs/blind_spots.md says what the file holds)"
             )
         beside = path.with_name(known.reference) if known.reference else None
         if reference is None and beside is not None and beside.is_file():
@@ -112,13 +114,23 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
     texts = list({(gold.source, gold.text): gold for gold in rows if gold.text.strip()}.values())
     if not texts:
         raise NNDError(f"corpus {name}: it holds no text")
+    lacking = sum(not gold.source for gold in texts)
+    if 0 < lacking < len(texts):
+        raise NNDError(
+            f"corpus {name}: {lacking:,} of {len(texts):,} texts have no source; give every text one, or none"
+        )
     languages = ("en",) if name in KNOWN else ()
-    return Corpus(Path(name).stem if name not in KNOWN else name, texts, hashes, title, languages, terms, more)
+    called = Path(name).stem
+    if name in KNOWN or called in KNOWN:  # a file that is called like a corpus of the paper is none
+        called = name
+    return Corpus(called, texts, hashes, title, languages, terms, more)
 
 
 def _rows(path: Path) -> Iterator[Gold]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split(
+            "\n"
+        )  # texts may hold what else str.splitlines takes for an end
     except OSError as error:
         raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
     except UnicodeDecodeError as error:
@@ -129,7 +141,7 @@ def _rows(path: Path) -> Iterator[Gold]:
 
 
 def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[Gold]:
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(map(str.strip, lines), start=1):
         if not line.strip():
             continue
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.masked_lm import load_masked
+from nnd_tasks.harness.masked_lm import load_masked, masked_window, special_tokens
 
 TOP = 10  # candidates for a place (paper, Table 16)
 _AROUND = 100  # words on each side that the model is shown
@@ -28,16 +28,18 @@ def load_fill(folder: str | Path) -> Callable[[Sequence[str], int], list[str]]:
     except NNDError as error:
         raise NNDError(f"--mlm {error}") from error
 
+    before, after = special_tokens(tokenizer)
+    window = masked_window(model.config, tokenizer) - len(before) - len(after)
+
     def fill(words: Sequence[str], position: int) -> list[str]:
         space = words[position][len(words[position].rstrip()) :]
         left, right = words[max(position - _AROUND, 0) : position], words[position + 1 : position + 1 + _AROUND]
-        text = "".join([*left, tokenizer.mask_token, space, *right])
-        inputs = tokenizer(text, return_tensors="pt", truncation=True, max_length=512)
-        places = (inputs["input_ids"][0] == tokenizer.mask_token_id).nonzero()
-        if not len(places):
-            return []
+        tokens = tokenizer.encode("".join([*left, tokenizer.mask_token, space, *right]), add_special_tokens=False)
+        mask = tokens.index(tokenizer.mask_token_id)
+        start = max(0, min(mask - window // 2, len(tokens) - window))
+        shown = [*before, *tokens[start : start + window], *after]
         with torch.inference_mode():
-            logits = model(**inputs).logits[0, int(places[0])]
+            logits = model(input_ids=torch.tensor([shown])).logits[0, len(before) + mask - start]
         best = logits.topk(min(4 * TOP, len(logits))).indices.tolist()
         found = [tokenizer.decode([token]).strip() for token in best if token not in tokenizer.all_special_ids]
         return [word for word in found if word and word.isalnum()][:TOP]

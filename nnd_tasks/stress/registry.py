@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ class Resources:
         parser: splits and, where it can, tags texts.
         source: what the gold text was written from; ``""`` where there is none.
         sentences: of the corpus, with the text that each is from: for replacing one by an irrelevant one.
-        vocabulary: words of the corpus, each as often as it occurs there.
+        vocabulary: the words of the corpus, each once.
         ngrams: length -> the most frequent ones of a reference corpus, the most frequent first.
         ngram_words: length of a text of frequent n-grams, in words; None takes that of the gold text.
         keep_last: leave the last sentence where it is.
@@ -82,6 +83,8 @@ class ErrorType:
     def check(self, amount: float) -> None:
         """Raise NNDError for an amount that is out of range."""
         share = self.unit.startswith("share")
+        if not math.isfinite(amount):
+            raise NNDError(f"error {self.name}: level {amount:g} is no number; take numbers such as 0.1 or 3")
         if self.names:
             if amount not in self.names:
                 known = ", ".join(f"{key:g} ({name})" for key, name in self.names.items())

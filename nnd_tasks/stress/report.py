@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
@@ -31,98 +34,81 @@ class Report:
         metric: what was scored.
         verdicts: one per error type.
         diversity: the same texts by `rep_4gram`, negated, as the paper advises to look at beside likelihoods.
+        model: whose likelihoods they are; ``""`` for text metrics.
+        unscored: error type -> texts that take no part because a score is missing.
     """
 
     task: str
     metric: str
     verdicts: list[Verdict]
     diversity: list[Verdict]
+    model: str = ""
+    unscored: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def title(self) -> str:
+        """Task and model."""
+        return f"{self.task}, {self.model}" if self.model else self.task
 
-def find_samples(results: Path) -> list[Path]:
-    """Return the newest samples file of each task below a results folder, or the one file that is named.
-
-    Raises:
-        NNDError: there is none.
-    """
-    results = expand(results)
-    if results.is_file():
-        return [results]
-    newest: dict[str, Path] = {}
-    for path in sorted(results.rglob("samples_*.jsonl"), key=lambda path: path.name):
-        task = path.stem.removeprefix("samples_").rpartition("_")[0]
-        newest[task] = path
-    if not newest:
-        raise NNDError(f"{results}: no samples_*.jsonl is there; run the task with --log_samples --output_path FOLDER")
-    return list(newest.values())
+    @property
+    def file_name(self) -> str:
+        """Name for its files."""
+        return re.sub(r"[^\w.-]+", "_", f"{self.task}_{self.model}" if self.model else self.task)
 
 
 def read_reports(results: Path) -> list[Report]:
-    """Return the verdicts on every stress task below a results folder; other tasks are passed over.
+    """Return the verdicts on every stress task and model below a results folder; other tasks are passed over.
 
     Raises:
-        NNDError: there is none, or a samples file cannot be read.
+        NNDError: there is none, or the results cannot be read; see `nnd_tasks.analysis.results.read_runs`.
     """
-    found = find_samples(results)
-    stress = [path for path in found if any("noise_ratio" in test for test in _first(path).get("tests") or [{}])]
+    stress = [run for run in read_runs([results]) if run.tests["noise_ratio"].notna().any()]
     if not stress:
-        raise NNDError(f"{results}: holds no stress tests; they are made with `nnd stress build`")
-    return [read_report(path) for path in stress]
+        raise NNDError(f"{expand(results)}: holds no stress tests; they are made with `nnd stress build`")
+    return [report_of(run) for run in stress]
 
 
-def _first(path: Path) -> dict[str, Any]:
-    return next((sample for _, sample in _lines(path) if isinstance(sample, dict)), {})
-
-
-def read_report(samples: Path) -> Report:
-    """Return the verdicts on the likelihoods in a samples file.
+def report_of(run: Run) -> Report:
+    """Return the verdicts on the likelihoods of a run on a stress set.
 
     Raises:
-        NNDError: it cannot be read, or holds no stress tests.
+        NNDError: none of its tests was scored.
     """
     gold: dict[str, float] = {}
     repeats: dict[str, float] = {}
     scored: list[Scored] = []
     diversity: list[Scored] = []
-    for number, sample in _lines(samples):
-        try:
-            doc, candidates = sample["doc"], sample["candidates"]
-            key = doc["cluster_id"]
-            for test in sample["tests"]:
-                high, low = candidates[test["high"]], candidates[test["low"]]
-                if high is None or low is None or high["mean"] is None or low["mean"] is None:
-                    continue
-                gold[key] = high["mean"]
-                repeats[key] = -rep_4gram(doc["candidates"][test["high"]])
-                about = key, test["category"], test["subcategory"], test["seed"], test["noise_ratio"]
-                scored.append(Scored(*about, low["mean"]))
-                diversity.append(Scored(*about, -rep_4gram(doc["candidates"][test["low"]])))
-        except (KeyError, TypeError, IndexError) as error:
-            raise NNDError(f"{samples}, line {number}: is no sample of a stress test ({error!r})") from error
+    unscored: dict[str, set[str]] = {}
+    for row in run.tests.to_dict("records"):
+        key, document = row["cluster_id"], run.documents[row["document"]]
+        high, low = (document["scores"][row[side]] for side in ("high", "low"))
+        if high is None or low is None or high["mean"] is None or low["mean"] is None:
+            unscored.setdefault(row["category"], set()).add(key)
+            continue
+        gold[key] = high["mean"]
+        repeats[key] = -rep_4gram(document["candidates"][row["high"]])
+        about = key, row["category"], row["subcategory"], int(row["seed"]), row["noise_ratio"]
+        scored.append(Scored(*about, low["mean"]))
+        diversity.append(Scored(*about, -rep_4gram(document["candidates"][row["low"]])))
     if not scored:
-        raise NNDError(f"{samples}: holds no scored stress test")
-    task = samples.stem.removeprefix("samples_").rpartition("_")[0] or samples.stem
-    return Report(task, LIKELIHOOD, judge(gold, scored), judge(repeats, diversity))
-
-
-def _lines(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    yield number, json.loads(line)
-                except ValueError as error:
-                    raise NNDError(f"{path}, line {number}: no JSON; the file is damaged") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise NNDError(f"{path}: cannot be read ({error})") from error
+        raise NNDError(f"{run.path}: holds no scored stress test")
+    return Report(
+        run.task,
+        LIKELIHOOD,
+        judge(gold, scored, unscored),
+        judge(repeats, diversity, unscored),
+        model=run.model,
+        unscored={error: len(texts) for error, texts in unscored.items()},
+    )
 
 
 def markdown(report: Report) -> str:
     """Return the tables of a report."""
     gold, diverse = report.verdicts[0].gold, {verdict.error: verdict for verdict in report.diversity}
     failed = [verdict.error for verdict in report.verdicts if verdict.failed]
+    lacking = [f"`{error}` {texts:,}" for error, texts in report.unscored.items()]
     lines = [
-        f"# Blind spots: {report.task}",
+        f"# Blind spots: {report.title}",
         "",
         f"Score: {report.metric}; of the gold texts {gold:.4f} ({DIVERSITY}: {report.diversity[0].gold:.4f}). An error "
         "passes when every level scores below the one before it, and the first below gold; where levels are no grades, when each "
@@ -131,6 +117,7 @@ def markdown(report: Report) -> str:
         "",
         f"Failed: {', '.join(f'`{name}`' for name in failed) if failed else 'none'}.",
         "",
+        *([f"Texts that take no part because a score is missing: {', '.join(lacking)}.", ""] if lacking else []),
         f"| error | verdict | level | noise ratio | score | sd over seeds | change | {DIVERSITY} | pass rate | texts |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -138,9 +125,10 @@ def markdown(report: Report) -> str:
         other = {level.level: level for level in diverse[verdict.error].levels}
         for i, level in enumerate(verdict.levels):
             name = f"`{verdict.error}` | {'pass' if verdict.falls else '**fail**'}" if i == 0 else " | "
+            passed = "-" if math.isnan(level.passed) else f"{level.passed:.3f}"
             lines.append(
                 f"| {name} | {level.level} | {level.noise:.3f} | {level.score:.4f} | {level.deviation:.4f} | {level.change:+.1%} "
-                f"| {other[level.level].score:.4f} | {level.passed:.3f} | {level.texts:,} |"
+                f"| {other[level.level].score:.4f} | {passed} | {level.texts:,} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -152,9 +140,10 @@ def draw(report: Report) -> Figure:
     except ImportError as error:
         raise NNDError("the figure needs matplotlib: pip install 'nnd-tasks[stress]'") from error
 
-    kinds = ("fluency", "consistency")
+    found = {ERRORS[verdict.error].kind for verdict in report.verdicts if verdict.error in ERRORS}
+    kinds = ("fluency", "consistency") if found - {"targeted"} else ("targeted",)
     figure = Figure(figsize=(13, 5.5), layout="constrained")
-    for axes, kind in zip(figure.subplots(1, 2, sharey=True), kinds, strict=True):
+    for axes, kind in zip(figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0], kinds, strict=True):
         for i, verdict in enumerate(v for v in report.verdicts if v.error in ERRORS and ERRORS[v.error].kind == kind):
             x = [0.0, *(level.noise for level in verdict.levels)]
             y = [verdict.gold, *(level.score for level in verdict.levels)]
@@ -175,7 +164,7 @@ def draw(report: Report) -> Figure:
         if axes.get_lines():
             axes.legend(fontsize="small")
     figure.axes[0].set_ylabel(report.metric)
-    figure.suptitle(report.task)
+    figure.suptitle(report.title)
     return figure
 
 
@@ -190,7 +179,7 @@ def write_reports(reports: Sequence[Report], folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for report in reports:
-            stem = folder / report.task
+            stem = folder / report.file_name
             texts = {".md": markdown(report), ".json": json.dumps(asdict(report), indent=2) + "\n"}
             for suffix, text in texts.items():
                 new = stem.with_name(f".{stem.name}{suffix}.new")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from nnd_tasks.stress.registry import Resources, count_of, error
 from nnd_tasks.stress.text import Parsed, Word, join
-from nnd_tasks.stress.words import like
+from nnd_tasks.stress.words import alone, like
 
 #: Names of entities (OntoNotes labels) -> what is put in their place.
 GENERIC = {
@@ -212,7 +212,7 @@ def named_entity_switching(text: str, amount: float, rng: random.Random, resourc
 
 def _tagged_switching(pos: frozenset[str], text: str, amount: float, rng: random.Random, resources: Resources) -> str:
     words = list(resources.parser.parse(text).words)
-    places = [i for i, word in enumerate(words) if word.pos in pos]
+    places = [i for i, word in enumerate(words) if word.pos in pos and alone(words, i)]
     texts = _switched([words[i].text for i in places], len(places), amount, rng)
     for i, other in zip(places, texts, strict=True):
         words[i] = replace(words[i], text=other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import Test, short_hash
 from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
@@ -26,6 +29,8 @@ from nnd_tasks.stress.registry import ERRORS, ErrorType, Resources
 from nnd_tasks.stress.text import Parser, find_pipeline, join
 
 PIECE = 20  # texts
+#: Why there is no test: the error left the text as it was, or gave what a lower level or an earlier seed gave.
+UNCHANGED, REPEATED = "unchanged", "repeated"
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class Plan:
             [[gold.text, gold.source] for gold in self.texts],
             short_hash(*self.corpus),
             {name: list(amounts) for name, amounts in self.levels.items()},
-            [list(self.seeds), self.keep_last, self.ngram_words, self.masked, parser],
+            [list(self.seeds), self.keep_last, self.ngram_words, self.masked, parser, __version__],
             {size: list(map(list, found)) for size, found in (self.ngrams or {}).items()},
         ]
         return short_hash(json.dumps(parts, ensure_ascii=False))
@@ -73,10 +78,12 @@ class Synthesized:
     Attributes:
         tests: one per text, error type, level and seed that changed the text.
         unchanged: error type -> how often the text stayed as it was.
+        repeated: error type -> how often a level or seed gave nothing that a lower level or an earlier seed had not given.
     """
 
     tests: list[Test]
     unchanged: Counter[str]
+    repeated: Counter[str]
 
 
 def resources_of(plan: Plan, parser: Parser, progress: bool = False) -> Resources:
@@ -91,7 +98,7 @@ def resources_of(plan: Plan, parser: Parser, progress: bool = False) -> Resource
     return Resources(
         parser=parser,
         sentences=found,
-        vocabulary=vocabulary,
+        vocabulary=list(dict.fromkeys(vocabulary)),
         ngrams=plan.ngrams or {},
         ngram_words=plan.ngram_words,
         keep_last=plan.keep_last,
@@ -99,29 +106,28 @@ def resources_of(plan: Plan, parser: Parser, progress: bool = False) -> Resource
     )
 
 
-def make_tests(gold: Gold, plan: Plan, resources: Resources) -> Iterator[tuple[str, Test | None]]:
-    """Yield (error type, test) for every level and seed; None where the text stays as it was.
+def make_tests(gold: Gold, plan: Plan, resources: Resources) -> Iterator[tuple[str, Test | str]]:
+    """Yield (error type, test) for every level and seed; `UNCHANGED` or `REPEATED` where there is none.
 
-    An error that leaves nothing to chance is made for the first seed only.
-
-    What comes out depends on the text, the error, the level and the seed alone, not on the other texts asked for.
+    All levels of an error draw from the same random numbers, so that a higher one adds to a lower one. What comes out depends
+    on the text, the error, the levels below and the seed alone, not on the other texts asked for.
     """
     resources = replace(resources, source=gold.source)
     cluster = short_hash("stress", gold.source, gold.text)
     for name, amounts in plan.levels.items():
         kind = ERRORS[name]
+        known: set[str] = set()
         for amount in amounts:
             for seed in plan.seeds:
-                rng = random.Random(short_hash(gold.text, name, f"{amount:g}", str(seed)))  # noqa: S311
-                before = rng.getstate()
+                rng = random.Random(short_hash(gold.text, name, str(seed)))  # noqa: S311
                 noised = kind.make(gold.text, amount, rng, resources)
-                drew = rng.getstate() != before
                 if noised == gold.text or not noised.strip():
-                    yield name, None
+                    yield name, UNCHANGED
+                elif noised in known:
+                    yield name, REPEATED
                 else:
+                    known.add(noised)
                     yield name, _test(gold, cluster, kind, amount, seed, noised)
-                if not drew:  # every seed would give the same
-                    break
 
 
 def _test(gold: Gold, cluster: str, kind: ErrorType, amount: float, seed: int, noised: str) -> Test:
@@ -157,9 +163,11 @@ def _piece(first: int) -> tuple[int, list[dict[str, Any]]]:
 
 
 def _rows(first: int, plan: Plan, resources: Resources) -> list[dict[str, Any]]:
-    """Return the tests of one piece as plain rows; one that is unchanged has a category and nothing else."""
+    """Return the tests of one piece as plain rows; where there is none, its category and the reason."""
     return [
-        {"category": name} if test is None else {key: getattr(test, key) for key in test.__slots__}
+        {"category": name, "none": test}
+        if isinstance(test, str)
+        else {key: getattr(test, key) for key in test.__slots__}
         for gold in plan.texts[first : first + PIECE]
         for name, test in make_tests(gold, plan, resources)
     ]
@@ -188,11 +196,18 @@ def synthesize(plan: Plan, scratch: Path, parser: Parser, *, workers: int = 1, p
             for first, rows in _each(plan, left, parser, workers, progress):
                 _write(_path(scratch, first), rows)
                 bar.update(len(plan.texts[first : first + PIECE]))
-        rows = [json.loads(line) for first in pieces for line in _path(scratch, first).read_text("utf-8").splitlines()]
+        rows = [row for first in pieces for row in _read(_path(scratch, first))]
     except OSError as error:
         raise NNDError(f"{scratch}: cannot be written ({error.strerror or error})") from error
-    unchanged = Counter(row["category"] for row in rows if "low" not in row)
-    return Synthesized([Test(**row) for row in rows if "low" in row], unchanged)
+    except BrokenProcessPool as error:
+        raise NNDError(
+            "a process of --workers stopped (out of memory?); run the same command again with fewer"
+        ) from error
+    without = {
+        reason: Counter(row["category"] for row in rows if row.get("none") == reason)
+        for reason in (UNCHANGED, REPEATED)
+    }
+    return Synthesized([Test(**row) for row in rows if "none" not in row], without[UNCHANGED], without[REPEATED])
 
 
 def _each(
@@ -213,9 +228,14 @@ def _path(scratch: Path, first: int) -> Path:
     return scratch / f"piece-{first:07}.jsonl"
 
 
+def _read(path: Path) -> list[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:  # lines of a file end in a line feed, those of str.splitlines in more
+        return [json.loads(line) for line in file]
+
+
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     new = path.with_suffix(".new")
-    new.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    new.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     new.replace(path)
 
 
@@ -240,6 +260,13 @@ def frequent_ngrams(texts: Sequence[str], parser: Parser, most: int) -> dict[int
     }
 
 
-def discard(scratch: Path) -> None:
-    """Remove the pieces."""
-    shutil.rmtree(scratch, ignore_errors=True)
+def scratch_folder(folder: Path, key: str = "*") -> Path:
+    """Return where the pieces of a plan are kept while the dataset ``folder`` is made."""
+    return folder.with_name(f".{folder.name}.stress-{key}")
+
+
+def discard(folder: Path) -> None:
+    """Remove the pieces of all plans of a dataset folder, also those that were given up."""
+    pattern = scratch_folder(Path(glob.escape(folder.name))).name
+    for path in folder.parent.glob(pattern):
+        shutil.rmtree(path, ignore_errors=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ from nnd_tasks.analysis.text_metrics import FAITHFUL, Metric
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.corpora import Corpus
+from nnd_tasks.stress.registry import ERRORS
 from nnd_tasks.stress.report import Report
-from nnd_tasks.stress.verdict import Scored, Verdict, judge, rep_4gram
+from nnd_tasks.stress.verdict import Scored, Verdict, amount_of, judge, rep_4gram
 
 
 def stress_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: Corpus) -> Report:
@@ -88,15 +91,43 @@ def _set_verdicts(name: str, metric: SetMetric, rows: Sequence[Mapping[str, Any]
             f"metric {name} needs references, which corpus {corpus.name} has not; name a file with --reference"
         )
     gold = {row["cluster_id"]: row["high"] for row in rows}
-    sets: dict[tuple[str, str, int], dict[str, Mapping[str, Any]]] = {}
-    for row in rows:
-        sets.setdefault((row["category"], row["subcategory"], row["seed"]), {})[row["cluster_id"]] = row
     base = metric.score(list(gold.values()), references)
     scored: list[Scored] = []
-    for (error, level, seed), changed in tqdm(sets.items(), desc=name, unit="set", disable=None):
+    for (error, level, seed), changed in tqdm(_sets(rows).items(), desc=name, unit="set", disable=None):
         value = metric.score([changed[key]["low"] if key in changed else gold[key] for key in gold], references)
         scored += [
             Scored(key, error, level, seed, changed[key]["noise_ratio"] if key in changed else 0.0, value)
             for key in gold
         ]
-    return judge(dict.fromkeys(gold, base), scored)
+    counts = Counter((row["category"], row["subcategory"]) for row in rows)
+    return [  # how many texts pass is not defined: a set has one score
+        replace(
+            verdict,
+            levels=tuple(
+                replace(level, passed=math.nan, texts=counts[verdict.error, level.level]) for level in verdict.levels
+            ),
+        )
+        for verdict in judge(dict.fromkeys(gold, base), scored)
+    ]
+
+
+def _sets(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int], dict[str, Mapping[str, Any]]]:
+    """Return (error, level, seed) -> text -> its test.
+
+    A set of tests holds each noised text once: what a text lacks at a seed is that of another seed, else of the level below, as
+    in `nnd_tasks.stress.verdict.judge`.
+    """
+    found: dict[str, dict[str, dict[int, dict[str, Mapping[str, Any]]]]] = {}
+    for row in rows:
+        by_level = found.setdefault(row["category"], {})
+        by_level.setdefault(row["subcategory"], {}).setdefault(row["seed"], {})[row["cluster_id"]] = row
+    sets: dict[tuple[str, str, int], dict[str, Mapping[str, Any]]] = {}
+    for error, by_level in found.items():
+        below: dict[str, Mapping[str, Any]] = {}
+        graded = error not in ERRORS or ERRORS[error].graded
+        for level in sorted(by_level, key=amount_of) if graded else by_level:
+            here = {key: row for by_text in by_level[level].values() for key, row in by_text.items()}
+            for seed, own in by_level[level].items():
+                sets[error, level, seed] = {**below, **here, **own}
+            below = {**below, **here} if graded else {}
+    return sets

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, stdev
@@ -38,12 +39,12 @@ class Level:
 
     Attributes:
         level: its name.
-        noise: mean noise ratio.
+        noise: mean noise ratio, 0 for a text that the error left as it was.
         score: mean over texts, then over seeds.
         deviation: standard deviation over seeds; 0 for one seed.
         change: (score - gold) / |gold|.
-        passed: share of the noised texts whose gold text scores strictly higher.
-        texts: how many texts the error changed, over all seeds.
+        passed: share of the noised texts whose gold text scores strictly higher; nan for metrics of whole sets.
+        texts: how many tests there are, over all seeds.
     """
 
     level: str
@@ -62,7 +63,7 @@ class Verdict:
     Attributes:
         error: its name.
         gold: mean score of the gold texts.
-        levels: by growing noise; in the order of the set where more is not worse.
+        levels: by growing amount; in the order of the set where more is not worse.
         falls: the metric passes: gold scores best, and each level lower than the one before (paper, section 5.5.1), or, where
             levels are kinds and no grades, each lower than gold (section 2).
     """
@@ -78,53 +79,93 @@ class Verdict:
         return not self.falls
 
 
-def judge(gold: Mapping[str, float], scored: Iterable[Scored]) -> list[Verdict]:
+def judge(
+    gold: Mapping[str, float], scored: Iterable[Scored], unscored: Mapping[str, Collection[str]] | None = None
+) -> list[Verdict]:
     """Return a verdict per error type, in the order of the paper.
 
     Args:
         gold: text -> score of the gold text, for all texts of the set.
-        scored: the noised texts. A text without an entry was left as it was, and keeps its gold score, as the paper averages
-            over whole sets.
+        scored: the noised texts. A text without an entry at a level and seed takes the mean of its other seeds there, else what
+            the level below gave it (a set holds each noised text once), else its gold score: the error left it as it was,
+            and the paper averages over whole sets.
+        unscored: error type -> texts of which a score is missing; they take no part in the verdict on it, gold texts neither.
     """
     found: dict[str, dict[str, dict[int, dict[str, Scored]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(dict))
     )
     for one in scored:
         found[one.error][one.level][one.seed][one.text] = one
-    base = fmean(gold.values())
     order = {name: i for i, name in enumerate(ERRORS)}
-    verdicts = []
-    for error in sorted(found, key=lambda name: (order.get(name, len(order)), name)):
-        graded = ERRORS[error].graded if error in ERRORS else True
-        levels = [_level(name, gold, base, by_seed) for name, by_seed in found[error].items()]
-        if graded:
-            levels.sort(key=lambda level: level.noise)
-        means = [base, *(level.score for level in levels)]
-        falls = (
-            all(after < before for before, after in pairwise(means))
-            if graded
-            else all(mean < base for mean in means[1:])
-        )
-        verdicts.append(Verdict(error, base, tuple(levels), falls))
-    return verdicts
+    names = sorted(found, key=lambda name: (order.get(name, len(order)), name))
+    return [
+        _verdict(name, {k: v for k, v in gold.items() if k not in (unscored or {}).get(name, ())}, found[name])
+        for name in names
+    ]
 
 
-def _level(name: str, gold: Mapping[str, float], base: float, by_seed: Mapping[int, Mapping[str, Scored]]) -> Level:
-    scores, noises = [], []
+#: Text -> (score, noise ratio).
+_Values = dict[str, tuple[float, float]]
+
+
+def _verdict(error: str, gold: Mapping[str, float], found: Mapping[str, Mapping[int, Mapping[str, Scored]]]) -> Verdict:
+    if not gold:
+        return Verdict(error, math.nan, (), falls=False)
+    graded = ERRORS[error].graded if error in ERRORS else True
+    base = fmean(gold.values())
+    untouched: _Values = {text: (score, 0.0) for text, score in gold.items()}
+    below = untouched
+    levels = []
+    for name in sorted(found, key=amount_of) if graded else found:
+        level, here = _level(name, gold, base, found[name], below if graded else untouched)
+        below = here
+        levels.append(level)
+    means = [base, *(level.score for level in levels)]
+    falls = (
+        all(after < before for before, after in pairwise(means)) if graded else all(mean < base for mean in means[1:])
+    )
+    return Verdict(error, base, tuple(levels), falls)
+
+
+def amount_of(level: str) -> tuple[float, str]:
+    """Return what to sort levels by: their amount; for those without one their name, at the end."""
+    try:
+        return float(level), level
+    except ValueError:
+        return math.inf, level
+
+
+def _level(
+    name: str,
+    gold: Mapping[str, float],
+    base: float,
+    by_seed: Mapping[int, Mapping[str, Scored]],
+    below: _Values,
+) -> tuple[Level, _Values]:
+    """Return a level, and what it gave each text."""
+    values: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for texts in by_seed.values():
-        scores.append(fmean(texts[text].score if text in texts else score for text, score in gold.items()))
-        noises.append(fmean(texts[text].noise if text in texts else 0.0 for text in gold))
-    every = [one for texts in by_seed.values() for one in texts.values()]
+        for text, one in texts.items():
+            values[text].append((one.score, one.noise))
+    here: _Values = {
+        text: (fmean(s for s, _ in values[text]), fmean(n for _, n in values[text])) if values[text] else below[text]
+        for text in gold
+    }
+    scores = [
+        fmean(texts[text].score if text in texts else here[text][0] for text in gold) for texts in by_seed.values()
+    ]
+    every = [one for texts in by_seed.values() for text, one in texts.items() if text in gold]
     score = fmean(scores)
-    return Level(
+    level = Level(
         level=name,
-        noise=fmean(noises),
+        noise=fmean(noise for _, noise in here.values()),
         score=score,
         deviation=stdev(scores) if len(scores) > 1 else 0.0,
         change=(score - base) / abs(base) if base else 0.0,
-        passed=fmean(gold[one.text] > one.score for one in every),
+        passed=fmean(gold[one.text] > one.score for one in every) if every else math.nan,
         texts=len(every),
     )
+    return level, here
 
 
 def rep_4gram(text: str) -> float:

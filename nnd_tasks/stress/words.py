@@ -73,9 +73,9 @@ def stop_word_removal(text: str, amount: float, rng: random.Random, resources: R
 
 @error("fluency", "share of verbs", needs=["tags"], example=("She went to the office.", "She go to the office.", 1))
 def verb_lemmatization(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Random verbs are put into their base form."""
+    """Random verbs are put into their base form; parts of contractions (it's, won't) stay."""
     words = list(resources.parser.parse(text).words)
-    verbs = [i for i, word in enumerate(words) if word.pos in ("VERB", "AUX") and word.lemma]
+    verbs = [i for i, word in enumerate(words) if word.pos in ("VERB", "AUX") and word.lemma and alone(words, i)]
     for i in rng.sample(verbs, count_of(amount, len(verbs))):
         words[i] = replace(words[i], text=like(words[i].lemma, words[i].text))
     return join(words)
@@ -130,7 +130,7 @@ def _span(words: Sequence[Word], place: float) -> range:
 
 @error("targeted", "place", graded=False, names=_PLACES)
 def positioned_error_random(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Ten words at the start, in the middle or at the end are replaced by random words of the corpus (section 5.1)."""
+    """Ten words at the start, in the middle or at the end are replaced by random words of its vocabulary (section 5.1)."""
     words = list(resources.parser.parse(text).words)
     if not resources.vocabulary:
         return text
@@ -154,6 +154,7 @@ def positioned_error_shuffle(text: str, amount: float, rng: random.Random, resou
 @error(
     "targeted",
     "repetitions",
+    graded=False,
     example=("That is hard to miss.", "That is hard to miss. is hard to miss. is hard to miss.", 2),
 )
 def repetition(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
@@ -208,6 +209,13 @@ def injection(text: str, amount: float, rng: random.Random, resources: Resources
         return praise
     others = [sentence for sentence, owner in resources.sentences if owner != text]
     return f"{praise} {rng.choice(others)}" if others else text
+
+
+def alone(words: Sequence[Word], i: int) -> bool:
+    """Tell whether a word stands for itself, and is no part of a contraction."""
+    before = i > 0 and not words[i - 1].space and words[i - 1].spoken
+    after = i + 1 < len(words) and not words[i].space and words[i + 1].spoken
+    return not (before or after)
 
 
 def like(word: str, model: str) -> str:

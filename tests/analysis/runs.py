@@ -41,6 +41,8 @@ def make_run(
                 category,
                 "",
                 "",
+                None,
+                None,
                 place,
                 len(texts) - 2,
                 len(texts) - 1,
@@ -51,7 +53,7 @@ def make_run(
                 False,
             )
         )
-    tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"passed": "boolean"})
+    tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"passed": "boolean", "seed": "Int64"})
     settings: dict[str, Any] = {
         "model": model,
         "task": "nnd_demo",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path,
     assert set(result.left_out) == NEED_TAGS | {"bert_diverge", "copy_source", "frequent_3gram", "frequent_4gram"}
     assert set(result.levels) | set(result.left_out) == set(ERRORS)
     assert len({row["cluster_id"] for row in rows}) == 3, "the repeated text is one"
-    assert len(rows) + sum(result.unchanged.values()) == 3 * sum(map(len, result.levels.values()))
+    without = sum(result.unchanged.values()) + sum(result.repeated.values())
+    assert len(rows) + without == 3 * sum(map(len, result.levels.values()))
     for row in rows:
         assert row["high"] in TEXTS
         assert row["low"] != row["high"]
@@ -77,6 +79,7 @@ def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path,
         assert row["subcategory"] in result.levels[row["category"]]
     report = json.loads((result.folder / "build_report.json").read_text())["stress"]
     assert report["unchanged"] == result.unchanged
+    assert report["repeated"] == result.repeated
     assert report["left_out"]["negation"].startswith("a tagger: python -m spacy download")
     assert "`truncation`" in (result.folder / "README.md").read_text()
 
@@ -84,7 +87,11 @@ def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path,
 def test_with_tags_sources_and_references_every_error_is_made(
     pairs: Path, plain: Path, pipeline: str, masked_model: Path, tmp_path: Path
 ) -> None:
-    result = build(pairs, tmp_path / "out", spacy=pipeline, mlm=str(masked_model), reference=plain, seeds=2)
+    reference = tmp_path / "reference.txt"
+    reference.write_text(
+        "\n".join(" ".join(f"w{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(k, k + 30)) for k in range(90))
+    )
+    result = build(pairs, tmp_path / "out", spacy=pipeline, mlm=str(masked_model), reference=reference, seeds=2)
     assert result.left_out == {}
     rows = read_table(result.folder).to_pylist()
     assert {row["category"] for row in rows} == set(ERRORS)
@@ -100,6 +107,8 @@ def test_errors_without_chance_are_made_once_and_the_others_by_seed(pairs: Path,
         by_error.setdefault(row["category"], set()).add(row["seed"])
     for name in ("truncation", "repetition", "copy_source"):
         assert by_error[name] == {0}
+    pairs_of = Counter((row["category"], row["cluster_id"], row["low"]) for row in rows)
+    assert set(pairs_of.values()) == {1}, "no text is a test of one error twice"
     for name in ("token_drop", "local_swap", "positioned_error_random"):
         assert by_error[name] == {0, 1, 2}
 
@@ -147,6 +156,13 @@ def test_an_interrupted_build_goes_on_where_it_was(tmp_path: Path, monkeypatch: 
         ({"errors": "bert_diverge"}, "--errors bert_diverge needs a masked language model: --mlm FOLDER"),
         ({"errors": "frequent_4gram"}, "needs a reference corpus for n-grams: --reference FILE"),
         ({"errors": " , "}, "--errors: none is named"),
+        ({"errors": "repetition", "levels": "nan"}, "level nan is no number"),
+        ({"errors": "repetition", "levels": "inf"}, "level inf is no number"),
+        ({"prompt": "x"}, "--prompt: the texts of corpus mine have no source; leave it out"),
+        (
+            {"place": "/tmp"},
+            r"--source is for the corpora wikitext, .*; --corpus .*mine\.txt is a file or dataset itself",
+        ),
         ({"levels": "2"}, "level 2 is no share of its words.*name with --errors"),
         ({"texts": -3}, r"--texts -3: expected 0 \(all\) or more"),
         ({"seeds": -1}, "--seeds -1: expected 1 or more"),
@@ -179,6 +195,73 @@ def test_wrong_corpora_are_named(name: str, content: str, message: str, tmp_path
     path.write_text(content)
     with pytest.raises(NNDError, match=message):
         read_corpus(str(path))
+
+
+def test_one_sentence_has_one_level_of_what_moves_sentences(tmp_path: Path) -> None:
+    corpus = tmp_path / "one.txt"
+    corpus.write_text(
+        "The cat went to the house of the dog.\nNobody knew the song of that day.\nIt rained and we left.\n"
+    )
+    result = build(corpus, tmp_path / "out", errors="middle_swap,sentence_replacement,token_drop", seeds=2)
+    rows = read_table(result.folder).to_pylist()
+    for error in ("middle_swap", "sentence_replacement"):
+        assert {row["subcategory"] for row in rows if row["category"] == error} == {"1"}
+        assert result.repeated[error]
+
+
+def test_higher_levels_add_to_lower_ones(plain: Path, tmp_path: Path) -> None:
+    rows = read_table(build(plain, tmp_path / "out", errors="token_drop", levels="0.1,0.2,0.4").folder).to_pylist()
+    by_text: dict[str, dict[str, set[str]]] = {}
+    for row in rows:
+        gone = Counter(row["high"].split()) - Counter(row["low"].split())
+        by_text.setdefault(row["high"], {})[row["subcategory"]] = set(gone)
+    assert all(found["0.1"] <= found["0.2"] <= found["0.4"] for found in by_text.values() if len(found) == 3)
+
+
+def test_a_file_that_is_called_like_a_corpus_is_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "wmt.txt"
+    path.write_text("\n".join(TEXTS))
+    result = build(path, tmp_path / "out", errors="sentence_switching")
+    assert result.levels == {"sentence_switching": ["1", "2"]}
+
+
+def test_texts_may_hold_any_line_separator_but_a_line_feed(tmp_path: Path) -> None:
+    texts = [f"A first{mark}text here. It has the usual words." for mark in ("\u2028", "\u0085", "\x0b")]
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        "\ufeff" + "".join(json.dumps({"gold": t}, ensure_ascii=False) + "\n" for t in texts), encoding="utf-8"
+    )
+    assert [gold.text for gold in read_corpus(str(path)).texts] == texts
+    rows = read_table(build(path, tmp_path / "out", errors="token_drop").folder).to_pylist()
+    assert {row["high"] for row in rows} == set(texts)
+    (tmp_path / "b.txt").write_text("\ufeff" + "\r\n".join(texts), encoding="utf-8", newline="")
+    assert [gold.text for gold in read_corpus(str(tmp_path / "b.txt")).texts] == texts
+
+
+def test_a_source_for_some_texts_only_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"gold": "x", "source": "s"}\n{"gold": "y"}\n')
+    with pytest.raises(NNDError, match="1 of 2 texts have no source; give every text one, or none"):
+        read_corpus(str(tmp_path / "a.jsonl"))
+
+
+def test_the_sets_of_our_tasks_are_made_from_their_corpora_only(plain: Path, tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match="blindspot_cnndm is the set of the task nnd_blindspot_cnndm, made from another"):
+        build_stress_set("blindspot_cnndm", str(plain), out=tmp_path / "out", progress=False)
+
+
+def test_too_few_ngrams_are_told_or_left_out(plain: Path, tmp_path: Path) -> None:
+    result = build(plain, tmp_path / "out", reference=plain)
+    assert "a larger reference corpus: " in result.left_out["frequent_4gram"]
+    assert "frequent_4gram" not in result.levels
+    with pytest.raises(
+        NNDError, match=r"--errors frequent_3gram needs a larger reference corpus: \d+ 3-grams for a level of 5000"
+    ):
+        build(plain, tmp_path / "other", reference=plain, errors="frequent_3gram", levels="10,5000")
+
+
+def test_a_masked_model_that_is_none_is_named_with_any_number_of_processes(pairs: Path, tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match="--mlm /no/such/model: no masked language model"):
+        build(pairs, tmp_path / "out", errors="bert_diverge", mlm="/no/such/model", workers=2)
 
 
 def test_the_name_of_another_set_is_refused(plain: Path) -> None:
@@ -296,7 +379,9 @@ def test_the_command_line_builds_a_set_and_the_task_scores_it(
     assert report.returncode == 0, report.stderr
     assert report.stdout.count("| `truncation` |") == 2
     assert {path.name for path in (tmp_path / "report").iterdir()} == {
-        f"nnd_blindspot_{corpus}.{suffix}" for corpus in ("wikitext", "ted") for suffix in ("md", "json", "png", "svg")
+        f"nnd_blindspot_{corpus}_gpt2.{suffix}"
+        for corpus in ("wikitext", "ted")
+        for suffix in ("md", "json", "png", "svg")
     }
     wrong = nnd("stress", "build", "x", "--corpus", "wikitext", "--source", data / "blindspot", "--errors", "x")
     assert wrong.returncode == 1
@@ -315,7 +400,7 @@ def test_a_set_of_ones_own_is_listed_and_has_a_task_that_scores_it(
     assert result.task.name == "nnd_mine"
     assert result.task.path == home / "task_yamls" / "mine" / "nnd_mine.yaml"
     shown = CliRunner().invoke(app, ["list"]).output
-    assert f"mine  (your own)\n  stress: {result.summary.tests} tests = token_drop 9 + truncation 9" in shown
+    assert f"mine  (your own)\n  stress: {result.summary.tests} tests = token_drop 9 [" in shown
     results = nnd_tasks.evaluate(
         "nnd_mine", model_args={"pretrained": str(tiny_models["gpt2"]), "dtype": "float32"}, device="cpu"
     )

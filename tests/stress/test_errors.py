@@ -452,7 +452,7 @@ def test_levels_are_those_of_the_paper() -> None:
         ("sentence_switching", "0.5", "level 0.5 is no number of pairs of sentences"),
         ("positioned_error_random", "0.3", r"no level 0.3, only 0 \(start\), 0.5 \(middle\), 1 \(end\)"),
         ("truncation", "many", "--levels many: expected three, paper, or numbers"),
-        ("truncation", "nan", "level nan is no share"),
+        ("truncation", "nan", "level nan is no number"),
     ],
 )
 def test_levels_out_of_range_are_refused(name: str, levels: str, message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.stress.report import markdown, read_report, read_reports, write_reports
+from nnd_tasks.stress.report import Report, draw, markdown, read_reports, write_reports
 from nnd_tasks.stress.verdict import Scored, judge, rep_4gram
 
 
@@ -38,15 +39,44 @@ def test_kinds_that_are_no_grades_must_each_be_below_gold() -> None:
     assert judge({"a": -2.5}, scored)[0].failed
 
 
-def test_levels_are_ordered_by_noise_not_by_name() -> None:
-    scored = [
-        one("repetition", "30", -4, noise=3),
-        one("repetition", "10", -2, noise=1),
-        one("repetition", "20", -3, noise=2),
-    ]
+def test_levels_are_ordered_by_amount_not_by_name() -> None:
+    scored = [one("truncation", level, score) for level, score in (("30", -4.0), ("5", -2.0), ("10", -3.0))]
     [verdict] = judge({"a": -1.0}, scored)
-    assert [level.level for level in verdict.levels] == ["10", "20", "30"]
+    assert [level.level for level in verdict.levels] == ["5", "10", "30"]
     assert verdict.falls
+
+
+def test_repetition_need_only_stay_below_gold() -> None:
+    scored = [one("repetition", level, score) for level, score in (("10", -3.0), ("20", -2.6), ("30", -2.5))]
+    assert judge({"a": -2.0}, scored)[0].falls, "appendix E compares with gold, not levels with each other"
+    assert judge({"a": -2.55}, scored)[0].failed
+
+
+def test_what_a_level_adds_nothing_to_keeps_what_the_level_below_gave() -> None:
+    gold = {"a": -1.0, "b": -1.0, "c": -1.0}
+    low = [one("middle_swap", "1", -2.0, text="a"), one("middle_swap", "1", -2.0, text="b")]
+    [verdict] = judge(gold, [*low, one("middle_swap", "2", -4.0, text="b", noise=0.3)])
+    assert [level.score for level in verdict.levels] == pytest.approx([-5 / 3, -7 / 3])
+    assert [level.noise for level in verdict.levels] == pytest.approx([0.2 / 3, 0.4 / 3])
+    assert [level.texts for level in verdict.levels] == [2, 1]
+    # Kinds do not build on each other: what one left as it was is gold.
+    [verdict] = judge({"a": -1.0}, [one("injection", "specific", -2), one("injection", "general", -3)])
+    assert verdict.levels[1].score == -3
+
+
+def test_what_a_seed_repeats_counts_for_it_too() -> None:
+    gold = {"a": -1.0, "b": -1.0}
+    scored = [one("token_drop", "0.1", score, seed=seed, text="a") for seed, score in enumerate((-2.0, -4.0))]
+    [verdict] = judge(gold, [*scored, one("token_drop", "0.1", -3.0, seed=0, text="b")])
+    [level] = verdict.levels
+    assert level.score == pytest.approx((-2.5 + -3.5) / 2)
+    assert level.deviation == pytest.approx(stdev([-2.5, -3.5]))
+
+
+def test_texts_without_a_score_take_no_part() -> None:
+    gold = {"a": -1.0, "b": -9.0}
+    [verdict] = judge(gold, [one("truncation", "0.5", -2.0)], {"truncation": {"b"}})
+    assert (verdict.gold, verdict.levels[0].score) == (-1.0, -2.0)
 
 
 def test_texts_that_were_left_as_they_were_keep_their_score_and_count() -> None:
@@ -82,45 +112,70 @@ def test_rep_4gram_counts_repeats(words: list[str]) -> None:
 # ---------------------------------------------------------------- files
 
 
-def sample(key: str, low: float, **changes: Any) -> dict[str, Any]:
-    test = {"category": "truncation", "subcategory": "0.5", "seed": 0, "noise_ratio": 0.5, "high": 0, "low": 1}
+def sample(key: str, low: float | None, **changes: Any) -> dict[str, Any]:
+    test = {"test_id": f"t{key}", "category": "truncation", "subcategory": "0.5", "seed": 0, "noise_ratio": 0.5}
+    scores = [
+        {"sum": 4 * score, "mean": score, "tokens": 4, "bytes": 9} if score is not None else None
+        for score in (-1.0, low)
+    ]
+    outcome = {"high": 0, "low": 1, "passed": None if low is None else low < -1.0, "tie": False}
     return {
-        "doc": {"cluster_id": key, "candidates": ["a b c d a b c d", "a b c d."]},
-        "candidates": [{"mean": -1.0}, {"mean": low}],
-        "tests": [{**test, **changes}],
+        "doc": {"cluster_id": key, "context": "", "candidates": ["a b c d a b c d", "a b c d."]},
+        "candidates": scores,
+        "tests": [{**test, **outcome, **changes}],
     }
 
 
-def write(path: Path, samples: list[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write(folder: Path, samples: list[dict[str, Any]], model: str = "m", task: str = "nnd_blindspot_wikitext") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    signature = {"line": "x", "protocol": {"set": "nnd/x", "config": "stress"}, "model": {"name": model}}
+    results = {
+        "configs": {task: {"metadata": {"nnd": {"signature": signature}}}},
+        "n-samples": {task: {"effective": len(samples)}},
+    }
+    (folder / "results_2026-01-01T00.json").write_text(json.dumps(results))
+    path = folder / f"samples_{task}_2026-01-01T00.jsonl"
     path.write_text("".join(json.dumps(item) + "\n" for item in samples))
     return path
 
 
 def test_a_report_has_tables_and_the_figure(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "run" / "samples_nnd_blindspot_wikitext_2026-01-01T00.jsonl", [sample("a", -2), sample("b", -0.5)]
-    )
-    write(tmp_path / "run" / "samples_nnd_frank_2026-01-01T00.jsonl", [{"tests": [{"category": "x"}], "doc": {}}])
+    write(tmp_path / "run", [sample("a", -2), sample("b", -0.5)])
+    plain = sample("a", -2)
+    plain["tests"] = [{key: value for key, value in plain["tests"][0].items() if key not in ("noise_ratio", "seed")}]
+    write(tmp_path / "other", [plain], task="nnd_frank")
     [report] = read_reports(tmp_path)
-    assert report == read_report(path)
-    assert report.task == "nnd_blindspot_wikitext"
+    assert (report.task, report.model) == ("nnd_blindspot_wikitext", "m")
     [verdict] = report.verdicts
     assert (verdict.gold, verdict.levels[0].score, verdict.levels[0].passed) == (-1.0, -1.25, 0.5)
     assert report.diversity[0].gold == pytest.approx(-0.2)
     assert report.diversity[0].levels[0].score == 0
     text = markdown(report)
+    assert text.startswith("# Blind spots: nnd_blindspot_wikitext, m\n")
     assert "| `truncation` | pass | 0.5 | 0.500 | -1.2500 | 0.0000 | -25.0% | 0.0000 | 0.500 | 2 |" in text
     written = write_reports([report], tmp_path / "out")
     assert sorted(path.suffix for path in written) == [".json", ".md", ".png", ".svg"]
     assert all(path.stat().st_size > 100 for path in written)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in written}
-    assert "truncation" in (tmp_path / "out" / "nnd_blindspot_wikitext.svg").read_text() or written
+
+
+def test_each_model_has_a_report_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path / "one", [sample("a", -2)], model="org/one")
+    write(tmp_path / "two", [sample("a", -3)], model="org/two")
+    reports = read_reports(tmp_path)
+    assert [(report.model, report.verdicts[0].levels[0].score) for report in reports] == [("one", -2), ("two", -3)]
+    assert len({path.name for path in write_reports(reports, tmp_path / "out")}) == 8
+
+
+def test_unscored_texts_are_counted_and_change_no_mean(tmp_path: Path) -> None:
+    write(tmp_path, [sample("a", -2), sample("b", None)])
+    [report] = read_reports(tmp_path)
+    assert report.unscored == {"truncation": 1}
+    assert report.verdicts[0].levels[0].score == -2
+    assert "Texts that take no part because a score is missing: `truncation` 1." in markdown(report)
 
 
 def test_failing_curves_are_bold() -> None:
-    from nnd_tasks.stress.report import Report, draw
-
     scored = [one("truncation", "0.1", -0.5), one("token_drop", "0.1", -2.0)]
     verdicts = judge({"a": -1.0}, scored)
     figure = draw(Report("x", "score", verdicts, verdicts))
@@ -128,23 +183,34 @@ def test_failing_curves_are_bold() -> None:
     assert widths["truncation (fails)"] > widths["token_drop"]
 
 
+def test_a_set_of_targeted_errors_has_a_figure_too() -> None:
+    verdicts = judge({"a": -1.0}, [one("repetition", "10", -2.0)])
+    assert [axes.get_title() for axes in draw(Report("x", "score", verdicts, verdicts)).axes] == ["targeted"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"tests": [{"noise_ratio": 1}]}\n', "line 1: is no sample of a stress test"),
-        ('{"tests": [\n', "line 1: no JSON; the file is damaged"),
-        ('{"tests": [{"category": "x"}]}\n', "holds no stress tests"),
-        ("", "holds no stress tests"),
+        ('{"doc": {}, "candidates": [], "tests": [{"noise_ratio": 1}]}\n', "line 1: is no sample of an NND task"),
+        ('{"tests": [\n', "line 1: no JSON; the file is cut off or damaged"),
+        (json.dumps({**sample("a", -2), "tests": []}) + "\n", "holds no stress tests"),
+        ("", "0 of 1 contexts"),
     ],
 )
 def test_wrong_samples_are_named(content: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "samples_x_1.jsonl").write_text(content)
+    write(tmp_path, [sample("a", -2)]).write_text(content)
     with pytest.raises(NNDError, match=message):
+        read_reports(tmp_path)
+
+
+def test_nothing_scored_is_named(tmp_path: Path) -> None:
+    write(tmp_path, [sample("a", None)])
+    with pytest.raises(NNDError, match="holds no scored stress test"):
         read_reports(tmp_path)
 
 
 def test_a_folder_without_samples_says_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match="--log_samples --output_path"):
         read_reports(tmp_path)
-    with pytest.raises(NNDError, match=r"no samples_\*\.jsonl"):
+    with pytest.raises(NNDError, match=r"no results_\*\.json"):
         read_reports(tmp_path / "nowhere")

@@ -1,0 +1,232 @@
+"""Failed tests to look at: which ones, and how their two texts differ."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from nnd_tasks.analysis.results import Paired, Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Characters of a context or another field of the prompt.
+CONTEXT_LIMIT = 1_500
+#: Characters of a candidate.
+CANDIDATE_LIMIT = 800
+#: Characters of what two candidates share that are shown on each side of a difference, where it is long.
+_AROUND = 100
+#: Words above which the middle of two texts is not compared word by word.
+_MANY = 500
+#: Texts that share fewer of their words are shown without marks: almost everything would be marked.
+_ALIKE = 0.4
+#: Fields of a document that no model was given.
+_NOT_PROMPT = {"cluster_id", "candidates", "scores", "no_context", "kind"}
+
+#: (same, start, length, start, length): a stretch of words in each of two texts.
+_Block: TypeAlias = tuple[bool, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a candidate.
+
+    Attributes:
+        text: as it is to be shown.
+        differs: the other candidate does not have it here.
+        left_out: how many characters stand for it that are not shown; 0 for a piece that is.
+    """
+
+    text: str
+    differs: bool = False
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One candidate of an example.
+
+    Attributes:
+        parts: its text.
+        mean: log-likelihood per token, nats.
+        tokens: how many.
+    """
+
+    parts: list[Part]
+    mean: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A test that a model failed.
+
+    Attributes:
+        model: its name.
+        task: name of the task.
+        category: of the test.
+        detail: subcategory and severity, where there are any.
+        test_id: of the test.
+        margin: better - worse, nats per token; 0 or less.
+        margin_sum: the same for the whole texts.
+        margin_bytes: the same per UTF-8 byte.
+        high: the better candidate.
+        low: the worse one.
+        prompt: (field, its text) of what the model was given.
+        others: how many other models were compared.
+        passed_by: those that passed the test.
+    """
+
+    model: str
+    task: str
+    category: str
+    detail: str
+    test_id: str
+    margin: float
+    margin_sum: float
+    margin_bytes: float
+    high: Candidate
+    low: Candidate
+    prompt: list[tuple[str, Part]]
+    others: int
+    passed_by: list[str]
+
+
+def failed_examples(paired: Paired, count: int) -> list[Example]:
+    """Return failed tests of each model, the largest negative margins first.
+
+    Args:
+        paired: models on the same tests.
+        count: how many per model: an equal share of it from each category, the rest from all.
+    """
+    outcome = dict(zip(paired.tests["test_id"], paired.passed.tolist(), strict=True))
+    examples = []
+    for run in paired.runs:
+        for row in worst(run.tests, count).to_dict("records"):
+            passed = outcome.get(row["test_id"], [])
+            better = [model for model, found in zip(paired.models, passed, strict=False) if found]
+            examples.append(_example(run, row, len(paired.models) - 1, better))
+    return examples
+
+
+def worst(tests: pd.DataFrame, count: int) -> pd.DataFrame:
+    """Return up to ``count`` failed tests, by margin: count // categories of each category, then whatever is worst.
+
+    Args:
+        tests: with the columns of `nnd_tasks.analysis.results.COLUMNS`.
+        count: how many.
+    """
+    failed = tests[tests["passed"].eq(False).fillna(False) & tests["margin"].notna()].sort_values(
+        ["margin", "test_id"], kind="stable"
+    )
+    share = count // max(failed["category"].nunique(), 1)
+    first = failed.groupby("category", sort=False).head(share)
+    rest = failed.drop(index=first.index).head(max(count - len(first), 0))
+    return failed.loc[sorted([*first.index, *rest.index], key=failed.index.get_loc)]
+
+
+def _example(run: Run, row: Mapping[str, Any], others: int, passed_by: list[str]) -> Example:
+    document = run.documents[row["document"]]
+    high, low = contrast(str(document["candidates"][row["high"]]), str(document["candidates"][row["low"]]))
+    scores = document["scores"][row["high"]], document["scores"][row["low"]]
+    fields = [(key, value) for key, value in document.items() if key not in _NOT_PROMPT and value not in (None, "")]
+    return Example(
+        model=run.model,
+        task=run.task,
+        category=row["category"],
+        detail=", ".join(str(row[key]) for key in ("subcategory", "severity") if row[key]),
+        test_id=row["test_id"],
+        margin=row["margin"],
+        margin_sum=row["margin_sum"],
+        margin_bytes=row["margin_bytes"],
+        high=Candidate(high, scores[0]["mean"], scores[0]["tokens"]),
+        low=Candidate(low, scores[1]["mean"], scores[1]["tokens"]),
+        prompt=[(key, _cut(str(value), CONTEXT_LIMIT)) for key, value in fields],
+        others=others,
+        passed_by=passed_by,
+    )
+
+
+def _cut(text: str, limit: int) -> Part:
+    return Part(text[:limit], left_out=max(len(text) - limit, 0))
+
+
+# ---------------------------------------------------------------- two texts side by side
+
+
+def contrast(high: str, low: str) -> tuple[list[Part], list[Part]]:
+    """Return two texts in parts, marked where they differ; what they share is shortened where it is long.
+
+    Each is shown with at most `CANDIDATE_LIMIT` characters. Texts that have little in common are not marked.
+    """
+    left, right = _words(high), _words(low)
+    enough = _ALIKE * max(len(left), len(right))
+    if (Counter(left) & Counter(right)).total() < enough:  # no more can be shared in order
+        return _limit([Part(high)]), _limit([Part(low)])
+    blocks = _blocks(left, right)
+    if sum(i_size for same, _, i_size, _, _ in blocks if same) < enough:
+        return _limit([Part(high)]), _limit([Part(low)])
+    parts: tuple[list[Part], list[Part]] = ([], [])
+    for number, (same, i, i_size, j, j_size) in enumerate(blocks):
+        ends = number == 0, number == len(blocks) - 1
+        for side, words, start, size in ((0, left, i, i_size), (1, right, j, j_size)):
+            text = "".join(words[start : start + size])
+            parts[side].extend(_shorten(text, *ends) if same else _mark(text))
+    return _limit(parts[0]), _limit(parts[1])
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text, each with the white space before it; joined they are the text."""
+    return re.findall(r"\s*\S+|\s+$", text)
+
+
+def _mark(text: str) -> list[Part]:
+    """Return text that differs; the space before it is not marked."""
+    words = text.lstrip()
+    space = text[: len(text) - len(words)]
+    return [Part(space)] * bool(space) + [Part(words, differs=True)] * bool(words)
+
+
+def _blocks(left: Sequence[str], right: Sequence[str]) -> list[_Block]:
+    """Return what two texts share and where they differ, in order."""
+    short = min(len(left), len(right))
+    head = next((i for i in range(short) if left[i] != right[i]), short)
+    tail = next((i for i in range(short - head) if left[-1 - i] != right[-1 - i]), short - head)
+    a, b = left[head : len(left) - tail], right[head : len(right) - tail]
+    blocks = [(True, 0, head, 0, head)]
+    if max(len(a), len(b)) > _MANY:
+        blocks.append((False, head, len(a), head, len(b)))
+    else:
+        for tag, i, i_end, j, j_end in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+            blocks.append((tag == "equal", head + i, i_end - i, head + j, j_end - j))
+    blocks.append((True, len(left) - tail, tail, len(right) - tail, tail))
+    return [block for block in blocks if block[2] or block[4]]
+
+
+def _shorten(text: str, first: bool, last: bool) -> list[Part]:
+    """Return shared text, without its middle where it is long; before and after the first and last difference less still."""
+    before, after = (0 if first else _AROUND), (0 if last else _AROUND)
+    if first and last:  # the texts are equal
+        return [Part(text)]
+    if len(text) <= 2 * _AROUND + 40:
+        return [Part(text)]
+    kept = [Part(text[:before])] if before else []
+    kept.append(Part("", left_out=len(text) - before - after))
+    return [*kept, Part(text[len(text) - after :])] if after else kept
+
+
+def _limit(parts: list[Part]) -> list[Part]:
+    """Return the parts up to `CANDIDATE_LIMIT` characters."""
+    shown: list[Part] = []
+    room = CANDIDATE_LIMIT
+    for number, part in enumerate(parts):
+        if len(part.text) > room:
+            left_out = sum(len(p.text) + p.left_out for p in parts[number:]) - room
+            return [*shown, Part(part.text[:room], part.differs), Part("", left_out=left_out)]
+        shown.append(part)
+        room -= len(part.text)
+    return shown

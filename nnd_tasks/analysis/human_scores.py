@@ -1,0 +1,203 @@
+"""What people said of each system, read from the publishers' files of Quiz Design and SummEval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sources.base import Record, read_jsonl
+from nnd_tasks.sources.quiz_design import FILE as QUIZ_FILE
+from nnd_tasks.sources.quiz_design import QuizDesign
+from nnd_tasks.sources.summeval import ATTRIBUTES
+
+Array = NDArray[np.float64]
+#: Between the names of systems that wrote the same question.
+SHARED = "|"
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """Scores of the outputs of several models, added up per context, so that resampling contexts never scores again.
+
+    Attributes:
+        models: names.
+        categories: names.
+        sums: of scores, shape (contexts, models, categories).
+        counts: of outputs, shape (contexts, models).
+    """
+
+    models: tuple[str, ...]
+    categories: tuple[str, ...]
+    sums: Array
+    counts: Array
+
+    @property
+    def contexts(self) -> int:
+        """How many contexts there are."""
+        return len(self.counts)
+
+    def means(self, weights: Array | None = None) -> Array:
+        """Return the mean score of each model over its outputs.
+
+        Args:
+            weights: how often each context counts, shape (resamples, contexts); None counts each once.
+
+        Returns:
+            Shape (models, categories), or (resamples, models, categories); nan for a model without outputs.
+        """
+        flat = self.sums.reshape(self.contexts, -1)
+        if weights is None:
+            sums, counts = flat.sum(axis=0), self.counts.sum(axis=0)
+        else:
+            sums, counts = weights @ flat, weights @ self.counts
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(sums.reshape(*counts.shape, len(self.categories)) / counts[..., None])
+
+    def table(self) -> dict[str, dict[str, float]]:
+        """Return model -> category -> mean score."""
+        means = self.means()
+        return {
+            model: dict(zip(self.categories, map(float, row), strict=True))
+            for model, row in zip(self.models, means, strict=True)
+        }
+
+
+def add_up(
+    scored: Iterable[tuple[str, str, Sequence[float]]], models: Sequence[str], categories: Sequence[str]
+) -> Judgements:
+    """Return the sums over (context, model, score per category), one for each output of a model.
+
+    Contexts keep the order in which they first come.
+    """
+    row: dict[str, int] = {}
+    column = {model: i for i, model in enumerate(models)}
+    where, values = [], []
+    for context, model, scores in scored:
+        where.append((row.setdefault(context, len(row)), column[model]))
+        values.append(scores)
+    sums, counts = np.zeros((len(row), len(column), len(categories))), np.zeros((len(row), len(column)))
+    index = tuple(np.array(where, dtype=np.intp).reshape(-1, 2).T)
+    np.add.at(sums, index, np.array(values, dtype=np.float64).reshape(-1, len(categories)))
+    np.add.at(counts, index, 1.0)
+    return Judgements(tuple(models), tuple(categories), sums, counts)
+
+
+# ---------------------------------------------------------------- Quiz Design
+
+
+def read_quiz_design(path: Path, models: Sequence[str]) -> tuple[Judgements, dict[str, float]]:
+    """Return 1 - the share of a model's questions with each error, and the share of its questions without any.
+
+    A question that several models wrote counts for each of them. A context is what a model is given: a paragraph and an answer.
+
+    Args:
+        path: the publisher's file.
+        models: whose questions to count.
+
+    Raises:
+        NNDError: it is not in the publisher's format, has a label that is unknown, or no question of a model.
+    """
+    source = QuizDesign()
+    good = source.shape.no_error
+    scored: list[tuple[str, str, list[float]]] = []
+    accepted: list[tuple[str, str, list[float]]] = []
+    for question in source.read({QUIZ_FILE: path}, {})["authors"]:
+        label = question.label
+        if label not in (good, *source.categories):
+            known = ", ".join((good, *source.categories))
+            raise NNDError(f"{path}, group {question.context_id}: unknown label {label!r}; the labels are {known}")
+        for model in (question.system or "").split(SHARED):
+            if model in models:
+                context = f"{question.context}\n{question.fields['answer']}"
+                scored.append((context, model, [float(label != category) for category in source.categories]))
+                accepted.append((context, model, [float(label == good)]))
+    _need({model for _, model, _ in scored}, models, path, "question")
+    acceptance = add_up(accepted, models, ("accepted",)).means()[:, 0]
+    return add_up(scored, models, source.categories), dict(zip(models, map(float, acceptance), strict=True))
+
+
+# ---------------------------------------------------------------- SummEval
+
+
+@dataclass(frozen=True)
+class Summaries:
+    """The summaries of some systems, with what text metrics compare them to.
+
+    Attributes:
+        systems: names, in the order asked for.
+        human: mean expert rating, 1 to 5, per attribute.
+        articles: identifier of the article, per summary.
+        writers: the system, per summary.
+        texts: the summaries.
+        references: the first reference of each, CNN/DailyMail's own highlights.
+        sources: the article of each, "" where the file has none.
+    """
+
+    systems: tuple[str, ...]
+    human: Judgements
+    articles: tuple[str, ...]
+    writers: tuple[str, ...]
+    texts: tuple[str, ...]
+    references: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    def score(self, metric: Callable[[Sequence[str], Sequence[str], Sequence[Sequence[str]]], list[float]]) -> Array:
+        """Return a score per summary."""
+        references = [[reference] for reference in self.references]
+        return np.asarray(metric(self.texts, self.sources, references), dtype=np.float64)
+
+    def judge(self, scores: Mapping[str, Sequence[float] | Array]) -> Judgements:
+        """Return metrics added up as people's ratings are: one category per metric, one score per summary."""
+        rows = [list(row) for row in zip(*scores.values(), strict=True)]
+        # The same articles in the same order as in `human`, since both go through the same summaries.
+        return add_up(zip(self.articles, self.writers, rows, strict=True), self.systems, list(scores))
+
+
+def read_summeval(path: Path, systems: Sequence[str]) -> Summaries:
+    """Return the summaries that ``systems`` wrote, and the mean of the experts' ratings.
+
+    Raises:
+        NNDError: it is not in the publisher's format, or has no summary of a system.
+    """
+    chosen = [(record, writer) for record in read_jsonl(path) if (writer := record.text("model_id")) in systems]
+    _need({writer for _, writer in chosen}, systems, path, "summary")
+    articles, ratings, references = [], [], []
+    for record, _ in chosen:
+        articles.append(record.text("id"))
+        ratings.append(_ratings(record))
+        found = record.items("references")
+        if not found or not isinstance(found[0], str) or not found[0].strip():
+            raise NNDError(f"{record.where}, field 'references': its first reference is missing or empty")
+        references.append(found[0])
+    writers = [writer for _, writer in chosen]
+    return Summaries(
+        systems=tuple(systems),
+        human=add_up(zip(articles, writers, ratings, strict=True), systems, ATTRIBUTES),
+        articles=tuple(articles),
+        writers=tuple(writers),
+        texts=tuple(record.text("decoded") for record, _ in chosen),
+        references=tuple(references),
+        sources=tuple(record.text("text") if "text" in record else "" for record, _ in chosen),
+    )
+
+
+def _ratings(record: Record) -> list[float]:
+    """Return the mean of the experts' ratings per attribute."""
+    experts = record.records("expert_annotations")
+    if not experts:
+        raise NNDError(f"{record.where}, field 'expert_annotations': no expert rated the summary")
+    rows = [[expert.number(attribute) for attribute in ATTRIBUTES] for expert in experts]
+    if not all(1 <= value <= 5 for row in rows for value in row):
+        raise NNDError(f"{record.where}, field 'expert_annotations': a rating lies in 1 to 5, found {rows}")
+    return [float(value) for value in np.mean(rows, axis=0)]
+
+
+def _need(found: set[str], wanted: Sequence[str], path: Path, what: str) -> None:
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise NNDError(f"{path}: no {what} of {', '.join(missing)}; is it the publisher's whole file?")

@@ -1,0 +1,155 @@
+"""The file of pass rates that `NNDCallback` writes and `nnd curve` reads: one JSON object per evaluation and task."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.schema import category_slugs
+
+logger = logging.getLogger("lm_eval.nnd")
+
+#: Its name below the Trainer's ``output_dir``.
+LOG_NAME = "nnd.jsonl"
+#: The rate over all tests, among those of the categories.
+ALL = "all"
+
+#: One evaluation of one task: ``step``, ``epoch``, ``task``, ``rates``, ``signature``.
+Line = dict[str, Any]
+
+
+def check_writable(path: Path) -> None:
+    """Make the folder of a file and try to write there.
+
+    Raises:
+        NNDError: that is not possible, or ``path`` is something else than a file.
+    """
+    if path.exists() and not path.is_file():
+        raise NNDError(f"log_path {path}: is no file; name one")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        trial = _beside(path)
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise NNDError(f"log_path {path}: cannot be written ({error.strerror or error})") from error
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
+
+
+def read_log(path: Path) -> list[Line]:
+    """Return the lines of a file that `NNDCallback` wrote; none where there is no file.
+
+    Raises:
+        NNDError: it cannot be read, or is something else.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise NNDError(f"log_path {path}: cannot be read ({first_line(error)}); name another file") from error
+    lines = []
+    for number, row in enumerate(text.splitlines(), start=1):
+        try:
+            line = json.loads(row)
+            good = type(line["step"]) is int and isinstance(line["task"], str)
+        except (ValueError, KeyError, TypeError):
+            good = False
+        if not good:
+            raise NNDError(f"log_path {path}, line {number}: not written by NNDCallback; name another file")
+        lines.append(line)
+    return lines
+
+
+def write_log(path: Path, lines: Sequence[Line]) -> None:
+    """Write the file as a whole, one JSON object per line; an interruption leaves the old one.
+
+    Raises:
+        NNDError: it cannot be written.
+    """
+    new = _beside(path)
+    try:
+        with new.open("w", encoding="ascii") as file:
+            file.writelines(f"{json.dumps(line)}\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise NNDError(f"log_path {path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def add_lines(path: Path, lines: Sequence[Line]) -> None:
+    """Add lines to the file, in place of those of the same steps and tasks.
+
+    Raises:
+        NNDError: the file cannot be read or written.
+    """
+    keys = {(line["step"], line["task"]) for line in lines}
+    write_log(path, [*(old for old in read_log(path) if (old["step"], old["task"]) not in keys), *lines])
+
+
+def remove_later(path: Path, step: int) -> list[Line]:
+    """Remove the lines of steps after ``step``, say so, and return the others.
+
+    Raises:
+        NNDError: the file cannot be read or written.
+    """
+    lines = read_log(path)
+    kept = [line for line in lines if line["step"] <= step]
+    if len(kept) < len(lines):
+        write_log(path, kept)
+        logger.warning(
+            "%s: removed %d lines of steps after %d, left by an earlier run", path, len(lines) - len(kept), step
+        )
+    return kept
+
+
+# ---------------------------------------------------------------- from results to rates
+
+
+def rates_line(task: str, results: Mapping[str, Any]) -> Line:
+    """Return ``task``, ``rates`` and ``signature`` out of lm-eval's results.
+
+    Args:
+        task: its name.
+        results: of `nnd_tasks.evaluate`.
+
+    Raises:
+        NNDError: it is no NND task.
+    """
+    about = (results["configs"][task].get("metadata") or {}).get("nnd")
+    if about is None:
+        raise NNDError(f"NNDCallback: {task} is no NND task, it has no pass rate; leave it out of tasks")
+    found = results["results"][task]
+    kind = next(name for name in found if name.startswith("pass_rate,")).partition(",")[2]  # lm-eval's filter
+    number: Callable[[str], Any] = lambda name: None if (value := found[f"{name},{kind}"]) == "N/A" else value  # noqa: E731
+    rates = {ALL: _rate(number, "pass_rate", {"tests": number("tests"), "clusters": number("clusters")})}
+    for category, slug in category_slugs(about["categories"]).items():
+        rates.setdefault(category, _rate(number, f"pass_rate_{slug}", about["categories"][category]))
+    rates = {name: rate for name, rate in rates.items() if rate["rate"] is not None}
+    return {"task": task, "rates": rates, "signature": (about.get("signature") or {}).get("line")}
+
+
+def _rate(number: Callable[[str], Any], metric: str, sizes: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "rate": number(metric),
+        "stderr": number(f"{metric}_stderr"),
+        "tests": sizes["tests"],
+        "clusters": sizes["clusters"],
+    }
+
+
+def scalars(line: Line) -> Iterator[tuple[str, float]]:
+    """Yield the rates of a line under the names that loggers get: ``nnd/<task>`` and ``nnd/<task>/<category>``."""
+    for name, rate in line["rates"].items():
+        yield f"nnd/{line['task']}" + ("" if name == ALL else f"/{name}"), rate["rate"]
