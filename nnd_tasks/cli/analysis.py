@@ -1,0 +1,174 @@
+"""Commands over results: compare, report, scaling, curve, verify, reproduce."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nnd_tasks.cli.app import app
+from nnd_tasks.cli.console import parts_of, say
+
+if TYPE_CHECKING:
+    from nnd_tasks.analysis.curves import Chart
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="What --output_path named, or results_*.json files.")],
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, JSON, CSV and LaTeX there.")] = None,
+    allow: Annotated[
+        str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
+    ] = "",
+    resamples: Annotated[int, typer.Option(help="Of bootstrap and permutation.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of both.")] = 0,
+    table: Annotated[Path | None, typer.Option(help="Write one row per model and test, as parquet.")] = None,
+) -> None:
+    """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""
+    from nnd_tasks.analysis.compare import compare_runs
+    from nnd_tasks.analysis.reading import reading_aid
+    from nnd_tasks.analysis.results import read_runs, write_table
+    from nnd_tasks.analysis.tables import file_name, markdown, write_comparison
+
+    found = read_runs(runs)
+    if table is not None:
+        say(f"written: {write_table(found, table)}")
+    for comparison in compare_runs(found, parts_of(allow), resamples, seed):
+        aids = {run.model: reading_aid(run) for run in comparison.paired.runs}
+        say(markdown(comparison, aids))
+        if out_dir is not None:
+            for path in write_comparison(comparison, out_dir / file_name(comparison), aids):
+                say(f"written: {path}")
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="What --output_path named, or results_*.json files.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    allow: Annotated[
+        str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
+    ] = "",
+) -> None:
+    """Write one HTML page: rates, differences, what to know before reading them, failed tests, signatures, commands."""
+    from nnd_tasks.analysis.html_report import write_report
+
+    say(f"written: {write_report(runs, output, parts_of(allow))}")
+
+
+@app.command()
+def scaling(
+    runs: Annotated[list[Path], typer.Argument(help="What --output_path named, or results_*.json files.")],
+    x: Annotated[str, typer.Option("--x", help="parameters, step, or a numeric column of --tags.")] = "parameters",
+    tags: Annotated[
+        Path | None, typer.Option(help="CSV, YAML or JSON: model, and where wanted family and numbers.")
+    ] = None,
+    allow: Annotated[
+        str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
+    ] = "",
+    log: Annotated[
+        bool | None, typer.Option("--log/--linear", help="Of the x axis. Default: log for parameters.")
+    ] = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+) -> None:
+    """Show pass rates against the size of models, or another number, per family and category."""
+    from nnd_tasks.analysis.curves import scaling as chart
+    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.analysis.tags import read_tags
+
+    known = None if tags is None else read_tags(tags)
+    _show_charts(chart(read_runs(runs), x, known, parts_of(allow)), log, out_dir)
+
+
+@app.command()
+def curve(
+    runs: Annotated[
+        list[Path], typer.Argument(help="What --output_path named, of each checkpoint; or what NNDCallback wrote.")
+    ],
+    x: Annotated[str, typer.Option("--x", help="step; epoch of a log; or a numeric column of --tags.")] = "step",
+    tags: Annotated[Path | None, typer.Option(help="CSV, YAML or JSON: model, step and other numbers.")] = None,
+    allow: Annotated[
+        str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
+    ] = "",
+    panels: Annotated[
+        str, typer.Option(help="What has a panel of its own: task, or category as in the paper's Figure 4.")
+    ] = "task",
+    log: Annotated[
+        bool | None, typer.Option("--log/--linear", help="Of the x axis. Default: log where early steps crowd.")
+    ] = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+) -> None:
+    """Show pass rates over the checkpoints of a training, or over the steps that NNDCallback logged."""
+    from nnd_tasks.analysis.curve_log import read_curve
+
+    _show_charts(read_curve(runs, x, tags, parts_of(allow), panels), log, out_dir)
+
+
+def _show_charts(charts: Sequence[Chart], log: bool | None, out_dir: Path | None) -> None:
+    """Print the tables of charts and, where a folder is named, write them and the figures there."""
+    from nnd_tasks.analysis.curve_report import markdown, write
+
+    for chart in charts:
+        say(markdown(chart))
+    if out_dir is not None:
+        for path in write(charts, out_dir, log):
+            say(f"written: {path}")
+
+
+@app.command()
+def verify(
+    name: Annotated[str, typer.Argument(metavar="[quiz_design|summeval|all]", help="What to verify on.")] = "all",
+    source: Annotated[
+        Path | None,
+        typer.Option(help="Folder that holds quiz_design/ and summeval/, or one set's file. Default: download."),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="Text metrics separated by commas. Default: those at hand.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Encoder-decoder, for BARTScore.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Encoder, for BERTScore.")] = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, JSON and CSV there.")] = None,
+) -> None:
+    """Hold NND rates and text metrics against human scores, beside the paper's Table 1."""
+    from nnd_tasks.analysis.verify_report import markdown, write_reports
+    from nnd_tasks.analysis.verify_sets import Metrics, verify_sets
+
+    names = None if metrics is None else [part for part in map(str.strip, metrics.split(",")) if part]
+    reports = verify_sets(name, source, Metrics(names, model, encoder), progress=sys.stderr.isatty())
+    say(markdown(reports))
+    if out_dir is not None:
+        for path in write_reports(reports, out_dir):
+            say(f"written: {path}")
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[str | None, typer.Argument(help="Leave it out to see all of them and their models.")] = None,
+    only: Annotated[str | None, typer.Option(help="Names of models, separated by commas.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Contexts; the published rates are over all of them.")] = None,
+    models: Annotated[Path | None, typer.Option(help="Folder whose subfolders are named like the models.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="NAME=FOLDER of one model, or of what stands in for it; repeatable.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="As for lm_eval, such as cuda or cpu.")] = None,
+    batch_size: Annotated[str, typer.Option("--batch_size", help="As for lm_eval.")] = "8",
+    out_dir: Annotated[Path, typer.Option("--out", help="Keep results there; what is there is not run again.")] = Path(
+        "nnd_reproduce"
+    ),
+) -> None:
+    """Run the paper's models that you have (folders, or the hub) and show published beside measured pass rates."""
+    from nnd_tasks.analysis.recipes import listing
+
+    if experiment is None:
+        say(listing())
+        return
+    from nnd_tasks.analysis.reproduce import Options
+    from nnd_tasks.analysis.reproduce import reproduce as run_recipes
+
+    options = Options(limit=limit, device=device, batch_size=batch_size)
+    report = run_recipes(
+        experiment, out=out_dir, only=only, models=models, folders=model or [], options=options, say=say
+    )
+    say(f"written: {report}")
