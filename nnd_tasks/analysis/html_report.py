@@ -24,7 +24,7 @@ from nnd_tasks.analysis.results import Paired, Run, pair, read_runs
 from nnd_tasks.analysis.tables import few, hopeless, number, p_value
 from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.harness.signature import _SECRET
+from nnd_tasks.harness.signature import SECRET
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pooled_rate
 
 if TYPE_CHECKING:
@@ -198,9 +198,9 @@ def _arguments(given: Any) -> str:
         with suppress(ValueError):
             given = json.loads(given)
     if not isinstance(given, Mapping):
-        items = (item for item in str(given or "").split(",") if item.partition("=")[0].strip().lower() not in _SECRET)
+        items = (item for item in str(given or "").split(",") if item.partition("=")[0].strip().lower() not in SECRET)
         return ",".join(items)
-    kept = {str(key): value for key, value in given.items() if str(key).lower() not in _SECRET}
+    kept = {str(key): value for key, value in given.items() if str(key).lower() not in SECRET}
     plain = all(isinstance(value, (str, int, float)) and "," not in str(value) for value in kept.values())
     return ",".join(f"{key}={value}" for key, value in kept.items()) if plain else json.dumps(kept, default=str)
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -118,6 +119,10 @@ def trivial_rates(pairs: Sequence[tuple[str, str, str]], categories: Sequence[st
     }
 
 
+#: The runs of a comparison are on the same tests.
+_remembered_rates = lru_cache(maxsize=4)(trivial_rates)
+
+
 @dataclass(frozen=True, slots=True)
 class ReadingAid:
     """What puts a pass rate of one run on one category into proportion.
@@ -146,7 +151,7 @@ def reading_aid(run: Run) -> dict[str, ReadingAid]:
             (run.documents[i] for i in tests["document"]), tests["high"], tests["low"], strict=True
         )
     ]
-    trivial = trivial_rates(pairs, tests["category"].tolist())
+    trivial = _remembered_rates(tuple(pairs), tuple(tests["category"]))
     found = tests.assign(**_alone(run, tests))
     return {name: _aid(found if name == ALL else found[found["category"] == name], trivial[name]) for name in trivial}
 

@@ -22,7 +22,7 @@ from nnd_tasks import __version__
 
 _PACKAGES = ("lm_eval", "torch", "transformers", "tokenizers", "datasets")
 #: Model arguments that must not be written anywhere.
-_SECRET = {"token", "auth_token", "hf_token", "use_auth_token", "api_key", "header", "headers", "password", "secret"}
+SECRET = {"token", "auth_token", "hf_token", "use_auth_token", "api_key", "header", "headers", "password", "secret"}
 _PROBE = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}]
 
 _WHOLE = 1 << 24  # bytes up to which a file is hashed as a whole
@@ -123,7 +123,7 @@ def model_part(metadata: Mapping[str, Any], settings: Iterable[str], counter: An
         counter: the `TokenCounter` of the run.
     """
     # lm-eval adds the path of the YAML; what it says is in the protocol.
-    skipped = {*settings, *_SECRET, "version", "pretrained", "model", "tokenizer", "config_source"}
+    skipped = {*settings, *SECRET, "version", "pretrained", "model", "tokenizer", "config_source"}
     arguments = {key: _shown(value) for key, value in sorted(metadata.items()) if key.lower() not in skipped}
     subfolder = str(metadata.get("subfolder") or "")
     name = metadata.get("pretrained") or metadata.get("model")
