@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.analysis.reading import RULES, trivial_rates
+from nnd_tasks.analysis.reading import rules_section, trivial_rates
 from nnd_tasks.cleaning import REASONS, clean, clean_name
 from nnd_tasks.datasets import dataset_folder, expand, write_dataset
 from nnd_tasks.errors import NNDError
@@ -284,33 +284,6 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mappi
         "```",
     ]
     return "\n".join(lines)
-
-
-def rules_section(reports: Mapping[str, Any]) -> list[str]:
-    """Return what the card says of rules that understand nothing: how often each passes."""
-    found = {
-        name: part["trivial_rules"]
-        for name, part in reports.items()
-        if isinstance(part, Mapping) and "trivial_rules" in part
-    }
-    if not found:
-        return []
-    return [
-        "## What trivial rules reach",
-        "",
-        "Pass rates of rules that read no meaning; a tie fails. A model says something where it does better than these.",
-        "",
-        *[f"- `{rule}`: {what}" for rule, what in RULES.items()],
-        "",
-        f"| config | category | {' | '.join(f'`{rule}`' for rule in RULES)} |",
-        "|---" * (len(RULES) + 2) + "|",
-        *[
-            f"| `{name}` | {_cell(category)} | {' | '.join(f'{rates[rule]:.3f}' for rule in RULES)} |"
-            for name, by_category in found.items()
-            for category, rates in by_category.items()
-        ],
-        "",
-    ]
 
 
 def _cleaning_section(reports: Mapping[str, Any]) -> list[str]:

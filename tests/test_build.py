@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -353,6 +355,44 @@ def test_card_tells_counts_licence_and_citation(name: str, tmp_path: Path) -> No
         assert f"| `{summary.name}` | {summary.tests} | {summary.clusters} | {summary.candidates} |" in body
         for category, count in summary.categories.items():
             assert f"| `{summary.name}` | {category} | {count} |" in body
+
+
+def slow_rules(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Count by loops how often each trivial rule passes."""
+    texts = {text for row in rows for text in (row["high"], row["low"])}
+    counts: dict[str, int] = {}
+    for text in texts:
+        for word in re.findall(r"\w+", text.lower()):
+            counts[word] = counts.get(word, 0) + 1
+
+    def frequency(text: str) -> float:
+        found = re.findall(r"\w+", text.lower())
+        return sum(math.log(counts[w] / sum(counts.values())) for w in found) / len(found) if found else -math.inf
+
+    def overlap(text: str, context: str) -> float:
+        found = re.findall(r"\w+", text.lower())
+        known = re.findall(r"\w+", context.lower())
+        return sum(w in known for w in found) / len(found) if found else 0.0
+
+    passes = {"shorter": 0, "longer": 0, "overlap": 0, "unigram": 0}
+    for row in rows:
+        high, low, context = row["high"], row["low"], row["context"]
+        passes["shorter"] += len(high) < len(low)
+        passes["longer"] += len(high) > len(low)
+        passes["overlap"] += overlap(high, context) > overlap(low, context)
+        passes["unigram"] += frequency(high) > frequency(low)
+    return {name: count / len(rows) for name, count in passes.items()}
+
+
+def test_card_and_report_say_what_trivial_rules_reach(tmp_path: Path) -> None:
+    result = build_set("demo", out=tmp_path / "demo")
+    rows = read_table(result.folder).to_pylist()
+    report = json.loads((result.folder / "build_report.json").read_text())[result.built[0].name]["trivial_rules"]
+    assert set(report) == {"all", *(row["category"] for row in rows)}
+    assert report["all"] == pytest.approx(slow_rules(rows))
+    card = (result.folder / "README.md").read_text()
+    cells = " | ".join(f"{report['all'][rule]:.3f}" for rule in ("shorter", "longer", "overlap", "unigram"))
+    assert f"| `{result.built[0].name}` | all | {cells} |" in card
 
 
 def test_card_writes_thousands_with_a_comma_for_all_configs(tmp_path: Path) -> None:

@@ -119,6 +119,39 @@ def trivial_rates(pairs: Sequence[tuple[str, str, str]], categories: Sequence[st
     }
 
 
+def rules_section(reports: Mapping[str, Any]) -> list[str]:
+    """Return what a card says of rules that understand nothing: how often each passes.
+
+    Args:
+        reports: config -> its part of ``build_report.json``, with `trivial_rates` under ``trivial_rules``.
+    """
+    found = {
+        name: part["trivial_rules"]
+        for name, part in reports.items()
+        if isinstance(part, Mapping) and "trivial_rules" in part
+    }
+    if not found:
+        return []
+    return [
+        "## What trivial rules reach",
+        "",
+        "Pass rates of rules that read no meaning; a tie fails. A model says something where it does better than these.",
+        "",
+        *[f"- `{rule}`: {what}" for rule, what in RULES.items()],
+        "",
+        f"| config | category | {' | '.join(f'`{rule}`' for rule in RULES)} |",
+        "|---" * (len(RULES) + 2) + "|",
+        *[
+            f"| `{name}` | {shown} | {' | '.join(f'{rates[rule]:.3f}' for rule in RULES)} |"
+            for name, by_category in found.items()
+            for shown, rates in (
+                (" ".join(key.replace("|", "\\|").split()), value) for key, value in by_category.items()
+            )
+        ],
+        "",
+    ]
+
+
 #: The runs of a comparison are on the same tests.
 _remembered_rates = lru_cache(maxsize=4)(trivial_rates)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks import __version__
+from nnd_tasks.analysis.reading import rules_section, trivial_rates
 from nnd_tasks.datasets import dataset_folder, expand, read_report, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task
@@ -160,6 +161,9 @@ def build_stress_set(
         "texts": len(golds),
         "seeds": seeds,
         "levels": named,
+        "trivial_rules": trivial_rates(
+            [(t.context, t.high, t.low) for t in made.tests], [t.category for t in made.tests]
+        ),
         "unchanged": dict(made.unchanged),
         "repeated": dict(made.repeated),
         "left_out": left_out,
@@ -288,6 +292,7 @@ def _card(name: str, corpus: Corpus, summaries: Sequence[ConfigSummary], report:
         ],
         "",
     ]
+    lines += rules_section({CONFIG: report})
     if report["left_out"]:
         lines += ["Left out:", "", *[f"- `{error}`: needs {what}" for error, what in report["left_out"].items()], ""]
     lines += [

@@ -81,7 +81,9 @@ def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path,
     assert report["unchanged"] == result.unchanged
     assert report["repeated"] == result.repeated
     assert report["left_out"]["negation"].startswith("a tagger: python -m spacy download")
-    assert "`truncation`" in (result.folder / "README.md").read_text()
+    card = (result.folder / "README.md").read_text()
+    assert "| `truncation` |" in card
+    assert f"| `stress` | truncation | {report['trivial_rules']['truncation']['shorter']:.3f} |" in card
 
 
 def test_with_tags_sources_and_references_every_error_is_made(
