@@ -74,6 +74,16 @@ def test_report_counts_what_was_read_and_what_came_out_of_it(quiz: Path, tmp_pat
     result = build_set("quiz_design", quiz, tmp_path / "out")
     summary, cleaned = result.built
     assert (summary.name, cleaned.name) == ("authors", "clean")
+    stored = json.loads((tmp_path / "out/build_report.json").read_text("utf-8"))
+    assert stored == result.report
+    for config in ("authors", "clean"):
+        rules = result.report[config].pop("trivial_rules")
+        rows = read_table(result.folder, config).to_pylist()
+        for category in ("all", "disfluent", "off_target", "wrong_context"):
+            gains = [len(row["high"]) - len(row["low"]) for row in rows if category in ("all", row["category"])]
+            assert rules[category]["longer"] == pytest.approx(sum(gain > 0 for gain in gains) / len(gains))
+            assert rules[category]["shorter"] == pytest.approx(sum(gain < 0 for gain in gains) / len(gains))
+            assert set(rules[category]) == {"longer", "overlap", "shorter", "unigram"}
     assert result.report["clean"] == {
         "cleaned_from": "authors",
         **{key: getattr(cleaned, key) for key in ("tests", "clusters", "candidates", "categories", "fingerprint")},
@@ -86,9 +96,6 @@ def test_report_counts_what_was_read_and_what_came_out_of_it(quiz: Path, tmp_pat
         "contradictory": 0,
         "empty": 0,
     }
-    stored = json.loads((tmp_path / "out/build_report.json").read_text("utf-8"))
-    assert stored["authors"].pop("cleaning") == cleaning
-    assert stored == result.report
     assert {"authors": result.report["authors"]} == {
         "authors": {
             "annotations": 9,
