@@ -73,7 +73,7 @@ def slug(name: str) -> str:
 
 
 #: What follows ``pass_rate_`` in metrics that are not a category's; a category must not claim it.
-RESERVED_SLUGS = frozenset({"sum", "bytes", "stderr", "pmi"})
+RESERVED_SLUGS = frozenset({"all", "sum", "bytes", "stderr", "pmi"})
 
 
 def metric_slugs(names: Iterable[str], kind: str, prefix: str) -> dict[str, str]:

@@ -130,7 +130,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             ] * bool(absent)
             raise NNDError(
                 f"{where} {' and '.join(parts)}; task {self.config.task} is made for other data. Set "
-                "`metadata: {version: 1.0}` in a YAML of your own to take them as found"
+                "`metadata: {version: 1-A}` in a YAML of your own to take them as found"
             )
 
     def scorable(self, doc: Mapping[str, Any]) -> list[int]:

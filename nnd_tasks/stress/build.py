@@ -187,7 +187,7 @@ def build_stress_set(
             "dataset_name": CONFIG,
             "doc_to_text": (PROMPT if prompt is None else prompt) if golds[0].source else "",
             "target_delimiter": "",
-            "metadata": {"version": 1.0},
+            "metadata": {"version": "1-A"},
         },
     )
     return StressResult(folder, summary, named, dict(made.unchanged), dict(made.repeated), left_out, task)

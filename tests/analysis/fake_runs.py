@@ -90,8 +90,8 @@ def write_run(
     signature = {"line": line, "protocol": asked, "model": model, "environment": {"torch": "2"}}
     results = {
         "results": {task: {"alias": task}},
-        "configs": {task: {"task": task, "metadata": {"version": 1.0, "nnd": {"signature": signature}}}},
-        "versions": {task: 1.0},
+        "configs": {task: {"task": task, "metadata": {"version": "1-A", "nnd": {"signature": signature}}}},
+        "versions": {task: "1-A"},
         "n-samples": {task: {"original": contexts, "effective": contexts}},
         "config": {"model": "hf", "model_args": {"pretrained": name}, "model_num_parameters": parameters},
         "model_name": name,

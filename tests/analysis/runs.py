@@ -63,7 +63,7 @@ def make_run(
         "about": {"window": 64},
         "environment": {},
         "line": f"set:nnd/demo || name:{model}",
-        "version": 1.0,
+        "version": "1-A",
         "command": {},
         "parameters": 1,
         "truncated": 0,

@@ -72,7 +72,7 @@ def write_run(
             "device": "cpu",
             "limit": None,
         },
-        "versions": {task: 1.0},
+        "versions": {task: "1-A"},
         "n-samples": {task: {"effective": contexts}},
     }
     folder.mkdir(parents=True)

@@ -190,8 +190,8 @@ def _foreign(folder: Path) -> None:
         (_change("eos", True, _protocol), r"cannot be compared: eos True and False; .*--allow eos"),
         (_change("data", "zzz", _protocol), r"cannot be compared: data 'zzz' and '.*'; run both in one way\n"),
         (
-            _change("nnd_demo", 7.0, lambda results: results["versions"]),
-            r"cannot be compared: version of the task 7.0 and .*--allow version",
+            _change("nnd_demo", "2-A", lambda results: results["versions"]),
+            r"cannot be compared: version of the task '2-A' and .*--allow version",
         ),
     ],
 )
@@ -201,6 +201,11 @@ def test_what_is_wrong_is_said_in_one_line(damage: Callable[[Path], None], messa
         pair(read_runs([results]))
     assert re.search(message, f"{caught.value}\n"), caught.value
     assert "\n" not in str(caught.value)
+
+
+def test_versions_that_differ_in_the_interface_only_compare(results: Path) -> None:
+    _change("nnd_demo", "1-B", lambda results: results["versions"])(results)
+    assert len(pair(read_runs([results]))) == 1
 
 
 def test_what_may_differ_can_be_allowed(results: Path) -> None:
