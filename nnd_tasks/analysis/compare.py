@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -13,12 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binomtest
 
 from nnd_tasks.analysis.power import LEVEL, detectable
-from nnd_tasks.analysis.results import Paired, Run, pair
+from nnd_tasks.analysis.results import Paired, Run, left_out, pair
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference, pooled_rate
 
 ALL = "all"
 RESAMPLES = 10_000
+#: What memory allows: a million draws of the rates of a few models.
+MOST_RESAMPLES = 1_000_000
 #: Clusters up to which all sign flips are counted instead of drawn.
 EXACT = 13
 _CHUNK = 1 << 22  # entries of a block of resamples
@@ -117,6 +119,7 @@ class Comparison:
         ranks: the best first; empty for fewer than three models.
         resamples: of bootstrap and permutation.
         seed: of both.
+        alone: a line per run that nothing could be compared with.
     """
 
     paired: Paired
@@ -124,6 +127,7 @@ class Comparison:
     ranks: list[Rank]
     resamples: int
     seed: int
+    alone: list[str] = field(default_factory=list)
 
 
 def cluster_counts(
@@ -240,15 +244,18 @@ def compare_runs(
     Args:
         runs: as `nnd_tasks.analysis.results.read_runs` returns them.
         allow: parts of the protocol that may differ.
-        resamples: of bootstrap and permutation, at least 100.
-        seed: of both.
+        resamples: of bootstrap and permutation, 100 to `MOST_RESAMPLES`.
+        seed: of both, 0 or more.
 
     Raises:
-        NNDError: no set has two models, runs cannot be compared, or ``resamples`` is too low.
+        NNDError: no set has two models, runs cannot be compared, or ``resamples`` or ``seed`` is out of range.
     """
-    if resamples < 100:
-        raise NNDError(f"--resamples {resamples}: expected 100 or more")
-    found = [paired for paired in pair(runs, allow) if len(paired.runs) > 1]
+    if not 100 <= resamples <= MOST_RESAMPLES:
+        raise NNDError(f"--resamples {resamples}: expected 100 to {MOST_RESAMPLES:,}")
+    if seed < 0:
+        raise NNDError(f"--seed {seed}: expected 0 or more")
+    pairs = pair(runs, allow)
+    found = [paired for paired in pairs if len(paired.runs) > 1]
     if not found:
         raise NNDError(
             f"no set has two models: {', '.join(f'{run.model} on {run.set}' for run in runs)}; name runs of two models or more"
@@ -256,7 +263,8 @@ def compare_runs(
     for paired in found:
         if not len(paired.tests):
             raise NNDError(f"{paired.set}: no test was scored by all of {', '.join(paired.models)}")
-    return [compare(paired, resamples, seed) for paired in found]
+    notes = left_out(runs, pairs)
+    return [replace(compare(paired, resamples, seed), alone=notes) for paired in found]
 
 
 def compare(paired: Paired, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:

@@ -6,11 +6,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal
 
 from nnd_tasks.analysis.compare import ALL, cluster_counts
-from nnd_tasks.analysis.results import Paired, Run, check_comparable, pair
+from nnd_tasks.analysis.results import Paired, Run, pair
 from nnd_tasks.analysis.tags import (
     PARAMETERS,
     STEP,
@@ -178,9 +177,6 @@ def _groups(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[list[
     alone = [f"{group.runs[0].model} on {group.task}" for group in paired if len(group.runs) == 1]
     if not groups:
         raise NNDError(f"one run only ({'; '.join(alone)}): {what} needs two models or checkpoints on one task")
-    for group in groups:  # `pair` compares each with the first, but windows matter between any two
-        for first, other in combinations(group.runs, 2):
-            check_comparable(first, other, allow)
     return groups, [f"Left out, the only run of its task: {one}." for one in alone]
 
 

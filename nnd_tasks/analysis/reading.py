@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnd_tasks.datasets import find_dataset, read_table
+from nnd_tasks.errors import NNDError
+from nnd_tasks.tables import fingerprint
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -63,16 +67,19 @@ RULES: Mapping[str, str] = {
 }
 
 
-def trivial_passes(pairs: Sequence[tuple[str, str, str]]) -> dict[str, np.ndarray[Any, np.dtype[np.bool_]]]:
+def trivial_passes(
+    pairs: Sequence[tuple[str, str, str]], texts: Sequence[str] | None = None
+) -> dict[str, np.ndarray[Any, np.dtype[np.bool_]]]:
     """Tell which tests each rule of `RULES` passes; a tie fails, as for a model.
 
     Args:
         pairs: (context, better candidate, worse candidate) of each test.
+        texts: distinct candidates to count words in; None takes those of ``pairs``.
 
     Returns:
         Rule -> shape (tests,).
     """
-    unigrams = Unigrams(dict.fromkeys(text for _, high, low in pairs for text in (high, low)))
+    unigrams = Unigrams(texts or dict.fromkeys(text for _, high, low in pairs for text in (high, low)))
     frequency = _remembered(lambda _, text: unigrams.mean(text))
     shared = _remembered(lambda context, text: overlap(text, context))
     rules: Mapping[str, Callable[[str, str], float]] = {
@@ -100,14 +107,17 @@ def _remembered(score: Callable[[str, str], float]) -> Callable[[str, str], floa
     return call
 
 
-def trivial_rates(pairs: Sequence[tuple[str, str, str]], categories: Sequence[str]) -> dict[str, dict[str, float]]:
+def trivial_rates(
+    pairs: Sequence[tuple[str, str, str]], categories: Sequence[str], texts: Sequence[str] | None = None
+) -> dict[str, dict[str, float]]:
     """Return how often each rule passes: category, or ``all``, -> rule -> pass rate.
 
     Args:
         pairs: (context, better candidate, worse candidate) of each test.
         categories: of each test.
+        texts: as for `trivial_passes`.
     """
-    passes = trivial_passes(pairs)
+    passes = trivial_passes(pairs, texts)
     labels = np.asarray(categories, dtype=object)
     return {
         name: {
@@ -184,9 +194,26 @@ def reading_aid(run: Run) -> dict[str, ReadingAid]:
             (run.documents[i] for i in tests["document"]), tests["high"], tests["low"], strict=True
         )
     ]
-    trivial = _remembered_rates(tuple(pairs), tuple(tests["category"]))
+    protocol = run.protocol
+    part = protocol.get("selection") != ALL
+    whole = _set_texts(*(str(protocol.get(key, "")) for key in ("set", "config", "data"))) if part else None
+    trivial = _remembered_rates(tuple(pairs), tuple(tests["category"]), whole)
     found = tests.assign(**_alone(run, tests))
     return {name: _aid(found if name == ALL else found[found["category"] == name], trivial[name]) for name in trivial}
+
+
+@lru_cache(maxsize=4)
+def _set_texts(name: str, config: str, data: str) -> tuple[str, ...] | None:
+    """Return the distinct candidates of a whole set, for a run on a part of it; None where it is not built here."""
+    try:
+        folder = find_dataset(name)
+        table = None if folder is None else read_table(folder, config or None)
+    except NNDError:
+        return None
+    if table is None or fingerprint(table) != data:
+        return None
+    pairs = zip(table.column("high").to_pylist(), table.column("low").to_pylist(), strict=True)
+    return tuple(dict.fromkeys(text for pair in pairs for text in pair))
 
 
 def _aid(tests: pd.DataFrame, trivial: dict[str, float]) -> ReadingAid:

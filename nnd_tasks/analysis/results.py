@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +109,29 @@ def read_runs(places: Iterable[str | Path]) -> list[Run]:
 
 def _results_files(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(path.rglob("results_*.json"))
+        found = sorted(path.rglob("results_*.json"))
+        _refuse_lonely_samples(path, set(found))
+        return found
     if path.name.startswith("samples_") and path.is_file():
         return [path.with_name(f"results_{path.stem.rpartition('_')[2]}.json")]
     return [path] if path.is_file() else []
 
 
+def _refuse_lonely_samples(folder: Path, results: set[Path]) -> None:
+    """Raise NNDError for samples of an NND task without their results: a model would go missing without a word."""
+    for samples in sorted(folder.rglob("samples_*.jsonl")):
+        of_it = samples.with_name(f"results_{samples.stem.rpartition('_')[2]}.json")
+        if of_it in results:
+            continue
+        _, first = next(read_lines(samples), (0, {}))
+        if {"candidates", "tests"} <= first.keys():
+            raise NNDError(f"{samples}: its results {of_it.name} are missing; put them there, or move the samples away")
+
+
 def _ours(config: Any) -> bool:
-    nnd = config.get("metadata", {}).get("nnd") if isinstance(config, Mapping) else None
-    return isinstance(nnd, Mapping) and "signature" in nnd
+    metadata = config.get("metadata") if isinstance(config, Mapping) else None
+    nnd = metadata.get("nnd") if isinstance(metadata, Mapping) else None
+    return isinstance(nnd, Mapping) and isinstance(nnd.get("signature"), Mapping)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -130,6 +146,12 @@ def _read_json(path: Path) -> dict[str, Any]:
     return found
 
 
+def _part(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return an object inside another; an empty one where something else is there."""
+    part = found.get(key)
+    return part if isinstance(part, Mapping) else {}
+
+
 def _signature(results: Mapping[str, Any], task: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] = results["configs"][task]["metadata"]["nnd"]["signature"]
     return found
@@ -137,7 +159,7 @@ def _signature(results: Mapping[str, Any], task: str) -> Mapping[str, Any]:
 
 def _identity(results: Mapping[str, Any], task: str) -> tuple[str, str]:
     """Return (name, all that is known) of the model."""
-    about = _signature(results, task).get("model", {})
+    about = _part(_signature(results, task), "model")
     name = str(about.get("name") or results.get("model_name") or results.get("model_source") or "model")
     return name, json.dumps(about, sort_keys=True)
 
@@ -181,21 +203,21 @@ def _read_run(file: Path, task: str, results: Mapping[str, Any], name: str) -> R
     if not samples.is_file():
         raise NNDError(f"{file}: its samples {samples.name} are missing; {_HOW}")
     documents, tests, truncated = _read_samples(samples)
-    expected = results.get("n-samples", {}).get(task, {}).get("effective")
+    expected = _part(_part(results, "n-samples"), task).get("effective")
     if expected is not None and expected != len(documents):
         raise NNDError(f"{samples}: {len(documents)} of {expected} contexts; the file is cut off, run the task again")
     signature = _signature(results, task)
-    config = results.get("config", {})
+    config = _part(results, "config")
     return Run(
         model=name,
         task=task,
         path=samples,
         date=date,
-        protocol=signature.get("protocol", {}),
-        about=signature.get("model", {}),
-        environment=signature.get("environment", {}),
+        protocol=_part(signature, "protocol"),
+        about=_part(signature, "model"),
+        environment=_part(signature, "environment"),
         line=str(signature.get("line", "")),
-        version=results.get("versions", {}).get(task),
+        version=_part(results, "versions").get(task),
         command={key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")},
         parameters=config.get("model_num_parameters"),
         truncated=truncated,
@@ -258,13 +280,14 @@ def _margins(high: Mapping[str, Any] | None, low: Mapping[str, Any] | None) -> t
 
 
 def to_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return one row per run and test: ``model``, ``task``, ``set``, ``signature``, and `COLUMNS`."""
-    parts = [
-        run.tests.assign(model=run.model, task=run.task, set=run.set, signature=run.line).drop(columns=["document"])
-        for run in runs
-    ]
+    """Return one row per run and test: ``model``, ``task``, ``set``, ``signature``, ``context`` (its text), and `COLUMNS`."""
+    parts = []
+    for run in runs:
+        contexts = [str(run.documents[i].get("context", "")) for i in run.tests["document"]]
+        about = {"model": run.model, "task": run.task, "set": run.set, "signature": run.line, "context": contexts}
+        parts.append(run.tests.assign(**about).drop(columns=["document"]))
     table = pd.concat(parts, ignore_index=True)
-    first = ["model", "task", "set", "signature"]
+    first = ["model", "task", "set", "signature", "context"]
     return table[[*first, *(column for column in table.columns if column not in first)]]
 
 
@@ -275,6 +298,10 @@ def write_table(runs: Sequence[Run], path: str | Path) -> Path:
         NNDError: the file cannot be written.
     """
     path = expand(path)
+    if path.is_dir():
+        raise NNDError(f"{path}: is a folder; name a file for the table")
+    if path.suffix != ".parquet":
+        raise NNDError(f"{path}: the table is written as parquet; name a file that ends so")
     new = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -282,6 +309,9 @@ def write_table(runs: Sequence[Run], path: str | Path) -> Path:
         return new.replace(path)
     except OSError as error:
         raise NNDError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink()
 
 
 # ---------------------------------------------------------------- runs side by side
@@ -337,10 +367,27 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
     return pairs
 
 
+def left_out(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
+    """Return a line for each run that no other can be compared with, and why where another ran on its set."""
+    lines = []
+    for lone in (paired.runs[0] for paired in pairs if len(paired.runs) == 1):
+        line = f"{lone.model} on {lone.task} is compared with nothing"
+        other = next((run for run in runs if run.set == lone.set and run.model != lone.model), None)
+        if other is None:
+            lines.append(f"{line}: no other model ran on {lone.set}")
+            continue
+        try:
+            check_comparable(other, lone)
+            lines.append(f"{line}: the others ran {other.task}; --allow task compares all tasks on {lone.set}")
+        except NNDError as error:
+            lines.append(f"{line}: {error}")
+    return lines
+
+
 def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
     first = runs[0]
-    for other in runs[1:]:
-        check_comparable(first, other, allow)
+    for one, other in combinations(runs, 2):  # windows matter between any two
+        check_comparable(one, other, allow)
     counts = Counter(run.model for run in runs)
     repeated = [model for model, count in counts.items() if count > 1]
     if repeated:

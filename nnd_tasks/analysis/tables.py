@@ -49,8 +49,8 @@ def hopeless(difference: Difference, clusters: int) -> str:
     return "‡" if is_hopeless(difference.detectable, clusters) else ""
 
 
-def rows_of(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return one flat row per category and pair of models: what CSV and JSON hold."""
+def rows_of(comparison: Comparison, aids: Aids | None = None) -> list[dict[str, Any]]:
+    """Return one flat row per category and pair of models: what CSV holds."""
     rows = []
     for result in comparison.categories:
         for difference in result.differences:
@@ -65,9 +65,21 @@ def rows_of(comparison: Comparison) -> list[dict[str, Any]]:
                     **{f"first_{key}": value for key, value in asdict(first).items()},
                     **{f"second_{key}": value for key, value in asdict(second).items()},
                     **asdict(difference),
+                    **_aid_cells(aids, difference, result.category),
                 }
             )
     return rows
+
+
+def _aid_cells(aids: Aids | None, difference: Difference, category: str) -> dict[str, float | None]:
+    """Return the reading aid of two models on a category as cells of a row."""
+    cells: dict[str, float | None] = {}
+    for which, model in (("first", difference.first), ("second", difference.second)) if aids else ():
+        aid = aids[model].get(category) if aids else None
+        if aid is not None:
+            cells |= {f"rule_{rule}": rate for rule, rate in aid.trivial.items()}
+            cells |= {f"{which}_{key}": getattr(aid, key) for key in ("flips", "near", "pmi", "survives")}
+    return cells
 
 
 def _rates_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
@@ -153,7 +165,7 @@ def markdown(comparison: Comparison, aids: Aids | None = None) -> str:
         aids: model -> category -> reading aid.
     """
     paired = comparison.paired
-    lines = [f"# {paired.set}: {', '.join(paired.models)}", ""]
+    lines = [f"# {paired.set}: {', '.join(paired.models)}", "", f"Task: {paired.task}.", ""]
     if paired.left_out:
         lines += [f"{paired.left_out:,} tests are left out: some model could not score them.", ""]
     lines += ["Pass rates with 95% t intervals, clustered by prompt:", "", *_markdown_table(_rates_table(comparison))]
@@ -179,6 +191,7 @@ def markdown(comparison: Comparison, aids: Aids | None = None) -> str:
         ]
     lines += _notes(comparison.categories)
     lines += [f"- {run.model}: `{run.line}`" for run in paired.runs]
+    lines += [f"- Not in this table: {line}" for line in comparison.alone]
     return "\n".join(lines) + "\n"
 
 
@@ -195,9 +208,11 @@ def to_json(comparison: Comparison, aids: Aids | None = None) -> str:
     """Return everything as JSON; nan as null."""
     found = {
         "set": comparison.paired.set,
+        "task": comparison.paired.task,
         "models": comparison.paired.models,
         "signatures": {run.model: run.line for run in comparison.paired.runs},
         "left_out": comparison.paired.left_out,
+        "not_compared": comparison.alone,
         "resamples": comparison.resamples,
         "seed": comparison.seed,
         "categories": [asdict(result) for result in comparison.categories],
@@ -218,28 +233,31 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def to_csv(comparison: Comparison) -> str:
-    """Return one row per category and pair of models."""
+def to_csv(comparison: Comparison, aids: Aids | None = None) -> str:
+    """Return one row per category and pair of models, with the reading aid of both."""
     text = io.StringIO()
-    rows = rows_of(comparison)
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    rows = rows_of(comparison, aids)
+    writer = csv.DictWriter(text, fieldnames=list({key: 0 for row in rows for key in row}), lineterminator="\n")
     writer.writeheader()
     writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
     return text.getvalue()
 
 
+_MINUS = "\u2212"
 _LATEX = str.maketrans(
     {
         **{char: "\\" + char for char in "&%$#_{}"},
         **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"},
-        **{"-": "--", "†": r"$\dagger$", "‡": r"$\ddagger$", "<": r"$<$"},
+        **{_MINUS: r"$-$", "†": r"$\dagger$", "‡": r"$\ddagger$", "<": r"$<$"},
     }
 )
 
 
-def to_latex(comparison: Comparison) -> str:
+def to_latex(comparison: Comparison, aids: Aids | None = None) -> str:
     """Return the tables for LaTeX with booktabs."""
     tables = [_rates_table(comparison), _differences_table(comparison)]
+    if aids:
+        tables.append(_aid_table(comparison, aids))
     if comparison.ranks:
         tables.insert(1, _ranks_table(comparison))
     lines = ["% needs \\usepackage{booktabs}"]
@@ -250,12 +268,16 @@ def to_latex(comparison: Comparison) -> str:
 
 
 def _latex_line(cells: Sequence[str]) -> str:
-    return " & ".join(cell.translate(_LATEX) for cell in cells) + r" \\"
+    # The minus of a number is no hyphen; that of a name, a date or a range stays.
+    return " & ".join(re.sub(r"(?<![\w.])-(?=\d)", _MINUS, cell).translate(_LATEX) for cell in cells) + r" \\"
 
 
-def file_name(comparison: Comparison) -> str:
-    """Return a name for the files of a comparison."""
-    return re.sub(r"[^\w.-]+", "_", f"{comparison.paired.set}".replace("nnd/", "")).strip("_")
+def file_names(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return a name for the files of each comparison: its set, and its task where another is on the same set."""
+    sets = [comparison.paired.set.replace("nnd/", "") for comparison in comparisons]
+    tasks = [comparison.paired.task for comparison in comparisons]
+    names = [f"{set_} {task}" if sets.count(set_) > 1 else set_ for set_, task in zip(sets, tasks, strict=True)]
+    return [re.sub(r"[^\w.-]+", "_", name).strip("_") for name in names]
 
 
 def write_comparison(comparison: Comparison, stem: Path, aids: Aids | None = None) -> list[Path]:
@@ -268,8 +290,8 @@ def write_comparison(comparison: Comparison, stem: Path, aids: Aids | None = Non
     texts = {
         "md": markdown(comparison, aids),
         "json": to_json(comparison, aids),
-        "csv": to_csv(comparison),
-        "tex": to_latex(comparison),
+        "csv": to_csv(comparison, aids),
+        "tex": to_latex(comparison, aids),
     }
     written = []
     try:

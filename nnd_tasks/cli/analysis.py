@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import parts_of, say
+from nnd_tasks.cli.console import parts_of, say, warn
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.curves import Chart
@@ -31,17 +31,20 @@ def compare(
     from nnd_tasks.analysis.compare import compare_runs
     from nnd_tasks.analysis.reading import reading_aid
     from nnd_tasks.analysis.results import read_runs, write_table
-    from nnd_tasks.analysis.tables import file_name, markdown, write_comparison
+    from nnd_tasks.analysis.tables import file_names, markdown, write_comparison
 
     found = read_runs(runs)
     if table is not None:
         say(f"written: {write_table(found, table)}")
-    for comparison in compare_runs(found, parts_of(allow), resamples, seed):
+    comparisons = compare_runs(found, parts_of(allow), resamples, seed)
+    for comparison, name in zip(comparisons, file_names(comparisons), strict=True):
         aids = {run.model: reading_aid(run) for run in comparison.paired.runs}
         say(markdown(comparison, aids))
         if out_dir is not None:
-            for path in write_comparison(comparison, out_dir / file_name(comparison), aids):
+            for path in write_comparison(comparison, out_dir / name, aids):
                 say(f"written: {path}")
+    for line in comparisons[0].alone:
+        warn(f"note: {line}")
 
 
 @app.command()

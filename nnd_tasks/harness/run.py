@@ -202,6 +202,10 @@ def _short(error: BaseException) -> str:
     return text if len(text) <= 300 else f"{text[:299]}…"
 
 
+#: Models of lm-eval and ours that take ``device`` and fail without one where torch has no CUDA.
+_ON_TORCH = ("hf", "hf-auto", "huggingface", "hf-shared-prefix", "nnd_mlm")
+
+
 def evaluate(
     tasks: str | Sequence[str],
     model: Any = "hf",
@@ -238,6 +242,8 @@ def evaluate(
     names = [tasks] if isinstance(tasks, str) else list(tasks)
     arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
     known = dict(arguments)
+    if model in _ON_TORCH and kwargs.get("device") is None and "device" not in arguments:
+        kwargs["device"] = "cuda:0"  # as `lm_eval` on the command line: the CPU where there is no GPU
     if not isinstance(model, str):  # a ready-made model says itself how it tokenizes
         for name in ("tokenizer", "backend", "add_bos_token", "custom_prefix_token_id", "max_length", "base_url"):
             if getattr(model, name, None) is not None:

@@ -30,9 +30,10 @@ from nnd_tasks.analysis.compare import (
     rank,
 )
 from nnd_tasks.analysis.power import LEVEL, detectable, planned, planned_by_category, shown
-from nnd_tasks.analysis.tables import file_name, markdown, rows_of, to_csv, to_json, to_latex, write_comparison
+from nnd_tasks.analysis.reading import reading_aid
+from nnd_tasks.analysis.tables import file_names, markdown, rows_of, to_csv, to_json, to_latex, write_comparison
 from nnd_tasks.errors import NNDError
-from tests.analysis.runs import make_paired, make_run
+from tests.analysis.runs import PROTOCOL, make_paired, make_run
 
 outcomes = st.lists(
     st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("xy"), st.booleans(), st.booleans(), st.booleans()),
@@ -266,7 +267,7 @@ def test_csv_json_and_latex_hold_the_same_numbers(comparison: Any, tmp_path: Any
     latex = to_latex(comparison)
     assert r"x\_1 & 6 & 3$\dagger$" in latex
     assert r"y\&z" in latex
-    written = write_comparison(comparison, tmp_path / "deep" / file_name(comparison))
+    written = write_comparison(comparison, tmp_path / "deep" / file_names([comparison])[0])
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == sorted(path.name for path in written)
     assert {path.suffix for path in written} == {".md", ".json", ".csv", ".tex"}
     (tmp_path / "file").write_text("")
@@ -278,8 +279,12 @@ def test_what_cannot_be_compared_is_named() -> None:
     run = make_run("a", [True, False], ["k", "l"])
     with pytest.raises(NNDError, match=r"no set has two models: a on nnd/demo \(default\); name runs of two models"):
         compare_runs([run])
-    with pytest.raises(NNDError, match="--resamples 3: expected 100 or more"):
+    with pytest.raises(NNDError, match="--resamples 3: expected 100 to 1,000,000"):
         compare_runs([run, run], resamples=3)
+    with pytest.raises(NNDError, match="--resamples 99999999999: expected"):
+        compare_runs([run, run], resamples=99999999999)
+    with pytest.raises(NNDError, match="--seed -1: expected 0 or more"):
+        compare_runs([run, run], seed=-1)
     none = make_run("b", [None, None], ["k", "l"])
     with pytest.raises(NNDError, match="no test was scored by all of a, b"):
         compare_runs([run, none])
@@ -287,3 +292,52 @@ def test_what_cannot_be_compared_is_named() -> None:
     [found] = compare_runs([run, some], resamples=100)
     assert found.paired.left_out == 1
     assert "1 tests are left out" in markdown(found)
+
+
+def test_a_run_that_fits_no_other_is_told_with_the_reason() -> None:
+    first, second = (make_run(name, [True, False], ["k", "l"]) for name in "ab")
+    other = {**PROTOCOL, "prompt": "q"}
+    third = make_run("c", [True, True], ["k", "l"], task="nnd_demo_other", protocol=other)
+    fourth = make_run("d", [True], ["k"], task="nnd_else", protocol={**PROTOCOL, "set": "nnd/else"})
+    [found] = compare_runs([first, second, third, fourth], resamples=100)
+    assert found.paired.models == ["a", "b"]
+    assert len(found.alone) == 2
+    assert "c on nnd_demo_other is compared with nothing" in found.alone[0]
+    assert "prompt 'p' and 'q'" in found.alone[0]
+    assert found.alone[1].endswith("no other model ran on nnd/else (default)")
+    assert all(line in markdown(found) for line in found.alone)
+    assert json.loads(to_json(found))["not_compared"] == found.alone
+
+
+def test_two_tasks_on_one_set_are_written_side_by_side() -> None:
+    runs = [make_run(model, [True, False], ["k", "l"], task=task) for task in ("nnd_x", "nnd_y") for model in "ab"]
+    found = compare_runs(runs, resamples=100)
+    assert file_names(found) == ["demo_default_nnd_x", "demo_default_nnd_y"]
+    assert file_names(found[:1]) == ["demo_default"]
+    assert ["Task: nnd_x." in markdown(one) for one in found] == [True, False]
+    assert [json.loads(to_json(one))["task"] for one in found] == ["nnd_x", "nnd_y"]
+
+
+def test_the_reading_aid_stands_beside_the_rates_in_every_form(comparison: Any) -> None:
+    aids = {run.model: reading_aid(run) for run in comparison.paired.runs}
+    head, first, *_ = to_csv(comparison, aids).splitlines()
+    fields = dict(zip(head.split(","), first.split(","), strict=True))
+    assert float(fields["rule_overlap"]) == aids["m0"]["all"].trivial["overlap"]
+    assert float(fields["second_flips"]) == aids["m1"]["all"].flips
+    assert "overlap" in to_latex(comparison, aids)
+    assert "overlap" not in to_latex(comparison)
+
+
+def test_latex_keeps_hyphens_and_turns_minus_signs() -> None:
+    runs = [make_run("tiny-lm-m/step-01244", [True, True], ["k", "l"]), make_run("x", [False, False], ["k", "l"])]
+    latex = to_latex(compare_runs(runs, resamples=100)[0])
+    assert "x - tiny-lm-m/step-01244" in latex
+    assert r"$-$1.000 to $-$1.000" in latex
+
+
+def test_windows_are_compared_between_any_two_runs() -> None:
+    first = make_run("a", [True], ["k"])
+    shortened = make_run("b", [True], ["k"], truncated=1)
+    other = make_run("c", [True], ["k"], about={"window": 128})
+    with pytest.raises(NNDError, match="window 128 and 64"):
+        compare_runs([first, other, shortened])

@@ -376,7 +376,17 @@ def test_stand_ins_end_to_end(nnd: Nnd, tiny_models: dict[str, Path], quiz_home:
 def test_frank_by_its_fine_categories(nnd: Nnd, tiny_models: dict[str, Path], quiz_home: Path, tmp_path: Path) -> None:
     given = f"BRIO={tiny_models['t5']}"
     status, shown, err = nnd(
-        *("frank", "--model", given, "--only", "brio", "--limit", 3, "--device", "cpu", "--out", tmp_path / "out")
+        *(
+            "frank",
+            "--model",
+            given,
+            "--only",
+            "brio",
+            "--limit",
+            3,
+            "--out",
+            tmp_path / "out",
+        )  # no --device: cpu where no gpu is
     )
     assert status == 0, err
     built = read_table(quiz_home / "nnd" / "frank")

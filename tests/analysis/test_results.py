@@ -14,9 +14,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from nnd_tasks.analysis.reading import reading_aid
+from nnd_tasks.analysis import reading
+from nnd_tasks.analysis.reading import Unigrams, reading_aid
 from nnd_tasks.analysis.results import check_comparable, pair, read_runs, to_table
 from nnd_tasks.cli import app
+from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.run import run_lm_eval
 from tests.analysis.runs import make_run
@@ -90,6 +92,11 @@ def test_the_table_of_all_runs_goes_to_parquet(scored: Path, tmp_path: Path) -> 
     assert table.shape == expected.shape
     assert {"model", "task", "set", "signature", "test_id", "cluster_id", "category", "margin", "passed"} <= set(table)
     assert table.groupby("model").size().nunique() == 1
+    assert table["context"].str.len().min() > 10
+    for wrong, message in ((tmp_path, "is a folder; name a file"), (tmp_path / "t.csv", "written as parquet")):
+        done = nnd("compare", scored, "--resamples", "100", "--table", wrong)
+        assert message in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["deep"]
 
 
 def test_the_command_compares_and_writes(scored: Path, tmp_path: Path) -> None:
@@ -172,6 +179,10 @@ def _protocol(results: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _no_results(folder: Path) -> None:
+    only(folder / "gpt2", "results_*.json").unlink()
+
+
 def _foreign(folder: Path) -> None:
     _change("nnd_demo", {"task": "nnd_demo", "metadata": {}}, lambda results: results["configs"])(folder)
     shutil.rmtree(folder / "llama")
@@ -185,6 +196,7 @@ def _foreign(folder: Path) -> None:
         (_cut_line, r"samples_nnd_demo_.*jsonl, line 10: no JSON; the file is cut off or damaged"),
         (_cut_documents, r"samples_nnd_demo_.*jsonl: 7 of 10 contexts; the file is cut off"),
         (_cut_results, r"results_.*json: is no JSON, the file is cut off or damaged; run the task again"),
+        (_no_results, r"samples_nnd_demo_.*jsonl: its results results_.*json are missing; put them there"),
         (_again, r"gpt2.*: two runs of nnd_demo by one model, results_.* and results_.*; name the results file"),
         (_foreign, r"no results of NND tasks"),
         (_change("eos", True, _protocol), r"cannot be compared: eos True and False; .*--allow eos"),
@@ -201,6 +213,35 @@ def test_what_is_wrong_is_said_in_one_line(damage: Callable[[Path], None], messa
         pair(read_runs([results]))
     assert re.search(message, f"{caught.value}\n"), caught.value
     assert "\n" not in str(caught.value)
+
+
+def _lose(*path: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        file = only(folder / "gpt2", "results_*.json")
+        raw = found = json.loads(file.read_text())
+        for key in path[:-1]:
+            found = found[key]
+        found[path[-1]] = None
+        file.write_text(json.dumps(raw))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "damage", [_lose("config"), _lose("n-samples"), _lose("n-samples", "nnd_demo"), _lose("versions")]
+)
+def test_parts_that_are_not_needed_may_be_missing(damage: Callable[[Path], None], results: Path) -> None:
+    damage(results)
+    assert len(read_runs([results / "gpt2"])) == 1
+
+
+@pytest.mark.parametrize(
+    "damage", [_lose("configs", "nnd_demo", "metadata"), _lose("configs", "nnd_demo", "metadata", "nnd", "signature")]
+)
+def test_a_task_without_a_signature_is_not_ours(damage: Callable[[Path], None], results: Path) -> None:
+    damage(results)
+    with pytest.raises(NNDError, match="no results of NND tasks"):
+        read_runs([results / "gpt2"])
 
 
 def test_versions_that_differ_in_the_interface_only_compare(results: Path) -> None:
@@ -257,3 +298,26 @@ def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
     assert found["all"].trivial["longer"] == 0.0
     assert found["all"].trivial["overlap"] == 1.0
     assert found["all"].pmi is None
+
+
+def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(
+    scored: Path,
+    home: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [run] = read_runs([scored / "gpt2"])
+    assert run.protocol["selection"] != "all"
+    rows = read_table(home / "nnd" / "demo", "authors").to_pylist()
+    rows_of_run = [row for row in rows if row["test_id"] in set(run.tests["test_id"])]
+
+    def rate(counted: list[dict[str, Any]]) -> float:
+        words = Unigrams({row[side]: 0 for row in counted for side in ("high", "low")})
+        return sum(words.mean(row["high"]) > words.mean(row["low"]) for row in rows_of_run) / len(rows_of_run)
+
+    reading._set_texts.cache_clear()
+    monkeypatch.setenv("NND_HOME", str(home))
+    assert reading_aid(run)["all"].trivial["unigram"] == pytest.approx(rate(rows))
+    reading._set_texts.cache_clear()
+    monkeypatch.setenv("NND_HOME", str(scored))  # where the set is not built
+    assert reading_aid(run)["all"].trivial["unigram"] == pytest.approx(rate(rows_of_run))
+    reading._set_texts.cache_clear()
