@@ -123,7 +123,9 @@ def scaling(
             if x == PARAMETERS and place <= 0:
                 raise NNDError(f"{model}: {short(place)} parameters; a size is above 0")
         _refuse_same(
-            families, places, f"{x} {{}} in the family {{}}; name one, or give families of their own with --tags"
+            families,
+            places,
+            f"{x} {{}} in the family {{}}; name the folders of the runs that you want, or give families of their own with --tags",
         )
         points = _points(paired, families, places)
         named = tags is not None and all(tags.text(run, "family") for run in paired.runs)
@@ -164,7 +166,7 @@ def training_curve(
     for paired in groups:
         places = {run.model: find_number(run, x, tags) for run in paired.runs}
         families = dict.fromkeys(places, "")
-        _refuse_same(families, places, f"{x} {{}}; name one of them")
+        _refuse_same(families, places, f"{x} {{}}; name the folders of the runs that you want")
         charts.append(_chart("curve", paired, x, _points(paired, families, places), [*notes, *_left_out(paired)]))
         notes = []
     return charts if panels == "category" else [together(charts)]

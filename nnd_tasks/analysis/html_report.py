@@ -180,7 +180,8 @@ def command_of(run: Run) -> str:
     words += ["--tasks", run.task]
     for option in ("device", "batch_size", "limit"):
         if asked.get(option) is not None:
-            words += [f"--{option}", str(asked[option])]
+            # A limit is a number or a share; lm-eval keeps both as floats.
+            words += [f"--{option}", f"{asked[option]:g}" if option == "limit" else str(asked[option])]
     if protocol.get("shots"):
         words += ["--num_fewshot", str(protocol["shots"])]
     words += [f"--{key}" for key, found in _FLAGS.items() if protocol.get(found)]

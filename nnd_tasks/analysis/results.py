@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ COLUMNS = (
 )
 #: Last parts of a path that say nothing without the one before.
 _CHECKPOINT = re.compile(r"(step|checkpoint|epoch|iter|final|last|best|model|snapshot)s?[-_.]?\d*$", re.IGNORECASE)
+#: What may differ besides parts of the protocol.
+_ALLOWED = ("task", "version", "window")
 _HOW = "run the task with --log_samples --output_path FOLDER"
 
 
@@ -87,19 +91,30 @@ def read_runs(places: Iterable[str | Path]) -> list[Run]:
         NNDError: nothing is there, samples are missing or cut off, or a folder holds two runs of one model and task.
     """
     files: dict[Path, Path] = {}
+    named: dict[Path, set[Path]] = {}  # results file -> the samples files by which it was named; empty where as a whole
     for place in places:
         path = expand(place)
+        if not path.exists():
+            raise NNDError(f"{path}: there is no such file or folder")
         found = _results_files(path)
         if not found:
             raise NNDError(f"{path}: no results_*.json is there; {_HOW}")
         files |= {file.resolve(): path for file in found}
+        for file in found:
+            as_whole = path.suffix != ".jsonl" or not named.get(file.resolve(), {path})
+            named[file.resolve()] = set() if as_whole else named.get(file.resolve(), set()) | {path.resolve()}
     pieces: list[tuple[Path, str, Mapping[str, Any]]] = []
     for file in files:
         results = _read_json(file)
         configs = results.get("configs")
         if not isinstance(configs, Mapping):
             raise NNDError(f"{file}: holds no results of lm-eval")
-        pieces += [(file, task, results) for task, config in configs.items() if _ours(config)]
+        wanted = named[file]
+        pieces += [
+            (file, task, results)
+            for task, config in configs.items()
+            if _ours(config) and (not wanted or _samples_file(file, task) in wanted)
+        ]
     if not pieces:
         raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
     _refuse_repeats(pieces)
@@ -109,17 +124,35 @@ def read_runs(places: Iterable[str | Path]) -> list[Run]:
 
 def _results_files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(path.rglob("results_*.json"))
-        _refuse_lonely_samples(path, set(found))
+        files = _files_below(path)
+        found = [file for file in files if fnmatch(file.name, "results_*.json")]
+        _refuse_lonely_samples([file for file in files if fnmatch(file.name, "samples_*.jsonl")], set(found))
         return found
     if path.name.startswith("samples_") and path.is_file():
         return [path.with_name(f"results_{path.stem.rpartition('_')[2]}.json")]
     return [path] if path.is_file() else []
 
 
-def _refuse_lonely_samples(folder: Path, results: set[Path]) -> None:
+def _files_below(folder: Path) -> list[Path]:
+    """Return all files below a folder, sorted; `Path.rglob` passes over what it may not read.
+
+    Raises:
+        NNDError: a folder cannot be read.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise NNDError(f"{error.filename}: cannot be read ({error.strerror or error})") from error
+
+    return sorted(Path(where) / name for where, _, names in os.walk(folder, onerror=refuse) for name in names)
+
+
+def _samples_file(results: Path, task: str) -> Path:
+    return results.with_name(f"samples_{task}_{results.stem.removeprefix('results_')}.jsonl")
+
+
+def _refuse_lonely_samples(files: Sequence[Path], results: set[Path]) -> None:
     """Raise NNDError for samples of an NND task without their results: a model would go missing without a word."""
-    for samples in sorted(folder.rglob("samples_*.jsonl")):
+    for samples in files:
         of_it = samples.with_name(f"results_{samples.stem.rpartition('_')[2]}.json")
         if of_it in results:
             continue
@@ -140,6 +173,8 @@ def _read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
     except ValueError as error:
+        if not path.name.startswith("results_"):
+            raise NNDError(f"{path}: is no results_*.json of lm-eval") from error
         raise NNDError(f"{path}: is no JSON, the file is cut off or damaged; run the task again") from error
     if not isinstance(found, dict):
         raise NNDError(f"{path}: holds no results of lm-eval")
@@ -171,8 +206,8 @@ def _refuse_repeats(pieces: Sequence[tuple[Path, str, Mapping[str, Any]]]) -> No
         key = (task, json.dumps(_signature(results, task).get("protocol"), sort_keys=True), _identity(results, task)[1])
         if key in seen:
             raise NNDError(
-                f"{file.parent}: two runs of {task} by one model, {seen[key].name} and {file.name}; name the results file "
-                "that you mean, or move the other one away"
+                f"two runs of {task} by one model, {seen[key]} and {file}; name the results file that you mean, or move the "
+                "other one away"
             )
         seen[key] = file
 
@@ -199,7 +234,7 @@ def _short_names(models: Sequence[tuple[str, str]]) -> list[str]:
 
 def _read_run(file: Path, task: str, results: Mapping[str, Any], name: str) -> Run:
     date = file.stem.removeprefix("results_")
-    samples = file.with_name(f"samples_{task}_{date}.jsonl")
+    samples = _samples_file(file, task)
     if not samples.is_file():
         raise NNDError(f"{file}: its samples {samples.name} are missing; {_HOW}")
     documents, tests, truncated = _read_samples(samples)
@@ -358,6 +393,9 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
     for run in runs:
         by_set[run.set].append(run)
     pairs = []
+    known = {*_ALLOWED, *(key for run in runs for key in run.protocol)}
+    if unknown := [name for name in allow if name not in known]:
+        raise NNDError(f"--allow {unknown[0]}: no part of the protocol; they are {', '.join(sorted(known))}")
     for found in by_set.values():
         tasks = list(dict.fromkeys(run.task for run in found))
         groups = [found] if allow else [[run for run in found if run.task == task] for task in tasks]
@@ -433,7 +471,9 @@ def check_comparable(first: Run, other: Run, allow: Sequence[str] = ()) -> None:
         differ.append(f"window {windows[0]!r} and {windows[1]!r}, with contexts that were shortened to fit")
     if differ:
         hint = "run both in one way"
-        if not any(entry.startswith("data ") for entry in differ):
+        if any(entry.startswith("selection ") for entry in differ):
+            hint += " (selection: what --limit or --samples took)"
+        if not any(entry.startswith(("data ", "selection ")) for entry in differ):
             hint += f", or compare anyway with --allow {','.join(entry.split(' ')[0] for entry in differ)}"
         raise NNDError(
             f"{first.model} ({first.task}) and {other.model} ({other.task}) cannot be compared: {'; '.join(differ)}; {hint}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import parts_of, say, warn
+from nnd_tasks.cli.console import check_folder, parts_of, say, warn
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.curves import Chart
@@ -33,6 +33,7 @@ def compare(
     from nnd_tasks.analysis.results import read_runs, write_table
     from nnd_tasks.analysis.tables import file_names, markdown, write_comparison
 
+    check_folder("--out", out_dir)
     found = read_runs(runs)
     if table is not None:
         say(f"written: {write_table(found, table)}")
@@ -81,6 +82,7 @@ def scaling(
     from nnd_tasks.analysis.results import read_runs
     from nnd_tasks.analysis.tags import read_tags
 
+    check_folder("--out", out_dir)
     known = None if tags is None else read_tags(tags)
     _show_charts(chart(read_runs(runs), x, known, parts_of(allow)), log, out_dir)
 
@@ -106,6 +108,7 @@ def curve(
     """Show pass rates over the checkpoints of a training, or over the steps that NNDCallback logged."""
     from nnd_tasks.analysis.curve_log import read_curve
 
+    check_folder("--out", out_dir)
     _show_charts(read_curve(runs, x, tags, parts_of(allow), panels), log, out_dir)
 
 
@@ -138,6 +141,7 @@ def verify(
     from nnd_tasks.analysis.verify_report import markdown, write_reports
     from nnd_tasks.analysis.verify_sets import Metrics, verify_sets
 
+    check_folder("--out", out_dir)
     names = None if metrics is None else [part for part in map(str.strip, metrics.split(",")) if part]
     reports = verify_sets(name, source, Metrics(names, model, encoder), progress=sys.stderr.isatty())
     say(markdown(reports))

@@ -59,6 +59,9 @@ def list_sets() -> None:
     In brackets: the smallest difference between two models that a category can be expected to show, in percentage points, if
     they decide 30% of its tests differently; ‡ marks what is too small to tell models apart.
     """
+    say(
+        "[points]: smallest difference between two models that a category can show; ‡: too few tests to tell models apart\n"
+    )
     from nnd_tasks.datasets import dataset_folder
     from nnd_tasks.sources import SOURCES
 
@@ -106,13 +109,16 @@ def _built(folder: Path) -> tuple[list[str], str]:
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def run(context: typer.Context) -> None:
-    """Run lm-eval with our tasks included: everything after `run` goes to lm_eval as it is.
+    """Run lm-eval with our tasks included: everything after `run` goes to lm_eval.
 
-    Models of type hf read common beginnings of requests once; --no-shared-prefix turns that off.
+    Models of type hf read common beginnings of requests once; --no-shared-prefix turns that off. --cache_requests is refused.
     """
     from nnd_tasks.harness.run import run_lm_eval
 
     ours = {"--debug", "--no-shared-prefix"}
+    if {"--help", "-h"} & set(context.args):
+        say("nnd run: lm_eval with the tasks nnd_* and without --cache_requests; of its own it has one option")
+        say("  --no-shared-prefix   for --model hf: read every request on its own, as lm_eval does\n")
     run_lm_eval(
         [argument for argument in context.args if argument not in ours],
         shared_prefix="--no-shared-prefix" not in context.args,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import parts_of, say, warn
+from nnd_tasks.cli.console import check_folder, parts_of, say, warn
 from nnd_tasks.errors import NNDError
 
 if TYPE_CHECKING:
@@ -110,13 +110,16 @@ def stress_report(
     """Show per error whether the likelihood falls as the error grows, as in the paper, beside pass rates."""
     from nnd_tasks.stress.report import read_reports
 
+    check_folder("--out", out_dir)
     _show_reports(read_reports(results), out_dir)
 
 
 def _show_reports(reports: Sequence[Report], out_dir: Path | None) -> None:
     """Print reports and, where a folder is named, write them there."""
-    from nnd_tasks.stress.report import markdown, write_reports
+    from nnd_tasks.stress.report import markdown, summary, write_reports
 
+    if overview := summary(reports):
+        say(overview)
     for report in reports:
         say(markdown(report))
     if out_dir is not None:
@@ -147,9 +150,11 @@ def stress_metrics(
     from nnd_tasks.stress.corpora import read_corpus
     from nnd_tasks.stress.text_metrics import stress_metric
 
+    check_folder("--out", out_dir)
     folder = find_dataset(f"nnd/{name}") or find_dataset(name)
     if folder is None:
-        raise NNDError(f"set {name!r} is not built here; run: {how_to_build(name)}")
+        how = how_to_build(name) if name.startswith("blindspot_") else f"nnd stress build {name} --corpus CORPUS"
+        raise NNDError(f"set {name!r} is not built here; run: {how}")
     found = read_corpus(corpus, source, reference)
     adapters = {part: find_metric(part, model, encoder) for part in parts_of(metrics)}
     if not adapters:

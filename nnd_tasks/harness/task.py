@@ -6,6 +6,7 @@ however many tests use it.
 
 from __future__ import annotations
 
+import difflib
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -166,6 +167,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 raise NNDError(
                     f"metadata {key}={value!r} is not what the model gets ({arguments.get(key)!r}); give it in --model_args"
                 )
+        settings = [field.name for field in fields(Settings)]
+        for key in sorted(set(self._metadata) - set(settings) - set(arguments)):
+            if near := difflib.get_close_matches(key, settings, n=1, cutoff=0.7):
+                raise NNDError(f"metadata {key!r}: no setting of NND tasks; did you mean {near[0]!r}?")
 
     def check_tokenizer(self, *, chat: bool = False) -> None:
         """Load the tokenizer and look for what the run needs of it, before the model is loaded.

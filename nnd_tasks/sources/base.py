@@ -102,7 +102,7 @@ class Source(ABC):
                     break
         missing = [file.name for file in required if file.name not in found]
         if missing:
-            raise NNDError(f"{source}: set {self.name} needs {' and '.join(missing)} there")
+            raise NNDError(f"{source}: set {self.name} needs {' and '.join(missing)} there, or in {self.name}/")
         return found
 
     def _beside(self, source: Path) -> dict[str, Path]:

@@ -119,7 +119,7 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
         raise NNDError(
             f"corpus {name}: {lacking:,} of {len(texts):,} texts have no source; give every text one, or none"
         )
-    languages = ("en",) if name in KNOWN else ()
+    languages = {"wmt": ("en", "de"), "ted": ("en", "zh")}.get(name, ("en",)) if name in KNOWN else ()
     called = Path(name).stem
     if name in KNOWN or called in KNOWN:  # a file that is called like a corpus of the paper is none
         called = name

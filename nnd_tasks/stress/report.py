@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from nnd_tasks.analysis.results import Run, read_runs
@@ -15,7 +16,7 @@ from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
 from nnd_tasks.stress.registry import ERRORS
-from nnd_tasks.stress.verdict import Scored, Verdict, judge, rep_4gram
+from nnd_tasks.stress.verdict import Level, Scored, Verdict, judge, rep_4gram
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 #: Metric -> how it is called in tables.
 LIKELIHOOD = "mean log-likelihood per token"
 DIVERSITY = "negated rep-4gram"
+#: Fewer texts than these make means that other texts would not.
+FEW = 50
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Report:
         diversity: the same texts by `rep_4gram`, negated, as the paper advises to look at beside likelihoods.
         model: whose likelihoods they are; ``""`` for text metrics.
         unscored: error type -> texts that take no part because a score is missing.
+        texts: number of gold texts; 0 where it is not known.
     """
 
     task: str
@@ -44,6 +48,7 @@ class Report:
     diversity: list[Verdict]
     model: str = ""
     unscored: Mapping[str, int] = field(default_factory=dict)
+    texts: int = 0
 
     @property
     def title(self) -> str:
@@ -99,7 +104,32 @@ def report_of(run: Run) -> Report:
         judge(repeats, diversity, unscored),
         model=run.model,
         unscored={error: len(texts) for error, texts in unscored.items()},
+        texts=len(gold),
     )
+
+
+def summary(reports: Sequence[Report]) -> str:
+    """Return one table of verdicts and mean pass rates, error types against models; ``""`` for one report."""
+    if len(reports) < 2:
+        return ""
+    found = [{verdict.error: verdict for verdict in report.verdicts} for report in reports]
+    lines = [f"| error | {' | '.join(report.title for report in reports)} |", "|---" * (len(reports) + 1) + "|"]
+    for error in dict.fromkeys(name for verdicts in found for name in verdicts):
+        cells = [_cell(verdicts.get(error)) for verdicts in found]
+        lines.append(f"| `{error}` | {' | '.join(cells)} |")
+    return "\n".join(["# Blind spots: verdicts, and mean pass rates over levels", "", *lines]) + "\n"
+
+
+def _cell(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return "-"
+    rates = [level.passed for level in verdict.levels if not math.isnan(level.passed)]
+    return ("pass" if verdict.falls else "**fail**") + (f" {fmean(rates):.3f}" if rates else "")
+
+
+def _deviation(level: Level) -> str:
+    """Return the standard deviation over seeds; a dash where there is one seed only."""
+    return f"{level.deviation:.4f}" if level.deviation else "-"
 
 
 def markdown(report: Report) -> str:
@@ -117,6 +147,11 @@ def markdown(report: Report) -> str:
         "",
         f"Failed: {', '.join(f'`{name}`' for name in failed) if failed else 'none'}.",
         "",
+        *(
+            [f"{report.texts} texts only: with others the verdicts may be others.", ""]
+            if 0 < report.texts < FEW
+            else []
+        ),
         *([f"Texts that take no part because a score is missing: {', '.join(lacking)}.", ""] if lacking else []),
         f"| error | verdict | level | noise ratio | score | sd over seeds | change | {DIVERSITY} | pass rate | texts |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -127,7 +162,7 @@ def markdown(report: Report) -> str:
             name = f"`{verdict.error}` | {'pass' if verdict.falls else '**fail**'}" if i == 0 else " | "
             passed = "-" if math.isnan(level.passed) else f"{level.passed:.3f}"
             lines.append(
-                f"| {name} | {level.level} | {level.noise:.3f} | {level.score:.4f} | {level.deviation:.4f} | {level.change:+.1%} "
+                f"| {name} | {level.level} | {level.noise:.3f} | {level.score:.4f} | {_deviation(level)} | {level.change:+.1%} "
                 f"| {other[level.level].score:.4f} | {passed} | {level.texts:,} |"
             )
     return "\n".join(lines) + "\n"

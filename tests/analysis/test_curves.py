@@ -305,7 +305,7 @@ def test_a_curve_goes_by_step_with_a_panel_per_task() -> None:
     ("names", "message"),
     [
         (["r/step-1"], "one run only (r/step-1 on nnd_demo): a curve needs two"),
-        (["r/step-1", "r/checkpoint-1"], "r/step-1 and r/checkpoint-1: both have step 1; name one of them"),
+        (["r/step-1", "r/checkpoint-1"], "r/step-1 and r/checkpoint-1: both have step 1; name the folders of the runs"),
         (
             ["r/step-1", "r/final"],
             "r/final: neither its name nor its revision says a step; give the number with --tags",

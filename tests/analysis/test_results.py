@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -197,7 +198,10 @@ def _foreign(folder: Path) -> None:
         (_cut_documents, r"samples_nnd_demo_.*jsonl: 7 of 10 contexts; the file is cut off"),
         (_cut_results, r"results_.*json: is no JSON, the file is cut off or damaged; run the task again"),
         (_no_results, r"samples_nnd_demo_.*jsonl: its results results_.*json are missing; put them there"),
-        (_again, r"gpt2.*: two runs of nnd_demo by one model, results_.* and results_.*; name the results file"),
+        (
+            _again,
+            r"two runs of nnd_demo by one model, .*gpt2.*results_.* and .*gpt2.*results_.*; name the results file",
+        ),
         (_foreign, r"no results of NND tasks"),
         (_change("eos", True, _protocol), r"cannot be compared: eos True and False; .*--allow eos"),
         (_change("data", "zzz", _protocol), r"cannot be compared: data 'zzz' and '.*'; run both in one way\n"),
@@ -259,8 +263,50 @@ def test_what_may_differ_can_be_allowed(results: Path) -> None:
 def test_nothing_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match=r"no results_\*\.json is there; run the task with --log_samples"):
         read_runs([tmp_path])
-    with pytest.raises(NNDError, match="nowhere: no results"):
+    with pytest.raises(NNDError, match="nowhere: there is no such file or folder"):
         read_runs([tmp_path / "nowhere"])
+    (tmp_path / "page.html").write_text("<p>")
+    with pytest.raises(NNDError, match=r"page\.html: is no results_\*\.json of lm-eval"):
+        read_runs([tmp_path / "page.html"])
+
+
+def test_what_is_allowed_must_be_a_part_of_the_protocol(scored: Path) -> None:
+    with pytest.raises(NNDError, match=r"--allow promt: no part of the protocol; they are .*prompt"):
+        pair(read_runs([scored]), ["promt"])
+
+
+def test_other_selections_are_refused_without_a_way_around(results: Path) -> None:
+    _change("selection", "5 of 60 (abc)", _protocol)(results)
+    with pytest.raises(NNDError, match=r"selection .*--limit or --samples") as caught:
+        pair(read_runs([results]))
+    assert "--allow" not in str(caught.value)
+
+
+def test_a_samples_file_names_its_task_only(results: Path) -> None:
+    file = only(results / "gpt2", "results_*.json")
+    samples = only(results / "gpt2", "samples_*.jsonl")
+    raw = json.loads(file.read_text())
+    for part in ("configs", "versions", "n-samples", "results"):
+        raw[part]["nnd_copy"] = json.loads(json.dumps(raw[part]["nnd_demo"]))
+    raw["configs"]["nnd_copy"]["metadata"]["nnd"]["signature"]["protocol"]["set"] = "nnd/copy"
+    file.write_text(json.dumps(raw))
+    shutil.copy(samples, samples.with_name(samples.name.replace("nnd_demo", "nnd_copy")))
+    assert {run.task for run in read_runs([results / "gpt2"])} == {"nnd_demo", "nnd_copy"}
+    assert [run.task for run in read_runs([samples])] == ["nnd_demo"]
+    assert len(read_runs([samples, file])) == 2
+
+
+def test_a_folder_that_cannot_be_read_is_named(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = os.scandir
+
+    def refuse(path: Any = ".") -> Any:  # root, whom no test can keep out, runs them too
+        if Path(path).name == "gpt2":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(NNDError, match="gpt2: cannot be read"):
+        read_runs([results])
 
 
 def test_windows_matter_where_contexts_were_shortened() -> None:

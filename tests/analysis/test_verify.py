@@ -595,7 +595,7 @@ def test_the_commands_mistakes_end_in_one_line_and_write_nothing(short: Path, tm
     quiz = short / "quiz_design" / QUIZ_FILE
     for arguments, message in (
         (["--source", str(tmp_path / "nowhere")], "nowhere: no such file or folder"),
-        (["--source", str(short)], f"set summeval needs {SUMMEVAL_FILE} there"),
+        (["--source", str(short)], f"set summeval needs {SUMMEVAL_FILE} there, or in summeval/"),
         (["--source", str(quiz)], "is the file of one set; name the set (quiz_design or summeval), or give a folder"),
         (["summeval", "--source", str(tmp_path), "--metrics", "rogue"], "there is no metric 'rogue'"),
         (["quiz_design", "--encoder", "x"], "Quiz Design has no references"),

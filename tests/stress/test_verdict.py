@@ -152,7 +152,7 @@ def test_a_report_has_tables_and_the_figure(tmp_path: Path) -> None:
     assert report.diversity[0].levels[0].score == 0
     text = markdown(report)
     assert text.startswith("# Blind spots: nnd_blindspot_wikitext, m\n")
-    assert "| `truncation` | pass | 0.5 | 0.500 | -1.2500 | 0.0000 | -25.0% | 0.0000 | 0.500 | 2 |" in text
+    assert "| `truncation` | pass | 0.5 | 0.500 | -1.2500 | - | -25.0% | 0.0000 | 0.500 | 2 |" in text
     written = write_reports([report], tmp_path / "out")
     assert sorted(path.suffix for path in written) == [".json", ".md", ".png", ".svg"]
     assert all(path.stat().st_size > 100 for path in written)
