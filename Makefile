@@ -1,12 +1,12 @@
 # make demo: the whole chain, offline, on the embedded set      make test: the test suite
-# make lint: ruff and mypy                                      make clean: remove what these made
+# make lint: ruff and mypy      make docs: the site, in site/      make clean: remove what these made
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint install clean
+.PHONY: demo test lint docs install clean
 
 install: $(STAMP)
 
@@ -28,5 +28,8 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
+
 clean:
-	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

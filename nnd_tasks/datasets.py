@@ -90,6 +90,7 @@ def _lock_file(folder: Path) -> Path:
 def _only_writer(folder: Path, timeout: float) -> Iterator[None]:
     """Let one process at a time write ``folder``; the lock file does not stay."""
     path = _lock_file(folder)
+    path.open("a").close()  # a place that takes no files is told at once: FileLock may wait for it
     with FileLock(path, timeout=timeout):
         try:
             yield
@@ -369,6 +370,9 @@ def how_to_build(name: str, config: str = "") -> str:
     corpus = name.removeprefix("blindspot_")
     if corpus != name:
         return f"nnd stress build {name} --corpus {corpus} --source FOLDER"
+    package = Path(__file__).parent
+    if any((folder / "task_yamls" / name / "_recipe").is_file() for folder in (package, package.parent)):
+        return f"nnd new {name} --from FILE"
     return f"nnd build {name}{' --rows all' if config.startswith('all_rows') else ''}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -12,7 +13,8 @@ from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.tables import check_table, fingerprint
 
-_LOCAL = "nnd/"
+_OURS = "nnd/"
+_PATIENCE = 10.0  # seconds to wait for what the hub has
 _TEST_KEYS = ("test_id", "category", "subcategory", "severity", "high_first")
 _STRESS_KEYS = ("noise_ratio", "seed")  # where a set has them
 
@@ -70,7 +72,7 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
 def load_tests(
     path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
 ) -> tuple[datasets.Dataset, dict[str, Any], str]:
-    """Load a set: from its local build, or, where ``path`` is not of the namespace ``nnd``, from the hub.
+    """Load a set: from its local build, or, where there is none, from the hub.
 
     Args:
         path: what the YAML calls ``dataset_path``.
@@ -89,11 +91,11 @@ def load_tests(
     if folder is not None:
         tests, where = datasets.Dataset(read_table(folder, name)), str(folder)
         name = name or list_configs(folder)[1]
-    elif path.startswith(_LOCAL):  # nobody has published there: asking the hub would only cost a minute
-        set_name = path.removeprefix(_LOCAL)
-        raise NNDError(f"the set {set_name!r} is not built here; run: {how_to_build(set_name)}")
     else:
+        if path.startswith(_OURS):
+            _check_published(path, kwargs)
         tests, where = _from_hub(path, name, split, kwargs), f"{path} on the hub"
+        name = name or tests.config_name
     origin = {
         "dataset": path,
         "config": name,
@@ -103,6 +105,37 @@ def load_tests(
     return tests, origin, where
 
 
+def _check_published(path: str, kwargs: Mapping[str, Any]) -> None:
+    """Check that the hub has a set of the namespace ``nnd``: one quick question, where `datasets` would retry for a minute.
+
+    Raises:
+        NNDError: it has not, or cannot be asked.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
+
+    why = ""
+    try:
+        HfApi().dataset_info(path, revision=kwargs.get("revision"), token=kwargs.get("token"), timeout=_PATIENCE)
+        return
+    except (OfflineModeIsEnabled, RepositoryNotFoundError) as error:
+        if isinstance(error, OfflineModeIsEnabled) and _cached(path):
+            return
+    except Exception as error:  # the network and the hub raise many kinds
+        why = f" (and the hub could not be asked for it: {first_line(error)})"
+    raise NNDError(f"{_not_built(path)}{why}")
+
+
+def _cached(path: str) -> bool:
+    """Tell whether an earlier run loaded a dataset from the hub, so that `datasets` finds it offline."""
+    return (Path(datasets.config.HF_DATASETS_CACHE) / path.replace("/", "___")).is_dir()
+
+
+def _not_built(path: str) -> str:
+    name = path.removeprefix(_OURS)
+    return f"the set {name!r} is not built here; run: {how_to_build(name)}"
+
+
 def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]) -> datasets.Dataset:
     try:
         tests = datasets.load_dataset(path, name, split=split, **kwargs)
@@ -110,4 +143,6 @@ def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
         raise NNDError(
             f"the dataset {path!r} is no local folder, and could not be loaded from the hub ({first_line(error)})"
         ) from error
+    if "high" not in tests.column_names and "high_sha256" in tests.column_names:
+        raise NNDError(f"{_not_built(path)} (the hub has its ids, and no texts)")
     return datasets.Dataset(check_table(tests.data.table, f"{path} on the hub"))

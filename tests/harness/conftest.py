@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from nnd_tasks.build import build_set
+from nnd_tasks.contribute.new import draft_set, write_set
 from nnd_tasks.stress.build import build_stress_set
 from nnd_tasks.stress.corpora import KNOWN
 from tests.conftest import DATA
@@ -43,6 +44,10 @@ def _real_home(_home: Path) -> Path:
     for name in ("quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3"):
         build_set(name, DATA / name, _home / "nnd" / name)
     build_set("summeval", DATA / "summeval", _home / "nnd" / "summeval", {"rows": "all"})
+    for name, file in (("webnlg", "webnlg2020_en_human.jsonl"), ("hanna", "hanna.jsonl")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NND_HOME", str(_home))
+            write_set(draft_set(name, str(DATA / "extra" / file)))
     for corpus in KNOWN:
         name = f"blindspot_{corpus}"
         build_stress_set(

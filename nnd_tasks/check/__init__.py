@@ -1,0 +1,1 @@
+"""What a reviewer of a set would look for, found by machine: `nnd check`."""

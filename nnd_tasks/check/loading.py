@@ -1,0 +1,211 @@
+"""Read a dataset folder with all its faults: what `nnd_tasks.datasets.read_table` refuses becomes a finding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from nnd_tasks.check.findings import EXAMPLES, Finding, Row, differing, finding
+from nnd_tasks.datasets import CARD, SPLIT, find_dataset, how_to_build
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
+
+_AGAIN = "build the set again"
+
+
+@dataclass
+class Config:
+    """The tests of one config.
+
+    Attributes:
+        name: of the config.
+        table: as stored, shape (tests, columns).
+    """
+
+    name: str
+    table: pa.Table
+
+    @cached_property
+    def columns(self) -> dict[str, list[Any]]:
+        """Column -> cells."""
+        return {name: self.table.column(name).to_pylist() for name in self.table.column_names}
+
+    @property
+    def extra(self) -> list[str]:
+        """Columns that are none of the schema's."""
+        return [name for name in self.table.column_names if name not in RESERVED_COLUMNS]
+
+    def rows(self, indices: Iterable[int], details: Mapping[int, str] | None = None) -> list[Row]:
+        """Return the tests at ``indices`` as a finding lists them."""
+        ids = self.columns.get("test_id", [])
+        return [Row(i, str(ids[i] or "") if i < len(ids) else "", (details or {}).get(i, "")) for i in indices]
+
+    def pairs_of(self, indices: Sequence[int]) -> list[Row]:
+        """Return the tests at ``indices`` with their two candidates as details, distinct pairs before repeated ones."""
+        high, low = self.columns["high"], self.columns["low"]
+        order = distinct_first(indices, [(high[i], low[i]) for i in indices])
+        return self.rows(order, {i: differing(high[i], low[i]) for i in order[:EXAMPLES]})
+
+
+def distinct_first(indices: Sequence[int], keys: Sequence[Hashable]) -> list[int]:
+    """Return ``indices`` with one of each key before the rest: a few examples should not all be the same."""
+    first: dict[Hashable, int] = {}
+    for i, key in zip(indices, keys, strict=True):
+        first.setdefault(key, i)
+    chosen = set(first.values())
+    return [*first.values(), *(i for i in indices if i not in chosen)]
+
+
+@dataclass
+class Loaded:
+    """A dataset folder.
+
+    Attributes:
+        folder: where it is.
+        name: of the set: what its card says, else the folder's name.
+        header: YAML header of the card; empty where it cannot be read.
+        card: the whole card.
+        body: Markdown of the card, without its header.
+        known: names of all configs, in the order of the card.
+        configs: those that are checked and have data.
+        default: the config that is taken where none is named.
+        findings: about reading it.
+    """
+
+    folder: Path
+    name: str
+    header: dict[str, Any]
+    card: str
+    body: str
+    known: list[str]
+    configs: dict[str, Config]
+    default: str
+    findings: list[Finding] = field(default_factory=list)
+
+
+def find(name: str) -> Path:
+    """Return the folder of a set: a name below ``$NND_HOME/nnd``, or a path.
+
+    Raises:
+        NNDError: there is no such dataset.
+    """
+    folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
+    if folder is not None:
+        return folder
+    path = Path(name).expanduser()
+    if path.is_dir():
+        raise NNDError(f"{path}: no NND dataset is there (it has no {CARD})")
+    if "/" in name or path.exists():
+        raise NNDError(f"{path}: there is no such folder; name a dataset folder, or a set that is built here")
+    raise NNDError(f"set {name!r} is not built here; run: {how_to_build(name)}, or name a dataset folder")
+
+
+def load(folder: Path, only: Collection[str] = ()) -> Loaded:
+    """Read the card and the data.
+
+    Args:
+        folder: a folder with a card.
+        only: configs to read; all where there is none.
+
+    Raises:
+        NNDError: ``folder`` is no dataset of tests at all, or has no such config.
+    """
+    text = _card(folder)
+    header, body, findings = _split(text)
+    stored = sorted({path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet")})
+    if not stored and "nnd_schema_version" not in header:
+        raise NNDError(
+            f"{folder}: no NND dataset is there (no CONFIG/{SPLIT}-*.parquet, no nnd_schema_version in {CARD})"
+        )
+    entries = [e for e in _list(header.get("configs")) if isinstance(e, dict) and "config_name" in e]
+    listed = [str(entry["config_name"]) for entry in entries]
+    names = list(dict.fromkeys([*listed, *stored]))
+    for name in only:
+        if name not in names:
+            raise NNDError(f"{folder}: it has no config {name!r}, only {', '.join(names)}")
+    if header:
+        findings += _check_listing(header, listed, stored)
+    configs: dict[str, Config] = {}
+    for name in only or names:
+        config = _read(folder, name, findings)
+        if config is not None:
+            configs[name] = config
+    marked = [str(entry["config_name"]) for entry in entries if entry.get("default")]
+    own = str(header.get("nnd_set") or folder.resolve().name)
+    return Loaded(folder, own, header, text, body, names, configs, next(iter([*marked, *names]), ""), findings)
+
+
+def _card(folder: Path) -> str:
+    try:
+        return (folder / CARD).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NNDError(f"{folder / CARD}: cannot be read as UTF-8 text ({first_line(error)})") from error
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _split(text: str) -> tuple[dict[str, Any], str, list[Finding]]:
+    """Return the card's header, its body, and what is wrong with the header."""
+    match = re.match(r"---\r?\n(.*?\n)---\r?\n?", text, flags=re.DOTALL)
+    body = text[match.end() :] if match else text
+    try:
+        header = yaml.safe_load(match[1]) if match else None
+        problem = "is not a mapping" if match else "is missing: it stands between two lines ---"
+    except yaml.YAMLError as error:
+        header, problem = None, f"is no valid YAML ({first_line(error)})"
+    if isinstance(header, dict):
+        return header, body, []
+    return {}, body, [finding("card_header", f"the YAML header of {CARD} {problem}", f"mend it, or {_AGAIN}")]
+
+
+def _check_listing(header: Mapping[str, Any], listed: Sequence[str], stored: Sequence[str]) -> list[Finding]:
+    found = []
+    if header.get("nnd_schema_version") != SCHEMA_VERSION:
+        message = (
+            f"{CARD} names schema version {header.get('nnd_schema_version')!r}; this release reads {SCHEMA_VERSION}"
+        )
+        found.append(finding("schema_version", message, f"{_AGAIN} with this release"))
+    for name in listed:
+        if name not in stored:
+            message = f"{CARD} lists the config {name!r}, but there is no {name}/{SPLIT}-*.parquet"
+            found.append(
+                finding("data_missing", message, f"{_AGAIN}, or take the config out of the header", config=name)
+            )
+    for name in stored:
+        if name not in listed:
+            message = f"there are data of a config {name!r} that {CARD} does not list"
+            found.append(
+                finding("config_unlisted", message, "list it under configs in the header, or remove it", config=name)
+            )
+    return found
+
+
+def _read(folder: Path, name: str, findings: list[Finding]) -> Config | None:
+    """Return a config, or None where it has no readable data."""
+    files = sorted((folder / name).glob(f"{SPLIT}-*.parquet"))
+    tables = []
+    for file in files:
+        try:
+            tables.append(pq.read_table(file))
+        except (OSError, pa.ArrowException) as error:
+            message = f"{name}/{file.name} cannot be read as parquet ({first_line(error)})"
+            findings.append(finding("data_unreadable", message, _AGAIN, config=name))
+            return None
+    if not tables:
+        return None
+    try:
+        return Config(name, pa.concat_tables(tables))
+    except pa.ArrowException as error:
+        message = f"the files of {name} have different columns ({first_line(error)})"
+        findings.append(finding("data_unreadable", message, _AGAIN, config=name))
+        return None

@@ -1,0 +1,132 @@
+"""A run of a set's tasks on a tiny model with random weights, on a few contexts each: does the whole chain work?"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nnd_tasks.check.findings import Finding, finding
+from nnd_tasks.check.loading import Config, Loaded
+from nnd_tasks.check.tasks import Documents, quiet
+from nnd_tasks.check.yamls import Yaml
+from nnd_tasks.errors import NNDError, first_line
+
+#: Contexts that a task is run on.
+CONTEXTS = 4
+_WINDOW = 8192  # tokens: more than any document of the paper's sets has
+_VOCABULARY = 1000
+_TEXTS = 300  # that the tokenizer is trained on
+_END = "<|endoftext|>"
+
+
+def make_model(folder: Path, texts: Iterable[str]) -> None:
+    """Write a GPT-2 of one tiny layer and a byte-level BPE tokenizer of the texts, which can write any text."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=_VOCABULARY,
+        special_tokens=[_END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token=_END, eos_token=_END, unk_token=_END, model_max_length=_WINDOW
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = GPT2Config(
+            vocab_size=len(tokenizer),
+            n_positions=_WINDOW,
+            n_embd=16,
+            n_layer=1,
+            n_head=1,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+        GPT2LMHeadModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def run(loaded: Loaded, configs: Mapping[str, Config], tasks: Sequence[Yaml], documents: Documents) -> list[Finding]:
+    """Run tasks on a tiny model that is made in a temporary folder, and return what failed."""
+    findings: list[Finding] = []
+    if not tasks:
+        return findings
+    with tempfile.TemporaryDirectory(prefix="nnd-check-") as place:
+        with _silent():
+            make_model(Path(place), _sample(configs.values()))
+        for task in tasks:
+            name = task.config or loaded.default
+            try:
+                with _silent(), documents.served():
+                    findings += _unscored(task, name, _evaluate(task, configs[name], Path(place)))
+            except (Exception, SystemExit) as error:  # whatever it is, the set's users would meet it too
+                why = str(error) if isinstance(error, NNDError) else f"{type(error).__name__}: {first_line(error)}"
+                message = f"{task.name} fails on a tiny model: {why}"
+                findings.append(finding("run_failed", message, f"try: nnd run --tasks {task.name} …", config=name))
+    return findings
+
+
+def _sample(configs: Iterable[Config]) -> list[str]:
+    """Return some texts of a set."""
+    texts: dict[str, None] = {}
+    for config in configs:
+        for side in ("context", "high", "low"):
+            texts |= dict.fromkeys(config.columns[side][:_TEXTS])
+    return list(texts)[:_TEXTS]
+
+
+def chosen(clusters: int) -> list[int]:
+    """Return which documents are run: `CONTEXTS` of them, evenly spread from the first to the last."""
+    if clusters <= CONTEXTS:
+        return list(range(clusters))
+    return [i * (clusters - 1) // (CONTEXTS - 1) for i in range(CONTEXTS)]
+
+
+def _evaluate(task: Yaml, config: Config, model: Path) -> list[dict[str, Any]]:
+    """Return the logged samples of a task, one for each document that was run."""
+    from nnd_tasks.harness.run import evaluate
+
+    results = evaluate(
+        task.name,
+        "hf",
+        {"pretrained": str(model), "dtype": "float32"},
+        include_path=[task.path.parent],
+        shared_prefix=False,
+        device="cpu",
+        batch_size=4,
+        samples={task.name: chosen(len(set(config.columns["cluster_id"])))},
+        log_samples=True,
+    )
+    return list(results["samples"][task.name])
+
+
+def _unscored(task: Yaml, config: str, samples: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Report tests without a score whose candidates are both there: empty ones are another finding."""
+    missing = [
+        test["test_id"]
+        for sample in samples
+        for test in sample["tests"]
+        if test["passed"] is None and all(sample["doc"]["candidates"][test[side]].strip() for side in ("high", "low"))
+    ]
+    if missing:
+        message = f"{task.name} leaves {len(missing):,} tests unscored on a tiny model, such as {missing[0]}"
+        yield finding("run_unscored", message, "look at these candidates", count=len(missing), config=config)
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Keep progress bars and log lines of other libraries off the terminal."""
+    sink = io.StringIO()
+    with contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink), quiet():
+        yield

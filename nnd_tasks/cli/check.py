@@ -1,0 +1,45 @@
+"""Command over one set: check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nnd_tasks.cli.app import app
+from nnd_tasks.cli.console import say
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(metavar="NAME|FOLDER", help="A set that is built here, or a dataset folder.")],
+    config: Annotated[list[str] | None, typer.Option(help="Check only this config; repeatable.")] = None,
+    tasks: Annotated[
+        list[Path] | None, typer.Option(help="Folder of task YAMLs besides those that nnd run knows; repeatable.")
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="text; markdown, for a pull request; or json.", metavar="FORMAT")
+    ] = "text",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to this file.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count too.")] = False,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Do not run the tasks on a tiny model.")] = False,
+) -> None:
+    """Look for everything that a reviewer of a set would look for.
+
+    Errors keep a set from being run or published; warnings may mislead, or need a person's eye.
+
+    Exit status: 0 no errors (with --strict, no warnings either), 1 nothing could be checked, 2 errors, 3 warnings with --strict.
+    """
+    from nnd_tasks.check.checking import check_set
+    from nnd_tasks.check.report import check_format, render, totals, write
+
+    check_format(form)
+    report = check_set(name, configs=config or (), tasks=tasks or (), run=not no_run)
+    content = render(report, form)
+    if output is None:
+        say(content)
+    else:
+        write(content, output)
+        say(f"{totals(report)}; written: {output}")
+    raise typer.Exit(report.exit_code(strict=strict))

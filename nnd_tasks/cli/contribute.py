@@ -1,0 +1,208 @@
+"""Commands for sets of one's own: new."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nnd_tasks.cli.app import app
+from nnd_tasks.cli.console import parts_of, say, warn
+from nnd_tasks.errors import NNDError
+
+if TYPE_CHECKING:
+    from nnd_tasks.contribute.new import Draft, Written
+    from nnd_tasks.contribute.recipe import Recipe
+
+_SHOWN = 300  # characters of a text in the preview
+_COLUMNS, _RULES, _PAIRS, _CARD = "Columns", "What is better (one of these)", "Ready-made pairs", "Card"
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Of the set: letters, digits and _.")],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="Table with a judged candidate per row: .csv, .tsv, .jsonl, .json, .parquet, or PATH[:SPLIT] for datasets.",
+        ),
+    ],
+    recipe: Annotated[Path | None, typer.Option(help="YAML with options as keys; options here go before it.")] = None,
+    context: Annotated[str | None, typer.Option(help="What a model is given.", rich_help_panel=_COLUMNS)] = None,
+    candidate: Annotated[str | None, typer.Option(help="The text that was judged.", rich_help_panel=_COLUMNS)] = None,
+    label: Annotated[str | None, typer.Option(help="A label.", rich_help_panel=_COLUMNS)] = None,
+    score: Annotated[
+        str | None, typer.Option(help="A number, higher is better, or a list of them.", rich_help_panel=_COLUMNS)
+    ] = None,
+    system: Annotated[str | None, typer.Option(help="Who wrote the candidate.", rich_help_panel=_COLUMNS)] = None,
+    rater: Annotated[str | None, typer.Option(help="Who judged it.", rich_help_panel=_COLUMNS)] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Labels or scores of one attribute, which becomes a category (repeat it); with --label or --score the one "
+            "column that names the attribute.",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=COLUMN: a further part of the prompt (repeat it).", rich_help_panel=_COLUMNS),
+    ] = None,
+    category: Annotated[
+        str | None,
+        typer.Option(help="Category of the tests; of candidates, that of the worse.", rich_help_panel=_COLUMNS),
+    ] = None,
+    better: Annotated[
+        str | None, typer.Option(help="LABEL,...: these are better than all others.", rich_help_panel=_RULES)
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(help="WORST,...,BEST: labels in order; bad=ugly,good for equal ranks.", rich_help_panel=_RULES),
+    ] = None,
+    min_gap: Annotated[
+        float | None, typer.Option(help="A score that is higher by this or more is better.", rich_help_panel=_RULES)
+    ] = None,
+    majority: Annotated[
+        bool,
+        typer.Option(
+            "--majority", help="Good is what more than half of the ratings give the best mark.", rich_help_panel=_RULES
+        ),
+    ] = False,
+    best: Annotated[
+        float | None, typer.Option(help="Best mark of --majority. Default: the highest.", rich_help_panel=_RULES)
+    ] = None,
+    ignore: Annotated[
+        str | None, typer.Option(help="LABEL,...: these say nothing, leave them out.", rich_help_panel=_RULES)
+    ] = None,
+    chosen: Annotated[str | None, typer.Option(help="The better text, or messages.", rich_help_panel=_PAIRS)] = None,
+    rejected: Annotated[str | None, typer.Option(help="The worse one.", rich_help_panel=_PAIRS)] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Template of what a model reads, such as '{{context}}\\n\\nSummary:'.")
+    ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(help="A checkout of nnd-tasks to write recipe, task and README into, for a pull request."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made, write nothing.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Give up an earlier set of this name.")] = False,
+    license_: Annotated[
+        str | None, typer.Option("--license", help="As the hub writes it.", rich_help_panel=_CARD)
+    ] = None,
+    language: Annotated[str | None, typer.Option(help="Codes such as en,de.", rich_help_panel=_CARD)] = None,
+    citation: Annotated[str | None, typer.Option(help="BibTeX, or a file of it.", rich_help_panel=_CARD)] = None,
+    homepage: Annotated[str | None, typer.Option(help="Where the judgements come from.", rich_help_panel=_CARD)] = None,
+    judges: Annotated[str | None, typer.Option(help="Who judged.", rich_help_panel=_CARD)] = None,
+    title: Annotated[str | None, typer.Option(help="Of the human evaluation.", rich_help_panel=_CARD)] = None,
+    summary: Annotated[str | None, typer.Option(help="What was evaluated.", rich_help_panel=_CARD)] = None,
+) -> None:
+    """Make a set out of a table of judged texts, or of preference pairs.
+
+    Columns that no option names are proposed. Dataset and task go to $NND_HOME, where `nnd run` finds them.
+    """
+    from nnd_tasks.contribute.new import draft_set, write_set
+
+    options: dict[str, Any] = {
+        "context": context, "candidate": candidate, "label": label, "score": score, "system": system, "rater": rater,
+        "attribute": attribute or None, "field": _fields(field), "category": category, "better": _labels("--better", better),
+        "order": _order(order), "min_gap": min_gap, "majority": majority or None, "best": best,
+        "ignore": _labels("--ignore", ignore), "chosen": chosen, "rejected": rejected,
+        "prompt": None if prompt is None else prompt.replace("\\n", "\n"), "license": license_,
+        "language": _labels("--language", language), "citation": _text_or_file(citation), "homepage": homepage,
+        "judges": judges, "title": title, "summary": summary,
+    }  # fmt: skip
+    draft = draft_set(name, source, options, recipe, replace=replace)
+    _preview(draft)
+    if dry_run:
+        say("nothing written (--dry-run)")
+        return
+    _print_written(draft, write_set(draft, into=into, replace=replace))
+
+
+def _labels(option: str, value: str | None) -> list[str] | None:
+    if value is None:
+        return None
+    if not (found := parts_of(value)):
+        raise NNDError(f"{option}: none is named; write them with commas between")
+    return found
+
+
+def _order(value: str | None) -> list[list[str]] | None:
+    """Return the ranks of ``bad=ugly,good``."""
+    ranks = _labels("--order", value)
+    return None if ranks is None else [[part.strip() for part in rank.split("=")] for rank in ranks]
+
+
+def _fields(values: list[str] | None) -> dict[str, str] | None:
+    found: dict[str, str] = {}
+    for value in values or []:
+        name, equals, column = value.partition("=")
+        if not (equals and name.strip() and column.strip()):
+            raise NNDError(f"--field {value}: write NAME=COLUMN")
+        found[name.strip()] = column.strip()
+    return found or None
+
+
+def _text_or_file(value: str | None) -> str | None:
+    """Return a text, or what the file that it names holds."""
+    if value is None or "{" in value:
+        return value
+    try:
+        return Path(value).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NNDError(f"--citation {value}: neither BibTeX nor a file of it") from error
+
+
+def _preview(draft: Draft) -> None:
+    """Show the columns, the rule, some tests, and what is left out."""
+    from nnd_tasks.contribute.assemble import examples
+    from nnd_tasks.contribute.card import REASONS
+    from nnd_tasks.contribute.propose import describe
+
+    for line in describe(draft.recipe, draft.choices):
+        say(line)
+    say(f"rule: {draft.recipe.rule_text()}")
+    for test in examples(draft.table, 3):
+        say(f"\n[{test['category']}]")
+        for part in ("context", "high", "low"):
+            text = " ".join(test[part].split())
+            say(f"  {part:<8} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
+    say(f"\n{draft.table.num_rows:,} tests")
+    for category, count in draft.categories.items():
+        say(f"  {category:<24}{count:>10,}")
+    if draft.dropped.counts:
+        say("left out")
+    for reason, count in draft.dropped.counts.items():
+        rows = draft.dropped.rows.get(reason, [])
+        shown = ", ".join(map(str, rows)) + (", …" if count > len(rows) else "")
+        say(f"  {count:>10,}  {REASONS[reason]}" + (f" ({draft.unit}{'s' * (len(rows) > 1)} {shown})" if rows else ""))
+    for note in draft.notes:
+        warn(f"note: {note}")
+
+
+def _print_written(draft: Draft, written: Written) -> None:
+    """Say where everything is, how to run it, and what only a person can add."""
+    say(f"\nwritten to {written.folder}")
+    for path in written.files:
+        say(f"written: {path}")
+    say(f"task {written.task.name}: {written.task.path}")
+    if written.task.kept:
+        warn(
+            f"note: {written.task.path} has other content than this set would give it, and stays; --replace writes it anew"
+        )
+    arguments = f"--model hf --model_args pretrained=MODEL --tasks {written.task.name}"
+    say(f"\nrun it:  nnd run {arguments}")
+    say(f"or:      lm_eval --include_path {shlex.quote(str(written.task.path.parent))} {arguments}")
+    _print_missing(draft.recipe)
+
+
+def _print_missing(recipe: Recipe) -> None:
+    from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE
+
+    missing = recipe.missing()
+    if missing:
+        say("\nneeded before publishing (marked TODO on the card):")
+        for key in missing:
+            say(f"  {key:<10}{KNOWN_BY_PEOPLE[key]}")

@@ -1,0 +1,80 @@
+"""Command for the hub: publish."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nnd_tasks.cli.app import app
+from nnd_tasks.cli.console import say, warn
+
+if TYPE_CHECKING:
+    from nnd_tasks.publish.plan import Plan
+    from nnd_tasks.publish.upload import Outcome
+
+
+@app.command()
+def publish(
+    name: Annotated[str, typer.Argument(help="A set that is built here, or a dataset folder.")],
+    repo: Annotated[str, typer.Option(help="The dataset repository of the hub: NAMESPACE/NAME.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only check, and show the files and the card; asks the hub nothing.")
+    ] = False,
+    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
+    ids_only: Annotated[
+        bool, typer.Option("--ids-only", help="Publish ids and a recipe where the texts might go out, too.")
+    ] = False,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            help="The publisher's file or table, or its folder, to build the set from again. Default: download it."
+        ),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer of the hub.")] = 30.0,
+) -> None:
+    """Publish a set on the Hugging Face hub: card, parquet files, a tag for the version.
+
+    Where the terms of its texts forbid that, ids, labels and a recipe to build the set go out instead. The set is built
+    again first (one of `nnd new` with --source), and refused when something else comes out. What the hub has already is not
+    uploaded again.
+    """
+    from nnd_tasks.publish.plan import make_plan
+    from nnd_tasks.publish.upload import check_repo, find_token, upload
+
+    check_repo(repo)
+    if not dry_run:
+        find_token()  # before the work begins
+    plan = make_plan(name, repo, source=source, ids_only=ids_only)
+    for note in plan.notes:
+        warn(f"note: {note}")
+    if dry_run:
+        _show_plan(plan)
+    else:
+        _show_outcome(plan, upload(plan, private=private, timeout=timeout))
+
+
+def _show_plan(plan: Plan) -> None:
+    what = "ids and a recipe, no texts" if plan.ids_only else "with its texts"
+    say(f"{plan.name} {plan.version}, {what}, for {plan.repo}:")
+    say("       bytes  sha256                                                            file")
+    say(plan.listing())
+    say("")
+    say(plan.card)
+    say("dry run: nothing was uploaded")
+
+
+def _show_outcome(plan: Plan, outcome: Outcome) -> None:
+    if not outcome.changed:
+        say(f"{outcome.url} has all of this already, tagged {plan.version}: nothing was uploaded")
+        return
+    if outcome.created:
+        say("the repository is new")
+    if outcome.uploaded:
+        say(f"uploaded in one commit: {', '.join(outcome.uploaded)}")
+    if outcome.removed:
+        say(f"removed in the same commit: {', '.join(outcome.removed)}")
+    if outcome.tagged:
+        say(f"tagged {plan.version}")
+    say(f"published {'ids and a recipe' if plan.ids_only else 'with its texts'}: {outcome.url}")

@@ -1,0 +1,1 @@
+"""Sets that anyone makes out of a table of judged texts: ``nnd new``."""

@@ -1,0 +1,265 @@
+"""Propose what each column holds, by its name and its content, where nobody says."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nnd_tasks.contribute.chat import is_chat
+from nnd_tasks.contribute.encode import as_number, render
+from nnd_tasks.contribute.recipe import ROLES, Recipe, make_recipe
+from nnd_tasks.contribute.tables import Table
+from nnd_tasks.errors import NNDError
+
+#: Role -> names of columns that usually hold it, the likeliest first.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "chosen": ("chosen", "preferred", "better", "winner", "sentence_good"),
+    "rejected": ("rejected", "dispreferred", "worse", "loser", "sentence_bad"),
+    "context": (
+        "context", "prompt", "source", "src", "document", "article", "question", "query", "input", "instruction", "passage",
+        "triples", "post", "source_text", "dialogue", "reference_document",
+    ),
+    "candidate": (
+        "candidate", "output", "summary", "response", "completion", "hypothesis", "hyp", "mt", "target", "translation",
+        "generation", "generated", "story", "answer", "system_output", "text",
+    ),
+    "label": ("label", "judgement", "judgment", "error", "error_type", "annotation", "verdict", "grade", "quality"),
+    "score": ("score", "rating", "mean_score", "likert", "points", "mos"),
+    "system": ("system", "model", "model_name", "model_id", "system_id", "system_name", "generator"),
+    "rater": ("rater", "annotator", "worker", "judge", "worker_id", "annotator_id", "rater_id", "judge_id"),
+    "category": ("category", "subset", "section"),
+}  # fmt: skip
+_MOST_LABELS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A column that was chosen.
+
+    Attributes:
+        role: as in `Recipe`.
+        column: its name.
+        why: ``name`` or what its content looks like.
+    """
+
+    role: str
+    column: str
+    why: str
+
+
+class _Head:
+    """The first rows of a table, and what can be said of each column."""
+
+    def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        self.columns = columns
+
+    def texts(self, name: str) -> list[str]:
+        """Return the cells of a column that hold text, [] where one holds something else."""
+        try:
+            return [text for cell in self.columns[name] if (text := render(cell)) and text.strip()]
+        except ValueError:
+            return []
+
+    def numeric(self, name: str) -> bool:
+        """Tell whether every cell is a number, a list of numbers, or empty, and one is a number."""
+        cells = [item for cell in self.columns[name] for item in (cell if isinstance(cell, list) else [cell])]
+        values = [as_number(cell) for cell in cells]
+        return None not in values and any(value == value for value in values)
+
+    def kinds(self, name: str) -> int:
+        """Return how many distinct texts a column has."""
+        return len(set(self.texts(name)))
+
+    def length(self, name: str) -> float:
+        """Return the mean length of a column's texts, in characters."""
+        found = self.texts(name)
+        return sum(map(len, found)) / len(found) if found else 0.0
+
+    def is_label(self, name: str) -> bool:
+        """Tell whether a column holds few short texts that come again."""
+        return 2 <= self.kinds(name) <= min(_MOST_LABELS, len(self.texts(name)) // 2) and self.length(name) <= 40
+
+
+def complete(options: Mapping[str, Any], table: Table, where: str = "recipe") -> tuple[Recipe, list[Choice]]:
+    """Return the recipe of a table, with columns proposed for what ``options`` do not name.
+
+    Args:
+        options: keys as in `Recipe`.
+        table: what it is for.
+        where: what to name in an error.
+
+    Raises:
+        NNDError: a column that the table does not have, or nothing that says what is better.
+    """
+    given = make_recipe(options, where)
+    head = _Head(table.head())
+    for column in given.columns():
+        _check_column(column, head.columns, table)
+    choices = _propose(given, head)
+    found: dict[str, Any] = {}
+    for choice in choices:
+        if choice.role == "attribute":
+            found.setdefault("attribute", []).append(choice.column)
+        else:
+            found[choice.role] = choice.column
+    recipe = make_recipe({**{k: v for k, v in options.items() if v is not None}, **found}, where)
+    _check_enough(recipe, head, table)
+    return recipe, choices
+
+
+def _check_column(column: str, columns: Mapping[str, Any], table: Table) -> None:
+    if column in columns:
+        return
+    near = difflib.get_close_matches(column, columns, n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    raise NNDError(f"{table.name}: there is no column {column!r}; {meant}there are: {', '.join(columns)}")
+
+
+def _propose(given: Recipe, head: _Head) -> list[Choice]:
+    taken = set(given.columns())
+    choices: list[Choice] = []
+
+    def choose(role: str, column: str | None, why: str) -> None:
+        if column is not None:
+            taken.add(column)
+            choices.append(Choice(role, column, why))
+
+    def named(role: str, test: Any = None) -> str | None:
+        lower = {name.lower().strip(): name for name in head.columns if name not in taken}
+        fitting = (lower[name] for name in _NAMES[role] if name in lower)
+        return next((name for name in fitting if test is None or test(name)), None)
+
+    judged = any(getattr(given, role) for role in ("candidate", "label", "score", "attribute", "rater")) or given.rules
+    chosen, rejected = given.chosen or named("chosen"), given.rejected or named("rejected")
+    pairs = given.pairs or bool(chosen and rejected and not judged)
+    if pairs:
+        for role, column in (("chosen", chosen), ("rejected", rejected)):
+            if getattr(given, role) is None:
+                choose(role, column, "name")
+    if given.context is None:
+        column = named("context", lambda name: head.texts(name))
+        own_context = pairs and chosen is not None and any(is_chat(cell) for cell in head.columns[chosen][:10])
+        if column is not None and not own_context:
+            choose("context", column, "name")
+        elif not pairs:
+            choose("context", _repeated_text(head, taken), "long texts that come again")
+    if pairs:
+        if given.category is None:
+            choose("category", named("category", head.is_label), "name")
+        return choices
+    if given.candidate is None:
+        column = named("candidate", lambda name: head.kinds(name) > 0 and not head.numeric(name))
+        choose(
+            "candidate",
+            *((column, "name") if column else (_distinct_text(head, taken), "long texts, nearly all different")),
+        )
+    for role in ("system", "rater"):
+        if getattr(given, role) is None:
+            choose(role, named(role), "name")
+    names_aspects = (
+        len(given.attribute) == 1 and given.wide and head.is_label(given.attribute[0]) and not given.by_label
+    )
+    if names_aspects or not (given.label or given.score or given.attribute):
+        _propose_marks(given, head, taken, named, choose)
+    return choices
+
+
+def _propose_marks(given: Recipe, head: _Head, taken: set[str], named: Any, choose: Any) -> None:
+    """Choose the column of labels or numbers, or the columns of numbers of several attributes."""
+    numbers_wanted = bool(given.rules) and not given.by_label
+    if not numbers_wanted and (column := named("label", head.is_label)):
+        choose("label", column, "name")
+        return
+    if given.by_label:
+        labels = [name for name in head.columns if name not in taken and head.is_label(name)]
+        wanted = {*given.better, *(label for rank in given.order for label in rank)}
+        fitting = [name for name in labels if wanted & set(head.texts(name))]
+        if len(fitting) == 1:
+            choose("label", fitting[0], "holds the labels of the rule")
+        return
+    if column := named("score", head.numeric):
+        choose("score", column, "name")
+        return
+    columns = [name for name in head.columns if name not in taken and _looks_rated(head, name)]
+    if len(columns) == 1:
+        choose("score", columns[0], "numbers")
+        return
+    for column in columns:
+        choose("attribute", column, "numbers")
+
+
+def _looks_rated(head: _Head, name: str) -> bool:
+    """Tell whether a column of numbers may hold ratings rather than numbers of things."""
+    if name.lower() in ("id", "index", "idx", "row") or name.lower().endswith(
+        ("_id", "_idx", "_index", "id", "count", "length")
+    ):
+        return False
+    return head.numeric(name) and head.kinds(name) > 1
+
+
+def _repeated_text(head: _Head, taken: set[str]) -> str | None:
+    """Return the column with the longest texts that come again."""
+    fitting = [
+        name
+        for name in head.columns
+        if name not in taken and not head.numeric(name) and 1 < head.kinds(name) <= 0.7 * len(head.texts(name))
+        and head.length(name) > 20
+    ]  # fmt: skip
+    return max(fitting, key=head.length, default=None)
+
+
+def _distinct_text(head: _Head, taken: set[str]) -> str | None:
+    """Return the column with the longest texts that are nearly all different."""
+    fitting = [
+        name
+        for name in head.columns
+        if name not in taken and not head.numeric(name) and head.kinds(name) > 0.5 * max(len(head.texts(name)), 1)
+        and head.length(name) > 10
+    ]  # fmt: skip
+    return max(fitting, key=head.length, default=None)
+
+
+def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
+    """Raise NNDError, with what the table offers, where the recipe lacks something."""
+    columns = ", ".join(head.columns)
+    if recipe.pairs:
+        return
+    for role in ("context", "candidate"):
+        if getattr(recipe, role) is None:
+            raise NNDError(f"{table.name}: name the column of the {role} with --{role}; there are: {columns}")
+    marks = [column for column in (recipe.label or recipe.score,) if column] or (
+        list(recipe.attribute) if recipe.wide else []
+    )
+    if not marks:
+        raise NNDError(
+            f"{table.name}: name the column of judgements with --label, --score or --attribute; there are: {columns}"
+        )
+    if recipe.rules:
+        return
+    shown = marks[0]
+    if recipe.score or (recipe.wide and head.numeric(shown)):
+        values = [v for cell in head.columns[shown] for item in (cell if isinstance(cell, list) else [cell])
+                  if (v := as_number(item)) is not None and v == v]  # fmt: skip
+        raise NNDError(
+            f"{table.name}: say what is better: column {shown!r} holds numbers from {min(values):g} to {max(values):g}, so "
+            "--min-gap X (smallest difference of two scores) or --majority (most ratings are the highest mark)"
+        )
+    labels = sorted(set(head.texts(shown)))[:12]
+    raise NNDError(
+        f"{table.name}: say what is better: column {shown!r} holds the labels {', '.join(map(repr, labels))}, so "
+        "--better LABEL,... (against the rest) or --order WORST,...,BEST"
+    )
+
+
+def describe(recipe: Recipe, choices: Sequence[Choice]) -> list[str]:
+    """Return a line per column that is read: what it holds, and whether that was proposed."""
+    why = {(choice.role, choice.column): choice.why for choice in choices}
+    parts = [(role, getattr(recipe, role)) for role in ROLES if getattr(recipe, role)]
+    parts += [("attribute", column) for column in recipe.attribute]
+    lines = [
+        f"{role}: column {column!r}" + (f" (proposed: {why[role, column]})" if (role, column) in why else "")
+        for role, column in parts
+    ]
+    return lines + [f"field {name}: column {column!r}" for name, column in recipe.field.items()]

@@ -1,0 +1,154 @@
+"""What keeps a set from being published: data that is not what a build gives, and texts where only ids may go."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from nnd_tasks.build import build_set
+from nnd_tasks.contribute.card import recipe_yaml
+from nnd_tasks.contribute.new import draft_set
+from nnd_tasks.datasets import CARD, expand
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sources import SOURCES
+from nnd_tasks.tables import fingerprint
+
+_QUOTED = 40  # characters of a text in a row that are no coincidence
+
+
+def check_data(folder: Path, tables: Mapping[str, pa.Table], reports: Mapping[str, Any]) -> None:
+    """Check that the data of a folder is what its build wrote.
+
+    Args:
+        folder: the dataset folder.
+        tables: config -> its tests.
+        reports: config -> its part of ``build_report.json``.
+
+    Raises:
+        NNDError: a config has another fingerprint than the report, or where that has none the card, says.
+    """
+    card = (folder / CARD).read_text(encoding="utf-8")
+    for config, table in tables.items():
+        if not isinstance(reports.get(config), Mapping):
+            raise NNDError(f"{folder}: build_report.json says nothing of config {config}; build the set again")
+        found, written = fingerprint(table), reports[config].get("fingerprint")
+        if written != found if written else f"`{found}`" not in card:
+            raise NNDError(
+                f"{folder}: the data of config {config} is not what its build wrote (fingerprint {found}"
+                f"{f', recorded {written}' if written else ''}); build the set again"
+            )
+
+
+def check_rebuild(
+    name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, Any], source: str | Path | None
+) -> list[str]:
+    """Build a set of `nnd build` or `nnd new` again, and check that the same comes out.
+
+    Args:
+        name: of the set.
+        tables: config -> its tests.
+        reports: config -> its part of ``build_report.json``.
+        source: the publisher's file, or a folder that holds it; None downloads it, which `nnd new` cannot.
+
+    Returns:
+        A note where the set was not built again.
+
+    Raises:
+        NNDError: the source cannot be read, or something else comes out.
+    """
+    if name in SOURCES:
+        _rebuild(name, tables, reports, source)
+        return []
+    made = {config: part["recipe"] for config, part in reports.items() if isinstance(part.get("recipe"), Mapping)}
+    if not made:
+        return [f"{name} is no set of nnd build or nnd new: not built again"]
+    if source is None:
+        return [f"{name} is not built again, because no --source names the table that it was made from"]
+    for config, recipe in made.items():
+        built = _draft_again(name, recipe, expand(source), list(reports[config].get("source_sha256", {})))
+        _compare(name, config, fingerprint(tables[config]), built, reports[config])
+    return []
+
+
+def _draft_again(name: str, recipe: Mapping[str, Any], source: Path, files: list[str]) -> dict[str, Any]:
+    """Return the fingerprint and the source files of a set of `nnd new` that is made anew, without writing it."""
+    table = next((source / file for file in files if (source / file).is_file()), source)
+    with tempfile.TemporaryDirectory(prefix="nnd-rebuild-") as scratch:
+        path = Path(scratch) / "recipe.yaml"
+        path.write_text(recipe_yaml(recipe), encoding="utf-8")
+        try:
+            draft = draft_set(name, str(table), recipe=path, replace=True)
+        except NNDError as error:
+            raise NNDError(f"{name} cannot be built again, so it is not published: {error}") from error
+    return {"fingerprint": fingerprint(draft.table), "source_sha256": draft.report["source_sha256"]}
+
+
+def _rebuild(name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, Any], source: str | Path | None) -> None:
+    """Build all configs of a set of `nnd build` again: those together that were made of the same files and options."""
+    groups: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[str]] = {}
+    for config in tables:
+        part = reports[config]
+        key = tuple(part.get("source_sha256", {})), tuple(sorted(part.get("options", {}).items()))
+        groups.setdefault(key, []).append(config)
+    with tempfile.TemporaryDirectory(prefix="nnd-rebuild-") as scratch:
+        for i, ((files, options), configs) in enumerate(groups.items()):
+            out = Path(scratch) / str(i) / name
+            try:
+                built = build_set(name, _place(name, source, files), out, dict(options), progress=False).report
+            except NNDError as error:
+                raise NNDError(
+                    f"{name} cannot be built again, so it is not published: {error} (--source names the publisher's files)"
+                ) from error
+            for config in configs:
+                _compare(name, config, fingerprint(tables[config]), built.get(config, {}), reports[config])
+
+
+def _place(name: str, source: str | Path | None, files: Iterable[str]) -> Path | None:
+    """Return what to build from: in a folder, the one file where it is not one that the publisher names."""
+    if source is None or name == "demo":
+        return None
+    place, known = expand(source), {file.name for file in SOURCES[name].files}
+    own = [file for file in files if file not in known]
+    return place / own[0] if own and (place / own[0]).is_file() else place
+
+
+def _compare(name: str, config: str, found: str, built: Mapping[str, Any], report: Mapping[str, Any]) -> None:
+    again = built.get("fingerprint")
+    if again == found:
+        return
+    other = [
+        file
+        for file, digest in built.get("source_sha256", {}).items()
+        if report.get("source_sha256", {}).get(file) != digest
+    ]
+    why = f"{' and '.join(other)} is another file than it was built from" if other else "built by another release"
+    raise NNDError(
+        f"{name}, config {config}: a new build gives fingerprint {again or 'of nothing'}, the folder holds {found} "
+        f"({why if built else 'the source has no such config'}); build it again, then publish"
+    )
+
+
+def check_no_texts(tables: Iterable[pa.Table], files: Mapping[str, str]) -> None:
+    """Check that files quote no text of a set of which only ids go out.
+
+    Args:
+        tables: with the texts.
+        files: name -> content.
+
+    Raises:
+        NNDError: one does.
+    """
+    texts: set[str] = set()
+    for table in tables:
+        for column in ("context", "high", "low"):
+            texts.update(text[:_QUOTED] for text in table.column(column).to_pylist() if len(text) >= _QUOTED)
+    for name, content in files.items():
+        quoted = next((text for text in texts if text in content), None)
+        if quoted is not None:
+            raise NNDError(
+                f"{name}: it quotes a text that may not be published ({quoted[:20]}…); take it out of the card"
+            )

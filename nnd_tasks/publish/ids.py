@@ -1,0 +1,151 @@
+"""What is published of a set whose texts may not go out: ids, labels, hashes, and a recipe to build it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from nnd_tasks import __version__
+from nnd_tasks.contribute.card import recipe_yaml
+from nnd_tasks.datasets import how_to_build
+from nnd_tasks.harness.user_tasks import shipped_task
+from nnd_tasks.publish.card import Card, without_examples
+from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS
+from nnd_tasks.sources import SOURCES
+from nnd_tasks.tables import fingerprint
+
+_OWN_RECIPE = "recipe.yaml"
+#: Columns that go out with the ids: labels, and no texts or names of people.
+_LABELS = ("category", "high_first", *(name for name in OPTIONAL_COLUMNS if name != "rater"))
+
+
+def ids_table(table: pa.Table) -> pa.Table:
+    """Return the ids and labels of tests and the SHA-256 of each text, one row per test in the same order.
+
+    Columns that the schema does not know are prompt fields, texts like the context.
+    """
+    columns: dict[str, Any] = {name: table.column(name) for name in ("test_id", "cluster_id")}
+    fields = [name for name in table.column_names if name not in RESERVED_COLUMNS]
+    for name in ("context", "high", "low", *fields):
+        columns[f"{name}_sha256"] = pa.array([_text_hash(text) for text in table.column(name).to_pylist()], pa.string())
+    columns |= {name: table.column(name) for name in _LABELS if name in table.column_names}
+    return pa.table(columns)
+
+
+def _text_hash(value: object) -> str:
+    return hashlib.sha256(str(value).encode("utf-8")).hexdigest()
+
+
+def recipe(name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how to build a set: commands, hashes of the source files, and the fingerprints that must come out.
+
+    Args:
+        name: of the set.
+        tables: config -> its tests.
+        reports: config -> its part of ``build_report.json``.
+    """
+    made = {
+        key: part[key]
+        for part in reports.values()
+        for key in ("corpus", "texts", "seeds", "levels", "pipeline", "masked_model")
+        if part.get(key) is not None
+    }
+    return {
+        "set": name,
+        "commands": commands(name, reports),
+        "nnd_tasks": __version__,
+        "sources": {
+            file: {"sha256": sha256, "url": _url(name, file)}
+            for part in reports.values()
+            for file, sha256 in part.get("source_sha256", {}).items()
+        },
+        **({"synthetic": made} if "corpus" in made else {}),
+        "fingerprints": {config: fingerprint(table) for config, table in tables.items()},
+    }
+
+
+def _url(name: str, file: str) -> str:
+    known = SOURCES[name].files if name in SOURCES else ()
+    return next((one.url for one in known if one.name == file), "")
+
+
+def commands(name: str, reports: Mapping[str, Any]) -> list[str]:
+    """Return the commands that build all configs of a set; `reports` as for `recipe`."""
+    found = []
+    known = {file.name for file in SOURCES[name].files} if name in SOURCES else set()
+    for config, part in reports.items():
+        if "corpus" in part:
+            found.append(
+                f"nnd stress build {name} --corpus {part['corpus']} --source FOLDER --texts {part['texts']} "
+                f"--seeds {part['seeds']} --errors {','.join(part['levels'])}"
+            )
+            continue
+        if "recipe" in part:
+            table = next(iter(part.get("source_sha256", {})), "TABLE")
+            given = "".join(f" --recipe {path}" for path in own_recipes(name, {config: part}))
+            found.append(f"nnd new {name} --from {table}{given}")
+            continue
+        own = [file for file in part.get("source_sha256", {}) if name in SOURCES and file not in known]
+        found.append(how_to_build(name, config) + (f" --source {own[0]}" if own else ""))
+    return list(dict.fromkeys(found))
+
+
+def own_recipes(name: str, reports: Mapping[str, Any]) -> dict[str, str]:
+    """Return path -> YAML of the recipe of a set of `nnd new`, unless the package comes with it; `reports` as above."""
+    made = [part["recipe"] for part in reports.values() if "recipe" in part]
+    return {_OWN_RECIPE: recipe_yaml(made[0])} if made and shipped_task(f"nnd_{name}") is None else {}
+
+
+def without_quotes(value: Any) -> Any:
+    """Return a build report without the examples that it quotes."""
+    if isinstance(value, dict):
+        return {key: without_quotes(part) for key, part in value.items() if not key.endswith("examples")}
+    return [without_quotes(part) for part in value] if isinstance(value, list) else value
+
+
+def ids_card(card: Card, name: str, repo: str, table: pa.Table, reports: Mapping[str, Any], *, must: bool) -> None:
+    """Change a card to that of a set of which ids are published.
+
+    Args:
+        card: of the build.
+        name: of the set.
+        repo: of the hub.
+        table: what `ids_table` returned for one of its configs.
+        reports: config -> its part of ``build_report.json``.
+        must: whether the terms of the texts forbid more.
+    """
+    card.header["nnd_published"] = "ids"
+    card.header.pop("nnd_schema_version", None)  # a clone of it is no set that a model could be scored on
+    why = "The terms of the texts do not let us publish them." if must else "The texts of this set are not published."
+    lines = [
+        f"{why} This repository holds the identifiers and labels of the tests and SHA-256 hashes of their texts. To have the "
+        "set itself, build it from the publisher's files:",
+        "",
+        "```sh",
+        *commands(name, reports),
+        "```",
+        "",
+        "The build is the same where its fingerprints are those on this card; `recipe.json` has them, and the hashes of the "
+        "files. A model cannot be scored on the ids: `nnd run` asks for the build.",
+    ]
+    card.put("Ids and a recipe, no texts", lines, first=True)
+    rows = [f"| `{column}` | {_meaning(column)} |" for column in table.column_names]
+    card.put("Columns", ["| column | what it holds |", "|---|---|", *rows])
+    card.put("Use", ["```python", "from datasets import load_dataset", "", f'ids = load_dataset("{repo}")', "```"])
+    cleaning = card.section("Clean configs")
+    if cleaning is not None:
+        card.put("Clean configs", without_examples(cleaning).split("\n"))
+
+
+def _meaning(column: str) -> str:
+    hashed = column.removesuffix("_sha256")
+    if hashed != column:
+        return f"SHA-256 of the UTF-8 bytes of `{hashed}`"
+    return {
+        "test_id": "identifier of the test, stable over builds",
+        "cluster_id": "all tests that give a model the same prompt fields",
+        "high_first": "whether the better candidate comes first in the source",
+    }.get(column, f"{column.replace('_', ' ')}, as in the build")

@@ -1,0 +1,89 @@
+"""What a card says of the limits of a set, from its own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from nnd_tasks.analysis.reading import ALL, rules_section, trivial_rates
+from nnd_tasks.publish.card import Card
+from nnd_tasks.schema import fold
+
+HEADING = "Known limits"
+_FEW = 10  # clusters below which a standard error is unreliable
+_NEAR_ALL = 0.8  # pass rate of a trivial rule from which a category says little
+_SHOWN = 8
+
+
+def add_missing(card: Card, tables: Mapping[str, pa.Table], reports: Mapping[str, Any]) -> None:
+    """Put the rates of trivial rules and the known limits on a card that does not have them."""
+    rates = {config: _rates(table, reports.get(config, {})) for config, table in tables.items()}
+    if card.section("What trivial rules reach") is None:
+        lines = rules_section({config: {"trivial_rules": found} for config, found in rates.items()})
+        card.put("What trivial rules reach", lines[1:])
+    if card.section(HEADING) is None:
+        card.put(HEADING, known_limits(tables, rates, synthetic="corpus" in next(iter(reports.values()), {})))
+
+
+def _rates(table: pa.Table, report: Mapping[str, Any]) -> Mapping[str, Mapping[str, float]]:
+    known = report.get("trivial_rules")
+    if isinstance(known, Mapping):
+        return known
+    columns = table.select(["context", "high", "low", "category"]).to_pydict()
+    pairs = list(zip(columns["context"], columns["high"], columns["low"], strict=True))
+    return trivial_rates(pairs, columns["category"])
+
+
+def known_limits(
+    tables: Mapping[str, pa.Table], rates: Mapping[str, Mapping[str, Mapping[str, float]]], *, synthetic: bool
+) -> list[str]:
+    """Return one line per limit.
+
+    Args:
+        tables: config -> its tests.
+        rates: config -> category -> trivial rule -> pass rate.
+        synthetic: whether the errors were put in by a program.
+    """
+    lines = [
+        "- The errors are synthetic: rates say which of them a model notices, not how it ranks texts that systems write."
+        if synthetic
+        else "- Rates say how a model ranks the texts of the systems that were judged, and the judgements are those of "
+        "the people asked then. They extend a human evaluation, they do not replace one."
+    ]
+    for config, table in tables.items():
+        columns = table.select(["cluster_id", "high", "low", "category"]).to_pydict()
+        lines += _few(config, columns)
+        equal = sum(fold(high) == fold(low) for high, low in zip(columns["high"], columns["low"], strict=True))
+        if equal:
+            lines.append(f"- `{config}`: {equal:,} tests compare a text with itself, which no model passes.")
+    return [*lines, *_trivial(rates)]
+
+
+def _few(config: str, columns: Mapping[str, list[str]]) -> list[str]:
+    clusters: dict[str, set[str]] = {}
+    for category, cluster in zip(columns["category"], columns["cluster_id"], strict=True):
+        clusters.setdefault(category, set()).add(cluster)
+    few = [f"{category} ({len(found)})" for category, found in sorted(clusters.items()) if len(found) < _FEW]
+    return (
+        [f"- `{config}`: fewer than {_FEW} distinct prompts, so no reliable error bar: {', '.join(few)}."]
+        if few
+        else []
+    )
+
+
+def _trivial(rates: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
+    found = [
+        (rate, f"`{config}` {category}: `{rule}` {rate:.2f}")
+        for config, by_category in rates.items()
+        for category, by_rule in by_category.items()
+        if category != ALL
+        for rule, rate in by_rule.items()
+        if rate >= _NEAR_ALL
+    ]
+    if not found:
+        return []
+    shown = [text for _, text in sorted(found, key=lambda item: -item[0])[:_SHOWN]]
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return [f"- A rule that reads no meaning passes most tests of: {'; '.join(shown)}{more}."]

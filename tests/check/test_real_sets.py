@@ -1,0 +1,82 @@
+"""The paper's sets: no error is found in them, and what is counted agrees with what their builds counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.build import build_set
+from nnd_tasks.check.checking import Report, check_set
+from nnd_tasks.check.findings import Severity
+from nnd_tasks.cleaning import clean_name
+from nnd_tasks.datasets import read_report
+from tests.conftest import DATA, needs_data
+
+SETS = ("quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3")
+
+pytestmark = [pytest.mark.slow, needs_data]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    home = tmp_path_factory.mktemp("home") / "nnd"
+    for name in SETS:
+        build_set(name, DATA / name, home / name)
+    return {name: home / name for name in SETS}
+
+
+@pytest.fixture(scope="module")
+def reports(folders: dict[str, Path]) -> dict[str, Report]:
+    return {name: check_set(str(folder), run=False) for name, folder in folders.items()}
+
+
+def counts(report: Report, config: str) -> dict[str, int]:
+    return {one.code: one.count for one in report.findings if one.config == config and one.code != "trivial_rule_often"}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_nothing_is_wrong_with_the_published_sets(name: str, reports: dict[str, Report]) -> None:
+    assert [one for one in reports[name].findings if one.severity is Severity.ERROR] == []
+    assert reports[name].exit_code() == 0
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_counts_are_those_of_the_cleaning(name: str, folders: dict[str, Path], reports: dict[str, Report]) -> None:
+    """The cleaning reads the annotations; the check sees the tests only."""
+    checked = 0
+    for config, built in read_report(folders[name]).items():
+        found = counts(reports[name], config)
+        if "cleaning" not in built:
+            continue
+        checked += 1
+        reasons = {reason: part["tests"] for reason, part in built["cleaning"]["reasons"].items()}
+        for reason in ("repeated", "empty"):
+            assert found.get(reason, 0) == reasons[reason]
+        # Two empty candidates are equal texts for the one, empty for the other.
+        assert (
+            found.get("equal_texts", 0) <= reasons["equal_texts"] <= found.get("equal_texts", 0) + found.get("empty", 0)
+        )
+        # Labels that no test has on both sides are not in the tests.
+        assert (found.get("contradictory", 0) > 0) <= (reasons["contradictory"] > 0)
+        assert found.get("contradictory", 0) <= reasons["contradictory"]
+        cleaned = counts(reports[name], clean_name(config))
+        assert not {"repeated", "empty", "equal_texts", "contradictory"} & set(cleaned)
+    assert checked
+
+
+def test_what_is_known_of_them_is_found(reports: dict[str, Report]) -> None:
+    few = {one.config: one.message for one in reports["challenge300"].findings if one.code == "few_contexts"}
+    assert few["authors"] == "fewer than 10 contexts: Comparison (4), Creativity (7), Entity (9)"
+    assert counts(reports["quiz_design"], "authors")["repeated"] == 113
+    assert counts(reports["mqm"], "newstest2021_ende")["equal_texts"] == 1_211
+    assert {one.code for one in reports["summeval"].findings} >= {"config_not_built"}, "all_rows"
+    [rule] = [one for one in reports["news_gpt3"].findings if one.code == "trivial_rule_often" and one.config == "cnn"]
+    assert rule.message.startswith("preference: a rule passes 82.0% of 205 tests: the longer candidate wins")
+
+
+def test_a_run_of_every_task(folders: dict[str, Path]) -> None:
+    report = check_set(str(folders["quiz_design"]))
+    assert len(report.ran) == 7
+    assert not {"run_failed", "run_unscored"} & {one.code for one in report.findings}
+    assert report.ran == report.tasks

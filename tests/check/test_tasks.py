@@ -1,0 +1,232 @@
+"""Which tasks belong to a set, what they are checked for, and a run of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nnd_tasks.check import trial
+from nnd_tasks.check.checking import check_set
+from nnd_tasks.check.findings import Severity
+from nnd_tasks.check.loading import load
+from nnd_tasks.check.yamls import Yaml, find_yamls, read_yaml
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.register import tasks_dir
+from tests.check.made import Made, text
+
+
+@pytest.fixture
+def made(nnd_home: Path) -> Made:
+    return Made(nnd_home)
+
+
+def names(made: Made, *folders: Path) -> list[str]:
+    return [one.name for one in find_yamls(load(made.folder), [made.home / "task_yamls", *folders])[0]]
+
+
+# ---------------------------------------------------------------- finding
+
+
+@pytest.mark.parametrize("path", sorted(tasks_dir().rglob("nnd_*.yaml")), ids=lambda path: path.stem)
+def test_yamls_are_merged_as_lm_eval_does_it(path: Path) -> None:
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    ours, foreign = read_yaml(path)
+    theirs = load_yaml(path, resolve_func=False)
+    functions = {"class", "fewshot_config"}
+    assert {k: v for k, v in ours.items() if k not in functions} == {
+        k: v for k, v in theirs.items() if k not in functions
+    }
+    assert ours.get("class") in (None, "nnd_tasks.harness.task.NNDTask")
+    assert foreign == ()
+
+
+def test_a_task_may_name_the_set_by_its_folder(made: Made) -> None:
+    assert made.task is not None
+    made.task["dataset_path"] = str(made.folder)
+    assert made.found() == {}
+
+
+def test_tasks_of_other_sets_are_left_alone(made: Made) -> None:
+    made.files["task_yamls/other/nnd_other.yaml"] = "task: nnd_other\ndataset_path: nnd/other\n"
+    made.files["task_yamls/other/broken.yaml"] = "task: ["
+    made.files["task_yamls/made/group.yaml"] = "group: all\ntask: [nnd_made]\n"
+    assert made.found() == {}
+    assert names(made) == ["nnd_made"]
+
+
+def test_further_folders_count_and_override(made: Made, tmp_path: Path) -> None:
+    more = tmp_path / "checkout" / "task_yamls"
+    more.mkdir(parents=True)
+    made.write()
+    own = yaml.safe_dump({**(made.task or {}), "doc_to_text": "{{nothing}}"})
+    (more / "nnd_made.yaml").write_text(own)
+    (more / "second.yaml").write_text("include: nnd_made.yaml\ntask: second\ndoc_to_text: '{{context}}'\n")
+    assert names(made, more) == ["nnd_made", "second"]
+    assert "prompt_invalid" not in made.found()
+    one = made.found(tasks=[more])["prompt_invalid"]
+    assert "'nothing' is undefined (fields of this set: cluster_id, context)" in one.message
+
+
+def test_a_folder_that_is_elsewhere_is_what_is_checked(made: Made, tmp_path: Path) -> None:
+    """Tasks name ``nnd/made``, and another set of that name is built."""
+    made.write()
+    elsewhere = made.folder.rename(tmp_path / "elsewhere")
+    again = Made(made.home)
+    text(again, "<b>bold</b>")
+    again.write()
+    assert check_set(str(elsewhere), run=True).findings == []
+    assert {one.code for one in check_set("made", run=False).findings} == {"html"}
+
+
+def test_two_tasks_of_one_name(made: Made) -> None:
+    made.files["task_yamls/made/twin.yaml"] = "include: nnd_made.yaml\n"
+    one = made.found()["task_invalid"]
+    assert "nnd_made.yaml and twin.yaml" in one.message or "twin.yaml and nnd_made.yaml" in one.message
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("task: [nnd_made_more", "cannot be read: while parsing"),
+        ("include: nnd_made_more.yaml\ntask: x\n", "includes itself"),
+        ("include: nowhere\ntask: x\n", "No such file"),
+        ("- a\n", "holds no mapping"),
+        ("dataset_path: nnd/made\n", "names no task"),
+        ("include: nnd_made.yaml\ntask: more\ndataset_name: lost\n", "reads the config lost, which is not there"),
+        ("include: nnd_made.yaml\ntask: more\nunknown_key: 1\n", "unknown_key"),
+        ("include: nnd_made.yaml\ntask: more\nmetric_list: [acc]\n", "sets metric_list"),
+        ("include: nnd_made.yaml\ntask: more\nmetadata: {categories: fluency}\n", "expected a list of names"),
+        ("include: nnd_made.yaml\ntask: more\nmetadata: {categories: [[a]]}\n", "expected a list of names"),
+        ("include: nnd_made.yaml\ntask: more\nmetadata: {append_eoss: true}\n", "did you mean 'append_eos'"),
+    ],
+)
+def test_what_is_wrong_with_a_yaml_is_said(content: str, message: str, made: Made) -> None:
+    made.files["task_yamls/made/nnd_made_more.yaml"] = content
+    report = made.check()
+    [one] = [one for one in report.findings if one.severity is Severity.ERROR]
+    assert one.code == "task_invalid"
+    assert message in one.message
+    assert "\n" not in one.message
+
+
+@pytest.mark.parametrize("template", ["{{context", "{% if %}", "{{context|nofilter}}", "{{context.nothing.at.all}}"])
+def test_templates_that_are_wrong(template: str, made: Made) -> None:
+    assert made.task is not None
+    made.task["doc_to_text"] = template
+    report = made.check(run=True)
+    assert [one.code for one in report.findings] == ["prompt_invalid"]
+    assert report.ran == []
+
+
+def test_a_prompt_that_fails_late_names_the_test(made: Made) -> None:
+    """lm-eval renders the first prompt while it loads a task; the others only in a run."""
+    assert made.task is not None
+    made.task["doc_to_text"] = "{{context}} {{hint + '.'}}"
+    for i, row in enumerate(made.rows):
+        row["hint"] = None if i in (40, 41) else "a hint"
+    one = made.found()["prompt_invalid"]
+    assert [(row.index, row.test_id) for row in one.rows] == [(40, made.rows[40]["test_id"])]
+
+
+def test_code_that_a_yaml_names_is_not_run(made: Made) -> None:
+    made.files["task_yamls/made/evil.py"] = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
+    made.files["task_yamls/made/a.yaml"] = "include: nnd_made.yaml\ntask: a\nclass: !function evil.Task\n"
+    made.files["task_yamls/made/sub/nnd_tasks/harness/task.py"] = made.files["task_yamls/made/evil.py"]
+    made.files["task_yamls/made/sub/b.yaml"] = (
+        "include: ../nnd_made.yaml\ntask: b\nclass: !function nnd_tasks.harness.task.NNDTask\n"
+    )
+    report = made.check(run=True)
+    assert [(one.code, one.message.split()[0]) for one in report.findings] == [("task_code", "a"), ("task_code", "b")]
+    assert report.ran == ["nnd_made"]
+    assert list(made.home.rglob("ran")) == []
+
+
+def test_only_one_config(made: Made) -> None:
+    made.extra["other"] = [row | {"low": "<b>bold</b>"} for row in made.rows]
+    made.header["configs"].append({"config_name": "other", "data_files": "other/test-*.parquet"})
+    assert made.found(configs=["authors"]) == {}
+    report = made.check(configs=["other"])
+    assert {"html", "config_without_task"} <= {one.code for one in report.findings}
+    assert list(report.sizes) == ["other"]
+
+
+def test_rows_with_a_category_that_is_not_declared(made: Made) -> None:
+    made.rows[5]["category"] = "style"
+    one = made.found()["categories_undeclared"]
+    assert "style" in one.message
+    assert [row.index for row in one.rows] == [5]
+
+
+def test_tasks_of_ours_may_read_a_config_that_is_built_with_an_option_only(made: Made) -> None:
+    made.header["nnd_set"] = "summeval"
+    made.header["configs"].append({"config_name": "clean", "data_files": "clean/test-*.parquet"})
+    made.extra["clean"] = made.rows
+    found = [one for one in made.check().findings if one.code == "config_not_built"]
+    assert {one.message.split()[0] for one in found} == {"nnd_summeval_all_rows", "nnd_summeval_all_rows_clean"}
+    assert found[0].fix == "none, or build it: nnd build summeval --rows all"
+
+
+# ---------------------------------------------------------------- the run
+
+
+@pytest.mark.parametrize(
+    ("clusters", "expected"), [(1, [0]), (4, [0, 1, 2, 3]), (5, [0, 1, 2, 4]), (80, [0, 26, 52, 79])]
+)
+def test_contexts_of_a_run_are_spread(clusters: int, expected: list[int]) -> None:
+    assert trial.chosen(clusters) == expected
+
+
+def test_tests_without_a_score_are_reported_unless_a_candidate_is_empty() -> None:
+    def sample(high: str, passed: bool | None) -> dict[str, Any]:
+        tests = [{"test_id": f"t-{high}", "high": 0, "low": 1, "passed": passed}]
+        return {"doc": {"candidates": [high, "text"]}, "tests": tests}
+
+    task = Yaml("nnd_made", Path("nnd_made.yaml"), None, {})
+    assert list(trial._unscored(task, "authors", [sample("a", True), sample(" ", None)])) == []
+    [one] = trial._unscored(task, "authors", [sample("a", None), sample("b", False)])
+    assert (one.code, one.count, one.severity) == ("run_unscored", 1, Severity.WARNING)
+    assert "t-a" in one.message
+
+
+def test_a_run_leaves_nothing_behind(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    before = sorted(made.write().rglob("*"))
+    assert check_set("made").ran == ["nnd_made"]
+    assert sorted(made.folder.rglob("*")) == before
+    assert not list(scratch.glob("nnd-check-*"))
+
+
+def test_any_protocol_runs(made: Made) -> None:
+    made.files["task_yamls/made/eos.yaml"] = (
+        "include: nnd_made.yaml\ntask: nnd_made_eos\n"
+        "metadata: {categories: [fluency, meaning], append_eos: true, append_bos: true, context_reliance: true}\n"
+    )
+    report = made.check(run=True)
+    assert report.findings == []
+    assert set(report.ran) == {"nnd_made", "nnd_made_eos"}
+
+
+# ---------------------------------------------------------------- wrong calls
+
+
+def test_wrong_calls_are_named(made: Made, tmp_path: Path) -> None:
+    made.write()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "card").mkdir()
+    (tmp_path / "card" / "README.md").write_text("# Any project\n")
+    for call, message in (
+        (lambda: check_set("unbuilt"), "set 'unbuilt' is not built here; run: nnd build unbuilt"),
+        (lambda: check_set(str(tmp_path / "nowhere")), "there is no such folder"),
+        (lambda: check_set(str(tmp_path / "empty")), "it has no README.md"),
+        (lambda: check_set(str(tmp_path / "card")), "no NND dataset is there"),
+        (lambda: check_set("made", configs=["lost"]), "it has no config 'lost', only authors"),
+        (lambda: check_set("made", tasks=[tmp_path / "nowhere"]), "there is no such folder"),
+    ):
+        with pytest.raises(NNDError, match=message):
+            call()

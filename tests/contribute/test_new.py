@@ -1,0 +1,267 @@
+"""`nnd new` from the command line: what it writes, what it refuses, and the sets that are made with it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nnd_tasks.contribute.new import draft_set, write_set
+from nnd_tasks.datasets import read_report, read_table
+from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import fold
+from tests.conftest import REPO
+from tests.contribute.tables import write_rows
+from tests.test_cli import Outcome
+
+Command = Callable[..., Outcome]
+ROWS = [
+    {"question": f"What is {i}?", "answer": f"It is {word}.", "verdict": verdict, "model": f"m{k}"}
+    for i in range(4)
+    for k, (word, verdict) in enumerate([("a number", "good"), ("a cat", "wrong"), ("number a", "disfluent")])
+]
+OPTIONS = ["--label", "verdict", "--better", "good"]
+KNOWN = ["--license", "mit", "--language", "en,de", "--homepage", "https://example.org", "--judges", "Two people.",
+         "--summary", "Answers.", "--citation", "@misc{a, title = {b}}", "--title", "Numbers"]  # fmt: skip
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "in" / "answers.jsonl", ROWS)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout"
+    (folder / "task_yamls").mkdir(parents=True)
+    shutil.copy(REPO / "task_yamls" / "_base", folder / "task_yamls" / "_base")
+    return folder
+
+
+def test_new_writes_a_set_that_list_shows_and_says_what_is_missing(nnd: Command, table: Path, nnd_home: Path) -> None:
+    done = nnd("new", "numbers", "--from", table, *OPTIONS)
+    assert (done.status, done.err) == (0, "")
+    assert "context: column 'question' (proposed: name)" in done.out
+    assert "\n8 tests\n" in done.out
+    assert "needed before publishing" in done.out
+    assert f"lm_eval --include_path {nnd_home / 'task_yamls' / 'numbers'}" in done.out
+    assert read_table(nnd_home / "nnd" / "numbers").num_rows == 8
+    card = (nnd_home / "nnd" / "numbers" / "README.md").read_text("utf-8")
+    assert re.search(r"^license: TODO\(", card, flags=re.MULTILINE)
+    assert card.count("TODO(") >= 6
+    listing = nnd("list").out
+    assert "numbers  (your own)" in listing
+    assert "default: 8 tests = disfluent 4" in listing
+    fields = yaml.safe_load((nnd_home / "task_yamls/numbers/nnd_numbers.yaml").read_text("utf-8"))
+    assert fields["metadata"]["categories"] == ["disfluent", "wrong"]
+    assert (fields["doc_to_text"], fields["target_delimiter"]) == ("{{context}}\n\n", "")
+
+
+def test_a_card_of_which_everything_is_told_has_nothing_left_to_do(nnd: Command, table: Path, nnd_home: Path) -> None:
+    done = nnd("new", "numbers", "--from", table, *OPTIONS, *KNOWN, "--prompt", "{{context}}\\nAnswer:")
+    assert done.status == 0
+    assert "needed before publishing" not in done.out
+    card = (nnd_home / "nnd" / "numbers" / "README.md").read_text("utf-8")
+    assert "TODO" not in card
+    header = yaml.safe_load(card.split("---\n")[1])
+    assert (header["license"], header["language"]) == ("mit", ["en", "de"])
+    for column in read_table(nnd_home / "nnd" / "numbers").column_names:
+        assert f"| `{column}` | " in card
+    fields = yaml.safe_load((nnd_home / "task_yamls/numbers/nnd_numbers.yaml").read_text("utf-8"))
+    assert fields["doc_to_text"] == "{{context}}\nAnswer:"
+    assert "target_delimiter" not in fields
+    report = read_report(nnd_home / "nnd" / "numbers")["default"]
+    assert list(report["source_sha256"]) == ["answers.jsonl"]
+    assert str(table.parent) not in json.dumps(report) + card
+
+
+def test_dry_run_shows_and_writes_nothing(nnd: Command, table: Path, nnd_home: Path) -> None:
+    done = nnd("new", "numbers", "--from", table, *OPTIONS, "--dry-run")
+    assert done.status == 0
+    assert "nothing written" in done.out
+    assert not nnd_home.exists()
+
+
+def test_the_same_again_is_the_same_and_another_needs_replace(nnd: Command, table: Path, nnd_home: Path) -> None:
+    for _ in range(2):
+        assert nnd("new", "numbers", "--from", table, *OPTIONS).status == 0
+    other = ["new", "numbers", "--from", table, "--label", "verdict", "--order", "wrong,disfluent=good"]
+    done = nnd(*other)
+    assert done.status == 1
+    assert "take another name, or --replace it" in done.err
+    assert read_table(nnd_home / "nnd/numbers").num_rows == 8
+    done = nnd(*other, "--replace")
+    assert (done.status, done.err) == (0, "")
+    fields = yaml.safe_load((nnd_home / "task_yamls/numbers/nnd_numbers.yaml").read_text("utf-8"))
+    assert fields["metadata"]["categories"] == ["wrong"]
+    assert set(read_table(nnd_home / "nnd/numbers").column("category").to_pylist()) == {"wrong"}
+
+
+def test_into_writes_recipe_task_and_readme_but_no_text(
+    nnd: Command,
+    table: Path,
+    checkout: Path,
+    tmp_path: Path,
+) -> None:
+    assert nnd("new", "numbers", "--from", table, *OPTIONS, *KNOWN, "--into", checkout).status == 0
+    folder = checkout / "task_yamls" / "numbers"
+    assert {path.name for path in folder.iterdir()} == {"_recipe", "nnd_numbers.yaml", "README.md"}
+    written = "".join(path.read_text("utf-8") for path in folder.iterdir())
+    assert not any(row[key] in written for row in ROWS for key in ("question", "answer"))
+    recipe = yaml.safe_load((folder / "_recipe").read_text("utf-8"))
+    assert recipe["expected"] == {"disfluent": 4, "wrong": 4}
+    again = draft_set("again", str(table), recipe=folder / "_recipe")
+    assert again.notes == []
+    assert again.table.num_rows == 8
+    table.write_text(table.read_text("utf-8").replace('"wrong"', '"good"'), encoding="utf-8")
+    [note] = draft_set("again", str(table), recipe=folder / "_recipe").notes
+    assert "the recipe expects 8" in note
+    assert "another file than the recipe's" in note
+
+
+def test_options_go_before_those_of_the_recipe(nnd: Command, table: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("label: verdict\nbetter: good\nlicense: mit\nlanguage: en\n", encoding="utf-8")
+    found = draft_set("numbers", str(table), {"license": "cc-by-4.0"}, path)
+    assert (found.recipe.license, found.recipe.language, found.recipe.better) == ("cc-by-4.0", ("en",), ("good",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["frank"], "frank is the name of a set of `nnd build`"),
+        (["blindspot_wmt"], "comes with the package; take another name"),
+        (["hanna"], "hanna has a recipe of its own"),
+        (["my-set"], "named by letters, digits and _"),
+        (["nnd_x"], "without nnd_ before them"),
+        (["x", "--field", "answer"], "write NAME=COLUMN"),
+        (["x", "--prompt", "{{contxt}}"], "there is no 'contxt'; a prompt can name context"),
+        (["x", "--prompt", "{{context"], "no valid template"),
+        (["x", "--into", "/nowhere"], "no checkout of nnd-tasks is there"),
+        (["x", "--citation", "none.bib"], "neither BibTeX nor a file"),
+        (["x", "--context", "quesion"], "there is no column 'quesion'; did you mean 'question'?"),
+        (["x", "--order", "wrong,good"], "--better and --order: a set has one rule"),
+    ],
+)  # fmt: skip
+def test_a_mistake_ends_in_one_line_and_writes_nothing(
+    arguments: list[str],
+    message: str,
+    nnd: Command,
+    table: Path,
+    nnd_home: Path,
+) -> None:
+    done = nnd("new", *arguments, "--from", table, *OPTIONS)
+    assert done.status == 1
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert not nnd_home.exists()
+
+
+def test_a_set_of_something_else_in_the_folder_is_left_alone(table: Path, nnd_home: Path) -> None:
+    folder = nnd_home / "nnd" / "numbers"
+    folder.mkdir(parents=True)
+    (folder / "README.md").write_text("# My notes\n", encoding="utf-8")
+    found = draft_set("numbers", str(table), {"label": "verdict", "better": "good"})
+    for replace in (False, True):
+        with pytest.raises(NNDError):
+            write_set(found, replace=replace)
+    assert (folder / "README.md").read_text("utf-8") == "# My notes\n"
+
+
+# ---------------------------------------------------------------- the two sets that come with a recipe
+
+
+def recount(rows: list[dict[str, Any]], context: str, candidate: str, aspects: list[str], gap: float) -> Counter[str]:
+    """Count the tests per aspect straight from the file: means of equal texts, every two of a context."""
+    counts: Counter[str] = Counter()
+    groups: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if text := fold(row[candidate]):
+            groups[json.dumps(row[context])][text].append(row)
+    for texts in groups.values():
+        for aspect in aspects:
+            means = [sum(row[aspect] for row in found) / len(found) for found in texts.values()]
+            counts[aspect] += sum(abs(a - b) > gap - 1e-6 for a, b in itertools.combinations(means, 2))
+    return counts
+
+
+@pytest.mark.parametrize(("name", "file"), [("webnlg", "webnlg2020_en_human.jsonl"), ("hanna", "hanna.jsonl")])
+def test_a_shipped_recipe_builds_the_tests_that_a_recount_of_the_file_gives(
+    name: str,
+    file: str,
+    data: Path,
+    nnd: Command,
+    nnd_home: Path,
+) -> None:
+    done = nnd("new", name, "--from", data / "extra" / file)
+    assert (done.status, done.err) == (0, "")
+    assert "needed before publishing" not in done.out
+    folder = REPO / "task_yamls" / name
+    recipe = yaml.safe_load((folder / "_recipe").read_text("utf-8"))
+    rows = [json.loads(line) for line in (data / "extra" / file).read_text("utf-8").splitlines()]
+    expected = recount(rows, recipe["context"], recipe["candidate"], recipe["attribute"], recipe["min_gap"])
+    tests = read_table(nnd_home / "nnd" / name)
+    assert Counter(tests.column("category").to_pylist()) == expected
+    assert recipe["expected"] == dict(expected)
+    assert not (nnd_home / "task_yamls").exists(), "its task comes with the package"
+    for category, count in expected.items():
+        assert f"| {category} | {count:,} |" in (folder / "README.md").read_text("utf-8")
+    task = yaml.safe_load((folder / f"nnd_{name}.yaml").read_text("utf-8"))
+    assert task["metadata"]["categories"] == sorted(expected)
+    written = "".join(path.read_text("utf-8") for path in folder.iterdir())
+    assert not any(
+        text[:40] in written for column in ("high", "context") for text in tests.column(column).unique().to_pylist()
+    )
+
+
+# ---------------------------------------------------------------- end to end
+
+
+def process(home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NND_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False, env=environment
+    )
+
+
+@pytest.mark.slow
+def test_a_new_set_runs_at_once_with_nnd_and_with_lm_eval(
+    table: Path,
+    nnd_home: Path,
+    tmp_path: Path,
+    tiny_models: dict[str, Path],
+) -> None:
+    made = process(nnd_home, "-m", "nnd_tasks.cli", "new", "numbers", "--from", table, *OPTIONS)
+    assert made.returncode == 0, made.stderr
+    model = [
+        "--model",
+        "hf",
+        "--model_args",
+        f"pretrained={tiny_models['gpt2']}",
+        "--tasks",
+        "nnd_numbers",
+        "--device",
+        "cpu",
+    ]
+    rates = []
+    for name, command in (
+        ("ours", ["-m", "nnd_tasks.cli", "run"]),
+        ("stock", ["-m", "lm_eval", "run", "--include_path", nnd_home / "task_yamls" / "numbers"]),
+    ):
+        done = process(nnd_home, *command, *model, "--output_path", tmp_path / name)
+        assert done.returncode == 0, done.stderr[-2000:]
+        [results] = (tmp_path / name).rglob("results_*.json")
+        rates.append(json.loads(results.read_text("utf-8"))["results"]["nnd_numbers"])
+    assert rates[0]["tests,none"] == 8
+    assert rates[0]["pass_rate,none"] == rates[1]["pass_rate,none"]

@@ -1,0 +1,200 @@
+"""One table in every format, what cannot be read, and what is proposed."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nnd_tasks.contribute.new import Draft, draft_set
+from nnd_tasks.contribute.recipe import Recipe, make_recipe, read_recipe
+from nnd_tasks.errors import NNDError
+from tests.contribute.tables import draft, rows_of
+
+ROWS: list[dict[str, Any]] = [
+    {"prompt": 'Say, "it"\nnow', "output": "a\tb", "rating": 5, "model": "m1"},
+    {"prompt": 'Say, "it"\nnow', "output": "c, d", "rating": 2, "model": "m2"},
+    {"prompt": "\u00c9 \u2603", "output": "e", "rating": 1.5, "model": "m1"},
+    {"prompt": "\u00c9 \u2603", "output": "f", "rating": 4, "model": "m2"},
+]
+EXPECTED = [('Say, "it"\nnow', "a\tb", "c, d", "m1", 5.0), ("\u00c9 \u2603", "f", "e", "m2", 4.0)]
+
+
+def as_csv(path: Path, delimiter: str = ",", encoding: str = "utf-8") -> Path:
+    with path.open("w", encoding=encoding, newline="") as file:
+        writer = csv.DictWriter(file, list(ROWS[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(ROWS)
+    return path
+
+
+def as_dataset(path: Path) -> Path:
+    import datasets
+
+    datasets.Dataset.from_list(ROWS).save_to_disk(str(path))
+    return path
+
+
+def as_parquet(path: Path) -> Path:
+    pq.write_table(pa.Table.from_pylist([{**row, "rating": float(row["rating"])} for row in ROWS]), path)
+    return path
+
+
+def as_text(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+FORMATS = {
+    "csv": lambda folder: as_csv(folder / "t.csv"),
+    "csv with a mark": lambda folder: as_csv(folder / "t.csv", encoding="utf-8-sig"),
+    "csv of semicolons": lambda folder: as_csv(folder / "t.csv", ";"),
+    "tsv": lambda folder: as_csv(folder / "t.tsv", "\t"),
+    "jsonl": lambda folder: as_text(folder / "t.jsonl", "\n".join(json.dumps(row) for row in ROWS) + "\n\n"),
+    "json": lambda folder: as_text(folder / "t.json", json.dumps(ROWS, indent=1)),
+    "parquet": lambda folder: as_parquet(folder / "t.parquet"),
+    "dataset": lambda folder: as_dataset(folder / "set"),
+}
+
+
+def made(source: Path) -> Draft:
+    return draft_set("mine", str(source), {"min_gap": 1})
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_gives_the_same_tests(kind: str, tmp_path: Path) -> None:
+    found = made(FORMATS[kind](tmp_path))
+    assert rows_of(found, "context", "high", "low", "high_system", "high_score") == EXPECTED
+    assert (
+        found.table.column("test_id").to_pylist()
+        == made(as_csv(tmp_path / "again.csv")).table.column("test_id").to_pylist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", "prompt,output,rating\na,b,1\nc,d\n", r"t\.csv, row 3: 2 columns, the header has 3"),
+        ("t.csv", b"prompt,output,rating\na,b,1\nc,\xff,2\n", r"t\.csv, line 3: not UTF-8 text"),
+        ("t.csv", "prompt,output,output\n", "two columns are called 'output'"),
+        ("t.csv", "prompt,output,rating\n", "it holds no row"),
+        ("t.csv", "", "the file is empty"),
+        ("t.csv", "prompt,output,rating\na,b,1\na,c,high\n", r"t\.csv, row 3, column 'rating': expected a number, found 'high'"),
+        ("t.csv", "prompt,output,rating\na,b,1\na,c,inf\n", r"t\.csv, row 3, column 'rating': expected a number"),
+        ("t.jsonl", '{"prompt": "a"}\n{"prompt": \n', r"t\.jsonl, line 2: not valid JSON"),
+        ("t.jsonl", '{"prompt": "a"}\n[1]\n', r"t\.jsonl, line 2: expected an object"),
+        ("t.json", "[1, 2]", r"t\.json, item 1: expected an object"),
+        ("t.jsonl", '{"prompt": {"a": 1}, "output": "x", "rating": 1}\n', r"column 'prompt': expected text, found an object"),
+        ("t.jsonl", '{"prompt": "\\ud800", "output": "x", "rating": 1}\n', r"line 1, column 'prompt': .*surrogate"),
+        ("t.parquet", "no parquet", r"t\.parquet: cannot be read as parquet"),
+        ("t.xlsx", "x", "a table is a file .csv"),
+    ],
+)  # fmt: skip
+def test_a_table_that_cannot_be_read_is_refused_with_its_row(
+    name: str, content: str | bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    options = {"context": "prompt", "candidate": "output", "score": "rating", "min_gap": 1}
+    with pytest.raises(NNDError, match=message) as error:
+        draft_set("mine", str(tmp_path / name), options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_no_dataset(tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=r"none\.csv: no such file"):
+        draft_set("mine", str(tmp_path / "none.csv"), {})
+    with pytest.raises(NNDError, match="could not be loaded as a dataset"):
+        draft_set("mine", str(tmp_path / "none"), {})
+
+
+def test_a_missing_column_is_named_with_the_columns_there_are(tmp_path: Path) -> None:
+    message = r"there is no column 'ouput'; did you mean 'output'\? there are: prompt, output, rating, model"
+    with pytest.raises(NNDError, match=message):
+        draft(tmp_path, ROWS, candidate="ouput", min_gap=1)
+
+
+# ---------------------------------------------------------------- what is proposed
+
+
+def test_columns_are_proposed_by_name_and_by_content(tmp_path: Path) -> None:
+    rows = [
+        {"id": i, "news": f"A long text about something, number {i % 3}, that comes again",
+         "written": f"A text number {i} by a system", "fluent": 1 + i % 4, "true": 1 + i % 3}
+        for i in range(12)
+    ]  # fmt: skip
+    found = draft(tmp_path, rows, min_gap=1)
+    chosen = {(choice.role, choice.column) for choice in found.choices}
+    assert chosen == {("context", "news"), ("candidate", "written"), ("attribute", "fluent"), ("attribute", "true")}
+
+
+def test_a_label_column_is_found_by_the_labels_of_the_rule(tmp_path: Path) -> None:
+    rows = [
+        {"prompt": "P", "output": f"o{i}", "colour": ["red", "blue"][i % 2], "found": ["ok", "slip"][i // 3 % 2]}
+        for i in range(6)
+    ]
+    assert draft(tmp_path, rows, better="ok").recipe.label == "found"
+
+
+def test_what_is_named_is_not_proposed_anew(tmp_path: Path) -> None:
+    rows = [{**row, "text": f"t{i}"} for i, row in enumerate(ROWS)]
+    found = draft(tmp_path, rows, candidate="text", min_gap=1)
+    assert found.recipe.candidate == "text"
+    assert "candidate" not in {choice.role for choice in found.choices}
+
+
+def test_nothing_to_judge_by_is_said_with_the_columns(tmp_path: Path) -> None:
+    with pytest.raises(
+        NNDError, match="name the column of judgements with --label, --score or --attribute; there are: p"
+    ):
+        draft(tmp_path, [{"prompt": "P", "output": "o"}], min_gap=1)
+
+
+def test_scores_without_a_rule_are_shown_with_their_range(tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=r"column 'rating' holds numbers from 1\.5 to 5, so --min-gap X"):
+        draft(tmp_path, ROWS)
+
+
+# ---------------------------------------------------------------- recipes
+
+
+def test_a_recipe_comes_back_from_its_own_yaml(tmp_path: Path) -> None:
+    from nnd_tasks.contribute.card import recipe_yaml
+
+    recipe = make_recipe(
+        {
+            "context": "p", "candidate": "o", "label": "l", "order": [["bad", "ugly"], "good"], "ignore": "odd: yes",
+            "field": {"a": "b"}, "prompt": "{{context}}\n\nA: {{a}}\n", "citation": "@misc{a,\n  title = {b}\n}\n",
+            "expected": {"x": 3},
+        }
+    )  # fmt: skip
+    path = tmp_path / "_recipe"
+    path.write_text(recipe_yaml(recipe.dump()), encoding="utf-8")
+    assert make_recipe(read_recipe(path)) == recipe
+    assert recipe != Recipe()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("contxt: a\n", "no such key 'contxt'; did you mean context"),
+        ("- a\n", "a recipe is a mapping"),
+        ("a: [\n", "no valid YAML"),
+        ("min_gap: much\n", "min_gap is a number, not 'much'"),
+        ("majority: 3\n", "majority is true or false"),
+        ("better: {a: 1}\n", "better is a list of texts"),
+        ("context: 3\n", "context is text, not 3"),
+        ("field: a\n", "field is a mapping"),
+        ("expected: {a: many}\n", "expected"),
+    ],
+)
+def test_a_wrong_recipe_is_refused_by_its_file(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(NNDError, match=message) as error:
+        draft_set("mine", str(as_csv(tmp_path / "t.csv")), {}, path)
+    assert "recipe.yaml" in str(error.value)

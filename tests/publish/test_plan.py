@@ -1,0 +1,389 @@
+"""What would be published: complete cards, honest data, and no text that may not go out."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nnd_tasks.build import build_set
+from nnd_tasks.datasets import CARD, REPORT, list_configs, read_report, read_table
+from nnd_tasks.errors import NNDError
+from nnd_tasks.publish.card import Card, read_card
+from nnd_tasks.publish.plan import Plan, make_plan
+from nnd_tasks.publish.terms import CORPORA, SETS, check_licences
+from nnd_tasks.sources import SOURCES
+from nnd_tasks.stress.corpora import KNOWN
+from nnd_tasks.tables import fingerprint
+from tests.conftest import DATA, REPO
+from tests.publish.conftest import SetMaker, some_tests
+
+WITH_TEXTS = ("demo", "quiz_design", "challenge300")
+IDS_ONLY = ("summeval", "frank", "news_gpt3")
+Real = Callable[[str], Path]
+
+
+@functools.cache
+def plan_of(name: str, folder: Path) -> Plan:
+    return make_plan(str(folder), f"nnd/{name}", source=None if name == "demo" else DATA / name)
+
+
+def header_of(plan: Plan) -> dict[str, object]:
+    found = yaml.safe_load(plan.card.split("---\n")[1])
+    assert isinstance(found, dict)
+    return found
+
+
+def table_in(plan: Plan, config: str) -> pa.Table:
+    [data] = [file.data for file in plan.files if file.path.startswith(f"{config}/")]
+    return pq.read_table(io.BytesIO(data))
+
+
+@pytest.mark.parametrize("name", [*WITH_TEXTS, *IDS_ONLY])
+def test_cards_say_all_that_a_reader_needs(name: str, real_sets: Real) -> None:
+    folder = real_sets(name)
+    plan = plan_of(name, folder)
+    header, card = header_of(plan), plan.card
+    for key in ("license", "language", "task_categories", "size_categories", "configs", "dataset_info", "pretty_name"):
+        assert header[key], key
+    report = read_report(folder)
+    for config, part in report.items():
+        table = read_table(folder, config)
+        assert fingerprint(table) in card
+        assert f"| `{config}` | {table.num_rows:,} |" in card, "counts"
+        if name != "demo":
+            for file, digest in part["source_sha256"].items():
+                [path] = DATA.joinpath(name).glob(file)
+                assert digest == hashlib.sha256(path.read_bytes()).hexdigest()
+                assert f"| `{file}` | `{digest}` |" in card
+        if "cleaning" in part:
+            assert re.search(rf"\| `{config}` \| {table.num_rows:,} \|.*\| {part['cleaning']['kept']:,} \|", card)
+    assert "@inproceedings{laban2022nnd," in card
+    assert f"`set:{name}|schema:1|data:" in card
+    for heading in ("What trivial rules reach", "Clean configs", "Known limits", "Terms of the texts", "Sources"):
+        assert f"\n## {heading}\n" in card
+    assert len(re.findall(r"^\| `\w+` \| \w+ \| 0\.\d{3} ", card, flags=re.MULTILINE)) >= len(report)
+    configs, _ = list_configs(folder)
+    assert [entry["config_name"] for entry in header["configs"]] == configs  # type: ignore[attr-defined]
+    if name in WITH_TEXTS:
+        assert plan_of.__wrapped__(name, folder) == plan, "the same again"
+    if name != "demo":
+        assert plan.notes == (), "it was built again"
+
+
+@pytest.mark.parametrize("name", WITH_TEXTS)
+def test_sets_whose_texts_may_go_out_go_as_they_are(name: str, real_sets: Real) -> None:
+    folder = real_sets(name)
+    plan = plan_of(name, folder)
+    assert not plan.ids_only
+    for info in header_of(plan)["dataset_info"]:  # type: ignore[attr-defined]
+        table = table_in(plan, info["config_name"])
+        assert table.equals(read_table(folder, info["config_name"]))
+        assert info["splits"][0]["num_examples"] == table.num_rows
+        assert [feature["name"] for feature in info["features"]] == table.column_names
+    if name == "quiz_design":
+        assert header_of(plan)["license"] == ["bsd-3-clause", "cc-by-sa-3.0"], "of the questions, and of the paragraphs"
+
+
+@pytest.mark.parametrize("name", IDS_ONLY)
+def test_of_others_only_ids_hashes_and_a_recipe(name: str, real_sets: Real, tmp_path: Path) -> None:
+    folder = real_sets(name)
+    plan = plan_of(name, folder)
+    assert plan.ids_only
+    content = "\n".join(
+        json.dumps(pq.read_table(io.BytesIO(file.data)).to_pylist())
+        if file.path.endswith(".parquet")
+        else file.data.decode()
+        for file in plan.files
+    )
+    for config in list_configs(folder)[0]:
+        table, ids = read_table(folder, config), table_in(plan, config)
+        assert ids["test_id"].equals(table["test_id"])
+        assert ids["category"].equals(table["category"])
+        for column in ("context", "high", "low"):
+            texts = table[column].to_pylist()
+            assert ids[f"{column}_sha256"].to_pylist() == [hashlib.sha256(t.encode()).hexdigest() for t in texts]
+            for text in {text for text in texts if len(text) > 60}:
+                assert text[20:60] not in content, f"{config}, {column}"
+    recipe = json.loads(next(file.data for file in plan.files if file.path == "recipe.json"))
+    assert recipe["fingerprints"] == {c: fingerprint(read_table(folder, c)) for c in list_configs(folder)[0]}
+    assert recipe["commands"][0].startswith(f"nnd build {name}")
+    assert "| no |" in plan.card
+    assert "| yes |" not in plan.card
+    assert "nnd_schema_version" not in header_of(plan), "a clone of it is no set to run"
+
+
+def test_the_recipe_of_a_stress_set_makes_it_again(data: Path, nnd_home: Path, tmp_path: Path) -> None:
+    from nnd_tasks.stress.build import build_stress_set
+
+    build_stress_set(
+        "blindspot_ted", "ted", place=data / "blindspot", texts=5, errors="truncation,token_drop", progress=False
+    )
+    plan = make_plan("blindspot_ted", "nnd/blindspot_ted")
+    assert plan.ids_only
+    assert "CC BY-NC-ND" in plan.card
+    recipe = json.loads(next(file.data for file in plan.files if file.path == "recipe.json"))
+    [command] = recipe["commands"]
+    words = command.split()
+    options = dict(zip(words[4::2], words[5::2], strict=True))
+    again = build_stress_set(
+        words[3],
+        options["--corpus"],
+        place=data / "blindspot",
+        errors=options["--errors"],
+        texts=int(options["--texts"]),
+        seeds=int(options["--seeds"]),
+        out=tmp_path / "blindspot_ted",
+        progress=False,
+    )
+    assert again.summary.fingerprint == recipe["fingerprints"]["stress"]
+
+
+def test_wikitext_goes_out_under_its_own_licences(data: Path, nnd_home: Path) -> None:
+    from nnd_tasks.stress.build import build_stress_set
+
+    build_stress_set(
+        "blindspot_wikitext", "wikitext", place=data / "blindspot", texts=3, errors="truncation", progress=False
+    )
+    plan = make_plan("blindspot_wikitext", "nnd/blindspot_wikitext")
+    assert not plan.ids_only
+    assert header_of(plan)["license"] == ["cc-by-sa-3.0", "gfdl"]
+    assert "The errors are synthetic" in plan.card
+
+
+def test_ids_only_can_be_asked_for(own_set: SetMaker) -> None:
+    own_set(header={"license": "other"})
+    with pytest.raises(NNDError, match=r"licence other is none that is known .* --ids-only"):
+        make_plan("mine", "nnd/mine")
+    plan = make_plan("mine", "nnd/mine", ids_only=True)
+    assert plan.ids_only
+    assert "The terms of the texts do not" not in plan.card
+    assert table_in(plan, "all").column_names[:3] == ["test_id", "cluster_id", "context_sha256"]
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "message"),
+    [
+        ({"license": None}, None, "it lacks license"),
+        ({"license": "unknown"}, None, "it lacks license"),
+        ({"language": None}, None, "it lacks language"),
+        ({"language": []}, None, "it lacks language"),
+        ({"task_categories": None}, None, "it lacks task_categories"),
+        ({}, "# Mine\n\nNo citation.", "it lacks a citation"),
+        ({}, "# Mine\n\n```bibtex\n\n```\n", "it lacks a citation"),
+        ({"pretty_name": "TODO"}, None, "marked TODO in line"),
+        ({}, "# Mine\n\nTODO: who judged?\n\n```bibtex\n@misc{a,}\n```\n", "marked TODO in line 2"),
+        ({"license": "cc-by-nc-nd-4.0"}, None, "licence cc-by-nc-nd-4.0 allows no derivatives"),
+        ({"license": "cc-by-nd-4.0"}, None, "allows no derivatives"),
+        ({"license": ["mit", "openrail"]}, None, "licence openrail is none that is known"),
+    ],
+)
+def test_incomplete_cards_and_forbidden_licences(
+    header: dict[str, object], body: str | None, message: str, own_set: SetMaker
+) -> None:
+    own_set(header=header, **({"body": body} if body else {}))
+    with pytest.raises(NNDError, match=message):
+        make_plan("mine", "nnd/mine")
+
+
+def rewrite(path: Path, change: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    table = change(pq.read_table(path))
+    pq.write_table(table, path)
+    return table
+
+
+def other_cell(table: pa.Table) -> pa.Table:
+    values = table["low"].to_pylist()
+    values[-1] += "."
+    return table.set_column(table.column_names.index("low"), table.schema.field("low"), pa.array(values))
+
+
+def test_data_that_are_not_what_was_built(real_sets: Real, tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    shutil.copytree(real_sets("demo"), folder)
+    assert make_plan(str(folder), "nnd/demo").name == "demo"
+    for config in ("authors", "clean"):  # of this set they hold the same
+        changed = rewrite(folder / config / "test-00000-of-00001.parquet", other_cell)
+    with pytest.raises(NNDError, match="the data of config authors is not what its build wrote"):
+        make_plan(str(folder), "nnd/demo")
+
+    # With the report and the card made to fit, only a new build can tell.
+    found = fingerprint(changed)
+    for name in (REPORT, CARD):
+        text = (folder / name).read_text(encoding="utf-8")
+        old = read_report(real_sets("demo"))["authors"]["fingerprint"]
+        (folder / name).write_text(text.replace(old, found), encoding="utf-8")
+    with pytest.raises(
+        NNDError, match=f"config authors: a new build gives fingerprint {old}, the folder holds {found}"
+    ):
+        make_plan(str(folder), "nnd/demo")
+
+
+def test_another_source_file_gives_another_build(data: Path, real_sets: Real, tmp_path: Path) -> None:
+    folder, file = real_sets("quiz_design"), "quiz_design_groups.jsonl"
+    lines = (data / "quiz_design" / file).read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / file).write_text("".join(lines[:-30]), encoding="utf-8")
+    with pytest.raises(NNDError, match=f"{file} is another file than it was built from"):
+        make_plan(str(folder), "nnd/quiz_design", source=tmp_path)
+    with pytest.raises(NNDError, match=r"cannot be built again.*no such file or folder.*--source"):
+        make_plan(str(folder), "nnd/quiz_design", source=tmp_path / "nothing")
+
+
+def test_folders_that_are_none(own_set: SetMaker, tmp_path: Path) -> None:
+    folder = own_set()
+    (folder / REPORT).unlink()
+    with pytest.raises(NNDError, match=r"build_report.json says nothing of config all"):
+        make_plan("mine", "nnd/mine")
+    (folder / CARD).write_text("no header", encoding="utf-8")
+    with pytest.raises(NNDError, match="no YAML header"):
+        make_plan("mine", "nnd/mine")
+    with pytest.raises(NNDError, match="there is no set"):
+        make_plan(str(tmp_path / "nothing"), "nnd/mine")
+
+
+def test_a_card_that_quotes_texts_is_no_card_of_ids(own_set: SetMaker) -> None:
+    text = some_tests()["context"][0].as_py()
+    own_set(body=f"# Mine\n\nSuch as: {text}\n\n```bibtex\n@misc{{a,}}\n```\n")
+    assert make_plan("mine", "nnd/mine").card.count(text) == 1
+    with pytest.raises(NNDError, match="it quotes a text that may not be published"):
+        make_plan("mine", "nnd/mine", ids_only=True)
+
+
+# ---------------------------------------------------------------- parts
+
+
+def test_every_set_and_corpus_has_its_terms() -> None:
+    recipes = {path.parent.name for path in (REPO / "task_yamls").glob("*/_recipe")}
+    assert set(SETS) == set(SOURCES) | recipes
+    assert set(CORPORA) == set(KNOWN)
+    assert all(term.terms and term.source for terms in [*SETS.values(), *CORPORA.values()] for term in terms)
+
+
+def test_own_licences_are_ones_that_can_be_published() -> None:
+    check_licences([source.licence for source in SOURCES.values()], "sets")
+
+
+@given(st.integers(0, 29), st.sampled_from(["context", "high", "low", "category", "test_id"]))
+def test_versions_change_with_any_cell(row: int, column: str) -> None:
+    from nnd_tasks.publish.plan import _digest
+
+    table = some_tests()
+    values = table[column].to_pylist()
+    values[row] += "!"
+    other = table.set_column(table.column_names.index(column), column, pa.array(values))
+    assert _digest({"all": table}, False) != _digest({"all": other}, False)
+    assert _digest({"all": table}, False) == _digest({"all": some_tests()}, False)
+    assert _digest({"all": table}, False) != _digest({"all": table}, True)
+
+
+words = st.text("abc \n#`|-é", min_size=1).map(lambda text: re.sub(r"(?m)^(## |```)", "x", text).strip("\n"))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["Use", "Sizes", "Sources", "A|b"]), words), unique_by=lambda part: part[0]))
+def test_cards_are_read_as_they_are_written(sections: list[tuple[str, str]]) -> None:
+    import tempfile
+
+    card = Card({"license": "mit"}, [("", "# Title"), *sections])
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / CARD).write_text(card.text(), encoding="utf-8")
+        again = read_card(Path(place))
+    assert again.header == card.header
+    assert [(name, text.strip("\n")) for name, text in again.sections] == card.sections
+    again.put("Use", ["other"])
+    assert again.section("Use") == "other"
+    assert len(again.sections) == len(card.sections) + ("Use" not in dict(sections))
+
+
+def test_headings_in_code_are_no_sections(tmp_path: Path) -> None:
+    (tmp_path / CARD).write_text("---\na: 1\n---\n# T\n\n```sh\n## no\n```\n\n## Yes\n\ntext\n", encoding="utf-8")
+    assert [name for name, _ in read_card(tmp_path).sections] == ["", "Yes"]
+
+
+def test_few_prompts_and_trivial_categories_are_limits_on_the_card(own_set: SetMaker) -> None:
+    own_set(tables={"all": some_tests(12)})
+    card = make_plan("mine", "nnd/mine").card
+    assert "fewer than 10 distinct prompts, so no reliable error bar: dull (4), long (4), wrong (4)." in card
+    assert "`all` dull: `longer` 1.00" in card, "better answers are longer, always"
+
+
+def test_configs_of_other_options_are_built_again_too(data: Path, tmp_path: Path) -> None:
+    file = "model_annotations.aligned.paired.jsonl"
+    lines = (data / "summeval" / file).read_text(encoding="utf-8").splitlines(keepends=True)
+    few = set(sorted({json.loads(line)["id"] for line in lines})[:8])
+    (tmp_path / file).write_text("".join(line for line in lines if json.loads(line)["id"] in few), encoding="utf-8")
+    folder = tmp_path / "summeval"
+    build_set("summeval", tmp_path / file, folder)
+    build_set("summeval", tmp_path / file, folder, {"rows": "all"})
+    plan = make_plan(str(folder), "nnd/summeval", source=tmp_path)
+    assert plan.notes == ()
+    assert {"authors", "clean", "all_rows", "all_rows_clean"} == set(list_configs(folder)[0])
+    recipe = json.loads(next(file.data for file in plan.files if file.path == "recipe.json"))
+    assert recipe["commands"] == ["nnd build summeval", "nnd build summeval --rows all"]
+
+
+def contributed(name: str, source: Path, options: dict[str, object] | None = None) -> None:
+    from nnd_tasks.contribute.new import draft_set, write_set
+
+    write_set(draft_set(name, str(source), options))
+
+
+ANSWERS = {
+    **{"license": "cc0-1.0", "language": ["en"], "citation": "@misc{a,}", "homepage": "https://example.org"},
+    **{"judges": "We.", "summary": "Answers.", "title": "Answers", "better": ["right"]},
+}
+
+
+def test_sets_of_a_users_own_are_made_again_from_their_table(tmp_path: Path, nnd_home: Path) -> None:
+    source = tmp_path / "answers.csv"
+    shutil.copy(REPO / "examples" / "answers.csv", source)
+    contributed("answers", source, ANSWERS)
+    assert "no --source names the table" in make_plan("answers", "me/answers").notes[0]
+    plan = make_plan("answers", "me/answers", source=source)
+    assert plan.notes == ()
+    assert make_plan("answers", "me/answers", source=tmp_path) == plan
+
+    ids = make_plan("answers", "me/answers", source=source, ids_only=True)
+    recipe = json.loads(next(file.data for file in ids.files if file.path == "recipe.json"))
+    assert recipe["commands"] == ["nnd new answers --from answers.csv --recipe recipe.yaml"]
+    from nnd_tasks.contribute.new import draft_set
+
+    (tmp_path / "recipe.yaml").write_bytes(next(file.data for file in ids.files if file.path == "recipe.yaml"))
+    again = draft_set("answers", str(source), recipe=tmp_path / "recipe.yaml")
+    assert fingerprint(again.table) == recipe["fingerprints"]["default"]
+
+    lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
+    source.write_text("".join(lines[:-4]), encoding="utf-8")
+    with pytest.raises(NNDError, match=r"answers\.csv is another file than it was built from"):
+        make_plan("answers", "me/answers", source=source)
+    with pytest.raises(NNDError, match="answers cannot be built again"):
+        make_plan("answers", "me/answers", source=tmp_path / "nothing.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "ids_only"), [("hanna", "hanna.jsonl", True), ("webnlg", "webnlg2020_en_human.jsonl", False)]
+)
+def test_the_sets_that_come_as_recipes(name: str, file: str, ids_only: bool, data: Path, nnd_home: Path) -> None:
+    contributed(name, data / "extra" / file)
+    plan = make_plan(name, f"nnd/{name}", source=data / "extra")
+    assert plan.notes == ()
+    assert plan.ids_only == ids_only
+    if ids_only:
+        recipe = json.loads(next(found.data for found in plan.files if found.path == "recipe.json"))
+        assert recipe["commands"] == [f"nnd new {name} --from {file}"]
+    else:
+        assert header_of(plan)["license"] == "cc-by-nc-sa-4.0"

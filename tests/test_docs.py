@@ -1,0 +1,98 @@
+"""The documentation: its examples give what they print, its links hold, and the site builds without a warning."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+def test_the_numbers_on_the_page_on_statistics_are_those_that_come_out() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "statistics.md").read_text("utf-8"), re.DOTALL)
+    assert len(blocks) >= 5
+    for block in blocks:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(block, {})
+        expected = re.findall(r"print\(.*\)  # (.*)$", block, re.MULTILINE)
+        assert expected
+        assert printed.getvalue().splitlines() == expected
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_files_that_a_page_points_to_are_there(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", text):
+        made = re.fullmatch(r"sets/(\w+)\.md", target)
+        path = ROOT / "task_yamls" / made[1] / "README.md" if made else page.parent / target
+        assert path.exists(), target
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_commands_that_a_page_names_exist(page: Path) -> None:
+    from typer.main import get_command
+
+    from nnd_tasks.cli import app
+
+    known = set(get_command(app).commands)  # type: ignore[attr-defined]
+    for name in re.findall(r"(?:^|`|\s)nnd ([a-z][a-z-]+)", page.read_text("utf-8")):
+        assert name in known, name
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    pages = {path.parent.name for path in (tmp_path / "site").rglob("index.html")}
+    assert {"quiz_design", "statistics", "reference", "contribute"} <= pages
+    reference = (tmp_path / "site" / "reference" / "index.html").read_text("utf-8")
+    assert "paired_difference" in reference
+    assert not re.search(r'src="https?://', (tmp_path / "site" / "index.html").read_text("utf-8"))
+
+
+@pytest.mark.slow
+def test_the_guide_to_contributing_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+    page = (ROOT / "docs" / "contribute.md").read_text("utf-8")
+    commands = [
+        command
+        for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+        for command in block.replace("\\\n", " ").splitlines()
+        if command.startswith(("nnd new", "nnd check"))
+    ]
+    assert len(commands) == 3
+    outputs = []
+    for command in commands:
+        words = shlex.split(command)
+        done = subprocess.run(
+            [sys.executable, "-m", "nnd_tasks.cli", *words[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        outputs.append(done.stdout)
+    assert "12  pairs of candidates neither of which is better by the rule" in outputs[0]
+    assert not re.search("TODO", outputs[1])
+    assert (tmp_path / "nnd" / "answers").is_dir()
+    points = {int(found) for found in re.findall(r"\((\d+)\)", re.search(r"warning: low_power.*", outputs[2])[0])}  # type: ignore[index]
+    assert points == {int(found) for found in re.findall(r"differences above (\d+) points", page)}
+    table = (ROOT / "examples" / "answers.csv").read_text("utf-8").splitlines()
+    shown = re.search(r"```\n(question,.*?)```", page, re.DOTALL)
+    assert shown
+    assert shown[1].splitlines() == table[:4]
