@@ -192,7 +192,7 @@ def _header(source: Source, configs: Sequence[str]) -> dict[str, Any]:
     return {key: value for key, value in header.items() if value}
 
 
-_COLUMNS = {
+COLUMN_NOTES = {
     "test_id": "identifier of the test, stable over builds",
     "context_id": "group in which pairs were formed",
     "cluster_id": "all tests that give a model the same prompt fields",
@@ -260,8 +260,8 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mappi
         "",
         "| column | what it holds |",
         "|---|---|",
-        *[f"| `{name}` | {_COLUMNS[name]} |" for name in REQUIRED_COLUMNS],
-        *[f"| `{name}` | {_COLUMNS[name]} (where the source has it) |" for name in OPTIONAL_COLUMNS],
+        *[f"| `{name}` | {COLUMN_NOTES[name]} |" for name in REQUIRED_COLUMNS],
+        *[f"| `{name}` | {COLUMN_NOTES[name]} (where the source has it) |" for name in OPTIONAL_COLUMNS],
         *[f"| `{name}` | prompt field: {what} |" for name, what in source.fields.items()],
         "",
         "Texts are as published, in Unicode NFC, and nothing was trimmed.",

@@ -13,6 +13,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SCHEMA_VERSION, Test, category_slugs, severity_slugs
 
 _TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
+_PIECE = 10_000  # rows
 
 
 def to_table(tests: Sequence[Test]) -> pa.Table:
@@ -76,9 +77,13 @@ def fingerprint(table: pa.Table) -> str:
     """Return 16 hex digits that change with any cell, column name or row order of ``table``."""
     digest = hashlib.sha256()
     for name in table.column_names:
-        # Extra columns may hold what JSON has no form for, such as dates.
-        cells = json.dumps([name, table.column(name).to_pylist()], ensure_ascii=False, default=repr)
-        digest.update(cells.encode("utf-8"))
+        column = table.column(name)
+        digest.update(f"[{json.dumps(name, ensure_ascii=False)}, [".encode())
+        for start in range(0, table.num_rows, _PIECE):  # a million texts as Python objects would take gigabytes
+            # Extra columns may hold what JSON has no form for, such as dates.
+            cells = json.dumps(column.slice(start, _PIECE).to_pylist(), ensure_ascii=False, default=repr)
+            digest.update((", " if start else "").encode() + cells[1:-1].encode("utf-8"))
+        digest.update(b"]]")
     return digest.hexdigest()[:16]
 
 

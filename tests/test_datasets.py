@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import errno
+import hashlib
 import json
 import multiprocessing
 import os
@@ -115,6 +116,16 @@ def some_tests(draw: st.DrawFn) -> list[Test]:
     }
     rows = draw(st.lists(st.fixed_dictionaries(column), min_size=1, max_size=5))
     return [Test(test_id=f"t{i}", **row) for i, row in enumerate(rows)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.text(), st.none() | st.integers(-(2**40), 2**40)), max_size=12), st.integers(1, 5))
+def test_the_fingerprint_is_that_of_the_whole_columns_however_it_is_cut(rows: list[Any], piece: int) -> None:
+    table = pa.table({"a": [a for a, _ in rows], 'b "c"': pa.array([b for _, b in rows], pa.int64())})
+    whole = "".join(json.dumps([name, table.column(name).to_pylist()], ensure_ascii=False) for name in ("a", 'b "c"'))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nnd_tasks.tables._PIECE", piece)
+        assert fingerprint(table) == hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 @settings(max_examples=40, deadline=None)

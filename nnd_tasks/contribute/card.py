@@ -9,7 +9,7 @@ import yaml
 
 from nnd_tasks import __version__
 from nnd_tasks.analysis.reading import rules_section
-from nnd_tasks.build import _COLUMNS, NND_CITATION
+from nnd_tasks.build import COLUMN_NOTES, NND_CITATION
 from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE, Recipe
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
@@ -105,7 +105,7 @@ def body(name: str, recipe: Recipe, summary: ConfigSummary, columns: Sequence[st
         "",
         "| column | what it holds |",
         "|---|---|",
-        *[f"| `{column}` | {_COLUMNS[column]} |" for column in columns if column in _COLUMNS],
+        *[f"| `{column}` | {COLUMN_NOTES[column]} |" for column in columns if column in COLUMN_NOTES],
         *[
             f"| `{column}` | prompt field: column {_cell(recipe.field.get(column, column))} of the table |"
             for column in fields
