@@ -49,6 +49,15 @@ def test_commands_that_a_page_names_exist(page: Path) -> None:
         assert name in known, name
 
 
+def test_the_page_on_checks_lists_every_code_as_it_is() -> None:
+    from nnd_tasks.check.findings import CODES
+
+    rows = re.findall(
+        r"^\| `(\w+)` \| (\w+) \| (.*) \|$", (ROOT / "docs" / "checks.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert rows == [(code, severity.name.lower(), text) for code, (severity, text) in CODES.items()]
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
