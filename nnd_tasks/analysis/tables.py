@@ -62,6 +62,8 @@ def rows_of(comparison: Comparison, aids: Aids | None = None) -> list[dict[str, 
                     "category": result.category,
                     "tests": result.tests,
                     "clusters": result.clusters,
+                    "first": difference.first,
+                    "second": difference.second,
                     **{f"first_{key}": value for key, value in asdict(first).items()},
                     **{f"second_{key}": value for key, value in asdict(second).items()},
                     **asdict(difference),
@@ -157,12 +159,13 @@ def _markdown_table(table: tuple[Sequence[str], Sequence[Sequence[str]]]) -> lis
     return [line(head), "|" + "---|" * len(head), *map(line, body), ""]
 
 
-def markdown(comparison: Comparison, aids: Aids | None = None) -> str:
+def markdown(comparison: Comparison, aids: Aids | None = None, *, signatures: bool = True) -> str:
     """Return the tables of a comparison.
 
     Args:
         comparison: of one set.
         aids: model -> category -> reading aid.
+        signatures: end with the signature of each run, a long line.
     """
     paired = comparison.paired
     lines = [f"# {paired.set}: {', '.join(paired.models)}", "", f"Task: {paired.task}.", ""]
@@ -190,7 +193,7 @@ def markdown(comparison: Comparison, aids: Aids | None = None) -> str:
             *_markdown_table(_aid_table(comparison, aids)),
         ]
     lines += _notes(comparison.categories)
-    lines += [f"- {run.model}: `{run.line}`" for run in paired.runs]
+    lines += [f"- {run.model}: `{run.line}`" for run in paired.runs if signatures]
     lines += [f"- Not in this table: {line}" for line in comparison.alone]
     return "\n".join(lines) + "\n"
 

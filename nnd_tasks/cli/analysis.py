@@ -40,7 +40,7 @@ def compare(
     comparisons = compare_runs(found, parts_of(allow), resamples, seed)
     for comparison, name in zip(comparisons, file_names(comparisons), strict=True):
         aids = {run.model: reading_aid(run) for run in comparison.paired.runs}
-        say(markdown(comparison, aids))
+        say(markdown(comparison, aids, signatures=False))
         if out_dir is not None:
             for path in write_comparison(comparison, out_dir / name, aids):
                 say(f"written: {path}")
