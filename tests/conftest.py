@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 # Nothing may wait for a network; set before any test imports datasets or transformers.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -24,6 +26,32 @@ MODELS = _beside("NND_TEST_MODELS", "models")
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no annotation data at {DATA}; set NND_TEST_DATA")
 needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason=f"no trained models at {MODELS}; set NND_TEST_MODELS")
+
+
+#: Files whose tests take longest; started first, or one process would end with them while the other is idle.
+LONGEST = ("test_demo.py", "test_wrong_input.py", "test_docs.py", "test_lm_eval_cli.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; the order within a file stays."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """Make a folder that no test changes once for all processes of a run.
+
+    Args:
+        factory: of this process.
+        name: of the folder.
+        make: fills it.
+    """
+    root = factory.getbasetemp()
+    folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / name
+    with FileLock(folder.with_suffix(".lock")):
+        if not folder.with_suffix(".made").exists():
+            make(folder)
+            folder.with_suffix(".made").touch()
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.analysis.tags import find_number, guess_family, guess_step, guess_training, read_tags
 from nnd_tasks.build import build_set
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.run import run_lm_eval
 from tests.analysis.fake_runs import write_run
 from tests.analysis.runs import make_run
 
@@ -665,28 +664,23 @@ def test_a_mistake_is_one_line(nnd: Callable[..., tuple[int, str, str]], tmp_pat
 
 @pytest.mark.slow
 def test_real_models_from_run_to_figure(
-    nnd: Callable[..., tuple[int, str, str]], models: Path, nnd_home: Path, tmp_path: Path
+    nnd: Callable[..., tuple[int, str, str]],
+    models: Path,
+    nnd_home: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     build_set("demo", out=nnd_home / "nnd" / "demo")
     names = ("tiny-lm-xs", "tiny-lm-s/step-00000", "tiny-lm-s/step-01244", "tiny-lm-m")
     for name in names:
-        arguments = ["--model_args", f"pretrained={models / name},dtype=float32", "--output_path", str(tmp_path / name)]
-        command = [
-            sys.executable,
-            "-m",
-            "nnd_tasks.cli",
-            "run",
-            "--model",
-            "hf",
-            "--tasks",
-            "nnd_demo",
-            "--device",
-            "cpu",
+        given = [
+            *("--model_args", f"pretrained={models / name},dtype=float32"),
+            *("--output_path", str(tmp_path / name)),
         ]
-        done = subprocess.run(
-            [*command, *arguments, "--limit", "10", "--log_samples"], capture_output=True, text=True, check=False
+        run_lm_eval(
+            ["--model", "hf", "--tasks", "nnd_demo", "--device", "cpu", *given, "--limit", "10", "--log_samples"]
         )
-        assert done.returncode == 0, done.stderr
+    capsys.readouterr()
     out = tmp_path / "figures"
     status, text, err = nnd("scaling", *(tmp_path / names[i] for i in (3, 0, 2)), "--out", out)
     assert (status, err) == (0, "")

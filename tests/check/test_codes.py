@@ -243,7 +243,7 @@ def test_a_code_is_found_where_it_should_be(code: str, made: Made) -> None:
 
 
 def test_every_code_has_a_case() -> None:
-    assert set(CODES) - set(CASES) == {"run_unscored", "config_not_built"}, "see test_tasks and test_real_sets"
+    assert set(CODES) - set(CASES) == {"run_unscored", "config_not_built"}, "see test_tasks"
 
 
 # ---------------------------------------------------------------- what only looks like it

@@ -12,7 +12,7 @@ from nnd_tasks.build import build_set
 from nnd_tasks.contribute.new import draft_set, write_set
 from nnd_tasks.stress.build import build_stress_set
 from nnd_tasks.stress.corpora import KNOWN
-from tests.conftest import DATA
+from tests.conftest import DATA, once
 from tests.harness import tiny
 
 
@@ -40,20 +40,23 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def _real_home(_home: Path) -> Path:
-    for name in ("quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3"):
-        build_set(name, DATA / name, _home / "nnd" / name)
-    build_set("summeval", DATA / "summeval", _home / "nnd" / "summeval", {"rows": "all"})
+def _real_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return once(tmp_path_factory, "real_home", _build_all)
+
+
+def _build_all(home: Path) -> None:
+    for name in ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3"):
+        build_set(name, None if name == "demo" else DATA / name, home / "nnd" / name)
+    build_set("summeval", DATA / "summeval", home / "nnd" / "summeval", {"rows": "all"})
     for name, file in (("webnlg", "webnlg2020_en_human.jsonl"), ("hanna", "hanna.jsonl")):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("NND_HOME", str(_home))
+            patch.setenv("NND_HOME", str(home))
             write_set(draft_set(name, str(DATA / "extra" / file)))
     for corpus in KNOWN:
         name = f"blindspot_{corpus}"
         build_stress_set(
-            name, corpus, place=DATA / "blindspot", out=_home / "nnd" / name, texts=3, levels="three", progress=False
+            name, corpus, place=DATA / "blindspot", out=home / "nnd" / name, texts=3, levels="three", progress=False
         )
-    return _home
 
 
 @pytest.fixture
