@@ -11,9 +11,12 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 import jinja2
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from lm_eval import utils
 from lm_eval.api.task import ConfigurableTask
 
@@ -58,6 +61,24 @@ _BOS_AND_CHAT = (
     "task {task} puts the BOS token between prompt and candidate, where it would follow the chat template; leave out "
     "--apply_chat_template, or take the task without _gpt2"
 )
+
+
+def _sandbox() -> ImmutableSandboxedEnvironment:
+    """Return lm-eval's template environment, without the way from a template to Python's internals."""
+    found = ImmutableSandboxedEnvironment(
+        loader=jinja2.BaseLoader(), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    found.filters.update(utils.env.filters)
+    return found
+
+
+#: Prompts of YAMLs are rendered in it; `nnd check` puts it in the place of ``lm_eval.utils.env``, for all other templates.
+SANDBOX = _sandbox()
+
+
+@lru_cache(maxsize=64)
+def _compiled(template: str) -> jinja2.Template:
+    return SANDBOX.from_string(template)
 
 
 class NNDTask(ConfigurableTask):  # type: ignore[misc]
@@ -205,7 +226,11 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         if template in doc:
             return str(doc[template])
         try:
-            return str(utils.apply_template(template, dict(doc)))
+            return str(_compiled(template).render(**doc))
+        except SecurityError as error:
+            raise NNDError(
+                f"task {self.config.task}: doc_to_text is unsafe, it reaches into Python: {error}"
+            ) from error
         except jinja2.TemplateError as error:
             fields = ", ".join(name for name in doc if name not in ("tests", "candidates"))
             raise NNDError(f"task {self.config.task}: doc_to_text: {error} (fields of this set: {fields})") from error

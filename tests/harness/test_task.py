@@ -631,3 +631,29 @@ def test_the_window_of_the_tiny_models_holds_the_demo(tiny_models: dict[str, Pat
     task = load_task("nnd_demo")
     longest = max(len(tokenizer.encode(task.doc_to_text(document))) for document in task.eval_docs)
     assert longest + 100 < WINDOW
+
+
+def test_a_prompt_cannot_reach_into_python(tmp_path: Path) -> None:
+    folder = small_set(tmp_path, [("c", "good", "ok"), ("c", "bad", "wrong")])
+    trap = tmp_path / "trap"
+    path = folder / "small.yaml" if (folder / "small.yaml").exists() else tmp_path / "yaml" / "small.yaml"
+    template = "{{ cycler.__init__.__globals__.os.system('touch " + str(trap) + "') }}"
+    path.write_text(path.read_text().replace('"{{context}}\\nQuestion:"', json.dumps(template)))
+    with pytest.raises(NNDError, match="doc_to_text is unsafe"):
+        load_task("small", include=[path.parent])
+    assert not trap.exists()
+
+
+def test_prompts_render_as_lm_eval_renders_them() -> None:
+    from lm_eval.utils import apply_template
+
+    from nnd_tasks.harness.task import SANDBOX
+
+    doc = {"context": "A b\n", "n": 3, "items": [{"x": 1}]}
+    for template in (
+        "{{context}}",
+        "{{context|trim}} {{n+1}}\n",
+        "{% for i in items %}{{i.x}}{% endfor %}",
+        "{{context|regex_replace('b','c')}}",
+    ):
+        assert SANDBOX.from_string(template).render(**doc) == apply_template(template, doc)
