@@ -46,7 +46,7 @@ def publish(
     check_repo(repo)
     if not dry_run:
         find_token()  # before the work begins
-    plan = make_plan(name, repo, source=source, ids_only=ids_only)
+    plan = make_plan(name, repo, source=source, ids_only=ids_only, dry_run=dry_run)
     for note in plan.notes:
         warn(f"note: {note}")
     if dry_run:

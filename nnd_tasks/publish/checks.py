@@ -44,7 +44,12 @@ def check_data(folder: Path, tables: Mapping[str, pa.Table], reports: Mapping[st
 
 
 def check_rebuild(
-    name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, Any], source: str | Path | None
+    name: str,
+    tables: Mapping[str, pa.Table],
+    reports: Mapping[str, Any],
+    source: str | Path | None,
+    *,
+    must: bool = True,
 ) -> list[str]:
     """Build a set of `nnd build` or `nnd new` again, and check that the same comes out.
 
@@ -53,6 +58,7 @@ def check_rebuild(
         tables: config -> its tests.
         reports: config -> its part of ``build_report.json``.
         source: the publisher's file, or a folder that holds it; None downloads it, which `nnd new` cannot.
+        must: a set of `nnd new` without a source is an error, no note.
 
     Returns:
         A note where the set was not built again.
@@ -67,6 +73,10 @@ def check_rebuild(
     if not made:
         return [f"{name} is no set of nnd build or nnd new: not built again"]
     if source is None:
+        if must:
+            raise NNDError(
+                f"{name}: name the table that it was made from with --source; it is built again before it is published"
+            )
         return [f"{name} is not built again, because no --source names the table that it was made from"]
     for config, recipe in made.items():
         built = _draft_again(name, recipe, expand(source), list(reports[config].get("source_sha256", {})))

@@ -29,6 +29,7 @@ from nnd_tasks.publish.card import Card, lacking, read_card, sources_section, te
 from nnd_tasks.publish.checks import check_data, check_no_texts, check_rebuild
 from nnd_tasks.publish.ids import ids_card, ids_table, own_recipes, recipe, without_quotes
 from nnd_tasks.publish.limits import add_missing
+from nnd_tasks.publish.tasks import how_to_score, published_task
 from nnd_tasks.publish.terms import Terms, check_licences, licences, terms_of, texts_may_go
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.sources import SOURCES
@@ -105,7 +106,9 @@ def find_set(name: str) -> tuple[str, Path]:
     return str(read_card(folder).header.get("nnd_set") or folder.resolve().name), folder
 
 
-def make_plan(name: str, repo: str, *, source: str | Path | None = None, ids_only: bool = False) -> Plan:
+def make_plan(
+    name: str, repo: str, *, source: str | Path | None = None, ids_only: bool = False, dry_run: bool = False
+) -> Plan:
     """Check a set and say what would be uploaded.
 
     Args:
@@ -113,6 +116,7 @@ def make_plan(name: str, repo: str, *, source: str | Path | None = None, ids_onl
         repo: of the hub, with its namespace.
         source: the publisher's files, to build the set again from; None downloads them.
         ids_only: publish ids and a recipe although the texts might go out.
+        dry_run: a set of `nnd new` need not be built again where no source is named.
 
     Raises:
         NNDError: there is no such set, its card lacks something, its licence forbids it, or its data is not what a build
@@ -132,7 +136,7 @@ def make_plan(name: str, repo: str, *, source: str | Path | None = None, ids_onl
     named = _licences(card, terms, ids_only)
     if not ids_only:
         check_licences(named, str(folder / CARD))
-    notes = check_rebuild(name, tables, reports, source)
+    notes = check_rebuild(name, tables, reports, source, must=not dry_run)
     card.header["license"] = named[0] if len(named) == 1 else named
     data = _data_files(folder, tables, ids_only)
     digest = _digest(tables, ids_only)
@@ -142,6 +146,9 @@ def make_plan(name: str, repo: str, *, source: str | Path | None = None, ids_onl
         ids_card(card, name, repo, next(iter(data.values()))[0], reports, must=must)
     else:
         card.sections = [(heading, text.replace(f'"nnd/{name}"', f'"{repo}"')) for heading, text in card.sections]
+    task = None if ids_only else published_task(name, repo)
+    if task is not None:
+        card.put("Score a model", how_to_score(name, repo))
     add_missing(card, tables, reports)
     card.put("Terms of the texts", terms_section(terms, ids_only))
     card.put("Sources", sources_section(reports))
@@ -149,6 +156,8 @@ def make_plan(name: str, repo: str, *, source: str | Path | None = None, ids_onl
     texts = (File(CARD, card.text().encode("utf-8")), *_others(name, tables, reports, ids_only))
     if ids_only:
         check_no_texts(tables.values(), {file.path: file.data.decode("utf-8") for file in texts})
+    if task is not None:
+        texts = (*texts, File(f"nnd_{name}.yaml", task.encode("utf-8")))
     files = (*texts, *(File(path, content) for path, (_, content) in data.items()))
     return Plan(name, repo, files, version, ids_only, tuple(notes))
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from lm_eval.tasks import TaskManager
 
 from nnd_tasks.build import build_set
 from nnd_tasks.datasets import CARD, REPORT, list_configs, read_report, read_table
@@ -352,12 +353,36 @@ def test_sets_of_a_users_own_are_made_again_from_their_table(tmp_path: Path, nnd
     source = tmp_path / "answers.csv"
     shutil.copy(REPO / "examples" / "answers.csv", source)
     contributed("answers", source, ANSWERS)
-    assert "no --source names the table" in make_plan("answers", "me/answers").notes[0]
+    assert "no --source names the table" in make_plan("answers", "me/answers", dry_run=True).notes[0]
+    with pytest.raises(NNDError, match="name the table that it was made from with --source"):
+        make_plan("answers", "me/answers")
     plan = make_plan("answers", "me/answers", source=source)
     assert plan.notes == ()
     assert make_plan("answers", "me/answers", source=tmp_path) == plan
 
+    task = next(file.data.decode() for file in plan.files if file.path == "nnd_answers.yaml")
+    assert 'dataset_path: "me/answers"' in task
+    assert "hf download me/answers nnd_answers.yaml" in plan.card
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    # In the place of the hub: the dataset folder, which `datasets` loads in the same way.
+    (folder / "nnd_answers.yaml").write_text(task.replace("me/answers", str(nnd_home / "nnd" / "answers")))
+    manager = TaskManager(include_path=str(folder), include_defaults=False)
+    published = manager.load(["nnd_answers"])["tasks"]["nnd_answers"]
+    own = TaskManager(include_path=str(nnd_home / "task_yamls"), include_defaults=False).load(["nnd_answers"])
+    document = published.eval_docs[0]
+    assert type(published).__name__ == "NNDTask"
+    assert published.doc_to_text(document) == own["tasks"]["nnd_answers"].doc_to_text(document)
+
+    yaml_of_task = nnd_home / "task_yamls" / "answers" / "nnd_answers.yaml"
+    kept = yaml_of_task.read_text()
+    yaml_of_task.write_text(kept + "process_docs: !function mine.change\n")
+    with pytest.raises(NNDError, match="process_docs names code, which cannot be published"):
+        make_plan("answers", "me/answers", source=source)
+    yaml_of_task.write_text(kept)
+
     ids = make_plan("answers", "me/answers", source=source, ids_only=True)
+    assert "nnd_answers.yaml" not in {file.path for file in ids.files}
     recipe = json.loads(next(file.data for file in ids.files if file.path == "recipe.json"))
     assert recipe["commands"] == ["nnd new answers --from answers.csv --recipe recipe.yaml"]
     from nnd_tasks.contribute.new import draft_set
