@@ -651,7 +651,7 @@ def test_a_mistake_is_one_line(nnd: Callable[..., tuple[int, str, str]], tmp_pat
     for arguments, message in (
         (("scaling", *runs), "model-a: lm-eval did not count its parameters"),
         (("curve", *runs), "model-a: neither its name nor its revision says a step"),
-        (("scaling", tmp_path / "nowhere"), "no results_*.json is there"),
+        (("scaling", tmp_path / "nowhere"), "there is no such file or folder"),
         (("curve", log_of(tmp_path / "n.jsonl", entry(0), "{")), "n.jsonl, line 2: no JSON"),
     ):
         status, out, err = nnd(*arguments, "--out", tmp_path / "out")

@@ -599,7 +599,7 @@ def test_the_commands_mistakes_end_in_one_line_and_write_nothing(short: Path, tm
         (["--source", str(quiz)], "is the file of one set; name the set (quiz_design or summeval), or give a folder"),
         (["summeval", "--source", str(tmp_path), "--metrics", "rogue"], "there is no metric 'rogue'"),
         (["quiz_design", "--encoder", "x"], "Quiz Design has no references"),
-        (["quiz_design", "--source", str(short), "--out", str(tmp_path / "file")], "cannot be written"),
+        (["quiz_design", "--source", str(short), "--out", str(tmp_path / "file")], "is a file; name a folder"),
     ):
         status, _, errors = nnd(*arguments, *([] if "--out" in arguments else ["--out", str(out)]))
         assert status == 1, arguments

@@ -124,7 +124,7 @@ def test_what_the_hub_cannot_give_has_to_be_built(
     model = f"pretrained={models / 'tiny-lm-xs'}"
     done = user.run("-m", "nnd_tasks.cli", "run", *RUN, "--model_args", model, "--tasks", task)
     assert done.status == 1
-    assert done.err.splitlines()[-1] == f"nnd: error: the set {message}"
+    assert done.err.splitlines()[-1] == f"nnd: error: {message}"
 
 
 def test_a_hub_that_is_not_there_is_named(client: Client, models: Path) -> None:

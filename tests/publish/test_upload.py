@@ -106,7 +106,7 @@ def test_an_interrupted_upload_changes_nothing_and_can_be_repeated(
     wait_for(lambda: any(m == method and path in p for m, p in client.hub.requests))
     process.send_signal(stop)
     client.hub.released.set()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     if stop == signal.SIGINT:
         assert Done(process.returncode, out, err).refusal() == "nnd/mine: interrupted; nothing was changed"
     else:

@@ -379,7 +379,7 @@ def test_the_command_line_builds_a_set_and_the_task_scores_it(
     assert "pass_rate_positioned_error_random" in done.stdout
     report = nnd("stress", "report", "out", "--out", "report")
     assert report.returncode == 0, report.stderr
-    assert report.stdout.count("| `truncation` |") == 2
+    assert report.stdout.count("| `truncation` |") == 3  # the overview, and a table each
     assert {path.name for path in (tmp_path / "report").iterdir()} == {
         f"nnd_blindspot_{corpus}_gpt2.{suffix}"
         for corpus in ("wikitext", "ted")
