@@ -6,12 +6,22 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nnd_tasks.check.findings import Finding, finding
+from nnd_tasks.check.findings import Finding, Severity, finding
+from nnd_tasks.check.licences import refusal
 from nnd_tasks.check.loading import Loaded
-from nnd_tasks.datasets import CARD
+from nnd_tasks.contribute.card import todo
+from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE
+from nnd_tasks.datasets import CARD, read_report
 from nnd_tasks.sources import SOURCES
 
-_TODO = re.compile(r"\bTODO\b")
+#: What `nnd new` writes where only a person knows what to say, by its first words, as YAML breaks lines; and what a person
+#: marks so. Labels, categories and texts on a card may be called TODO.
+_TODO = re.compile(
+    r"^TODO:|^(?:license|language|pretty_name): TODO\b|"
+    + "|".join(r"\s+".join(map(re.escape, todo(key).split()[:3])) for key in KNOWN_BY_PEOPLE),
+    re.MULTILINE,
+)
+_BIBTEX = re.compile(r"^```bibtex[^\n]*\n\s*@\w+\s*\{", re.MULTILINE)
 _ENTRY = re.compile(r"^\s*@(\w+)\s*\{\s*([^,\s]*)", re.MULTILINE)
 _FENCE = re.compile(r"^```bibtex[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: BibTeX keys on our cards that cite the method, not the judgements.
@@ -19,10 +29,20 @@ _METHOD = {"laban2022nnd"}
 _SHOWN = 5  # lines with TODO that are named
 
 
+def has_bibtex(text: str) -> bool:
+    """Tell whether a card has a citation: a block of BibTeX that begins with an entry."""
+    return _BIBTEX.search(text) is not None
+
+
+def unfilled(text: str) -> list[int]:
+    """Return the 1-based lines of a card that are still to be filled in."""
+    return sorted({text.count("\n", 0, match.start()) + 1 for match in _TODO.finditer(text)})
+
+
 def check_card(loaded: Loaded) -> Iterator[Finding]:
     """Check the header and the text of a card; one whose header cannot be read is checked for its text only."""
     if loaded.header:
-        yield from _licence(loaded.header)
+        yield from _licence(loaded)
         yield from _language(loaded.header)
     yield from _citation(loaded)
     yield from _todo(loaded)
@@ -39,14 +59,26 @@ def languages(loaded: Loaded) -> list[str]:
     return [name for name in _names(loaded.header.get("language")) if not _TODO.search(name)]
 
 
-def _licence(header: dict[str, Any]) -> Iterator[Finding]:
-    found = [name.lower() for name in _names(header.get("license"))]
+def _licence(loaded: Loaded) -> Iterator[Finding]:
+    header = loaded.header
+    found = [name.lower() for name in _names(header.get("license")) if not _TODO.search(name)]
     fix = "name the licence of the annotations by its identifier on the hub, such as cc-by-4.0"
-    if not found or set(found) <= {"unknown"}:
-        yield finding("card_license", f"{CARD} names no license in its header", fix)
-    elif "other" in found and not header.get("license_link"):
-        message = "the card's license is other"
-        yield finding("card_license_other", message, "say in the card what it allows, best with license_link")
+    if set(found) <= {"unknown"}:
+        if found or not _names(header.get("license")):  # one to be filled in is another finding
+            yield finding("card_license", f"{CARD} names no license in its header", fix)
+        return
+    known = any("corpus" in part for part in read_report(loaded.folder).values() if isinstance(part, dict))
+    if "other" in found and known and not header.get("license_link"):
+        say = "say in the card what it allows, best with license_link"
+        yield finding("card_license_other", "the card's license is other", say, severity=Severity.NOTE)
+    elif "other" in found and not known:
+        message = "the card's license is other, which does not tell whether the texts may be passed on"
+        fix = "name it by its identifier on the hub if it has one; else publish with --ids-only"
+        yield finding("card_license_other", message, fix)
+    for name in found:
+        if name != "other" and (why := refusal(name)):
+            message = f"the card's license {name} {why}"
+            yield finding("card_license_closed", message, f"{fix}; or publish with --ids-only")
 
 
 def _language(header: dict[str, Any]) -> Iterator[Finding]:
@@ -58,14 +90,14 @@ def _language(header: dict[str, Any]) -> Iterator[Finding]:
 def _citation(loaded: Loaded) -> Iterator[Finding]:
     keys = {key.lower() for block in _FENCE.findall(loaded.body) for _, key in _ENTRY.findall(block)}
     fix = "add a ```bibtex block for the human evaluation that the judgements come from"
-    if not keys:
-        yield finding("card_citation", f"{CARD} has no citation", fix)
+    if not has_bibtex(loaded.body):
+        yield finding("card_citation", f"{CARD} has no citation in BibTeX", fix)
     elif keys <= _METHOD and not (loaded.name in SOURCES and not SOURCES[loaded.name].citation):
         yield finding("card_citation_origin", f"{CARD} cites the method only, not who judged", fix)
 
 
 def _todo(loaded: Loaded) -> Iterator[Finding]:
-    lines = [str(i) for i, line in enumerate(loaded.card.splitlines(), start=1) if _TODO.search(line)]
+    lines = [str(i) for i in unfilled(loaded.card)]
     if lines:
         more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
         message = f"{CARD} has a TODO in line {', '.join(lines[:_SHOWN])}{more}"

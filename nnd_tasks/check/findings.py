@@ -79,9 +79,10 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     # the card
     "card_header": (_E, "the card's header is no valid YAML"),
     "card_license": (_E, "no licence"),
-    "card_license_other": (_N, "a licence without an identifier"),
+    "card_license_other": (_W, "a licence without an identifier"),
+    "card_license_closed": (_W, "a licence that does not let the texts be passed on"),
     "card_language": (_E, "no language"),
-    "card_citation": (_E, "no citation"),
+    "card_citation": (_E, "no citation in BibTeX"),
     "card_citation_origin": (_W, "the source of the annotations is not cited"),
     "card_todo": (_E, "a field that is still to be filled in"),
     # the tasks
@@ -89,7 +90,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "config_without_task": (_N, "no task reads a config"),
     "task_invalid": (_E, "lm-eval cannot load a task"),
     "config_not_built": (_N, "a task of this package reads a config that is not built here"),
-    "task_code": (_W, "a task names code that is not of this package; it was not loaded"),
+    "task_code": (_W, "a task names code, prompts or a model that are not of this package; it was not loaded"),
     "task_plain": (_N, "a task that is not of this package's class; it was not checked"),
     "categories_undeclared": (_E, "categories in the data that a task does not declare"),
     "categories_absent": (_E, "categories that a task declares and the data lack"),

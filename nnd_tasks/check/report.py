@@ -26,14 +26,21 @@ def check_format(form: str) -> None:
         raise NNDError(f"--format {form}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
 
 
-def render(report: Report, form: str) -> str:
+def render(report: Report, form: str, *, texts: bool = True) -> str:
     """Return a report in one of `FORMATS`, without a line break at its end.
+
+    Args:
+        report: what was found.
+        form: one of `FORMATS`.
+        texts: whether Markdown, which is made to be posted, may quote texts of the set.
 
     Raises:
         NNDError: there is no such format.
     """
     check_format(form)
-    return {"text": text, "markdown": markdown, "json": as_json}[form](report)
+    if form == "markdown":
+        return markdown(report, texts=texts)
+    return {"text": text, "json": as_json}[form](report)
 
 
 def write(content: str, path: Path) -> None:
@@ -98,12 +105,18 @@ def _text_of(one: Finding) -> Iterator[str]:
 _TITLES = {Severity.ERROR: "Errors", Severity.WARNING: "Warnings", Severity.NOTE: "Notes"}
 
 
-def markdown(report: Report) -> str:
-    """Return a report for a comment on a pull request: what comes from the data is shown as it is, and obeyed by nobody."""
+def markdown(report: Report, *, texts: bool = True) -> str:
+    """Return a report for a comment on a pull request: what comes from the data is shown as it is, and obeyed by nobody.
+
+    Args:
+        report: what was found.
+        texts: whether texts of the set may be quoted.
+    """
     head = [
         f"## `nnd check`: {_plain(report.name)}",
         "",
         f"**{totals(report).capitalize()}.** {_plain(_tasks(report))}",
+        *([] if texts else ["", "Texts are left out: their terms do not let them be passed on."]),
         "",
         "| config | tests | contexts | categories |",
         "|---|---|---|---|",
@@ -118,7 +131,7 @@ def markdown(report: Report) -> str:
     for severity, title in _TITLES.items():
         blocks: list[str] = []
         for one in report.findings:
-            block = "\n".join(_markdown_of(one))
+            block = "\n".join(_markdown_of(one, texts=texts))
             if one.severity is not severity:
                 continue
             if len(block) > room:
@@ -135,11 +148,11 @@ def markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _markdown_of(one: Finding) -> Iterator[str]:
+def _markdown_of(one: Finding, *, texts: bool) -> Iterator[str]:
     where = f" ({_code(one.config)})" if one.config else ""
     yield f"- **`{one.code}`**{where}: {_plain(one.message)}. *To do:* {_plain(one.fix)}{'' if one.fix.endswith('?') else '.'}"
     for row in one.rows:
-        detail = f": {_code(row.detail)}" if row.detail else ""
+        detail = f": {_code(row.detail)}" if row.detail and texts else ""
         yield f"  - row {row.index}, test {_code(row.test_id or '?')}{detail}"
     if one.rows and one.count > len(one.rows):
         yield f"  - and {one.count - len(one.rows):,} more"
@@ -153,15 +166,22 @@ def _code(value: str) -> str:
     return f"{fence}{pad}{value}{pad}{fence}"
 
 
+#: What may begin something in CommonMark, in GitHub's extensions of it, or in HTML. Mentions, references to issues and
+#: addresses GitHub looks for in the rendered text too: a character without width keeps it from seeing one.
+_MEANT = re.compile(
+    r"(?P<entity>[\\`|<>&])|(?P<escape>[*_~\[\](){}!$])|(?P<broken>[@#]|:(?=//)|(?<=www)\.|(?<=gh)-)", re.I
+)
+
+
 def _plain(value: str) -> str:
-    """Return text whose characters mean themselves; our own `code` stays code."""
-    parts = re.split(r"(`[^`]*`)", escape(value))
-    return "".join(
-        part
-        if i % 2
-        else re.sub(r"([\\*_\[\]|~#`])", r"\\\1", part).replace("&", "&amp;").replace("<", "&lt;").replace("@", "&#64;")
-        for i, part in enumerate(parts)
-    )
+    """Return text whose characters mean themselves; backticks make no code, as data may stand in any message."""
+
+    def meant(match: re.Match[str]) -> str:
+        if match["escape"]:
+            return f"\\{match[0]}"
+        return f"&#{ord(match[0])};{'&#8203;' if match['broken'] else ''}"
+
+    return _MEANT.sub(meant, escape(value))
 
 
 # ---------------------------------------------------------------- JSON

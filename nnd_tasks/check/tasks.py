@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from nnd_tasks.check.findings import EXAMPLES, Finding, Row, finding, shown
 from nnd_tasks.check.loading import Config, Loaded
-from nnd_tasks.check.yamls import Yaml
+from nnd_tasks.check.yamls import Function, Yaml, alone
 from nnd_tasks.datasets import how_to_build
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.tables import fingerprint
@@ -61,10 +61,16 @@ class Documents:
 
     @contextmanager
     def served(self) -> Iterator[None]:
-        """Let tasks that are loaded here read these documents; categories are compared by `check_tasks`, not by them."""
+        """Let tasks that are loaded here read these documents; categories are compared by `check_tasks`, not by them.
+
+        Templates that lm-eval renders itself, such as a description, are rendered where they cannot reach into Python.
+        """
+        from lm_eval import utils
+
         from nnd_tasks.harness import task
 
         with ExitStack() as stack:
+            stack.enter_context(patch.object(utils, "env", task.SANDBOX))
             stack.enter_context(patch.object(task, "load_tests", self.tests))
             stack.enter_context(patch.object(task, "cluster_documents", self.documents))
             stack.enter_context(patch.object(task.NNDTask, "_check_categories", lambda *_: None))
@@ -123,10 +129,11 @@ def _check(task: Yaml, loaded: Loaded, configs: Mapping[str, Config], documents:
         yield _no_config(task, name, loaded)
         return
     if task.foreign:
-        message = f"{task.name} names {', '.join(task.foreign)}: loading it would run code that is not of this package"
-        yield finding("task_code", message, "read that code; then check the task with lm_eval validate")
+        message = f"{task.name} names {', '.join(task.foreign)}: loading it could run code that is not of this package"
+        yield finding("task_code", message, "take it out; or read that code, then check the task with lm_eval validate")
         return
-    if task.settings.get("class") != _CLASS:
+    kind = task.settings.get("class")
+    if not isinstance(kind, Function) or kind != _CLASS:
         message = f"{task.name} is no task of the class {_CLASS}: it was not checked"
         yield finding("task_plain", message, "include the _base of `nnd tasks-dir`, unless it is meant to be plain")
         return
@@ -138,7 +145,8 @@ def _check(task: Yaml, loaded: Loaded, configs: Mapping[str, Config], documents:
     except Exception as error:  # lm-eval raises many kinds for a wrong YAML
         yield _unloadable(task.name, error, name)
         return
-    yield from _prompts(task.name, made, configs[name])
+    with documents.served():
+        yield from _others(task.name, made, name) or _prompts(task.name, made, configs[name])
 
 
 def _no_config(task: Yaml, config: str, loaded: Loaded) -> Finding:
@@ -155,21 +163,21 @@ def _no_config(task: Yaml, config: str, loaded: Loaded) -> Finding:
 def _unloadable(name: str, error: Exception, config: str) -> Finding:
     """Return the finding for a task that lm-eval cannot load; it renders the first prompt while it loads."""
     reason = _reason(error)
-    if isinstance(error, NNDError) and _TEMPLATE in str(error):
+    if isinstance(error, NNDError) and (_TEMPLATE in str(error) or "is unsafe" in str(error)):
         return finding("prompt_invalid", f"{name} cannot render a prompt: {reason}", _CORRECT, config=config)
     return finding("task_invalid", f"{name} cannot be loaded: {reason}", "mend the YAML", config=config)
 
 
 def load_task(task: Yaml, documents: Documents) -> NNDTask:
-    """Return a task as lm-eval loads it.
+    """Return a task as lm-eval loads it, from a copy of its YAML: no other file of its folder is looked at.
 
     Raises:
         NNDError: its settings are wrong; lm-eval raises many other kinds.
     """
     from lm_eval.tasks import TaskManager
 
-    with documents.served():
-        manager = TaskManager(include_path=[task.path.parent], include_defaults=False)
+    with documents.served(), alone(task) as folder:
+        manager = TaskManager(include_path=[folder], include_defaults=False)
         made: NNDTask = manager.load([task.name])["tasks"][task.name]
     return made
 
@@ -196,6 +204,24 @@ def _categories(task: Yaml, config: Config) -> Iterator[Finding]:
         message = f"{task.name} declares {', '.join(absent)}, of which there are no tests"
         fix = "take them out of metadata: categories, or correct the data"
         yield finding("categories_absent", message, fix, config=config.name)
+
+
+def _others(name: str, task: NNDTask, config: str) -> list[Finding]:
+    """Render what is put around prompts, and the prompt of an exemplar, for the first document."""
+    doc, shots = task.eval_docs[0], task.fewshot_cfg
+    renderings: dict[str, Callable[[], Any]] = {
+        "description": lambda: task.resolve_field(doc, task.config.description),
+        "gen_prefix": lambda: task.resolve_field(doc, task.config.gen_prefix),
+        "fewshot_config.gen_prefix": lambda: task.resolve_field(doc, shots.gen_prefix),
+        "fewshot_config.doc_to_text": lambda: task.doc_to_text(doc, shots.doc_to_text),
+    }
+    for key, render in renderings.items():
+        try:
+            render()
+        except Exception as error:  # a template may call anything
+            message = f"{name} cannot render {key}: {_reason(error)}"
+            return [finding("prompt_invalid", message, f"correct {key} in the YAML", config=config)]
+    return []
 
 
 def _prompts(name: str, task: NNDTask, config: Config) -> Iterator[Finding]:

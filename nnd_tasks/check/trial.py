@@ -8,11 +8,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Config, Loaded
 from nnd_tasks.check.tasks import Documents, quiet
-from nnd_tasks.check.yamls import Yaml
+from nnd_tasks.check.yamls import Yaml, alone
 from nnd_tasks.errors import NNDError, first_line
 
 #: Contexts that a task is run on.
@@ -95,19 +96,27 @@ def chosen(clusters: int) -> list[int]:
 
 def _evaluate(task: Yaml, config: Config, model: Path) -> list[dict[str, Any]]:
     """Return the logged samples of a task, one for each document that was run."""
-    from nnd_tasks.harness.run import evaluate
+    from lm_eval import evaluator
 
-    results = evaluate(
-        task.name,
-        "hf",
-        {"pretrained": str(model), "dtype": "float32"},
-        include_path=[task.path.parent],
-        shared_prefix=False,
-        device="cpu",
-        batch_size=4,
-        samples={task.name: chosen(len(set(config.columns["cluster_id"])))},
-        log_samples=True,
-    )
+    from nnd_tasks.harness import run as harness
+
+    with (
+        # Only the copy of this YAML is shown to lm-eval: it would pick by name from all that lie in the folders.
+        alone(task) as folder,
+        patch.object(harness, "include_paths", list),
+        patch.object(evaluator, "add_env_info"),  # a second, for a list of packages that nobody reads
+    ):
+        results = harness.evaluate(
+            task.name,
+            "hf",
+            {"pretrained": str(model), "dtype": "float32"},
+            include_path=[folder],
+            shared_prefix=False,
+            device="cpu",
+            batch_size=4,
+            samples={task.name: chosen(len(set(config.columns["cluster_id"])))},
+            log_samples=True,
+        )
     return list(results["samples"][task.name])
 
 

@@ -1,20 +1,51 @@
-"""Find the task YAMLs of a set, without running what they name."""
+"""Find the task YAMLs of a set, without running what they name, and write them again for lm-eval.
+
+lm-eval picks a task by its name from all YAMLs below a folder, and runs what that one names. So it is never shown the folder
+of a stranger, only a copy of the one YAML that was read here.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Loaded
-from nnd_tasks.errors import first_line
+from nnd_tasks.errors import NNDError, first_line
 
-#: What a YAML may name after ``!function``: anything else is code of its own, which loading it would run.
-_OURS = "nnd_tasks."
+if TYPE_CHECKING:
+    from yaml import SafeLoader as _Base
+else:  # libyaml is faster by ten times; neither makes objects of Python
+    _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+#: What a YAML may name after ``!function``, and where: anything else is code, which lm-eval would run.
+_FUNCTIONS = {
+    ("class",): "nnd_tasks.harness.task.NNDTask",
+    ("fewshot_config", "sampler"): "nnd_tasks.harness.prompts.ClusterSampler",
+}
+#: Keys by which lm-eval takes prompts, data or models from elsewhere; an NND task has no use for them.
+_ELSEWHERE = (
+    *("custom_dataset", "doc_to_audio", "doc_to_decontamination_query", "doc_to_image", "unsafe_code", "use_prompt"),
+)
+#: The same below ``metadata``: they say which model runs, and may let its tokenizer bring code.
+_MODEL = (
+    *("base_url", "gguf_file", "model", "peft", "pretrained", "revision", "subfolder", "tokenizer"),
+    *("tokenizer_backend", "trust_remote_code"),
+)
+_IGNORED = {"__pycache__", ".ipynb_checkpoints"}  #: folders that lm-eval does not search
+
+
+class Function(str):
+    """What stands after ``!function``."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +57,8 @@ class Yaml:
         path: of the file.
         config: the config of the set that it reads; None is the default one.
         settings: the YAML, with what it includes.
-        foreign: functions that it names and that are not of this package.
+        foreign: what it names that lm-eval would take from elsewhere: functions that are not of this package, files of
+            prompts, models.
     """
 
     name: str
@@ -45,15 +77,15 @@ class _Functions:
     def loader(self, folder: Path) -> type[yaml.SafeLoader]:
         """Return a YAML loader for a file in ``folder`` that imports nothing."""
 
-        def function(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
-            name = str(loader.construct_scalar(node))
+        def function(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Function:
+            name = Function(loader.construct_scalar(node))
             # lm-eval prefers a file beside the YAML over a module of that name.
             beside = folder / f"{name.rpartition('.')[0].replace('.', '/')}.py"
-            if beside.exists() or not name.startswith(_OURS):
-                self.foreign.add(name)
+            if beside.exists() or name not in _FUNCTIONS.values():
+                self.foreign.add(str(name))
             return name
 
-        class Loader(yaml.SafeLoader):
+        class Loader(_Base):
             """Has constructors of its own."""
 
         Loader.add_constructor("!function", function)
@@ -61,15 +93,40 @@ class _Functions:
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return a task's YAML merged with what it includes, as lm-eval does it, and the foreign functions that it names.
+    """Return a task's YAML merged with what it includes, as lm-eval does it, and what it names that is foreign.
 
     Raises:
         ValueError: it is no mapping, or includes itself.
+        RuntimeError: it includes a file of a user whom there is not, or is nested too deeply.
         OSError: it, or what it includes, cannot be read.
         yaml.YAMLError: it is no valid YAML.
     """
     functions = _Functions()
-    return _merged(path.resolve(), functions, ()), tuple(sorted(functions.foreign))
+    merged = _merged(path.resolve(), functions, ())
+    return merged, tuple(sorted(functions.foreign | set(_foreign(merged))))
+
+
+def _foreign(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a YAML has lm-eval take from elsewhere."""
+    yield from (f"{name} as {'.'.join(place)}" for place, name in _placed(settings) if _FUNCTIONS.get(place) != name)
+    # Off is what lm-eval takes them for where they are not there.
+    yield from (key for key in _ELSEWHERE if settings.get(key) not in (None, False))
+    metadata = settings.get("metadata")
+    if isinstance(metadata, dict):
+        yield from (f"metadata.{key}" for key in _MODEL if key in metadata)
+
+
+def _placed(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield every function below ``value`` with its place."""
+    if isinstance(value, Function):
+        yield place, str(value)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _placed(key, (*place, "a key"))
+            yield from _placed(item, (*place, str(key)))
+    elif isinstance(value, (list, tuple, set)):
+        for item in value:
+            yield from _placed(item, (*place, "a list"))
 
 
 def _merged(path: Path, functions: _Functions, above: tuple[Path, ...]) -> dict[str, Any]:
@@ -100,32 +157,91 @@ def find_yamls(loaded: Loaded, folders: Iterable[Path]) -> tuple[list[Yaml], lis
     found: dict[str, Yaml] = {}
     findings: list[Finding] = []
     for folder in folders:
+        read, unreadable = _read(folder, loaded.name)
+        findings += unreadable
+        named = _named(read)
         here: dict[str, Yaml] = {}
-        for path in _files(folder):
-            try:
-                settings, foreign = read_yaml(path)
-            except (OSError, ValueError, yaml.YAMLError) as error:
-                if _looks_like(path, loaded.name):
-                    message = f"{path.name} cannot be read: {first_line(error)}"
-                    findings.append(finding("task_invalid", message, "mend the YAML"))
-                continue
+        for path, (settings, foreign) in read.items():
             if not _reads(settings, loaded) or "group" in settings:
                 continue
             task = settings.get("task")
             if not isinstance(task, str):
                 findings.append(finding("task_invalid", f"{path.name} names no task", "add a line `task: NAME`"))
-            elif task in here:
-                message = f"{path.name} and {here[task].path.name} are both called {task}"
-                findings.append(finding("task_invalid", message, "rename one task: lm-eval takes only one of them"))
+            elif others := [other for other in named[task] if other != path]:
+                if task not in here:  # once for all of them
+                    message = f"{path.name} and {others[0].name} are both called {task}"
+                    findings.append(finding("task_invalid", message, "rename one: lm-eval takes only one of them"))
+                here.setdefault(task, _yaml(task, path, settings, foreign))
             else:
-                config = settings.get("dataset_name")
-                here[task] = Yaml(task, path, None if config is None else str(config), settings, foreign)
-        found |= here
+                here[task] = _yaml(task, path, settings, foreign)
+        # What a later folder calls by the name of a task is what lm-eval takes, whatever it reads.
+        found = {name: task for name, task in found.items() if name not in named} | here
     return list(found.values()), findings
 
 
+def _yaml(task: str, path: Path, settings: Mapping[str, Any], foreign: tuple[str, ...]) -> Yaml:
+    config = settings.get("dataset_name")
+    return Yaml(task, path, None if config is None else str(config), settings, foreign)
+
+
+def _read(folder: Path, name: str) -> tuple[dict[Path, tuple[dict[str, Any], tuple[str, ...]]], list[Finding]]:
+    """Return path -> what `read_yaml` gives for the YAMLs of a folder, and findings for those of a set that cannot be read."""
+    read: dict[Path, tuple[dict[str, Any], tuple[str, ...]]] = {}
+    findings: list[Finding] = []
+    for path in _files(folder):
+        try:
+            read[path] = read_yaml(path)
+        except (OSError, ValueError, RuntimeError, yaml.YAMLError) as error:
+            if _looks_like(path, name):
+                message = f"{path.name} cannot be read: {first_line(error)}"
+                findings.append(finding("task_invalid", message, "mend the YAML"))
+    return read, findings
+
+
+def _named(read: Mapping[Path, tuple[Mapping[str, Any], tuple[str, ...]]]) -> defaultdict[str, list[Path]]:
+    """Return name -> the YAMLs that lm-eval may take for it: names of tasks, groups and tags are one kind to it."""
+    named: defaultdict[str, list[Path]] = defaultdict(list)
+    for path, (settings, _) in read.items():
+        tags = settings.get("tag")
+        for name in {
+            value
+            for value in (settings.get("task"), settings.get("group"), *(tags if isinstance(tags, list) else [tags]))
+            if isinstance(value, str)
+        }:
+            named[name].append(path)
+    return named
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes `Function` as it was read."""
+
+
+_Dumper.add_representer(Function, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
+
+
+def dump_yaml(settings: Mapping[str, Any]) -> str:
+    """Return what `read_yaml` has merged as one YAML that includes no other."""
+    return str(yaml.dump(dict(settings), Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+
+
+@contextmanager
+def alone(task: Yaml) -> Iterator[Path]:
+    """Give a folder that holds a copy of one YAML, merged with what it includes, and nothing else.
+
+    Raises:
+        NNDError: the YAML names what is foreign.
+    """
+    if task.foreign:
+        raise NNDError(f"{task.path}: it names {', '.join(task.foreign)}, which is not of this package")
+    with tempfile.TemporaryDirectory(prefix="nnd-check-task-") as folder:
+        (Path(folder) / "task.yaml").write_text(dump_yaml(task.settings), encoding="utf-8")
+        yield Path(folder)
+
+
 def _files(folder: Path) -> Iterator[Path]:
-    yield from sorted(path for path in folder.rglob("*.yaml") if path.is_file())
+    for path in sorted(folder.rglob("*.yaml")):
+        if path.is_file() and not _IGNORED & set(path.relative_to(folder).parts):
+            yield path
 
 
 def _looks_like(path: Path, name: str) -> bool:
@@ -138,5 +254,8 @@ def _reads(settings: Mapping[str, Any], loaded: Loaded) -> bool:
         return False
     if place == f"nnd/{loaded.name}":
         return True
-    path = Path(place).expanduser()
+    try:
+        path = Path(place).expanduser()
+    except RuntimeError:  # of a user whom there is not
+        return False
     return path.is_dir() and path.resolve() == loaded.folder.resolve()

@@ -32,11 +32,17 @@ def check(
     Exit status: 0 no errors (with --strict, no warnings either), 1 nothing could be checked, 2 errors, 3 warnings with --strict.
     """
     from nnd_tasks.check.checking import check_set
+    from nnd_tasks.check.findings import Severity
     from nnd_tasks.check.report import check_format, render, totals, write
+    from nnd_tasks.datasets import read_report
+    from nnd_tasks.publish.terms import terms_of, texts_may_go
 
     check_format(form)
     report = check_set(name, configs=config or (), tasks=tasks or (), run=not no_run)
-    content = render(report, form)
+    part = next((part for part in read_report(report.folder).values() if isinstance(part, dict)), {})
+    refused = any(one.code.startswith("card_license") and one.severity > Severity.NOTE for one in report.findings)
+    texts = texts_may_go(terms_of(report.name, part)) and not refused
+    content = render(report, form, texts=texts)
     if output is None:
         say(content)
     else:

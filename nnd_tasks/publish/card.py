@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
+from nnd_tasks.check.card import has_bibtex, unfilled
 from nnd_tasks.datasets import CARD
 from nnd_tasks.errors import NNDError
 from nnd_tasks.publish.terms import Terms, licences
 
-_TODO = re.compile(r"\bTODO\b")
 _HEADER = {
     "license": "the licence of the annotations",
     "language": "the languages of the texts",
@@ -102,10 +102,9 @@ def lacking(folder: Path) -> list[str]:
     missing = [f"{key} ({what})" for key, what in _HEADER.items() if not card.header.get(key)]
     if card.header.get("license") and set(licences(card.header["license"])) <= {"unknown"}:
         missing.append("license (the licence of the annotations)")
-    if not re.search(r"```bibtex\n\s*@\w+\s*\{", card.text()):
+    if not has_bibtex(card.text()):
         missing.append("a citation (a ```bibtex block)")
-    lines = (folder / CARD).read_text(encoding="utf-8").split("\n")
-    marked = [str(i) for i, line in enumerate(lines, start=1) if _TODO.search(line)]
+    marked = [str(i) for i in unfilled((folder / CARD).read_text(encoding="utf-8"))]
     if marked:
         missing.append(f"what is marked TODO in line{'s' if len(marked) > 1 else ''} {', '.join(marked)}")
     return missing

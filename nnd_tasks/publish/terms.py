@@ -1,4 +1,4 @@
-"""What may be passed on: the terms of the texts that sets are made of, and licences.
+"""What may be passed on: the terms of the texts that sets are made of; licences are those of `nnd_tasks.check.licences`.
 
 Not legal advice: where the publisher of an annotation grants a licence but the texts belong to others, the stricter
 reading counts.
@@ -6,11 +6,12 @@ reading counts.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.check.licences import check_licences, licences
+
+__all__ = ["CORPORA", "SETS", "Terms", "check_licences", "licences", "terms_of", "texts_may_go"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +132,6 @@ CORPORA: Mapping[str, tuple[Terms, ...]] = {
     "ted": (TED,),
 }
 
-#: Licences of the hub's list that let anyone pass on a work and what was made from it.
-_OPEN = re.compile(
-    r"apache-2\.0|mit|bsd(-[23]-clause(-clear)?)?|cc0-1\.0|cc-by-(2\.0|2\.5|3\.0|4\.0)|cc-by-sa-(3\.0|4\.0)"
-    r"|cc-by-nc-(2\.0|3\.0|4\.0)|cc-by-nc-sa-(2\.0|3\.0|4\.0)|gfdl|pddl|odc-by|odbl|cdla-permissive-[12]\.0|cdla-sharing-1\.0"
-    r"|etalab-2\.0|unlicense|wtfpl|isc|zlib|artistic-2\.0|mpl-2\.0|afl-3\.0|ecl-2\.0|ms-pl|postgresql|ncsa"
-    r"|(a|l)?gpl(-(2\.1|2\.0|3\.0))?|eupl-1\.[12]|epl-[12]\.0|osl-3\.0|lgpl-lr"
-)
-_NO_DERIVATIVES = re.compile(r"cc-by(-nc)?-nd(-\d\.\d)?")
-
 
 def terms_of(name: str, report: Mapping[str, object]) -> tuple[Terms, ...]:
     """Return the terms of the texts of a set, as far as we know them.
@@ -157,29 +149,3 @@ def terms_of(name: str, report: Mapping[str, object]) -> tuple[Terms, ...]:
 def texts_may_go(terms: Iterable[Terms]) -> bool:
     """Tell whether all texts of a set may be published."""
     return all(term.redistribute for term in terms)
-
-
-def licences(value: object) -> list[str]:
-    """Return the licences that a card's header names, in lower case."""
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return [item.strip().lower() for item in values if isinstance(item, str) and item.strip()]
-
-
-def check_licences(found: Sequence[str], where: str) -> None:
-    """Check that licences allow to publish a set with its texts.
-
-    Args:
-        found: hub identifiers.
-        where: what to name in an error.
-
-    Raises:
-        NNDError: one of them does not, or is unknown to the hub.
-    """
-    for licence in found:
-        if _OPEN.fullmatch(licence):
-            continue
-        if _NO_DERIVATIVES.fullmatch(licence):
-            why = "allows no derivatives, which pairs of a better and a worse text are"
-        else:
-            why = "is none that is known to let you pass the texts on"
-        raise NNDError(f"{where}: licence {licence} {why}; publish ids and a recipe instead with --ids-only")

@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnd_tasks.check.card import unfilled
 from nnd_tasks.check.findings import CODES, Severity
+from nnd_tasks.check.licences import check_licences, licences
 from nnd_tasks.check.texts import Scanner
+from nnd_tasks.contribute.card import todo
+from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE
+from nnd_tasks.errors import NNDError
+from nnd_tasks.publish.card import lacking
 from nnd_tasks.schema import cluster_key, short_hash
 from nnd_tasks.tables import fingerprint
 from tests.check.made import CATEGORIES, CITATION, Made, good_rows, text
@@ -203,10 +209,11 @@ CASES: dict[str, Spoil] = {
     "card_header": lambda made: made.files.update({"nnd/made/README.md": f"---\nlicense: [\n---\n{CITATION}"}),
     "card_license": header(license="unknown"),
     "card_license_other": header(license="other"),
+    "card_license_closed": header(license="proprietary"),
     "card_language": header(language=[]),
     "card_citation": body("# Made\n\nCite Who (2020).\n"),
     "card_citation_origin": body("# Made\n\n```bibtex\n@inproceedings{laban2022nnd,\n}\n```\n"),
-    "card_todo": body(f"# Made\n\nJudged by TODO(who judged?).\n\n{CITATION}"),
+    "card_todo": body(f"# Made\n\nJudged by {todo('judges')}.\n\n{CITATION}"),
     # the tasks
     "task_missing": lambda made: setattr(made, "task", None),
     "config_without_task": second_config,
@@ -411,6 +418,57 @@ def test_languages_that_are_declared_may_occur(made: Made) -> None:
     assert made.found() == {}
     made.header["language"] = "multilingual"
     assert made.found() == {}
+
+
+@pytest.mark.parametrize("licence", ["proprietary", "cc-by-nd-4.0", ["mit", "All rights reserved"], "other", "mit"])
+def test_licences_are_those_that_publishing_takes(licence: Any, made: Made) -> None:
+    made.header["license"] = licence
+    try:
+        check_licences(licences(licence), "x")
+        expected = set()
+    except NNDError:
+        expected = {"card_license_other" if licence == "other" else "card_license_closed"}
+    assert set(made.found()) == expected
+
+
+def test_synthetic_errors_may_have_another_licence(made: Made) -> None:
+    """The terms of their corpora are known to `nnd publish`."""
+    made.header["license"] = "other"
+    made.files["nnd/made/build_report.json"] = '{"authors": {"corpus": "wikitext"}}'
+    assert made.found()["card_license_other"].severity is Severity.NOTE
+
+
+@pytest.mark.parametrize(
+    ("text_", "codes"),
+    [
+        ("The label TODO(x) or TODO: nothing.\n\n| TODO | 3 |\n\n- TODO\n", set()),
+        ("```yaml\norder:\n- TODO\n- [good]\nlabel: TODO\n```\n", set()),
+        ("TODO: who judged?\n", {"card_todo"}),
+        *((todo(key), {"card_todo"}) for key in KNOWN_BY_PEOPLE),
+        (todo("judges").replace(" ", "\n  "), {"card_todo"}),
+    ],
+)
+def test_only_our_marker_is_something_to_fill_in(text_: str, codes: set[str], made: Made) -> None:
+    made.body = f"# Made\n\n{text_}\n\n{CITATION}"
+    found = made.found()
+    assert set(found) == codes
+    assert bool(unfilled(made.body)) == bool(codes)
+    if codes:
+        assert "in line 15" in found["card_todo"].message, "of the file"
+
+
+@pytest.mark.parametrize(
+    "block", ["Who (2020). Judged.", "Who (2020).\n\n@inproceedings{laban2022nnd,\n}", todo("citation")]
+)
+def test_a_citation_is_bibtex_as_publishing_wants_it(block: str, made: Made) -> None:
+    made.body = f"# Made\n\n```bibtex\n{block}\n```\n"
+    assert "card_citation" in made.found()
+    made.header |= {"pretty_name": "Made", "task_categories": ["x"], "size_categories": ["x"]}
+    made.write()
+    assert any("citation" in one for one in lacking(made.folder))
+    made.body = f"# Made\n\n{CITATION}"
+    made.write()
+    assert lacking(made.folder) == []
 
 
 @pytest.mark.parametrize("licence", [["cc-by-4.0", "apache-2.0"], "mit"])

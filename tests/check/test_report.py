@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from typer.testing import CliRunner
 
 from nnd_tasks.check.checking import Report, Size
 from nnd_tasks.check.findings import Finding, Row, Severity, differing, finding, mask, shown
 from nnd_tasks.check.report import COMMENT, as_json, markdown, render, text, write
+from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 from tests.check.made import Made
 from tests.check.made import text as put
@@ -63,22 +67,67 @@ def test_markdown_is_in_order_of_severity_with_notes_folded() -> None:
     assert "look?." not in shown_
 
 
-@given(st.text(max_size=60))
+#: What a reader of the rendered report must not be made to see, click or be called by.
+ATTACKS = [
+    "```<img src=x>```",
+    "` `` ``` <b>x</b> ```",
+    "<script>alert(1)</script> <!-- x -->",
+    "[click](https://evil.example) ![x](https://evil.example/x.png) <https://evil.example>",
+    "https://evil.example www.evil.example jane@evil.example @someone #1 GH-1 octo/repo#1",
+    "a | b \\| c \\\\| d",
+    "\\` \\\\` &lt;b&gt; &#60; **bold** __x__ ~~y~~ $x$ {z} \\[a](b)",
+    "# heading",
+]
+
+
+def tokens(content: str) -> list[Token]:
+    """Return what GitHub's Markdown makes of a report, without the fold around notes, which is ours."""
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    blocks = parser.parse(re.sub(r"</?(details|summary)>", "", content))
+    return [token for block in blocks for token in (block, *(block.children or []))]
+
+
+def kinds(content: str) -> list[str]:
+    return [token.type for token in tokens(content) if token.type not in ("text", "text_special", "entity")]
+
+
+def everywhere(value: str) -> Report:
+    one = finding("html", f"{value} x", f"do {value}", rows=[Row(0, value or "t", shown(value))], config=value)
+    sizes = {value: Size(2_000, 80, {value: 2_000})}
+    return report(one, name=value or "made", sizes=sizes, tasks=[value], ran=[])
+
+
+@given(st.text(max_size=60) | st.sampled_from(ATTACKS) | st.text("`<>[]()!\\\\|&#;@*_~ \nx", max_size=30))
 def test_what_the_data_hold_is_never_markup(value: str) -> None:
-    """Outside of code no character of the data may begin markup; a code span ends where it should."""
-    one = finding("html", f"{value} x", "y", rows=[Row(0, "t", shown(value))])
-    lines = [line for line in markdown(report(one)).splitlines() if line.lstrip().startswith("- ")]
-    assert len(lines) == (2 if one.rows else 1), "no line of its own"
-    message = lines[0].removeprefix("- **`html`**: ")
-    outside = re.sub(r"(?<!\\)`[^`]*`", "", message)
-    assert not re.search(r"(?<!\\)[<@\[|]|(?<!\\)`", outside.replace("*To do:*", "").replace("\\\\", ""))
-    detail = lines[1].partition("test `t`")[2].removeprefix(": ")
-    if detail:
-        fence = re.match("`+", detail)
-        assert fence is not None
-        runs = re.findall("`+", detail)
-        assert runs.count(fence[0]) == 2
-        assert detail.endswith(fence[0])
+    """It is read as it stands, and the same elements come out as for a harmless text."""
+    found = tokens(markdown(everywhere(value)))
+    assert kinds(markdown(everywhere(value))) == kinds(markdown(everywhere("x" if value else "")))
+    assert not {"html_inline", "html_block", "link_open", "image", "s_open"} & {token.type for token in found}
+
+
+@pytest.mark.parametrize("value", ATTACKS)
+def test_nobody_is_called_and_nothing_is_linked(value: str) -> None:
+    """GitHub looks for these in what is rendered, but not in code."""
+    content = markdown(everywhere(value))
+    rendered = "".join(token.content for token in tokens(content) if token.type in ("text", "text_special"))
+    assert not re.search(r"(?i)@\w|#\w|://|www\.\w|gh-\d", rendered)
+    shown_ = rendered.replace("\u200b", "")
+    assert f"{value} x" in shown_
+    assert f"{value} 2,000" in shown_
+
+
+def test_our_own_advice_comes_out_as_it_is_written() -> None:
+    one = finding("card_citation", "no citation", "add a ```bibtex block")
+    rendered = "".join(token.content for token in tokens(markdown(report(one))) if token.type == "text")
+    assert "add a ```bibtex block." in rendered
+
+
+def test_texts_are_left_out_of_what_is_posted() -> None:
+    shown_ = render(report(WARNING), "markdown", texts=False)
+    assert "bold" not in shown_
+    assert "  - row 3, test `abc`\n" in shown_
+    assert "Texts are left out" in shown_
+    assert "bold" in render(report(WARNING), "text", texts=False)
 
 
 def test_markdown_fits_into_a_comment() -> None:
@@ -169,11 +218,12 @@ def test_the_command_ends_as_it_says(nnd_home: Path, tmp_path: Path) -> None:
     assert "1 of 1 run on a tiny model" in done.stdout
 
     put(made, "<b>bold</b>")
-    folder = made.write()
-    assert nnd(nnd_home, folder, "--no-run").returncode == 0
-    done = nnd(nnd_home, folder, "--no-run", "--strict", "--format", "json")
-    assert done.returncode == 3
-    assert json.loads(done.stdout)["counts"] == {"error": 0, "warning": 1, "note": 0}
+    folder = str(made.write())
+    call = CliRunner().invoke
+    assert call(app, ["check", folder, "--no-run"]).exit_code == 0
+    strict = call(app, ["check", folder, "--no-run", "--strict", "--format", "json"])
+    assert strict.exit_code == 3
+    assert json.loads(strict.stdout)["counts"] == {"error": 0, "warning": 1, "note": 0}
 
     made.header["license"] = "unknown"
     made.write()
@@ -181,6 +231,24 @@ def test_the_command_ends_as_it_says(nnd_home: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout.strip() == f"1 error, 1 warning, 0 notes; written: {tmp_path / 'report.md'}"
     assert (tmp_path / "report.md").read_text().startswith("## `nnd check`: made\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "quoted"),
+    [({}, True), ({"nnd_set": "hanna"}, False), ({"license": "proprietary"}, False), ({"license": "unknown"}, False)],
+)
+def test_texts_are_posted_only_where_they_may_be(
+    changes: dict[str, str], quoted: bool, nnd_home: Path, tmp_path: Path
+) -> None:
+    made = Made(nnd_home)
+    put(made, "some <b>bold</b> words")
+    made.header |= changes
+    folder = made.write()
+    for form, expected in (("markdown", quoted), ("text", True)):
+        output = tmp_path / form
+        call = ["check", str(folder), "--no-run", "--format", form, "--output", str(output)]
+        CliRunner().invoke(app, call)
+        assert ("bold" in output.read_text()) == expected
 
 
 @pytest.mark.parametrize(

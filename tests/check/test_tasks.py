@@ -12,7 +12,7 @@ from nnd_tasks.check import trial
 from nnd_tasks.check.checking import check_set
 from nnd_tasks.check.findings import Severity
 from nnd_tasks.check.loading import load
-from nnd_tasks.check.yamls import Yaml, find_yamls, read_yaml
+from nnd_tasks.check.yamls import Yaml, alone, find_yamls, read_yaml
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.register import tasks_dir
 from tests.check.made import Made, text
@@ -94,6 +94,7 @@ def test_two_tasks_of_one_name(made: Made) -> None:
         ("task: [nnd_made_more", "cannot be read: while parsing"),
         ("include: nnd_made_more.yaml\ntask: x\n", "includes itself"),
         ("include: nowhere\ntask: x\n", "No such file"),
+        ("include: ~nobody_of_that_name/x\ntask: x\n", "home directory"),
         ("- a\n", "holds no mapping"),
         ("dataset_path: nnd/made\n", "names no task"),
         ("include: nnd_made.yaml\ntask: more\ndataset_name: lost\n", "reads the config lost, which is not there"),
@@ -143,6 +144,115 @@ def test_code_that_a_yaml_names_is_not_run(made: Made) -> None:
     assert [(one.code, one.message.split()[0]) for one in report.findings] == [("task_code", "a"), ("task_code", "b")]
     assert report.ran == ["nnd_made"]
     assert list(made.home.rglob("ran")) == []
+
+
+RUNS = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["task: nnd_made\n", "group: nnd_made\ntask: [other]\n", "task: other\ntag: nnd_made\n"],
+    ids=["task", "group", "tag"],
+)
+@pytest.mark.parametrize("name", ["aa_other", "zz_other"])
+def test_only_the_yaml_that_was_read_is_loaded(head: str, name: str, made: Made) -> None:
+    """lm-eval takes the first YAML of a folder that has the name, and runs what it says."""
+    made.files["task_yamls/made/zz.py"] = RUNS
+    made.files[f"task_yamls/made/{name}.yaml"] = f"{head}dataset_path: nnd/other\ndoc_to_text: !function zz.f\n"
+    report = made.check(run=True)
+    assert [(one.code, one.severity) for one in report.findings] == [("task_invalid", Severity.ERROR)]
+    assert f"nnd_made.yaml and {name}.yaml are both called nnd_made" in report.findings[0].message
+    assert report.ran == ["nnd_made"]
+    assert list(made.home.rglob("ran")) == []
+
+
+def test_a_later_folder_that_has_the_name_for_other_data_hides_the_task(made: Made, tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "x.yaml").write_text("task: nnd_made\ndataset_path: nnd/other\n")
+    made.write()
+    assert names(made, tmp_path / "more") == []
+
+
+def test_copies_that_lm_eval_does_not_search_are_left_alone(made: Made) -> None:
+    made.files["task_yamls/made/.ipynb_checkpoints/nnd_made-checkpoint.yaml"] = "include: ../nnd_made.yaml\n"
+    assert made.found() == {}
+
+
+def test_the_copy_that_is_loaded_says_what_lm_eval_reads(made: Made) -> None:
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    assert made.task is not None
+    made.task |= {"doc_to_text": "{{context}}\n\u00e9\u2028 'x' \"y\": !function z\n", "num_fewshot": 2}
+    made.write()
+    [task], _ = find_yamls(load(made.folder), [made.home / "task_yamls"])
+    with alone(task) as folder:
+        [copy] = folder.iterdir()
+        assert load_yaml(copy) == load_yaml(made.yaml)
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ("doc_to_text: !function os.system", "os.system"),
+        ("doc_to_text: !function nnd_tasks.check.trial.make_model", "nnd_tasks.check.trial.make_model"),
+        ("process_docs: !function nnd_tasks.harness.task.NNDTask", "nnd_tasks.harness.task.NNDTask as process_docs"),
+        ("metric_list: [{metric: !function evil.f}]", "evil.f"),
+        ("metadata: {x: [{y: !function evil.f}]}", "evil.f"),
+        ("fewshot_config: {doc_to_text: !function evil.f}", "evil.f"),
+        ("use_prompt: prompts.yaml:x", "use_prompt"),
+        ("unsafe_code: true", "unsafe_code"),
+        ("doc_to_image: '{{context}}'", "doc_to_image"),
+        ("metadata: {tokenizer: ./evil, append_eos: true}", "metadata.tokenizer"),
+        ("metadata: {trust_remote_code: true}", "metadata.trust_remote_code"),
+    ],
+)
+def test_what_lm_eval_would_take_from_elsewhere_is_not_loaded(lines: str, named: str, made: Made) -> None:
+    made.files["task_yamls/made/evil.py"] = RUNS
+    made.files["task_yamls/made/a.yaml"] = f"include: nnd_made.yaml\ntask: a\n{lines}\n"
+    report = made.check()
+    assert [one.code for one in report.findings] == ["task_code"]
+    assert named in report.findings[0].message
+    assert list(made.home.rglob("ran")) == []
+    [task] = [one for one in find_yamls(load(made.folder), [made.home / "task_yamls"])[0] if one.name == "a"]
+    with pytest.raises(NNDError, match="not of this package"), alone(task):
+        pass
+
+
+def test_functions_of_included_files_outside_count(made: Made, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("doc_to_text: !function evil.f\n")
+    made.files["task_yamls/made/a.yaml"] = f"include: [nnd_made.yaml, {tmp_path}/outside]\ntask: a\n"
+    # lm-eval would import what it names, although the template here takes its place
+    made.files["task_yamls/made/a.yaml"] += "doc_to_text: '{{context}}'\n"
+    assert set(made.found()) == {"task_code"}
+
+
+@pytest.mark.parametrize(
+    "key", ["doc_to_text", "description", "gen_prefix", "fewshot_config.doc_to_text", "fewshot_config.gen_prefix"]
+)
+def test_templates_do_not_reach_python(key: str, made: Made, tmp_path: Path) -> None:
+    assert made.task is not None
+    file = tmp_path / "ran"
+    template = f"{{{{ cycler.__init__.__globals__.os.system('touch {file}') }}}}"
+    first, _, second = key.partition(".")
+    made.task[first] = {second: template} if second else template
+    made.task["num_fewshot"] = 1
+    report = made.check(run=True)
+    assert [one.code for one in report.findings] == ["prompt_invalid"]
+    assert "unsafe" in report.findings[0].message
+    assert report.ran == []
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("key", ["doc_to_target", "doc_to_choice", "fewshot_config.doc_to_target"])
+def test_templates_that_an_nnd_task_does_not_take_are_not_rendered(key: str, made: Made, tmp_path: Path) -> None:
+    assert made.task is not None
+    file = tmp_path / "ran"
+    template = f"{{{{ cycler.__init__.__globals__.os.system('touch {file}') }}}}"
+    first, _, second = key.partition(".")
+    made.task[first] = {second: template} if second else template
+    report = made.check(run=True)
+    assert [one.code for one in report.findings] == ["task_invalid"]
+    assert not file.exists()
 
 
 def test_only_one_config(made: Made) -> None:
