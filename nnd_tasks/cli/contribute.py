@@ -38,7 +38,9 @@ def new(
         str | None, typer.Option(help="A number, higher is better, or a list of them.", rich_help_panel=_COLUMNS)
     ] = None,
     system: Annotated[str | None, typer.Option(help="Who wrote the candidate.", rich_help_panel=_COLUMNS)] = None,
-    rater: Annotated[str | None, typer.Option(help="Who judged it.", rich_help_panel=_COLUMNS)] = None,
+    rater: Annotated[
+        str | None, typer.Option(help="Who judged it; counts once per candidate.", rich_help_panel=_COLUMNS)
+    ] = None,
     attribute: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,7 +115,7 @@ def new(
         "language": _labels("--language", language), "citation": _text_or_file(citation), "homepage": homepage,
         "judges": judges, "title": title, "summary": summary,
     }  # fmt: skip
-    draft = draft_set(name, source, options, recipe, replace=replace)
+    draft = draft_set(name, source, options, recipe, into=into, replace=replace)
     _preview(draft)
     if dry_run:
         say("nothing written (--dry-run)")
@@ -157,29 +159,31 @@ def _text_or_file(value: str | None) -> str | None:
 
 def _preview(draft: Draft) -> None:
     """Show the columns, the rule, some tests, and what is left out."""
+    from nnd_tasks.check.findings import escape
     from nnd_tasks.contribute.assemble import examples
-    from nnd_tasks.contribute.card import REASONS
+    from nnd_tasks.contribute.card import left_out
     from nnd_tasks.contribute.propose import describe
 
     for line in describe(draft.recipe, draft.choices):
-        say(line)
-    say(f"rule: {draft.recipe.rule_text()}")
+        say(escape(line))
+    say(escape(f"rule: {draft.recipe.rule_text()}"))
     for test in examples(draft.table, 3):
-        say(f"\n[{test['category']}]")
+        say(f"\n[{escape(test['category'])}]")
         for part in ("context", "high", "low"):
-            text = " ".join(test[part].split())
+            text = escape(" ".join(test[part].split()))
             say(f"  {part:<8} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
     say(f"\n{draft.table.num_rows:,} tests")
     for category, count in draft.categories.items():
-        say(f"  {category:<24}{count:>10,}")
+        say(f"  {escape(category):<24}{count:>10,}")
     if draft.dropped.counts:
         say("left out")
-    for reason, count in draft.dropped.counts.items():
+    for reason, text in left_out(draft.dropped.counts, draft.dropped.labels).items():
         rows = draft.dropped.rows.get(reason, [])
-        shown = ", ".join(map(str, rows)) + (", …" if count > len(rows) else "")
-        say(f"  {count:>10,}  {REASONS[reason]}" + (f" ({draft.unit}{'s' * (len(rows) > 1)} {shown})" if rows else ""))
+        number, _, what = text.partition(" ")
+        shown = ", ".join(map(str, rows)) + (", …" if draft.dropped.counts[reason] > len(rows) else "")
+        say(escape(f"  {number:>10}  {what}") + (f" ({draft.unit}{'s' * (len(rows) > 1)} {shown})" if rows else ""))
     for note in draft.notes:
-        warn(f"note: {note}")
+        warn(escape(f"note: {note}"))
 
 
 def _print_written(draft: Draft, written: Written) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,20 +16,28 @@ from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
 
 CONFIG = "default"
+_LABELS = 12  # that are named
 #: Reason -> what took no part, for a person.
 REASONS: Mapping[str, str] = {
     "empty": "rows with an empty candidate",
     "no_context": "rows with an empty context",
     "no_judgement": "rows without a judgement",
     "ignored": "judgements whose label says nothing of quality",
-    "tie": "candidates whose raters have no majority",
+    "unranked": "judgements whose label the order does not have",
+    "rater_tie": "candidates that a rater judged differently, each way equally often (only these judgements)",
+    "tie": "candidates of which as many judgements say one thing as another",
     "no_category": "pairs without a category",
+    "other_prompt": "pairs whose prompts differ, or of a chat and a text",
     "equal_texts": "pairs of equal texts",
     "contradictory": "pairs that were judged the other way round as often or more often",
     "repeated": "pairs that repeat an earlier one",
     "no_order": "pairs of candidates neither of which is better by the rule",
     "no_pair": "candidates (of an attribute) that are in no test",
 }
+
+
+#: What is said of pairs whose texts share turns that the column of the context lacks.
+FULLER = "both texts begin with turns that column {} does not have; they are part of the context"
 
 
 def todo(key: str) -> str:
@@ -39,6 +48,40 @@ def todo(key: str) -> str:
 def known(recipe: Recipe, key: str) -> str:
     """Return a text of the recipe, or what is to be written there."""
     return str(getattr(recipe, key) or todo(key))
+
+
+def _shown(recipe: Recipe, key: str) -> str:
+    """Return `known` as it can stand in Markdown."""
+    return _safe(known(recipe, key))
+
+
+def _safe(text: str) -> str:
+    """Return ``text`` without HTML that a page would obey."""
+    return html.escape(text, quote=False)
+
+
+def _title(name: str, recipe: Recipe) -> str:
+    return _safe(" ".join((recipe.title or name).split()))
+
+
+def _fenced(kind: str, *texts: str) -> list[str]:
+    """Return the lines of a block of code, which no text in it can end."""
+    fence = "```"
+    while any(fence in text for text in texts):
+        fence += "`"
+    return [f"{fence}{kind}", *texts, fence]
+
+
+def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str, str]:
+    """Return reason -> what is said of it: how many, of what, and of unknown labels which.
+
+    Args:
+        counts: reason -> how many.
+        labels: that an order does not have.
+    """
+    shown = ", ".join(map(repr, labels[:_LABELS])) + (", ..." if len(labels) > _LABELS else "")
+    named = {"unranked": f" ({shown})"} if labels else {}
+    return {reason: f"{count:,} {REASONS[reason]}{named.get(reason, '')}" for reason, count in counts.items()}
 
 
 class _Dumper(yaml.SafeDumper):
@@ -81,14 +124,15 @@ def body(name: str, recipe: Recipe, summary: ConfigSummary, columns: Sequence[st
         report: what is stored in ``build_report.json``.
     """
     fields = [column for column in columns if column not in RESERVED_COLUMNS]
+    notes = {**COLUMN_NOTES, "high_first": _ALPHABET} if recipe.pairs else COLUMN_NOTES
     lines = [
-        f"# NND {recipe.title or name}",
+        f"# NND {_title(name, recipe)}",
         "",
         "A Near-Negative Distinction test set: each row is one test, a context with a better and a worse candidate by "
         "human judgement. A language model passes when the mean log-likelihood per token that it gives the better candidate is "
         "strictly higher (Laban et al., EMNLP 2022).",
         "",
-        known(recipe, "summary"),
+        _shown(recipe, "summary"),
         "",
         *_sizes(summary),
         "## Use",
@@ -105,32 +149,47 @@ def body(name: str, recipe: Recipe, summary: ConfigSummary, columns: Sequence[st
         "",
         "| column | what it holds |",
         "|---|---|",
-        *[f"| `{column}` | {COLUMN_NOTES[column]} |" for column in columns if column in COLUMN_NOTES],
+        *[f"| `{column}` | {notes[column]} |" for column in columns if column in notes],
         *[
             f"| `{column}` | prompt field: column {_cell(recipe.field.get(column, column))} of the table |"
             for column in fields
         ],
         "",
-        "Texts are as in the table, in Unicode NFC, and nothing was trimmed; lists are written one item per line.",
+        "Texts are as in the table, in Unicode NFC, and nothing was trimmed"
+        + (_SPLIT if recipe.pairs else "")
+        + "; lists are "
+        "written one item per line.",
         "",
         *_made(recipe, report),
-        *rules_section({CONFIG: report}),
+        *_trivial(report),
         "## Origin and licence",
         "",
-        f"Human evaluation: {recipe.title or name}, {known(recipe, 'homepage')}. Licence: {known(recipe, 'license')}. "
-        f"Judges: {known(recipe, 'judges')}",
+        f"Human evaluation: {_title(name, recipe)}, {_shown(recipe, 'homepage')}. Licence: {_shown(recipe, 'license')}. "
+        f"Judges: {_shown(recipe, 'judges')}",
         "",
         f"Built with nnd-tasks {__version__}. `build_report.json` has the hash of the source file and all counts.",
         "",
         "## Citation",
         "",
-        "```bibtex",
-        known(recipe, "citation").strip(),
-        "",
-        NND_CITATION,
-        "```",
+        *_fenced("bibtex", known(recipe, "citation").strip(), "", NND_CITATION),
     ]
     return "\n".join(lines)
+
+
+_ALPHABET = "whether the better candidate comes first in the order of the alphabet; the table has no order of the two"
+_SPLIT = (
+    " but the ends of what an assistant says in a dialogue that was written as one text (what both texts of a pair begin with "
+    "is the context)"
+)
+
+
+def _trivial(report: Mapping[str, Any]) -> list[str]:
+    """Return the section on trivial rules, and of how many tests it speaks."""
+    rates = {_safe(category): found for category, found in report["trivial_rules"].items()}
+    lines = rules_section({CONFIG: {"trivial_rules": rates}})
+    if sampled := report.get("trivial_rules_sample"):
+        lines += [f"The rates are of {sampled:,} of the tests, drawn at random.", ""]
+    return lines
 
 
 def _sizes(summary: ConfigSummary) -> list[str]:
@@ -151,7 +210,7 @@ def _sizes(summary: ConfigSummary) -> list[str]:
 def _made(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
     """Return the section on how tests were formed, and what was left out."""
     dropped = report["dropped"]
-    lines = ["## How it was made", "", recipe.rule_text(), ""]
+    lines = ["## How it was made", "", _safe(recipe.rule_text()), ""]
     if not recipe.pairs:
         lines += [
             f"The table has {report['rows']:,} rows with {report['judgements']:,} judgements of {report['candidates_judged']:,} "
@@ -159,20 +218,27 @@ def _made(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
             + (", for each attribute" if recipe.attribute else "")
             + "; texts that differ in white space only count as one). "
             + ("Of several labels the one that most judgements give counts." if recipe.by_label else "")
-            + ("Of several scores the mean counts." if recipe.min_gap else ""),
+            + ("Of several scores the mean counts." if recipe.min_gap else "")
+            + (" A rater counts once for each candidate." if recipe.rater else ""),
             "",
         ]
     else:
         lines += [f"The table has {report['rows']:,} pairs.", ""]
+    if fuller := report.get("contexts_from_messages"):
+        lines += [f"In {fuller:,} rows {FULLER.format(_safe(repr(recipe.context)))}.", ""]
     if dropped:
-        lines += ["Left out:", "", *[f"- {count:,} {REASONS[reason]}" for reason, count in dropped.items()], ""]
-    lines += ["The recipe, as a file for `nnd new --recipe`:", "", "```yaml"]
-    return [*lines, recipe_yaml(report["recipe"]).rstrip(), "```", ""]
+        lines += ["Left out:", "", *[f"- {_safe(text)}" for text in _left_out(report).values()], ""]
+    lines += ["The recipe, as a file for `nnd new --recipe`:", ""]
+    return [*lines, *_fenced("yaml", recipe_yaml(report["recipe"]).rstrip()), ""]
+
+
+def _left_out(report: Mapping[str, Any]) -> dict[str, str]:
+    return left_out(report["dropped"], report.get("unranked_labels", ()))
 
 
 def _cell(text: str) -> str:
     """Return ``text`` as it can stand in a cell of a Markdown table."""
-    return " ".join(text.split()).replace("|", "\\|")
+    return _safe(" ".join(text.split())).replace("|", "\\|")
 
 
 def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mapping[str, Any]) -> str:
@@ -180,26 +246,23 @@ def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mappi
     categories = [f"| {_cell(category)} | {count:,} |" for category, count in summary.categories.items()]
     sources = [f"* `{file}`, SHA-256 `{digest}`" for file, digest in report["source_sha256"].items()]
     lines = [
-        f"# {recipe.title or name} NND",
+        f"# {_title(name, recipe)} NND",
         "",
         "### Paper",
         "",
-        f"Title: {recipe.title or name}",
+        f"Title: {_title(name, recipe)}",
         "",
-        f"Abstract: {known(recipe, 'summary')}",
+        f"Abstract: {_shown(recipe, 'summary')}",
         "",
-        f"Judges: {known(recipe, 'judges')}",
+        f"Judges: {_shown(recipe, 'judges')}",
         "",
-        f"Homepage: {known(recipe, 'homepage')}",
+        f"Homepage: {_shown(recipe, 'homepage')}",
         "",
-        f"Licence: {known(recipe, 'license')}. Languages: {', '.join(recipe.language) or todo('language')}.",
+        f"Licence: {_shown(recipe, 'license')}. Languages: {_safe(', '.join(recipe.language)) or todo('language')}.",
         "",
         "### Citation",
         "",
-        "```bibtex",
-        known(recipe, "citation").strip(),
-        NND_CITATION,
-        "```",
+        *_fenced("bibtex", known(recipe, "citation").strip(), NND_CITATION),
         "",
         "### Groups, Tags, and Tasks",
         "",
@@ -213,7 +276,7 @@ def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mappi
         "",
         "### Data",
         "",
-        f"{recipe.rule_text()} `_recipe` says how the set is made; the texts are not part of this folder.",
+        f"{_safe(recipe.rule_text())} `_recipe` says how the set is made; the texts are not part of this folder.",
         "",
         "| category | tests |",
         "|---|---|",
@@ -221,7 +284,11 @@ def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mappi
         f"| all | {summary.tests:,} |",
         "",
         *(["Source:", "", *sources, ""] if sources else []),
-        *_left_out(report["dropped"]),
+        *(
+            ["Left out:", "", *[f"* {_safe(text)}" for text in _left_out(report).values()], ""]
+            if report["dropped"]
+            else []
+        ),
         "### Usage",
         "",
         "```bash",
@@ -239,9 +306,3 @@ def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mappi
         "* version 1-A: first version.",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _left_out(dropped: Mapping[str, int]) -> list[str]:
-    if not dropped:
-        return []
-    return ["Left out:", "", *[f"* {count:,} {REASONS[reason]}" for reason, count in dropped.items()], ""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import cluster_key
 
 _EXAMPLES = 3
+_NAMES = ("system", "rater", "category")  # roles whose texts are names, which white space is no part of
 
 
 @dataclass
@@ -26,10 +28,12 @@ class Dropped:
     Attributes:
         counts: reason -> how many.
         rows: reason -> numbers of the first few rows of the table.
+        labels: that an order does not have.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[str, list[int]] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
 
     def add(self, reason: str, count: int, rows: Sequence[int] | NDArray[Any] = ()) -> None:
         """Count some more."""
@@ -125,7 +129,7 @@ class Reader:
 
     def __init__(self, table: Table, roles: Mapping[str, str]) -> None:
         self.table, self.roles = table, dict(roles)
-        self.texts = {role: Texts(strip=role not in ("context", "candidate")) for role in roles}
+        self.texts = {role: Texts(strip=role in _NAMES) for role in roles}
         self._found: dict[str, list[Codes]] = {role: [] for role in roles}
         self._rows: list[NDArray[np.int32]] = []
 
@@ -197,6 +201,11 @@ def _assemble(
         silent = np.isin(mark, [code for label in recipe.ignore if (code := marks.labels.find(label)) is not None])
         dropped.add("ignored", int(silent.sum()), rows[place[silent]])
         place, mark, aspect = place[~silent], mark[~silent], aspect[~silent]
+    if marks.labels is not None and (codes := _unranked(marks.labels, recipe)):
+        unknown = np.isin(mark, codes)
+        dropped.add("unranked", int(unknown.sum()), rows[place[unknown]])
+        dropped.labels = [marks.labels.texts[code] for code in codes]
+        place, mark, aspect = place[~unknown], mark[~unknown], aspect[~unknown]
     fields = {name: reader.codes(f"field {name}") for name in sorted(recipe.field)}
     texts = {"context": reader.texts["context"], **{name: reader.texts[f"field {name}"] for name in fields}}
     prompt, prompts = number_prompts(context, fields, texts)
@@ -209,6 +218,29 @@ def _assemble(
         of("category"), prompts, marks.aspects, {**reader.texts, **({"label": marks.labels} if marks.labels else {})},
         len(rows), dropped,
     )  # fmt: skip
+
+
+def _unranked(labels: Texts, recipe: Recipe) -> list[int]:
+    """Return the codes of the labels that an order does not have; of other rules, none.
+
+    Raises:
+        NNDError: no label of the order is in the table, or one of the table is nearly one of the order.
+    """
+    ranked = [label for rank in recipe.order for label in rank]
+    if not ranked or not labels.texts:
+        return []
+    shown = ", ".join(map(repr, labels.texts[:12])) + (", ..." if len(labels.texts) > 12 else "")
+    if all(labels.find(label) is None for label in ranked):
+        raise NNDError(f"--order {ranked[0]}: no candidate has this label; the labels are {shown}")
+    unknown = [label for label in labels.texts if label not in ranked and label not in recipe.ignore]
+    lower = {label.casefold(): label for label in ranked}
+    for label in unknown:
+        if near := difflib.get_close_matches(label.casefold(), lower, n=1, cutoff=0.8):
+            raise NNDError(
+                f"--order: it lacks the label {label!r}; is it {lower[near[0]]!r}? Put it into the order "
+                f"(bad=ugly,good: equal ranks), or --ignore it (the labels are {shown})"
+            )
+    return [code for label in unknown if (code := labels.find(label)) is not None]
 
 
 class _Marks:

@@ -20,17 +20,25 @@ from nnd_tasks.contribute.propose import Choice, complete
 from nnd_tasks.contribute.recipe import Recipe, read_recipe
 from nnd_tasks.contribute.rules import gather, pair
 from nnd_tasks.contribute.tables import Table, open_table
-from nnd_tasks.contribute.tasks import check_checkout, check_prompt, recipe_of, task_fields, write_contribution
+from nnd_tasks.contribute.tasks import (
+    check_checkout,
+    check_prompt,
+    differs,
+    in_checkout,
+    recipe_of,
+    task_fields,
+    write_contribution,
+)
 from nnd_tasks.datasets import dataset_folder, list_configs, read_report, write_dataset
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task
+from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
 from nnd_tasks.schema import category_slugs, short_hash
 from nnd_tasks.sources import SOURCES
 from nnd_tasks.sources.download import sha256_of
 from nnd_tasks.tables import ConfigSummary
 
 #: Tests that the rates of trivial rules are taken on; of more, so many are drawn at random.
-_RATED = 10_000
+_RATED = 20_000
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,7 @@ def draft_set(
     options: Mapping[str, Any] | None = None,
     recipe: Path | None = None,
     *,
+    into: Path | None = None,
     replace: bool = False,
 ) -> Draft:
     """Make the tests of a set out of a table, without writing anything.
@@ -96,26 +105,29 @@ def draft_set(
         source: a file (CSV, TSV, JSON Lines, JSON, parquet), or a path for `datasets`.
         options: keys as in `Recipe`; they go before those of the recipe. None where the recipe says it all.
         recipe: a recipe's YAML; None takes that which comes with the package for this name, if there is one.
+        into: the checkout that it will be written into; a set that this checkout ships may be made in another way.
         replace: the set may be that of a task which comes with the package.
 
     Raises:
         NNDError: a name that is taken, an option, a column or a cell that is wrong, or no test comes out.
     """
     given = {key: value for key, value in (options or {}).items() if value is not None}
-    recipe = _check_name(name, given, recipe, replace)
+    recipe = _check_name(name, given, recipe, replace, into)
     values: dict[str, Any] = {**read_recipe(recipe), **given} if recipe else given
     table = open_table(source)
     made, choices = complete(values, table, str(recipe or "options"))
     check_prompt(made)
     tests, dropped, counts = _tests(table, made)
     if tests is None:
-        raise NNDError(f"{table.name}: {_why_nothing(dropped)}")
+        raise NNDError(f"{table.name}: {_why_nothing(dropped, merged=_merged(dropped, counts))}")
     try:
         category_slugs(tests.column("category").unique().to_pylist())
     except NNDError as error:
         raise NNDError(f"{table.name}: {error}") from error
     notes = [] if made.context or any(tests.column("context").unique().to_pylist()) else [_NO_CONTEXT]
     hashes = {table.path.name: sha256_of(table.path)} if table.path else {}
+    if fuller := counts.get("contexts_from_messages"):
+        notes.append(f"in {fuller:,} rows {card.FULLER.format(repr(made.context))}")
     draft = Draft(name, made, choices, tests, dropped, {}, notes, table.unit)
     notes += _differences(made, draft.categories, hashes)
     kept = made.dump()
@@ -126,8 +138,10 @@ def draft_set(
             **counts,
             "dropped": dropped.counts,
             "dropped_rows": dropped.rows,
+            **({"unranked_labels": dropped.labels} if dropped.labels else {}),
             "recipe": kept,
             "trivial_rules": _trivial(tests),
+            **({"trivial_rules_sample": _RATED} if tests.num_rows > _RATED else {}),
             "source_sha256": hashes,
             "nnd_tasks": __version__,
         }
@@ -141,7 +155,9 @@ _NO_CONTEXT = (
 )
 
 
-def _check_name(name: str, given: Mapping[str, Any], recipe: Path | None, replace: bool) -> Path | None:
+def _check_name(
+    name: str, given: Mapping[str, Any], recipe: Path | None, replace: bool, into: Path | None
+) -> Path | None:
     """Return the recipe to take.
 
     Raises:
@@ -157,20 +173,26 @@ def _check_name(name: str, given: Mapping[str, Any], recipe: Path | None, replac
     own = recipe_of(shipped)
     if own is None:
         raise NNDError(f"{name} is the set of the task nnd_{name}, which comes with the package; take another name")
-    if replace:
+    if replace or in_checkout(shipped, into):
         return recipe or own
-    if recipe is not None and recipe.resolve() != own.resolve():
-        raise NNDError(f"{name} has a recipe of its own ({own}); take another name, or leave --recipe out")
+    if recipe is not None and read_recipe(recipe) != read_recipe(own):
+        raise NNDError(f"{name} has a recipe of its own ({own}); {_OWN_RECIPE.format('--recipe')}")
     if given:
-        raise NNDError(f"{name} has a recipe of its own ({own}); take another name, or leave the options out")
+        raise NNDError(f"{name} has a recipe of its own ({own}); {_OWN_RECIPE.format('the options')}")
     return own
+
+
+_OWN_RECIPE = "take another name, leave {} out, or --replace what it says"
 
 
 def _tests(table: Table, recipe: Recipe) -> tuple[pa.Table | None, Dropped, dict[str, int]]:
     """Return the tests, what was left out, and counts; None for no test."""
     if recipe.pairs:
         preferences = read_preferences(table, recipe)
-        counts = {"rows": preferences.rows}
+        counts = {
+            "rows": preferences.rows,
+            **({"contexts_from_messages": preferences.fuller} if preferences.fuller else {}),
+        }
         return (preferred_table(preferences) if len(preferences.row) else None), preferences.dropped, counts
     found = read_judgements(table, recipe)
     if not len(found.mark):
@@ -186,12 +208,18 @@ def _tests(table: Table, recipe: Recipe) -> tuple[pa.Table | None, Dropped, dict
     return (judged_table(found, candidates, pairs, recipe) if len(pairs.high) else None), found.dropped, counts
 
 
-def _why_nothing(dropped: Dropped) -> str:
-    """Say why no test came out, by what was left out most."""
-    shown = [f"{count:,} {card.REASONS[reason]}" for reason, count in dropped.counts.items()]
+def _merged(dropped: Dropped, counts: Mapping[str, int]) -> bool:
+    """Tell whether nothing was compared, and equal texts were put together."""
+    return counts.get("judgements", 0) > counts.get("candidates_judged", 0) and "no_order" not in dropped.counts
+
+
+def _why_nothing(dropped: Dropped, *, merged: bool) -> str:
+    """Say why no test came out, by what was left out, and whether equal texts are part of it."""
+    shown = card.left_out(dropped.counts, dropped.labels).values()
+    alike = "; equal texts of a context count as one candidate" if merged else ""
     if not shown:
-        return "no test comes out: no context has two candidates; is --context the column of what candidates share?"
-    return f"no test comes out; left out are {', '.join(shown)}"
+        return f"no test comes out: no context has two candidates; is --context the column of what candidates share?{alike}"
+    return f"no test comes out; left out are {', '.join(shown)}{alike}"
 
 
 def _differences(recipe: Recipe, categories: Mapping[str, int], hashes: Mapping[str, str]) -> list[str]:
@@ -229,7 +257,7 @@ def write_set(draft: Draft, *, into: Path | None = None, replace: bool = False) 
         NNDError: there is another set of this name, or something cannot be written.
     """
     if into is not None:
-        check_checkout(into)
+        check_checkout(into, draft.name)
     folder = dataset_folder(draft.name).absolute()
     key = short_hash(card.recipe_yaml(draft.report["recipe"]), *draft.report["source_sha256"].values())
     obsolete = _check_free(folder, key, replace)
@@ -245,7 +273,7 @@ def write_set(draft: Draft, *, into: Path | None = None, replace: bool = False) 
         report={card.CONFIG: report},
         obsolete=obsolete,
     )
-    fields = task_fields(name, recipe, columns, list(summary.categories))
+    fields = task_fields(name, recipe, draft.table)
     files: list[Path] = []
     if into is not None:
         complete_recipe = {**report["recipe"], "sources": report["source_sha256"], "expected": summary.categories}
@@ -256,14 +284,19 @@ def write_set(draft: Draft, *, into: Path | None = None, replace: bool = False) 
 
 
 def _write_task(name: str, fields: Mapping[str, Any], replace: bool) -> UserTask:
-    task = write_task(f"nnd_{name}", fields)
-    if task.kept and replace:
+    """Write the task of a set, or leave that which comes with the package where it says the same.
+
+    A YAML in $NND_HOME goes before one that comes with the package; so one of an earlier time must not stay unseen.
+    """
+    task = f"nnd_{name}"
+    own, shipped = user_task(task), shipped_task(task)
+    if replace or (shipped and own.is_file() and not differs(own, fields)):
         try:
-            task.path.unlink()
+            own.unlink(missing_ok=True)
         except OSError as error:
-            raise NNDError(f"{task.path}: cannot be replaced ({first_line(error)})") from error
-        task = write_task(f"nnd_{name}", fields)
-    return task
+            raise NNDError(f"{own}: cannot be replaced ({first_line(error)})") from error
+    over = shipped is not None and (own.is_file() or (replace and differs(shipped, fields)))
+    return write_task(task, fields, over_shipped=over)
 
 
 def _check_free(folder: Path, key: str, replace: bool) -> set[str]:

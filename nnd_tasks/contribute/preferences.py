@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nnd_tasks.contribute.chat import is_chat, split_pair
-from nnd_tasks.contribute.encode import Index, combine
+from nnd_tasks.contribute.chat import Split, add_context, split_pair
+from nnd_tasks.contribute.encode import Index, combine, render
 from nnd_tasks.contribute.judgements import Dropped, Prompts, Reader, number_prompts
 from nnd_tasks.contribute.recipe import Recipe
 from nnd_tasks.contribute.tables import Batch, Table
 from nnd_tasks.errors import NNDError
+
+#: Column of a batch that holds the contexts; no table has one of this name.
+_CONTEXT = "\0context"
 
 
 @dataclass
@@ -31,8 +35,8 @@ class Preferences:
         texts: of the candidates.
         categories: of the codes.
         rows: how many rows the table has.
-        chats: whether candidates came as messages.
         dropped: what was left out.
+        fuller: number of pairs whose texts share turns that the column of the context does not say.
     """
 
     prompt: Index
@@ -44,16 +48,17 @@ class Preferences:
     texts: list[str]
     categories: list[str]
     rows: int
-    chats: bool
     dropped: Dropped
+    fuller: int
 
 
 def read_preferences(table: Table, recipe: Recipe) -> Preferences:
     """Read a table of ready-made pairs.
 
-    What both texts begin with (whole messages of chats, turns of a dialogue) becomes the context where no column is named for it.
-    Left out and counted are pairs with an empty text, of equal texts, that repeat an earlier one, and those that people judged
-    both ways round equally often; where one way has more judgements it is kept.
+    What both texts begin with (whole messages of chats, turns of a dialogue) becomes the context. Where a column is named for it,
+    dialogues stay whole unless it says all that they share, and messages that say more than it does are taken as well.
+    Left out and counted are pairs with an empty text, that answer different prompts, of equal texts, that repeat an earlier one,
+    and those that people judged both ways round equally often; where one way has more judgements it is kept.
 
     Raises:
         NNDError: a file that cannot be read, or a cell that holds something else; the row is named.
@@ -61,7 +66,7 @@ def read_preferences(table: Table, recipe: Recipe) -> Preferences:
     roles = {role: column for role in ("context", "category") if (column := getattr(recipe, role))}
     roles |= {f"field {name}": column for name, column in sorted(recipe.field.items())}
     columns = {**roles, "chosen": str(recipe.chosen), "rejected": str(recipe.rejected)}
-    shared = _Reader(table, columns, has_context="context" in roles)
+    shared = _Reader(table, columns)
     for batch in table.read(recipe.columns()):
         shared.take(batch)
     if not len(shared.rows):
@@ -70,34 +75,65 @@ def read_preferences(table: Table, recipe: Recipe) -> Preferences:
 
 
 class _Reader(Reader):
-    """A reader that splits what both texts of a pair share from them."""
+    """A reader that splits what both texts of a pair share from them.
 
-    def __init__(self, table: Table, columns: dict[str, str], *, has_context: bool) -> None:
-        super().__init__(table, columns if has_context else {**columns, "context": columns["chosen"]})
-        self.texts["rejected"] = self.texts["chosen"]  # one numbering of candidates
-        for role in ("chosen", "rejected"):
-            self.texts[role]._strip = False
-        self._has_context = has_context
+    Attributes:
+        apart: per row whether its texts answer different prompts.
+        fuller: number of rows whose texts share turns that the column of the context does not say.
+    """
+
+    def __init__(self, table: Table, columns: dict[str, str]) -> None:
+        self._context = columns.get("context")
         self._pair = columns["chosen"], columns["rejected"]
-        self.chats = False
+        super().__init__(table, {**columns, "context": _CONTEXT})
+        self.texts["rejected"] = self.texts["chosen"]  # one numbering of candidates
+        self.apart: list[bool] = []
+        self.fuller = 0
 
     def take(self, batch: Batch) -> None:
         """Take in a batch, split."""
-        chosen, rejected = (self._cells(batch, column) for column in self._pair)
-        self.chats |= any(is_chat(cell) for cell in chosen[:10])
-        parts = [split_pair(a, b) for a, b in zip(chosen, rejected, strict=True)]
-        split: dict[str, Any] = dict(batch.columns)
-        split[self._pair[0]] = [part[1] for part in parts]
-        split[self._pair[1]] = [part[2] for part in parts]
-        if not self._has_context:
-            split["\0context"] = [part[0] for part in parts]
-            self.roles["context"] = "\0context"
-        self.add(Batch(batch.numbers, split))
+        parts = [self._split(batch, i, *pair) for i, pair in enumerate(self._pairs(batch))]
+        columns = [[part.context for part in parts], [part.chosen for part in parts], [part.rejected for part in parts]]
+        names = (_CONTEXT, *self._pair)
+        self.add(Batch(batch.numbers, {**batch.columns, **dict(zip(names, columns, strict=True))}))
 
-    @staticmethod
-    def _cells(batch: Batch, column: str) -> list[Any]:
-        values = batch.columns[column]
-        return values.to_pylist() if isinstance(values, pa.Array) else values
+    def _pairs(self, batch: Batch) -> Iterator[tuple[Any, Any, str | None]]:
+        """Yield chosen, rejected, and what the column of the context says, of each row."""
+        chosen, rejected = (_cells(batch, column) for column in self._pair)
+        contexts: list[Any] = [None] * len(chosen)
+        if self._context is not None:
+            contexts = [self._text(batch, i, cell) for i, cell in enumerate(_cells(batch, self._context))]
+        return zip(chosen, rejected, contexts, strict=True)
+
+    def _text(self, batch: Batch, i: int, cell: Any) -> str:
+        try:
+            return render(cell) or ""
+        except ValueError as error:
+            raise NNDError(f"{self.where(batch, str(self._context))(i)}: {error}") from None
+
+    def _split(self, batch: Batch, i: int, chosen: Any, rejected: Any, column: str | None) -> Split:
+        try:
+            found = split_pair(chosen, rejected)
+        except ValueError as error:
+            place = f"columns {self._pair[0]!r} and {self._pair[1]!r}"
+            raise NNDError(f"{self.table.where(batch.numbers[i])}, {place}: {error}") from None
+        self.apart.append(found is None)
+        if found is None:
+            return Split("", (), None, None)
+        if column is None:
+            return found
+        context = add_context(column, found)
+        if context == column:
+            return Split(column, (), found.chosen, found.rejected)
+        if isinstance(chosen, str) and column.strip():
+            return Split(column, (), chosen, rejected)
+        self.fuller += 1
+        return Split(context, (), found.chosen, found.rejected)
+
+
+def _cells(batch: Batch, column: str) -> list[Any]:
+    values = batch.columns[column]
+    return values.to_pylist() if isinstance(values, pa.Array) else values
 
 
 def _assemble(reader: _Reader, recipe: Recipe) -> Preferences:
@@ -105,12 +141,13 @@ def _assemble(reader: _Reader, recipe: Recipe) -> Preferences:
     context, dropped = reader.codes("context"), Dropped()
     folded = np.append(reader.texts["chosen"].folded(), -1)
     one, other = folded[chosen], folded[rejected]
-    empty = (chosen < 0) | (rejected < 0)
-    equal = (one == other) & ~empty
-    unknown = (context < 0) & ~empty & ~equal & (recipe.context is not None)
-    for reason, wrong in (("empty", empty), ("equal_texts", equal), ("no_context", unknown)):
+    apart = np.array(reader.apart, dtype=bool)
+    empty = ((chosen < 0) | (rejected < 0)) & ~apart
+    equal = (one == other) & ~empty & ~apart
+    unknown = (context < 0) & ~empty & ~equal & ~apart & (recipe.context is not None)
+    for reason, wrong in (("empty", empty), ("other_prompt", apart), ("equal_texts", equal), ("no_context", unknown)):
         dropped.add(reason, int(wrong.sum()), rows[wrong])
-    keep = np.flatnonzero(~(empty | equal | unknown))
+    keep = np.flatnonzero(~(empty | apart | equal | unknown))
     fields = {name: reader.codes(f"field {name}") for name in sorted(recipe.field)}
     texts = {"context": reader.texts["context"], **{name: reader.texts[f"field {name}"] for name in fields}}
     prompt, prompts = number_prompts(context, fields, texts)
@@ -124,7 +161,7 @@ def _assemble(reader: _Reader, recipe: Recipe) -> Preferences:
         prompt[keep], chosen[keep].astype(np.int64), rejected[keep].astype(np.int64),
         None if category is None else category[keep].astype(np.int64), rows[keep].astype(np.int64), prompts,
         reader.texts["chosen"].texts, reader.texts["category"].texts if category is not None else [], len(rows),
-        reader.chats, dropped,
+        dropped, reader.fuller,
     )  # fmt: skip
 
 

@@ -244,7 +244,7 @@ def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
                   if (v := as_number(item)) is not None and v == v]  # fmt: skip
         raise NNDError(
             f"{table.name}: say what is better: column {shown!r} holds numbers from {min(values):g} to {max(values):g}, so "
-            "--min-gap X (smallest difference of two scores) or --majority (most ratings are the highest mark)"
+            "--min-gap X (smallest difference of two scores) or --majority (more than half of the ratings are the highest mark)"
         )
     labels = sorted(set(head.texts(shown)))[:12]
     raise NNDError(

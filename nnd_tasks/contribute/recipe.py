@@ -274,14 +274,26 @@ def _value(key: str, value: Any, where: str) -> Any:
             raise NNDError(f"{where}: {key} is a mapping of names, not {value!r}")
         if key == "expected" and not all(isinstance(count, int) for count in value.values()):
             raise NNDError(f"{where}: expected is a mapping of categories to numbers of tests, not {value!r}")
+        for one in (*value, *(() if key == "expected" else value.values())):
+            _check_quoted(key, one, where)
         return {str(name): v if key == "expected" else str(v) for name, v in value.items()}
+    _check_quoted(key, value, where)
     if not isinstance(value, str):
         raise NNDError(f"{where}: {key} is text, not {value!r}")
     return value
 
 
+def _check_quoted(key: str, value: Any, where: str) -> None:
+    """Raise NNDError for a word that YAML reads as true or false."""
+    if isinstance(value, bool):
+        words = "true, yes or on" if value else "false, no or off"
+        raise NNDError(f"{where}: {key} holds {words}, which YAML takes for a truth value; put it in quotes")
+
+
 def _texts(key: str, value: Any, where: str) -> tuple[str, ...]:
     values = value if isinstance(value, (list, tuple)) else [value]
+    for one in values:
+        _check_quoted(key, one, where)
     if not values or not all(isinstance(one, (str, int, float)) for one in values):
         raise NNDError(f"{where}: {key} is a list of texts, not {value!r}")
     return tuple((render(one) or "").strip() for one in values)

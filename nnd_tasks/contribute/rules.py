@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +33,7 @@ class Candidates:
         rater: code of who judged it, -1 where several did, or None.
         category: code of the category, or None.
         row: number of its first row in the table.
-        judgements: how many each has.
+        judgements: how many each has; those of one rater count as one.
         gap: smallest difference of quality that counts.
     """
 
@@ -57,7 +56,8 @@ def gather(found: Judgements, recipe: Recipe) -> Candidates:
 
     A candidate is a text for a prompt: rows whose texts differ in white space only judge the same one. Of labels the rank that
     more of them have than any other counts, and a candidate without one is left out; of scores the mean; by majority
-    (Likert scale) a candidate is good when more than half of its marks are the best one.
+    (Likert scale) a candidate is good when more than half of its marks are the best one. A rater who is named counts once for
+    each candidate.
 
     Raises:
         NNDError: a label that the rule does not know.
@@ -65,19 +65,20 @@ def gather(found: Judgements, recipe: Recipe) -> Candidates:
     text = found.texts["candidate"].folded()[found.candidate]
     unit, first = combine(found.prompt, found.aspect, text)
     size = len(first)
-    count = np.bincount(unit, minlength=size)
+    rank = _ranks(found.texts["label"], recipe) if recipe.by_label else None
+    vote, mark = _votes(found, unit, rank)
+    count = np.bincount(vote, minlength=size)
     label = score = None
     gap = 1.0
     keep = np.ones(size, dtype=bool)
-    if recipe.by_label:
-        rank = _ranks(found.texts["label"], recipe, found.aspects)
-        quality, label, keep = _vote(unit, found.mark.astype(np.int64), rank, size)
+    if rank is not None:
+        quality, label, keep = _vote(vote, mark.astype(np.int64), rank, size)
         found.dropped.add("tie", int((~keep).sum()), found.row[first[~keep]])
     else:
-        score = np.bincount(unit, weights=found.mark, minlength=size) / count
+        score = np.bincount(vote, weights=mark, minlength=size) / count
         if recipe.majority:
             best = _best(found, recipe)
-            good = np.bincount(unit[found.mark == best[found.aspect]], minlength=size)
+            good = np.bincount(vote[np.isclose(mark, best[found.aspect[first[vote]]], 1e-9, 1e-12)], minlength=size)
             quality = (2 * good > count).astype(np.float64)
         else:
             quality, gap = score, float(recipe.min_gap or 0)
@@ -109,26 +110,42 @@ def gather(found: Judgements, recipe: Recipe) -> Candidates:
     )
 
 
-def _ranks(labels: Texts, recipe: Recipe, aspects: Sequence[str]) -> Index:
-    """Return the rank of each label.
+def _votes(found: Judgements, unit: Index, rank: Index | None) -> tuple[Index, NDArray[Any]]:
+    """Return candidate and mark of each vote: all judgements of a candidate that one rater gave are one.
+
+    Of his scores the mean counts, of his labels one as in `_vote`; without one he has no vote. Who is not named is a rater of his
+    own for each judgement, and so is each of several marks in one cell.
+    """
+    if found.rater is None:
+        return unit, found.mark
+    cell, starts = combine(unit, found.row)
+    turn = np.zeros(len(unit), dtype=np.int64)
+    if len(starts) < len(cell):
+        order = np.argsort(cell, kind="stable")
+        ends = np.cumsum(np.bincount(cell))
+        turn[order] = np.arange(len(cell)) - (ends - np.bincount(cell))[cell[order]]
+    unnamed = np.where(found.rater < 0, np.arange(len(unit)), -1)
+    ballot, first = combine(unit, found.rater, turn, unnamed)
+    if rank is None:
+        return unit[first], np.bincount(ballot, weights=found.mark) / np.bincount(ballot)
+    _, label, clear = _vote(ballot, found.mark.astype(np.int64), rank, len(first))
+    found.dropped.add("rater_tie", int((~clear).sum()), found.row[first[~clear]])
+    return unit[first][clear], label[clear]
+
+
+def _ranks(labels: Texts, recipe: Recipe) -> Index:
+    """Return the rank of each label, -1 where an order does not have it.
 
     Raises:
-        NNDError: a label that the order does not have, or none of the better ones is in the table.
+        NNDError: one of the better labels is not in the table.
     """
-    named = [*recipe.better, *(label for rank in recipe.order for label in rank)]
     shown = ", ".join(repr(label) for label in labels.texts[:12]) + (", ..." if len(labels.texts) > 12 else "")
-    absent = [label for label in named if labels.find(label) is None]
-    if absent and (recipe.better or len(absent) == len(named)):
-        raise NNDError(f"{recipe.rules[0]} {absent[0]}: no candidate has this label; the labels are {shown}")
+    absent = [label for label in recipe.better if labels.find(label) is None]
+    if absent:
+        raise NNDError(f"--better {absent[0]}: no candidate has this label; the labels are {shown}")
     if recipe.better:
         return np.array([text in recipe.better for text in labels.texts], dtype=np.int64)
     known = {label: place for place, rank in enumerate(recipe.order) for label in rank}
-    unknown = [text for text in labels.texts if text not in known and text not in recipe.ignore]
-    if unknown:
-        raise NNDError(
-            f"--order: it lacks the label {unknown[0]!r}; put it into the order (bad=ugly,good: equal ranks), or --ignore it "
-            f"(the labels are {shown})"
-        )
     return np.array([known.get(text, -1) for text in labels.texts], dtype=np.int64)
 
 

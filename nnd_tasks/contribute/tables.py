@@ -134,6 +134,8 @@ class _Delimited(Table):
             self._names = next(rows, [])
         except csv.Error as error:
             raise NNDError(f"{path}, row 1: no header of a table ({error})") from error
+        while len(self._names) > 1 and not self._names[-1].strip():  # spreadsheets write commas after the last column
+            self._names.pop()
         twice = [name for name in self._names if self._names.count(name) > 1]
         if twice:
             raise NNDError(f"{path}, row 1: two columns are called {twice[0]!r}; rename one")
@@ -279,6 +281,8 @@ def _plain(column: pa.Array) -> pa.Array | list[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
+    if pa.types.is_decimal(kind):
+        return column.cast(pa.float64())
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return column.cast(pa.string())
     if pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):

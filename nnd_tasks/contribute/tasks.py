@@ -8,12 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from nnd_tasks.contribute.chat import ends_open
 from nnd_tasks.contribute.recipe import Recipe
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.schema import RESERVED_COLUMNS
 
 #: In the folder of a task; without .yaml, which lm-eval would take for a task.
 RECIPE = "_recipe"
+#: Prompt where some contexts are dialogues that end with ``Assistant:`` and others one message: all end alike.
+_OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"
 
 
 def prompt_fields(columns: Sequence[str]) -> list[str]:
@@ -43,20 +48,19 @@ def check_prompt(recipe: Recipe) -> None:
         raise NNDError(f"--prompt: there is no {wrong[0]!r}; a prompt can name {', '.join(known)}")
 
 
-def task_fields(name: str, recipe: Recipe, columns: Sequence[str], categories: Sequence[str]) -> dict[str, Any]:
+def task_fields(name: str, recipe: Recipe, tests: pa.Table) -> dict[str, Any]:
     """Return what the YAML of the task says besides ``include`` and ``task``.
+
+    Without a prompt in the recipe a model reads the context, the prompt fields, and an empty line; of dialogues that end
+    where the assistant's turn begins, nothing more.
 
     Args:
         name: of the set.
-        recipe: with a prompt, or None for the context, the prompt fields, and an empty line.
-        columns: of the table of tests.
-        categories: of the tests.
+        recipe: of it.
+        tests: its table.
     """
-    fields = prompt_fields(columns)
-    prompt = recipe.prompt
-    if prompt is None:
-        parts = ["{{context}}", *(f"{field}: {{{{{field}}}}}" for field in fields)]
-        prompt = "".join(f"{part}\n\n" for part in parts)
+    prompt = _default_prompt(recipe, tests) if recipe.prompt is None else recipe.prompt
+    categories = tests.column("category").unique().to_pylist()
     found: dict[str, Any] = {"dataset_path": f"nnd/{name}", "doc_to_text": prompt}
     # The space that comes before a candidate by default would be a second one after white space.
     if not prompt or prompt[-1].isspace():
@@ -64,10 +68,58 @@ def task_fields(name: str, recipe: Recipe, columns: Sequence[str], categories: S
     return {**found, "metadata": {"version": "1-A", "categories": sorted(categories)}}
 
 
-def check_checkout(folder: Path) -> None:
-    """Raise NNDError for a folder that is no checkout of nnd-tasks."""
+def _default_prompt(recipe: Recipe, tests: pa.Table) -> str:
+    fields = prompt_fields(tests.column_names)
+    open_ends = [ends_open(text) for text in tests.column("context").unique().to_pylist()] if recipe.pairs else []
+    if not fields and any(open_ends):
+        return "{{context}}" if all(open_ends) else _OPEN
+    parts = ["{{context}}", *(f"{field}: {{{{{field}}}}}" for field in fields)]
+    return "".join(f"{part}\n\n" for part in parts)
+
+
+def check_checkout(folder: Path, name: str) -> None:
+    """Raise NNDError for a folder that is no checkout of nnd-tasks, or where the files of a set cannot be written."""
     if not (folder / "task_yamls" / "_base").is_file():
         raise NNDError(f"--into {folder}: no checkout of nnd-tasks is there (it has no task_yamls/_base)")
+    place = folder / "task_yamls" / name
+    try:
+        made = not place.exists()
+        place.mkdir(exist_ok=True)
+        try:
+            probe = place / f".{os.getpid()}.new"
+            probe.touch()
+            probe.unlink()
+        finally:
+            if made:
+                place.rmdir()
+    except OSError as error:
+        raise NNDError(f"--into {folder}: {place} cannot be written ({error.strerror or error})") from error
+    for file in _files(name):
+        if (place / file).is_dir():
+            raise NNDError(f"--into {folder}: {place / file} is a folder; move it away")
+
+
+def _files(name: str) -> list[str]:
+    return [RECIPE, f"nnd_{name}.yaml", "README.md"]
+
+
+def in_checkout(task: Path, folder: Path | None) -> bool:
+    """Tell whether the YAML of a task belongs to the set of its name in a checkout."""
+    return folder is not None and task.parent.parent.resolve() == (folder / "task_yamls").resolve()
+
+
+def differs(task: Path, fields: Mapping[str, Any]) -> bool:
+    """Tell whether the YAML of a task says something else than ``fields``, besides ``include``, ``task`` and the version."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(task.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return True
+    if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
+        return True
+    own = {key: value for key, value in found.items() if key not in ("include", "task")}
+    return {**own, "metadata": {**own["metadata"], "version": fields["metadata"]["version"]}} != dict(fields)
 
 
 def write_contribution(checkout: Path, name: str, fields: Mapping[str, Any], recipe: str, readme: str) -> list[Path]:
@@ -79,7 +131,7 @@ def write_contribution(checkout: Path, name: str, fields: Mapping[str, Any], rec
     folder = checkout / "task_yamls" / name
     lines = ["include: ../_base", f"task: nnd_{name}"]
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
-    contents = {RECIPE: recipe, f"nnd_{name}.yaml": "\n".join(lines) + "\n", "README.md": readme}
+    contents = dict(zip(_files(name), (recipe, "\n".join(lines) + "\n", readme), strict=True))
     paths = []
     try:
         folder.mkdir(exist_ok=True)

@@ -32,20 +32,28 @@ def shipped_task(name: str) -> Path | None:
     return next(iter(sorted(tasks_dir().rglob(f"{name}.yaml"))), None)
 
 
-def write_task(name: str, fields: Mapping[str, Any], folder: Path | None = None) -> UserTask:
+def user_task(name: str) -> Path:
+    """Return where the YAML of a user's task ``name`` is, or would be; it goes before one that comes with the package."""
+    return user_tasks_dir() / name.removeprefix("nnd_") / f"{name}.yaml"
+
+
+def write_task(
+    name: str, fields: Mapping[str, Any], folder: Path | None = None, *, over_shipped: bool = False
+) -> UserTask:
     """Write the YAML of the task ``name``; one that a user has changed, or that comes with the package, stays.
 
     Args:
         name: of the task.
         fields: of the YAML besides ``include`` and ``task``.
         folder: where; None takes a folder of its own in `user_tasks_dir`.
+        over_shipped: write it where a task of this name comes with the package, too.
 
     Raises:
         NNDError: it cannot be written.
     """
-    if shipped := shipped_task(name):
+    if (shipped := shipped_task(name)) and not over_shipped:
         return UserTask(name, shipped)
-    path = (folder or user_tasks_dir() / name.removeprefix("nnd_")) / f"{name}.yaml"
+    path = folder / f"{name}.yaml" if folder else user_task(name)
     # JSON strings are YAML strings, and keep their line breaks readable.
     lines = [f"include: {json.dumps(str(tasks_dir() / '_base'), ensure_ascii=False)}", f"task: {name}"]
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]

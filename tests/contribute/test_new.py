@@ -130,6 +130,125 @@ def test_into_writes_recipe_task_and_readme_but_no_text(
     assert "another file than the recipe's" in note
 
 
+def test_nothing_that_a_table_or_an_option_says_is_markup_or_a_command_of_the_terminal(
+    nnd: Command, tmp_path: Path, checkout: Path, nnd_home: Path
+) -> None:
+    evil = "<script>alert(1)</script>"
+    rows = [
+        {**row, "verdict": row["verdict"].replace("wrong", f"w{evil}|"), "answer": "\x1b[2J" + row["answer"]}
+        for row in ROWS
+    ]
+    source = write_rows(tmp_path / "in" / "t.jsonl", rows)
+    told = ["--title", f"T {evil}", "--summary", f"S {evil}", "--judges", f"J {evil}", "--homepage", f"H {evil}"]
+    told += ["--license", f"L {evil}", "--language", evil, "--citation", f"@misc{{a}}\n```\n{evil}"]
+    for rule in (["--better", f"good,w{evil}|"], ["--order", f"w{evil}|,good"]):
+        done = nnd(
+            "new", "numbers", "--from", source, "--label", "verdict", *rule, *told, "--into", checkout, "--replace"
+        )
+        assert done.status == 0
+        assert "\x1b" not in done.out
+        assert "\\x1b[2J" in done.out
+        card = (nnd_home / "nnd" / "numbers" / "README.md").read_text("utf-8").split("---\n", 2)[2]
+        for page in (card, (checkout / "task_yamls" / "numbers" / "README.md").read_text("utf-8")):
+            outside = re.sub(r"^(`{3,})\w+\n.*?^\1$", "", page, flags=re.MULTILINE | re.DOTALL)
+            assert "<script" not in outside
+            assert outside.count("&lt;script") >= 5
+            assert "```" not in outside
+
+
+def test_a_card_says_of_how_many_tests_the_rates_are(
+    table: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"label": "verdict", "better": "good"}
+    sentence = "The rates are of 7 of the tests, drawn at random."
+    for limit, said in ((8, False), (7, True)):
+        monkeypatch.setattr("nnd_tasks.contribute.new._RATED", limit)
+        write_set(draft_set("numbers", str(table), options))
+        card = (nnd_home / "nnd" / "numbers" / "README.md").read_text("utf-8")
+        assert (sentence in card) == said
+
+
+def test_the_card_of_pairs_says_what_was_done_to_them(tmp_path: Path, nnd_home: Path) -> None:
+    pairs = [("\n\nHuman: q\n\nAssistant: a ", "\n\nHuman: q\n\nAssistant: b")]
+    source = write_rows(tmp_path / "t.jsonl", [{"chosen": one, "rejected": other} for one, other in pairs])
+    written = write_set(draft_set("pairs", str(source)))
+    card = (written.folder / "README.md").read_text("utf-8")
+    assert "nothing was trimmed but the ends of what an assistant says in a dialogue" in card
+    assert "| `high_first` | whether the better candidate comes first in the order of the alphabet" in card
+    assert "target_delimiter" not in written.task.path.read_text("utf-8")
+
+
+@pytest.fixture
+def package(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout that is also the installation."""
+    for module in ("register", "user_tasks"):
+        monkeypatch.setattr(f"nnd_tasks.harness.{module}.tasks_dir", lambda: checkout / "task_yamls")
+    return checkout
+
+
+def prompt_that_runs() -> str:
+    """Return the prompt of the task that `nnd run` finds."""
+    from lm_eval.tasks import TaskManager
+
+    from nnd_tasks.harness.register import include_paths
+
+    manager = TaskManager(include_path=[str(path) for path in include_paths()], include_defaults=False)
+    return str(manager.load(["nnd_numbers"])["tasks"]["nnd_numbers"].config.doc_to_text)
+
+
+def test_no_earlier_task_stands_before_that_of_the_checkout(
+    nnd: Command, table: Path, nnd_home: Path, package: Path
+) -> None:
+    own = nnd_home / "task_yamls" / "numbers" / "nnd_numbers.yaml"
+    command = ["new", "numbers", "--from", table, *OPTIONS, *KNOWN]
+    assert nnd(*command).status == 0
+    assert own.is_file()
+    for _ in range(2):
+        done = nnd(*command, "--into", package)
+        assert (done.status, done.err) == (0, "")
+        assert not own.exists()
+    done = nnd(*command, "--prompt", "One: {{context}}")
+    assert done.status == 1
+    assert "--replace" in done.err
+    done = nnd(*command, "--prompt", "One: {{context}}", "--replace")
+    assert (done.status, done.err) == (0, "")
+    assert prompt_that_runs() == "One: {{context}}"
+    assert nnd(*command, "--prompt", "Two: {{context}}", "--replace", "--into", package).status == 0
+    assert not own.exists()
+    assert prompt_that_runs() == "Two: {{context}}"
+    own.write_text("task: nnd_numbers\n", encoding="utf-8")
+    done = nnd(*command, "--prompt", "Two: {{context}}", "--into", package)
+    assert done.status == 0
+    assert f"note: {own} has other content" in done.err
+
+
+def test_a_copy_of_the_shipped_recipe_is_the_shipped_recipe(
+    nnd: Command, table: Path, package: Path, tmp_path: Path
+) -> None:
+    assert nnd("new", "numbers", "--from", table, *OPTIONS, "--into", package).status == 0
+    copy = shutil.copy(package / "task_yamls" / "numbers" / "_recipe", tmp_path / "recipe.yaml")
+    assert nnd("new", "numbers", "--from", table, "--recipe", copy).status == 0
+    copy.write_text(copy.read_text("utf-8").replace("good", "wrong"), encoding="utf-8")
+    done = nnd("new", "numbers", "--from", table, "--recipe", copy)
+    assert done.status == 1
+    assert "has a recipe of its own" in done.err
+
+
+def test_a_checkout_that_cannot_be_written_leaves_no_half_a_set(
+    nnd: Command, table: Path, nnd_home: Path, checkout: Path
+) -> None:
+    place = checkout / "task_yamls" / "numbers"
+    place.write_text("a file\n", encoding="utf-8")
+    done = nnd("new", "numbers", "--from", table, *OPTIONS, "--into", checkout)
+    assert (done.status, nnd_home.exists()) == (1, False)
+    assert "numbers cannot be written (File exists)" in done.err
+    place.unlink()
+    (place / "README.md").mkdir(parents=True)
+    done = nnd("new", "numbers", "--from", table, *OPTIONS, "--into", checkout)
+    assert (done.status, nnd_home.exists()) == (1, False)
+    assert "README.md is a folder" in done.err
+
+
 def test_options_go_before_those_of_the_recipe(nnd: Command, table: Path, tmp_path: Path) -> None:
     path = tmp_path / "r.yaml"
     path.write_text("label: verdict\nbetter: good\nlicense: mit\nlanguage: en\n", encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nnd_tasks.contribute.card import body, left_out
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import LikertScale, ScoreGap, Shape, SingleErrorLabel, form_tests
-from nnd_tasks.schema import Annotation, Test, cluster_key
+from nnd_tasks.schema import Annotation, Test, cluster_key, fold, normalize
+from nnd_tasks.tables import ConfigSummary
 from tests.contribute.tables import draft, draft_if_any, rows_of, slow_pairs, write_rows
 
 CONTEXTS = ["one", "two", "Se\u0301", "S\u00e9", " "]
@@ -137,6 +140,70 @@ def test_errors_of_several_kinds_outvote_a_good_label_together(tmp_path: Path) -
     assert rows_of(found, "high", "low", "category") == [("b", "a", "slip")]
 
 
+def voted(*marks_of: tuple[str, str | None, Any]) -> Table:
+    return [{"context": "C", "candidate": text, "rater": rater, "x": mark} for text, rater, mark in marks_of]
+
+
+def test_a_rater_counts_once_for_a_candidate(tmp_path: Path) -> None:
+    marks = voted(("a", "r", 5), ("a", "r", 4), ("a", "s", 1), ("b", None, 2), ("b", None, 3), ("b", None, 4))
+    found = draft(tmp_path, marks, score="x", min_gap=0.25)
+    assert rows_of(found, "high_score", "low_score") == [(3.0, 2.75)]
+
+
+def test_a_rater_of_two_minds_has_no_vote(tmp_path: Path) -> None:
+    marks = voted(
+        ("a", "r", "bad"), ("a", "r", "bad"), ("a", "r", "good"), ("a", "s", "good"), ("a", "t", "good"),
+        ("b", "r", "bad"), ("b", "s", "good"), ("b", "s", "bad"),
+        ("c", "r", "good"), ("c", "r", "bad"),
+    )  # fmt: skip
+    found = draft(tmp_path, marks, label="x", better="good")
+    assert rows_of(found, "high", "low", "category") == [("a", "b", "bad")]
+    assert found.dropped.counts == {"rater_tie": 2, "tie": 1}
+    assert found.dropped.rows["rater_tie"] == [7, 9]
+
+
+def test_several_marks_in_the_cell_of_a_rater_are_of_several(tmp_path: Path) -> None:
+    marks = voted(("a", "r", [5, 5, 1]), ("b", "r", [5, 1, 1]))
+    found = draft(tmp_path, marks, score="x", majority=True)
+    assert rows_of(found, "high", "low") == [("a", "b")]
+
+
+def once_each(rows: Table, rule: str) -> Table:
+    """Return the judgements with those that one rater gave of one candidate put together, at the place of the first."""
+    groups: dict[Any, Table] = {}
+    for i, row in enumerate(rows):
+        if row["x"] is not None and row["c"].strip() and row["t"].strip():
+            key = (normalize(row["c"]), fold(row["t"]), row["r"] or i)
+            groups.setdefault(key, []).append(row)
+    made = []
+    for group in groups.values():
+        given = [row["x"] for row in group]
+        if rule == "gap":
+            made.append({**group[0], "x": sum(given) / len(given)})
+            continue
+        rank = {label: i for i, ranked in enumerate(LABELS) for label in ranked}
+        (first, most), *others = Counter(rank[mark] for mark in given).most_common()
+        if not others or others[0][1] < most:
+            label = Counter(mark for mark in given if rank[mark] == first).most_common()[0][0]
+            made.append({**group[0], "x": label})
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from(["gap", "order"]))
+def test_judgements_of_one_rater_are_one_as_in_the_definition(data: st.DataObject, rule: str) -> None:
+    given_marks = [None, 1, 2, 4] if rule == "gap" else [None, "bad", "ugly", "good"]
+    row = {"c": "CD", "t": ["a", "b", "a "], "r": [None, "r", "s"], "x": given_marks}
+    strategies = {key: st.sampled_from(values) for key, values in row.items()}
+    rows = data.draw(st.lists(st.fixed_dictionaries(strategies), min_size=6, max_size=25))
+    setting, options = (0.5, {"min_gap": 0.5}) if rule == "gap" else (LABELS, {"order": LABELS})
+    found = fast(rows, ["x"], "score" if rule == "gap" else "label", rater="r", **options)
+    expected = slow_pairs(once_each(rows, rule), rule, ["x"], setting)
+    assert Counter((c, fold(h), fold(w), k) for c, h, w, k, _ in found) == Counter(
+        (c, fold(h), fold(w), k) for c, h, w, k, _ in expected
+    )
+
+
 def test_a_list_of_scores_is_one_rating_each(tmp_path: Path) -> None:
     rows = judged(("a", [5, 5, 1]), ("b", [5, 4, 4]), ("c", []))
     found = draft(tmp_path, rows, score="x", majority=True)
@@ -203,7 +270,8 @@ def test_a_category_column_names_the_kind_of_the_worse_candidate(tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"label": "x", "order": ["bad", "good"]}, r"--order: it lacks the label 'odd'"),
+        ({"label": "x", "order": ["bad", "Odds", "good"]}, r"--order: it lacks the label 'odd'; is it 'Odds'\?"),
+        ({"label": "x", "order": ["low", "high"]}, r"--order low: no candidate has this label; the labels are 'good'"),
         (
             {"label": "x", "better": "great"},
             r"--better great: no candidate has this label; the labels are 'good', 'bad', 'odd'",
@@ -225,6 +293,24 @@ def test_a_rule_that_does_not_fit_is_refused_in_one_line(tmp_path: Path, options
     with pytest.raises(NNDError, match=message) as error:
         draft(tmp_path, rows, **options)
     assert "\n" not in str(error.value)
+
+
+def test_labels_that_an_order_does_not_have_are_left_out_and_named(tmp_path: Path) -> None:
+    rows = judged(("a", "good"), ("b", "bad"), ("c", "odd"), ("d", "unsure"), ("a", "new"))
+    found = draft(tmp_path, rows, label="x", order=["worst", "bad", "good"], ignore="unsure")
+    assert rows_of(found, "high", "low") == [("a", "b")]
+    assert found.dropped.counts == {"ignored": 1, "unranked": 2}
+    assert found.dropped.rows["unranked"] == [3, 5]
+    assert found.report["judgements"] == 2
+    text = "2 judgements whose label the order does not have ('odd', 'new')"
+    assert left_out(found.dropped.counts, found.dropped.labels)["unranked"] == text
+    summary = ConfigSummary("default", 1, 1, 2, {"bad": 1}, "f")
+    assert f"- {text}\n" in body("mine", found.recipe, summary, found.table.column_names, found.report)
+
+
+def test_equal_texts_are_named_where_no_test_comes_out_of_them(tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=r"no test comes out.*; equal texts of a context count as one candidate"):
+        draft(tmp_path, judged(("a", 1), ("a ", 5)), score="x", min_gap=1)
 
 
 def test_no_pair_says_why(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,20 @@ def test_a_table_that_cannot_be_read_is_refused_with_its_row(
     assert "\n" not in str(error.value)
 
 
+def test_decimals_are_numbers(tmp_path: Path) -> None:
+    ratings = pa.array([Decimal("5.00"), Decimal("2.00"), Decimal("1.50"), None], pa.decimal128(5, 2))
+    rows = pa.Table.from_pylist([{k: v for k, v in row.items() if k != "rating"} for row in ROWS])
+    pq.write_table(rows.append_column("rating", ratings), tmp_path / "t.parquet")
+    assert rows_of(made(tmp_path / "t.parquet"), "high_score", "low_score") == [(5.0, 2.0)]
+
+
+@pytest.mark.parametrize("extra", [",", ",,"])
+def test_columns_without_a_name_at_the_end_of_a_header_are_no_columns(extra: str, tmp_path: Path) -> None:
+    lines = ["prompt,output,rating", "P,a,1", "P,b,5"]
+    found = made(as_text(tmp_path / "t.csv", "".join(line + extra + "\n" for line in lines)))
+    assert rows_of(found, "context", "high", "low") == [("P", "b", "a")]
+
+
 def test_a_file_that_is_not_there_is_no_dataset(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match=r"none\.csv: no such file"):
         draft_set("mine", str(tmp_path / "none.csv"), {})
@@ -188,6 +203,12 @@ def test_a_recipe_comes_back_from_its_own_yaml(tmp_path: Path) -> None:
         ("majority: 3\n", "majority is true or false"),
         ("better: {a: 1}\n", "better is a list of texts"),
         ("context: 3\n", "context is text, not 3"),
+        ("better: yes\n", "better holds true, yes or on, .* put it in quotes"),
+        ("order: [no, good]\n", "order holds false, no or off, .* put it in quotes"),
+        ("language: no\n", "language holds false, no or off, .* put it in quotes"),
+        ("context: on\n", "put it in quotes"),
+        ("field: {yes: a}\n", "put it in quotes"),
+        ("expected: {no: 3}\n", "put it in quotes"),
         ("field: a\n", "field is a mapping"),
         ("expected: {a: many}\n", "expected"),
     ],
