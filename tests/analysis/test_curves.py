@@ -28,6 +28,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.run import run_lm_eval
 from tests.analysis.fake_runs import write_run
 from tests.analysis.runs import make_run
+from tests.conftest import MODELS
 
 CLUSTERS = ("a", "a", "a", "b", "b", "c", "d", "d")
 KINDS = ("x", "x", "y", "x", "y", "y", "x", "y")
@@ -662,37 +663,43 @@ def test_a_mistake_is_one_line(nnd: Callable[..., tuple[int, str, str]], tmp_pat
     assert not (tmp_path / "out").exists()
 
 
+REAL = ("tiny-lm-xs", "tiny-lm-s/step-00000", "tiny-lm-s/step-01244", "tiny-lm-m")
+
+
+@pytest.fixture(scope="module")
+def real_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a run of each of `REAL`; made before any test captures what lm-eval logs to."""
+    if not MODELS.is_dir():
+        pytest.skip(f"no trained models at {MODELS}; set NND_TEST_MODELS")
+    folder = tmp_path_factory.mktemp("real_runs")
+    build_set("demo", out=folder / "home" / "nnd" / "demo")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NND_HOME", str(folder / "home"))
+        for name in REAL:
+            given = ("--model_args", f"pretrained={MODELS / name},dtype=float32", "--output_path", str(folder / name))
+            run_lm_eval(
+                ["--model", "hf", "--tasks", "nnd_demo", "--device", "cpu", *given, "--limit", "10", "--log_samples"]
+            )
+    return folder
+
+
 @pytest.mark.slow
 def test_real_models_from_run_to_figure(
-    nnd: Callable[..., tuple[int, str, str]],
-    models: Path,
-    nnd_home: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    nnd: Callable[..., tuple[int, str, str]], real_runs: Path, tmp_path: Path
 ) -> None:
-    build_set("demo", out=nnd_home / "nnd" / "demo")
-    names = ("tiny-lm-xs", "tiny-lm-s/step-00000", "tiny-lm-s/step-01244", "tiny-lm-m")
-    for name in names:
-        given = [
-            *("--model_args", f"pretrained={models / name},dtype=float32"),
-            *("--output_path", str(tmp_path / name)),
-        ]
-        run_lm_eval(
-            ["--model", "hf", "--tasks", "nnd_demo", "--device", "cpu", *given, "--limit", "10", "--log_samples"]
-        )
-    capsys.readouterr()
+    names = REAL
     out = tmp_path / "figures"
-    status, text, err = nnd("scaling", *(tmp_path / names[i] for i in (3, 0, 2)), "--out", out)
+    status, text, err = nnd("scaling", *(real_runs / names[i] for i in (3, 0, 2)), "--out", out)
     assert (status, err) == (0, "")
     assert "tiny-lm: tiny-lm-m, tiny-lm-xs, tiny-lm-s/step-01244" in text
     table = pd.read_csv(out / "scaling_nnd_demo.csv")
     assert list(table["parameters"][:3]) == [356_672, 868_992, 3_901_696]
-    status, text, err = nnd("curve", tmp_path / "tiny-lm-s", "--out", out)
+    status, text, err = nnd("curve", real_runs / "tiny-lm-s", "--out", out)
     assert (status, err) == (0, "")
     table = pd.read_csv(out / "curve_nnd_demo.csv")
     assert list(table["step"]) == [0, 1244] * 4
     for i, name in enumerate(names[1:3]):  # lm-eval's own figures
-        [path] = (tmp_path / name).rglob("results_*.json")
+        [path] = (real_runs / name).rglob("results_*.json")
         found = json.loads(path.read_text())["results"]["nnd_demo"]
         for category, metric in (("all", "pass_rate"), ("disfluent", "pass_rate_disfluent")):
             row = table[(table["category"] == category) & (table["step"] == (0, 1244)[i])].iloc[0]
