@@ -12,8 +12,9 @@ import pyarrow as pa
 from nnd_tasks import __version__
 from nnd_tasks.analysis.reading import rules_section, trivial_rates
 from nnd_tasks.cleaning import REASONS, clean, clean_name
-from nnd_tasks.datasets import dataset_folder, expand, write_dataset
+from nnd_tasks.datasets import dataset_folder, write_dataset
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 from nnd_tasks.pairing import PairingReport, form_tests
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Test
 from nnd_tasks.sources import get_source

@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand, new_folder
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
 
@@ -36,18 +36,6 @@ REPORT = "build_report.json"
 SPLIT = "test"
 logger = logging.getLogger(__name__)
 _VERSION_KEY = b"nnd_schema_version"
-
-
-def expand(path: str | Path) -> Path:
-    """Return ``path`` with ``~`` replaced by the home directory.
-
-    Raises:
-        NNDError: the user that it names is not known.
-    """
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        raise NNDError(f"{path}: the home directory that it names is not known") from error
 
 
 def nnd_home() -> Path:
@@ -176,19 +164,17 @@ def _replacing(folder: Path) -> Iterator[Path]:
     parent = folder.parent
     parent.mkdir(parents=True, exist_ok=True)
     _clear(folder)
-    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.new-", dir=parent))
     old = parent / f".{folder.name}.old-{os.getpid()}"
-    try:
-        new.chmod(0o755)  # mkdtemp makes it private
-        yield new
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
-    finally:
-        if old.exists() and not folder.exists():  # stopped between the two moves
-            old.rename(folder)
-        shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+    with new_folder(folder) as new:
+        try:
+            yield new
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+        finally:
+            if old.exists() and not folder.exists():  # stopped between the two moves
+                old.rename(folder)
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:

@@ -8,6 +8,15 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
+def visible(text: str) -> str:
+    r"""Return ``text`` on one line, with everything that a terminal would obey or hide written out.
+
+    Line breaks, terminal escapes, characters that turn the writing direction or have no width and lone surrogates become
+    escapes such as ``\x1b``; letters of every script stay.
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class NNDError(Exception):
     """Something the user can act on: one line that says what is wrong, where, and what to do.
 
@@ -17,4 +26,4 @@ class NNDError(Exception):
 
     def __init__(self, message: str) -> None:
         # File and column names from outside may hold line breaks and terminal escapes: show them, don't obey them.
-        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
+        super().__init__(visible(message))

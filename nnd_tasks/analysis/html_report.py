@@ -22,8 +22,8 @@ from nnd_tasks.analysis.power import FEW, HOPELESS, LEVEL, POWER
 from nnd_tasks.analysis.reading import NEAR, RULES, ReadingAid, reading_aid
 from nnd_tasks.analysis.results import Paired, Run, pair, read_runs
 from nnd_tasks.analysis.tables import few, hopeless, number, p_value
-from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import expand
 from nnd_tasks.harness.signature import SECRET
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pooled_rate
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

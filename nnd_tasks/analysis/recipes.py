@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 
 PATH = Path(__file__).with_name("recipes.yaml")
 DISCLAIMER = (

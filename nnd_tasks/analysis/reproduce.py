@@ -14,8 +14,9 @@ from typing import Any
 from nnd_tasks import __version__
 from nnd_tasks.analysis.recipes import Experiment, Recipe, find_weights, load_recipes, parse_folders, pick, protocol
 from nnd_tasks.analysis.reproduce_report import Cell, Data, head, measure, table
-from nnd_tasks.datasets import expand, find_dataset, how_to_build, read_table
+from nnd_tasks.datasets import find_dataset, how_to_build, read_table
 from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import expand
 from nnd_tasks.tables import fingerprint
 
 Say = Callable[[str], None]

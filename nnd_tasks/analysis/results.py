@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 
 #: Columns of `Run.tests`. Margins are (better - worse) in nats: per token, summed, per UTF-8 byte. ``high`` and ``low`` are
 #: indices into the document's candidates, ``document`` that of the document in `Run.documents`.

@@ -15,8 +15,8 @@ from typing import Any
 from nnd_tasks.analysis.compare import CategoryResult, Comparison, Difference
 from nnd_tasks.analysis.power import FEW, HOPELESS, is_hopeless
 from nnd_tasks.analysis.reading import RULES, ReadingAid
-from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 
 #: What a report of one comparison may be written as.
 FORMATS = ("md", "json", "csv", "tex")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import expand
 
 PARAMETERS = "parameters"
 STEP = "step"

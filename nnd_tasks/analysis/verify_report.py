@@ -14,8 +14,8 @@ from typing import Any
 from nnd_tasks import __version__
 from nnd_tasks.analysis.verify import AVERAGE, DESIGNS, Estimate, Row, published
 from nnd_tasks.analysis.verify_sets import CELLS, SETS, UNREACHABLE, SetReport
-from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 
 #: Two printed digits: what rounds to the paper's value, or to its neighbour, agrees.
 AGREES = 0.015

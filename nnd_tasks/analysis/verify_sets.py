@@ -11,8 +11,8 @@ import numpy as np
 
 from nnd_tasks.analysis.human_scores import Array, Summaries, read_quiz_design, read_summeval
 from nnd_tasks.analysis.verify import RESAMPLES, Verification, published, verify_scores
-from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 from nnd_tasks.sources import get_source
 from nnd_tasks.sources.download import Fetched, fetch, sha256_of
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from nnd_tasks.errors import visible
+
 #: Rows that a finding lists; it counts all of them.
 EXAMPLES = 5
 _CLIP = 80  # characters of a detail
@@ -157,17 +159,12 @@ def finding(
     return Finding(
         severity=usual if severity is None else severity,
         code=code,
-        message=escape(message),
-        fix=escape(fix),
+        message=visible(message),
+        fix=visible(fix),
         rows=tuple(rows[:EXAMPLES]),
         count=len(rows) if count is None else count,
         config=config,
     )
-
-
-def escape(text: str) -> str:
-    """Return ``text`` on one line; what a terminal would obey is shown instead."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 _EMAIL = re.compile(r"(?<![\w.+-])[A-Za-z0-9][\w.+-]*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,24}\b")
@@ -204,7 +201,7 @@ def mask(text: str) -> str:
 def shown(text: str) -> str:
     """Return ``text`` as a finding shows it: masked, on one line, shortened."""
     # What is cut off first cannot be seen by the masks, so there must be enough around what is kept.
-    line = escape(mask(text[: 4 * _CLIP]))
+    line = visible(mask(text[: 4 * _CLIP]))
     return line if len(line) <= _CLIP else line[: _CLIP - 1] + "…"
 
 

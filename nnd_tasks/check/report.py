@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.check.checking import Report
-from nnd_tasks.check.findings import Finding, Severity, escape
-from nnd_tasks.errors import NNDError
+from nnd_tasks.check.findings import Finding, Severity
+from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.files import write_text
 
 FORMATS = ("text", "markdown", "json")
 #: A comment on GitHub holds 65,536 characters.
@@ -49,18 +48,7 @@ def write(content: str, path: Path) -> None:
     Raises:
         NNDError: it cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, new = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(content + "\n")
-            Path(new).chmod(0o644)  # mkstemp makes it private
-            Path(new).replace(path)
-        finally:
-            Path(new).unlink(missing_ok=True)
-    except OSError as error:
-        raise NNDError(f"--output {path}: cannot be written ({error.strerror or error})") from error
+    write_text(path, content + "\n", hint="name another file with --output")
 
 
 def totals(report: Report) -> str:
@@ -81,11 +69,11 @@ def _tasks(report: Report) -> str:
 
 def text(report: Report) -> str:
     """Return a report for a terminal."""
-    lines = [f"{escape(report.name)}  {escape(str(report.folder))}"]
+    lines = [f"{visible(report.name)}  {visible(str(report.folder))}"]
     for name, size in report.sizes.items():
-        counts = ", ".join(f"{escape(category)} {count:,}" for category, count in size.categories.items())
-        lines.append(f"  {escape(name)}: {size.tests:,} tests of {size.contexts:,} contexts ({counts})")
-    lines += [f"  {escape(_tasks(report))}", ""]
+        counts = ", ".join(f"{visible(category)} {count:,}" for category, count in size.categories.items())
+        lines.append(f"  {visible(name)}: {size.tests:,} tests of {size.contexts:,} contexts ({counts})")
+    lines += [f"  {visible(_tasks(report))}", ""]
     for one in report.findings:
         lines += [*_text_of(one), ""]
     return "\n".join([*lines, totals(report)])
@@ -94,7 +82,7 @@ def text(report: Report) -> str:
 def _text_of(one: Finding) -> Iterator[str]:
     yield f"{one.severity.label}: {one.code}{f' [{one.config}]' if one.config else ''}: {one.message}"
     for row in one.rows:
-        yield f"    row {row.index}, test {escape(row.test_id) or '?'}{f': {row.detail}' if row.detail else ''}"
+        yield f"    row {row.index}, test {visible(row.test_id) or '?'}{f': {row.detail}' if row.detail else ''}"
     if one.rows and one.count > len(one.rows):
         yield f"    and {one.count - len(one.rows):,} more"
     yield f"    to do: {one.fix}"
@@ -160,7 +148,7 @@ def _markdown_of(one: Finding, *, texts: bool) -> Iterator[str]:
 
 def _code(value: str) -> str:
     """Return text as code, on one line, however many backticks it holds."""
-    value = escape(value).replace("|", "\u2502")  # a table cell ends at |, even in code
+    value = visible(value).replace("|", "\u2502")  # a table cell ends at |, even in code
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", value)), default=0))
     pad = " " if value[:1] in ("`", " ", "") or value[-1:] in ("`", " ") else ""
     return f"{fence}{pad}{value}{pad}{fence}"
@@ -181,7 +169,7 @@ def _plain(value: str) -> str:
             return f"\\{match[0]}"
         return f"&#{ord(match[0])};{'&#8203;' if match['broken'] else ''}"
 
-    return _MEANT.sub(meant, escape(value))
+    return _MEANT.sub(meant, visible(value))
 
 
 # ---------------------------------------------------------------- JSON

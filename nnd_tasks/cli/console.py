@@ -6,20 +6,28 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, visible
 
 out = Console(emoji=False)
 err = Console(stderr=True, emoji=False)
 
 
+def lines_of(text: str) -> str:
+    """Return ``text`` with its line breaks, and all else that a terminal would obey or hide written out."""
+    return "\n".join(visible(line) for line in text.split("\n"))
+
+
 def say(text: str) -> None:
-    """Print a line as it is: names from outside are no markup, and paths must not be wrapped."""
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    """Print text: names from outside are no markup and no terminal escapes, and paths must not be wrapped.
+
+    Line breaks in ``text`` are printed: names that may hold some go through `nnd_tasks.errors.visible` first.
+    """
+    out.print(lines_of(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def warn(text: str) -> None:
-    """Print a line on standard error as it is."""
-    err.print(text, markup=False, highlight=False, soft_wrap=True)
+    """Print text on standard error, as `say` does."""
+    err.print(lines_of(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def parts_of(names: str) -> list[str]:

@@ -10,7 +10,7 @@ import typer
 
 from nnd_tasks.cli.app import app
 from nnd_tasks.cli.console import parts_of, say, warn
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, visible
 
 if TYPE_CHECKING:
     from nnd_tasks.contribute.new import Draft, Written
@@ -159,31 +159,30 @@ def _text_or_file(value: str | None) -> str | None:
 
 def _preview(draft: Draft) -> None:
     """Show the columns, the rule, some tests, and what is left out."""
-    from nnd_tasks.check.findings import escape
     from nnd_tasks.contribute.assemble import examples
     from nnd_tasks.contribute.card import left_out
     from nnd_tasks.contribute.propose import describe
 
     for line in describe(draft.recipe, draft.choices):
-        say(escape(line))
-    say(escape(f"rule: {draft.recipe.rule_text()}"))
+        say(visible(line))
+    say(visible(f"rule: {draft.recipe.rule_text()}"))
     for test in examples(draft.table, 3):
-        say(f"\n[{escape(test['category'])}]")
+        say(f"\n[{visible(test['category'])}]")
         for part in ("context", "high", "low"):
-            text = escape(" ".join(test[part].split()))
+            text = visible(" ".join(test[part].split()))
             say(f"  {part:<8} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
     say(f"\n{draft.table.num_rows:,} tests")
     for category, count in draft.categories.items():
-        say(f"  {escape(category):<24}{count:>10,}")
+        say(f"  {visible(category):<24}{count:>10,}")
     if draft.dropped.counts:
         say("left out")
     for reason, text in left_out(draft.dropped.counts, draft.dropped.labels).items():
         rows = draft.dropped.rows.get(reason, [])
         number, _, what = text.partition(" ")
         shown = ", ".join(map(str, rows)) + (", …" if draft.dropped.counts[reason] > len(rows) else "")
-        say(escape(f"  {number:>10}  {what}") + (f" ({draft.unit}{'s' * (len(rows) > 1)} {shown})" if rows else ""))
+        say(visible(f"  {number:>10}  {what}") + (f" ({draft.unit}{'s' * (len(rows) > 1)} {shown})" if rows else ""))
     for note in draft.notes:
-        warn(escape(f"note: {note}"))
+        warn(visible(f"note: {note}"))
 
 
 def _print_written(draft: Draft, written: Written) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import expand
 
 #: Rows that are looked at to guess what a column holds.
 HEAD = 2000

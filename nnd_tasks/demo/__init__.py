@@ -18,10 +18,10 @@ from pathlib import Path
 from rich.console import Console
 
 from nnd_tasks.build import build_set
-from nnd_tasks.datasets import expand
 from nnd_tasks.demo.compare import compare, comparison_table, read_outcomes
 from nnd_tasks.demo.model import Settings, make_models
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 
 #: Where the comparison is written, below the demo's folder.
 COMPARISON = "comparison.json"

@@ -15,8 +15,8 @@ from typing import Any
 import datasets
 from lm_eval.models.utils import DEFAULT_MAX_LENGTH, resolve_max_length
 
-from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import expand
 from nnd_tasks.harness.encodings import TokenizingOnce
 from nnd_tasks.harness.masked_lm import MASKED, masked_window
 

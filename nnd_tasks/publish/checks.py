@@ -12,8 +12,9 @@ import pyarrow as pa
 from nnd_tasks.build import build_set
 from nnd_tasks.contribute.card import recipe_yaml
 from nnd_tasks.contribute.new import draft_set
-from nnd_tasks.datasets import CARD, expand
+from nnd_tasks.datasets import CARD
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 from nnd_tasks.sources import SOURCES
 from nnd_tasks.tables import fingerprint
 

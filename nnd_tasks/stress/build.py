@@ -10,8 +10,9 @@ from typing import Any
 
 from nnd_tasks import __version__
 from nnd_tasks.analysis.reading import rules_section, trivial_rates
-from nnd_tasks.datasets import dataset_folder, expand, read_report, write_dataset
+from nnd_tasks.datasets import dataset_folder, read_report, write_dataset
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task
 from nnd_tasks.sources import SOURCES
 from nnd_tasks.stress import levels as level_tables

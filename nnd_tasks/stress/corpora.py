@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.datasets import expand, nnd_home
+from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import expand
 from nnd_tasks.schema import normalize
 from nnd_tasks.sources.download import sha256_of
 

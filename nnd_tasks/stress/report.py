@@ -12,8 +12,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from nnd_tasks.analysis.results import Run, read_runs
-from nnd_tasks.datasets import expand
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
 from nnd_tasks.stress.registry import ERRORS
 from nnd_tasks.stress.verdict import Level, Scored, Verdict, judge, rep_4gram

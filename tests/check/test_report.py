@@ -170,7 +170,7 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["report.md"]
     assert (tmp_path / "a" / "report.md").read_text() == "new\n"
     (tmp_path / "folder").mkdir()
-    with pytest.raises(NNDError, match=r"--output .*folder: cannot be written"):
+    with pytest.raises(NNDError, match=r"folder: cannot be written \(is a folder\); name another file with --output"):
         write("new", tmp_path / "folder")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]
 

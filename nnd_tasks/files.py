@@ -1,0 +1,241 @@
+"""Files: written whole or not at all, read with a bound and one clear error.
+
+What is written goes to a name of its own beside the target and is renamed when it is complete, so that an interruption or
+a full disk leaves the earlier file. What is read may come from a stranger: only regular files, of bounded size, and no
+YAML whose few bytes unfold to gigabytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nnd_tasks.errors import NNDError, first_line
+
+#: Bytes that a configuration file (YAML, JSON, a card) may have; the largest of ours has 20 kB.
+MAX_CONFIG_BYTES = 5_000_000
+#: Levels of lists and mappings inside one another that a YAML or JSON file may have.
+MAX_DEPTH = 100
+
+
+def expand(path: str | Path) -> Path:
+    """Return ``path`` with ``~`` replaced by the home directory.
+
+    Raises:
+        NNDError: the user that it names is not known.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise NNDError(f"{path}: the home directory that it names is not known") from error
+
+
+# ---------------------------------------------------------------- writing
+
+
+def umask() -> int:
+    """Return the process's file mode creation mask."""
+    try:  # Linux: without changing it, which other threads would notice
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    except (OSError, ValueError, IndexError):
+        pass
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+@contextmanager
+def writing(path: Path, *, hint: str = "") -> Iterator[Path]:
+    """Yield a new, empty file beside ``path`` that takes its place when the block ends, and is removed when it fails.
+
+    Args:
+        path: the file to write; its folder is made.
+        hint: ends the error: what the user can do.
+
+    Raises:
+        NNDError: it cannot be written (no permission, a full disk, a folder of that name).
+    """
+    with writing_all([path], hint=hint) as (new,):
+        yield new
+
+
+@contextmanager
+def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]]:
+    """Yield a new, empty file beside each path; all take their places when the block ends, or none does.
+
+    Args:
+        paths: the files to write; their folders are made.
+        hint: ends the error: what the user can do.
+
+    Raises:
+        NNDError: one cannot be written; the earlier files stay.
+    """
+    targets = list(paths)
+    files: list[Path] = []
+    current = Path()
+    try:
+        for target in targets:
+            current = target
+            if target.is_dir():
+                raise IsADirectoryError(0, "is a folder")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # The ending stays, as libraries choose a format by it (matplotlib).
+            handle, name = tempfile.mkstemp(prefix=f".{target.stem[:100]}.", suffix=target.suffix, dir=target.parent)
+            os.close(handle)
+            files.append(Path(name))
+            files[-1].chmod(0o666 & ~umask())  # mkstemp makes it private
+        current = targets[0] if len(targets) == 1 else Path()
+        yield files
+        for file in files:
+            with file.open("rb") as written:
+                os.fsync(written.fileno())  # a full disk may be told only now
+        for current, file in zip(targets, files, strict=True):
+            file.replace(current)
+    except OSError as error:
+        where = f"{current}: " if current.name else ""
+        raise NNDError(
+            f"{where}cannot be written ({error.strerror or first_line(error)}){f'; {hint}' if hint else ''}"
+        ) from error
+    finally:
+        for file in files:
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str, *, hint: str = "") -> None:
+    """Write a text file as UTF-8, whole or not at all; raises as `writing` does."""
+    with writing(path, hint=hint) as new:
+        new.write_text(text, encoding="utf-8")
+
+
+def write_texts(files: Mapping[Path, str], *, hint: str = "") -> None:
+    """Write several text files as UTF-8, all or none; raises as `writing_all` does."""
+    with writing_all(files, hint=hint) as new:
+        for path, text in zip(new, files.values(), strict=True):
+            path.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def new_folder(beside: Path) -> Iterator[Path]:
+    """Yield a new folder next to ``beside``, with the mode that the user's umask asks for; removed unless moved away."""
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}.new-", dir=beside.parent))
+    try:
+        folder.chmod(0o777 & ~umask())  # mkdtemp makes it private
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_bytes(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> bytes:
+    """Return the content of a regular file.
+
+    Args:
+        path: the file; a device, a FIFO or a socket is refused, as reading it may never end.
+        limit: bytes that it may have.
+
+    Raises:
+        NNDError: it is absent, no regular file, too large or unreadable.
+    """
+    try:
+        # O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise NNDError(f"{path}: is no regular file")
+            content = file.read(limit + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise NNDError(f"{path}: cannot be read ({reason or first_line(error)})") from error
+    if len(content) > limit:
+        raise NNDError(f"{path}: is larger than {limit / 1e6:,.0f} MB, which is more than such a file should have")
+    return content
+
+
+def read_text(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> str:
+    """Return a UTF-8 text file; raises as `read_bytes` does, and where it is not UTF-8."""
+    content = read_bytes(path, limit=limit)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise NNDError(f"{path}: is not UTF-8 (byte {error.start:,}); save it as UTF-8") from error
+
+
+def read_json(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
+    """Return what a JSON file holds; raises as `read_text` does, and where it is no JSON."""
+    return parse_json(read_text(path, limit=limit), str(path))
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Return what a JSON text holds.
+
+    Raises:
+        NNDError: no valid JSON, or nested too deeply; begins with ``where``.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise NNDError(f"{where}: its lists and objects are nested too deeply to be read") from error
+    except ValueError as error:
+        raise NNDError(f"{where}: is no valid JSON ({first_line(error)})") from error
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML without aliases: 835 bytes of them can unfold to more than the memory holds."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(
+                None, None, f"the alias *{event.anchor} is not allowed here; write the value out", event.start_mark
+            )
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise yaml.composer.ComposerError(
+                None,
+                None,
+                f"nested deeper than {MAX_DEPTH} levels",
+                self.peek_event().start_mark,  # type: ignore[no-untyped-call]
+            )
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
+def read_yaml(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
+    """Return what a YAML file holds; raises as `read_text` and `parse_yaml` do."""
+    return parse_yaml(read_text(path, limit=limit), str(path))
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Return what a YAML text holds; plain data only: no tags of Python, no aliases, bounded depth.
+
+    Raises:
+        NNDError: no valid YAML, with an alias, or nested too deeply; begins with ``where`` and names the line.
+    """
+    try:
+        return _PlainLoader(text).get_single_data()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or first_line(error)
+        line = f" in line {mark.line + 1}" if mark else ""
+        raise NNDError(f"{where}: is no YAML that can be read here ({problem}{line})") from error
+    except (ValueError, RecursionError, TypeError) as error:  # dates such as 2022-13-41, keys that are lists
+        raise NNDError(f"{where}: is no YAML that can be read here ({first_line(error)})") from error

@@ -1,0 +1,129 @@
+"""Files are written whole or not at all, and a stranger's file cannot hang or flood its reader."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.files import (
+    new_folder,
+    parse_json,
+    parse_yaml,
+    read_bytes,
+    read_json,
+    read_text,
+    read_yaml,
+    write_text,
+    write_texts,
+    writing,
+    writing_all,
+)
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
+
+
+def test_a_file_is_written_with_its_folder(tmp_path: Path) -> None:
+    write_text(tmp_path / "a" / "b.txt", "ä\n")
+    assert (tmp_path / "a" / "b.txt").read_text(encoding="utf-8") == "ä\n"
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b.txt"]
+
+
+def test_a_block_that_fails_leaves_the_earlier_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("before", encoding="utf-8")
+    with pytest.raises(RuntimeError), writing(path) as new:  # noqa: PT012
+        new.write_text("half", encoding="utf-8")
+        raise RuntimeError
+    assert path.read_text(encoding="utf-8") == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_of_several_files_all_are_written_or_none(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.md", tmp_path / "b.json"]
+    paths[0].write_text("before", encoding="utf-8")
+    with pytest.raises(RuntimeError), writing_all(paths) as new:  # noqa: PT012
+        new[0].write_text("after", encoding="utf-8")
+        raise RuntimeError
+    assert paths[0].read_text(encoding="utf-8") == "before"
+    assert not paths[1].exists()
+    write_texts(dict.fromkeys(paths, "after"))
+    assert [path.read_text(encoding="utf-8") for path in paths] == ["after", "after"]
+    assert sorted(tmp_path.iterdir()) == paths
+
+
+def test_a_folder_of_that_name_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").mkdir()
+    with pytest.raises(NNDError, match=r"a\.txt: cannot be written \(is a folder\); name a file"):
+        write_text(tmp_path / "a.txt", "text", hint="name a file")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=r"a\.txt: cannot be written.*No space left"), writing(tmp_path / "a.txt"):
+        Path("/dev/full").write_text("text", encoding="utf-8")
+    assert list(tmp_path.iterdir()) == []
+
+
+@posix
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_files_and_folders_have_the_mode_that_the_user_asked_for(tmp_path: Path, mask: int) -> None:
+    old = os.umask(mask)
+    try:
+        write_text(tmp_path / "a.txt", "text")
+        with new_folder(tmp_path / "folder") as folder:
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o777 & ~mask
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o666 & ~mask
+    assert not folder.exists()
+
+
+@posix
+def test_a_fifo_and_a_device_are_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero")):
+        with pytest.raises(NNDError, match="is no regular file"):
+            read_bytes(path)
+
+
+def test_a_file_that_is_absent_too_large_or_no_utf8_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with pytest.raises(NNDError, match="a: cannot be read"):
+        read_text(path)
+    path.write_bytes(b"gr\xfc\xdfe")
+    with pytest.raises(NNDError, match=r"a: is not UTF-8 \(byte 2\)"):
+        read_text(path)
+    with pytest.raises(NNDError, match="larger than"):
+        read_bytes(path, limit=4)
+
+
+def test_aliases_and_depth_in_yaml_are_refused(tmp_path: Path) -> None:
+    bomb = "a: &a [x,x,x]\n" + "".join(
+        f"{b}: &{b} [*{a},*{a},*{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    with pytest.raises(NNDError, match=r"card: .*alias \*a is not allowed here.*line 2"):
+        parse_yaml(bomb, "card")
+    with pytest.raises(NNDError, match="nested deeper"):
+        parse_yaml("[" * 3000, "card")
+    with pytest.raises(NNDError, match="card"):
+        parse_yaml("date: 2022-13-41", "card")
+    path = tmp_path / "a.yaml"
+    path.write_text("a: [1, {b: ä}]", encoding="utf-8")
+    assert read_yaml(path) == {"a": [1, {"b": "ä"}]}
+
+
+def test_deep_and_broken_json_are_one_error(tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=r"row 3: .*nested too deeply"):
+        parse_json("[" * 100_000, "row 3")
+    path = tmp_path / "a.json"
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(NNDError, match=r"a\.json: is no valid JSON"):
+        read_json(path)
+
+
+def test_what_a_terminal_would_obey_is_shown() -> None:
+    assert visible("ok ä 我 \x1b[2J\nnew\u202e\ud800") == "ok ä 我 \\x1b[2J\\nnew\\u202e\\ud800"
