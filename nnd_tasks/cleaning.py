@@ -6,12 +6,16 @@ equal, the same test comes again, or people disagreed about a candidate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from nnd_tasks.pairing import Contradiction, PairingReport
-from nnd_tasks.schema import Test, fold
+import numpy as np
+import pyarrow as pa
+
+from nnd_tasks.codes import Index, Mask, combine
+from nnd_tasks.pairing import Candidates, Judgements, Pairs, contradicted
+from nnd_tasks.schema import fold
 
 EXAMPLES = 3
 _SHOWN = 100  # characters of an example's text
@@ -30,89 +34,95 @@ def clean_name(config: str) -> str:
     return "clean" if config == "authors" else f"{config}_clean"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class Cleaning:
-    """Result of `clean`.
+    """What a clean config keeps, and why the rest is left out.
 
     Attributes:
-        tests: those that are kept, in their order.
-        counts: reason -> number of tests of the full set that it holds for; one test can have several reasons.
-        examples: reason -> the first few of these tests.
-        contradictions: candidates with contradictory labels.
-        both_sides: how many of these are the better candidate of one test and the worse of another.
+        keep: whether each test is kept, shape (tests,).
+        report: counts and examples for ``build_report.json``.
     """
 
-    tests: list[Test]
-    counts: dict[str, int] = field(default_factory=dict)
-    examples: dict[str, list[Test]] = field(default_factory=dict)
-    contradictions: Sequence[Contradiction] = ()
-    both_sides: int = 0
+    keep: Mask
+    report: dict[str, Any]
 
-    def report(self) -> dict[str, Any]:
-        """Return counts and examples for ``build_report.json``."""
-        reasons: dict[str, Any] = {
-            reason: {"tests": count, "examples": [_shown(test) for test in self.examples[reason]]}
-            for reason, count in self.counts.items()
-        }
-        reasons["contradictory"] |= {
-            "candidates": len(self.contradictions),
-            "candidates_on_both_sides_of_tests": self.both_sides,
-            "candidate_examples": [
-                {"context_id": _clip(one.context_id), "candidate": _clip(one.candidate), "labels": list(one.labels)}
-                for one in self.contradictions[:EXAMPLES]
-            ],
-        }
-        return {"kept": len(self.tests), "reasons": reasons}
+
+def clean(table: pa.Table, contradictory: Mask | None = None, candidates: Mapping[str, Any] | None = None) -> Cleaning:
+    """Find the tests that hold for any of `REASONS`; of repeated ones the first stays.
+
+    Args:
+        table: the tests, in the order of the source.
+        contradictory: whether a candidate of each test was judged both good and bad; None for none.
+        candidates: what `contradictions` reports of these candidates.
+    """
+    columns = {name: table.column(name).to_pylist() for name in ("cluster_id", "high", "low", "category")}
+    high, low = columns["high"], columns["low"]
+    seen: set[tuple[str, ...]] = set()
+    repeated = []
+    for key in zip(*columns.values(), strict=True):
+        repeated.append(key in seen)
+        seen.add(key)
+    holds: dict[str, Mask] = {
+        "equal_texts": np.array([a == b or fold(a) == fold(b) for a, b in zip(high, low, strict=True)], dtype=bool),
+        "repeated": np.array(repeated, dtype=bool),
+        "contradictory": np.zeros(len(high), dtype=bool) if contradictory is None else contradictory,
+        "empty": np.array([not (a.strip() and b.strip()) for a, b in zip(high, low, strict=True)], dtype=bool),
+    }
+    keep = ~np.logical_or.reduce(list(holds.values()))
+    reasons: dict[str, Any] = {
+        reason: {"tests": int(found.sum()), "examples": _examples(table, found)} for reason, found in holds.items()
+    }
+    reasons["contradictory"] |= candidates or dict.fromkeys(
+        ("candidates", "candidates_on_both_sides_of_tests"), 0
+    ) | {"candidate_examples": []}
+    return Cleaning(keep, {"kept": int(keep.sum()), "reasons": reasons})
+
+
+def _examples(table: pa.Table, found: Mask) -> list[dict[str, str]]:
+    names = ["test_id", "context_id", "high", "low", "category"]
+    rows = table.select(names).take(np.flatnonzero(found)[:EXAMPLES]).to_pylist()
+    return [{name: _clip(row[name]) for name in names} for row in rows]
 
 
 def _clip(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def _shown(test: Test) -> dict[str, str]:
-    shown = {name: getattr(test, name) for name in ("test_id", "context_id", "high", "low", "category")}
-    return {name: _clip(value) for name, value in shown.items()}
+def contradictions(found: Judgements, candidates: Candidates, pairs: Pairs) -> tuple[Mask, dict[str, Any]]:
+    """Tell which tests use a candidate that was judged both good and bad for one prompt, and count these candidates.
 
-
-def clean(tests: Iterable[Test], pairing: PairingReport) -> Cleaning:
-    """Leave out the tests that hold for any of `REASONS`; of repeated ones the first stays.
-
-    Args:
-        tests: in the order of the source.
-        pairing: what `form_tests` reported when it made them; it knows of contradictory labels.
+    Returns:
+        Shape (tests,), and what a report says of the candidates.
     """
-    checks: dict[str, Callable[[Test], bool]] = {
-        "equal_texts": lambda test: fold(test.high) == fold(test.low),
-        "repeated": _Repeats(),
-        "contradictory": lambda test: test.test_id in pairing.contradicted,
-        "empty": lambda test: not (test.high.strip() and test.low.strip()),
+    wrong, number = contradicted(found, candidates)
+    tests = wrong[pairs.high] | wrong[pairs.low]
+    first = np.unique(number[wrong], return_index=True)[1]
+    places = np.sort(np.flatnonzero(wrong)[first])
+    return tests, {
+        "candidates": len(places),
+        "candidates_on_both_sides_of_tests": _both_sides(found, candidates, pairs, tests, wrong),
+        "candidate_examples": [_contradiction(found, candidates, int(place), number) for place in places[:EXAMPLES]],
     }
-    result = Cleaning([], dict.fromkeys(REASONS, 0), {reason: [] for reason in REASONS}, pairing.contradictions)
-    sides: dict[tuple[str, str], set[str]] = {}
-    for test in tests:
-        reasons = [reason for reason, holds in checks.items() if holds(test)]
-        for reason in reasons:
-            result.counts[reason] += 1
-            if len(result.examples[reason]) < EXAMPLES:
-                result.examples[reason].append(test)
-        if "contradictory" in reasons:
-            sides.setdefault((test.cluster_id, fold(test.high)), set()).add("high")
-            sides.setdefault((test.cluster_id, fold(test.low)), set()).add("low")
-        if not reasons:
-            result.tests.append(test)
-    contradictory = {(one.cluster_id, fold(one.candidate)) for one in pairing.contradictions}
-    result.both_sides = sum(len(sides.get(key, ())) == 2 for key in contradictory)
-    return result
 
 
-class _Repeats:
-    """Tells whether a test came before."""
+def _both_sides(found: Judgements, candidates: Candidates, pairs: Pairs, tests: Mask, wrong: Mask) -> int:
+    """Return how many contradictory candidates are the better one of one test and the worse one of another."""
+    text = np.append(found.texts["candidate"].folded(), -1)[candidates.text]
+    key, _ = combine(candidates.prompt, text)
+    sides = np.intersect1d(key[pairs.high[tests]], key[pairs.low[tests]])
+    return len(np.intersect1d(sides, key[wrong]))
 
-    def __init__(self) -> None:
-        self._seen: set[tuple[str, str, str, str]] = set()
 
-    def __call__(self, test: Test) -> bool:
-        key = (test.cluster_id, test.high, test.low, test.category)
-        known = key in self._seen
-        self._seen.add(key)
-        return known
+def _contradiction(found: Judgements, candidates: Candidates, place: int, number: Index) -> dict[str, Any]:
+    alike = np.flatnonzero(number == number[place])
+    if candidates.label is not None:
+        labels = [found.texts["label"].texts[code] for code in candidates.label[alike].tolist()]
+    else:
+        labels = [f"{value:g}" for value in candidates.quality[alike].tolist()]
+    groups = found.groups if found.groups is not None else found.prompts.ids
+    text = candidates.text[place]
+    return {
+        "context_id": _clip(groups[int(candidates.group[place])]),
+        "candidate": _clip(found.texts["candidate"].texts[text] if text >= 0 else ""),
+        "labels": list(dict.fromkeys(labels)),
+    }

@@ -49,6 +49,17 @@ def dataset_folder(name: str) -> Path:
     return nnd_home() / "nnd" / name
 
 
+def tasks_dir() -> Path:
+    """Return the folder of the task YAMLs and recipes that come with the package, in every kind of install."""
+    packaged = Path(__file__).parent / "task_yamls"
+    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "task_yamls"
+
+
+def user_tasks_dir() -> Path:
+    """Return the folder of the task YAMLs and recipes of sets that the user made."""
+    return nnd_home() / "task_yamls"
+
+
 def find_dataset(path: str) -> Path | None:
     """Return the local folder of a dataset, or None when there is none.
 

@@ -1,308 +1,492 @@
-"""From annotations to tests: group by context, assign quality, form pairs (paper, section 2.1).
+"""From judgements to tests: quality of each candidate, pairs of a known difference (paper, section 2.1).
 
-A *shape* says what a quality is in one kind of human evaluation. The paper has three (section 7.2): a single
-error label, a hierarchical label, a Likert scale; a score with a minimum gap is the fourth. A source maps its file
-to annotations and names its shape; everything else happens here.
+A *rule* says what a quality is in one kind of human evaluation. The paper has three (section 7.2): a single error label, a
+hierarchical label, a Likert scale; an order of labels and a score with a minimum gap are the others. One engine serves every
+set: a recipe's table becomes `Judgements`, `gather` puts those of one candidate together, `pair` forms the tests.
+
+Two questions have an answer per set. What is a candidate: every row of the table (as in the authors' release, where equal texts
+and repeated tests are kept), or every distinct text of a prompt, whose judgements are put together? And within what are
+pairs formed: a prompt, or a group that the publisher names?
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from nnd_tasks.codes import Codes, Floats, Index, Mask, Texts, combine, fold_codes
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import Annotation, Test, check_field_names, cluster_key, fold, normalize, short_hash
+from nnd_tasks.schema import cluster_key
+
+#: More than this many pairs of candidates to compare take minutes, more tests than this gigabytes.
+MOST_PAIRS = 500_000_000
+MOST_TESTS = 10_000_000
+_EXAMPLES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What a shape reads out of an annotation.
+@dataclass(frozen=True)
+class Rule:
+    """What makes one candidate better than another.
 
     Attributes:
-        quality: higher is better; only differences of at least the shape's ``min_gap`` count.
-        category: category of the tests in which this annotation is the worse one; ``""`` if it can never be.
-        subcategory: finer label of the same.
-        label: the label to keep in the dataset.
-        score: the number to keep in the dataset, or None.
+        better: labels that are better than all others.
+        order: labels, the worst first; those of equal rank together.
+        min_gap: smallest difference of two scores that makes one better.
+        majority: better is who got the best mark from more than half of the raters (Likert scale; paper, section 3.3).
+        best: this mark; None takes the highest in the table, per aspect.
+        rows: whether each row of the table is a candidate of its own.
     """
 
-    quality: float
-    category: str = ""
-    subcategory: str = ""
-    label: str = ""
-    score: float | None = None
-
-
-class Shape(Protocol):
-    """One kind of human evaluation."""
+    better: tuple[str, ...] = ()
+    order: tuple[tuple[str, ...], ...] = ()
+    min_gap: float | None = None
+    majority: bool = False
+    best: float | None = None
+    rows: bool = False
 
     @property
-    def min_gap(self) -> float:
-        """Smallest difference in quality that makes one candidate better than another; above 0."""
-
-    def judge(self, annotation: Annotation) -> Judgement | None:
-        """Return what ``annotation`` says of its candidate, or None when it takes part in no test.
-
-        Raises:
-            NNDError: the annotation lacks what the shape judges by.
-        """
+    def by_label(self) -> bool:
+        """Whether labels, not numbers, say what is better."""
+        return bool(self.better or self.order)
 
 
-def _label(annotation: Annotation) -> str:
-    if not annotation.label:
-        raise NNDError(f"context {annotation.context_id}: a candidate has no label")
-    return annotation.label
-
-
-@dataclass(frozen=True, slots=True)
-class SingleErrorLabel:
-    """One error label per candidate; no error is better than any error (paper, section 3.1)."""
-
-    no_error: str
-    min_gap: float = 1.0
-
-    def judge(self, annotation: Annotation) -> Judgement | None:
-        """Quality 1 for ``no_error``, else 0; the error is the category."""
-        label = _label(annotation)
-        if label == self.no_error:
-            return Judgement(1.0, label=label)
-        return Judgement(0.0, label, annotation.subcategory, label)
-
-
-@dataclass(frozen=True, slots=True)
-class HierarchicalLabel:
-    """An error label within a group of errors; no error is better than any error (paper, section 3.3, FRANK).
+@dataclass
+class Dropped:
+    """What took no part, and why.
 
     Attributes:
-        no_error: the label of a good candidate.
-        parents: error label -> its group; None leaves candidates with that error out. A label that is missing
-            here is an error, unless ``separator`` is set.
-        separator: where labels are paths (``Accuracy/Mistranslation``), what separates their parts; the group of a
-            label that ``parents`` doesn't list is then its first part.
+        counts: reason -> how many.
+        rows: reason -> numbers of the first few rows of the table.
+        labels: that an order does not have.
     """
 
-    no_error: str
-    parents: Mapping[str, str | None] = field(default_factory=dict)
-    separator: str = ""
-    min_gap: float = 1.0
+    counts: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, list[int]] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
 
-    def judge(self, annotation: Annotation) -> Judgement | None:
-        """Quality 1 for ``no_error``, else 0; the group is the category and the label the subcategory."""
-        label = _label(annotation)
-        if label == self.no_error:
-            return Judgement(1.0, label=label)
-        if label in self.parents:
-            parent = self.parents[label]
-            return None if parent is None else Judgement(0.0, parent, label, label)
-        if self.separator:
-            return Judgement(0.0, label.split(self.separator, 1)[0], label, label)
-        known = ", ".join([self.no_error, *self.parents])
-        raise NNDError(f"context {annotation.context_id}: unknown error label {label!r} (known: {known})")
+    def add(self, reason: str, count: int, rows: Sequence[int] | NDArray[Any] = ()) -> None:
+        """Count some more."""
+        if count:
+            self.counts[reason] = self.counts.get(reason, 0) + int(count)
+            known = self.rows.setdefault(reason, [])
+            known += [int(row) for row in rows[: _EXAMPLES - len(known)]]
 
 
-@dataclass(frozen=True, slots=True)
-class LikertScale:
-    """Several raters on a scale; good when a majority gave the best mark, else bad (paper, section 3.3, SummEval)."""
-
-    best: float
-    min_gap: float = 1.0
-
-    def judge(self, annotation: Annotation) -> Judgement | None:
-        """Quality 1 when more than half of the ratings are ``best``, else 0; the rated aspect is the category."""
-        ratings = annotation.ratings
-        if not ratings:
-            raise NNDError(f"context {annotation.context_id}: a candidate has no ratings")
-        good = 2 * sum(r == self.best for r in ratings) > len(ratings)
-        label = ",".join(f"{r:g}" for r in ratings)
-        mean = sum(ratings) / len(ratings)
-        return Judgement(float(good), annotation.category, annotation.subcategory, label, mean)
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreGap:
-    """A number per candidate; better when at least ``min_gap`` higher.
+@dataclass
+class Prompts:
+    """Distinct prompts: the context and the prompt fields.
 
     Attributes:
-        min_gap: smallest difference that counts, above 0.
-        category: category of all tests where annotations bring none.
+        contexts: text of each.
+        fields: prompt field -> text of each.
+        ids: cluster id of each.
     """
 
-    min_gap: float
-    category: str = "preference"
-
-    def judge(self, annotation: Annotation) -> Judgement | None:
-        """Quality is the score itself."""
-        if annotation.score is None:
-            return None
-        category = annotation.category or self.category
-        return Judgement(annotation.score, category, annotation.subcategory, annotation.label, annotation.score)
+    contexts: list[str]
+    fields: dict[str, list[str]]
+    ids: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """A candidate that was judged both good and bad for one prompt, in one rated aspect.
-
-    Attributes:
-        cluster_id: the prompt.
-        context_id: the first group in which it occurs.
-        candidate: its text.
-        labels: what it was called, each label once.
-    """
-
-    cluster_id: str
-    context_id: str
-    candidate: str
-    labels: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class PairingReport:
-    """What pairing saw, for the build report and the card.
-
-    Attributes:
-        annotations: rows read.
-        left_out: rows that the shape gives no quality.
-        groups: contexts.
-        groups_with_tests: contexts from which at least one test comes.
-        contradictions: candidates whose qualities for one prompt differ by the gap that makes a test.
-        contradicted: ids of the tests that use such a candidate.
-    """
-
-    annotations: int = 0
-    left_out: int = 0
-    groups: int = 0
-    groups_with_tests: int = 0
-    contradictions: list[Contradiction] = field(default_factory=list)
-    contradicted: set[str] = field(default_factory=set)
-
-    def counts(self) -> dict[str, int]:
-        """Return the numbers alone."""
-        names = ("annotations", "left_out", "groups", "groups_with_tests")
-        return {name: getattr(self, name) for name in names}
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    annotation: Annotation
-    candidate: str
-    judgement: Judgement
-
-
-@dataclass(slots=True)
-class _Group:
-    context: str
-    fields: dict[str, str]
-    cluster_id: str
-    judged: list[_Judged] = field(default_factory=list)
-
-    def key(self, judged: _Judged) -> tuple[str, str, str]:
-        """Return what two labels must share to contradict each other: prompt, rated aspect, text."""
-        return self.cluster_id, judged.annotation.category, fold(judged.candidate)
-
-
-def _group(annotations: Iterable[Annotation], shape: Shape, report: PairingReport) -> dict[str, _Group]:
-    """Return the groups in the order of the source, each with its judged candidates in theirs."""
-    groups: dict[str, _Group] = {}
-    names: tuple[str, ...] | None = None
-    for annotation in annotations:
-        report.annotations += 1
-        context = normalize(annotation.context)
-        fields = {name: normalize(value) for name, value in annotation.fields.items()}
-        if names is None:
-            names = tuple(sorted(fields))
-            check_field_names(names)
-        elif tuple(sorted(fields)) != names:
-            raise NNDError(f"context {annotation.context_id}: prompt fields differ from those of earlier rows")
-        group = groups.get(annotation.context_id)
-        if group is None:
-            group = groups[annotation.context_id] = _Group(context, fields, cluster_key(context, fields))
-        elif group.context != context or group.fields != fields:
-            raise NNDError(f"context {annotation.context_id}: its rows do not all have the same context and fields")
-        judgement = shape.judge(annotation)
-        if judgement is None:
-            report.left_out += 1
-            continue
-        group.judged.append(_Judged(annotation, normalize(annotation.candidate), judgement))
-    report.groups += len(groups)
-    return groups
-
-
-def _contradictions(groups: Mapping[str, _Group], gap: float) -> dict[tuple[str, str, str], Contradiction]:
-    """Return the candidates that would form a test against themselves."""
-    judged: dict[tuple[str, str, str], list[tuple[str, _Judged]]] = {}
-    for context_id, group in groups.items():
-        for one in group.judged:
-            judged.setdefault(group.key(one), []).append((context_id, one))
-    found = {}
-    for key, ones in judged.items():
-        qualities = [one.judgement.quality for _, one in ones]
-        if max(qualities) - min(qualities) >= gap:
-            labels = dict.fromkeys(one.judgement.label or f"{one.judgement.quality:g}" for _, one in ones)
-            found[key] = Contradiction(key[0], ones[0][0], ones[0][1].candidate, tuple(labels))
-    return found
-
-
-def form_tests(annotations: Iterable[Annotation], shape: Shape, report: PairingReport | None = None) -> list[Test]:
-    """Form every pair of candidates of a context whose difference in quality is known.
-
-    Within a group all pairs (i, j), i before j in the source, are visited in that order; a pair becomes a test when
-    the qualities differ by at least ``shape.min_gap``. Texts are brought to NFC, nothing else is done to them; equal
-    texts and repeated tests are kept, as in the authors' release.
+def number_prompts(context: Codes, fields: Mapping[str, Codes], texts: Mapping[str, Texts]) -> tuple[Index, Prompts]:
+    """Number the distinct prompts in the order of their first appearance.
 
     Args:
-        annotations: in the order of the source; all rows of a ``context_id`` must agree on context and fields.
-        shape: assigns quality.
-        report: counts are added to it.
+        context: code of each row's context, -1 where it is empty; shape (rows,).
+        fields: prompt field -> codes likewise.
+        texts: ``context`` and each prompt field -> its texts.
+
+    Returns:
+        The number of each row's prompt, and the prompts.
+    """
+    codes, first = combine(context, *fields.values())
+
+    def of(name: str, column: Codes) -> list[str]:
+        known = texts[name].texts
+        return [known[code] if code >= 0 else "" for code in column[first].tolist()]
+
+    contexts = of("context", context)
+    columns = {name: of(name, column) for name, column in fields.items()}
+    ids = [
+        cluster_key(text, dict(zip(columns, values, strict=True)))
+        for text, *values in zip(contexts, *columns.values(), strict=True)
+    ]
+    return codes, Prompts(contexts, columns, ids)
+
+
+#: Columns of what is known of a candidate besides its text and judgements.
+FACTS = ("system", "rater", "category", "subcategory", "severity", "shown", "spans")
+
+
+@dataclass
+class Judgements:
+    """One entry per judgement of a candidate in one aspect; all arrays have shape (judgements,).
+
+    Attributes:
+        prompt: number of the prompt.
+        group: number of the group within which pairs are formed.
+        candidate: code of the text.
+        aspect: number of what was judged.
+        mark: code of the label (integers), or the number that was given.
+        place: position of the row among those read.
+        row: number of the row as a person counts them in the file.
+        facts: column of `FACTS` -> codes, where the table has it (``shown``: a label to keep beside a score; ``spans``:
+            error spans as JSON).
+        prompts: the distinct prompts.
+        groups: identifier of each group; None where a group is a prompt.
+        aspects: names of what was judged; ``[""]`` where the table names none.
+        texts: ``candidate``, ``label`` and each of the facts -> texts of its codes.
+        rows: how many rows the table has.
+        dropped: what was left out.
+    """
+
+    prompt: Index
+    group: Index
+    candidate: Codes
+    aspect: Codes
+    mark: NDArray[Any]
+    place: Index
+    row: Index
+    facts: dict[str, Codes]
+    prompts: Prompts
+    groups: list[str] | None
+    aspects: list[str]
+    texts: dict[str, Texts]
+    rows: int
+    dropped: Dropped
+
+
+@dataclass
+class Candidates:
+    """Judged candidates in the order of the table; all arrays have shape (candidates,).
+
+    Attributes:
+        prompt: number of the prompt.
+        group: number of the group.
+        aspect: number of what was judged.
+        text: code of the text.
+        quality: higher is better; only differences of at least `gap` count.
+        label: code of the label, or None.
+        score: mean number, or None.
+        facts: as in `Judgements`; systems of one text are joined by bars, ``rater`` is -1 where several judged.
+        row: number of its first row in the table.
+        gap: smallest difference of quality that counts.
+    """
+
+    prompt: Index
+    group: Index
+    aspect: Index
+    text: Index
+    quality: Floats
+    label: Index | None
+    score: Floats | None
+    facts: dict[str, Index]
+    row: Index
+    gap: float
+
+
+def gather(found: Judgements, rule: Rule) -> Candidates:
+    """Put the judgements of each candidate together.
+
+    A candidate is a row of the table, or a distinct text of a group: then rows whose texts differ in white space only judge the
+    same one. Of labels the rank that more of them have than any other counts, and a candidate without one is left out; of scores
+    the mean; by majority a candidate is good when more than half of its marks are the best one. A rater who is named counts once
+    for each candidate.
 
     Raises:
-        NNDError: an annotation that ``shape`` cannot judge, a test without a category, contradicting rows.
+        NNDError: a label that the rule does not know.
     """
-    if not shape.min_gap > 0:
-        raise ValueError(f"min_gap must be above 0, got {shape.min_gap}")
-    report = report if report is not None else PairingReport()
-    gap = shape.min_gap * (1 - 1e-9)  # scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding
-    seen: Counter[tuple[str, str, str, str]] = Counter()
-    tests: list[Test] = []
-    groups = _group(annotations, shape, report)
-    contradictions = _contradictions(groups, gap)
-    report.contradictions += contradictions.values()
-    for context_id, group in groups.items():
-        before = len(tests)
-        for i, first in enumerate(group.judged):
-            for second in group.judged[i + 1 :]:
-                difference = first.judgement.quality - second.judgement.quality
-                if not abs(difference) >= gap:  # written so that nan, as of inf - inf, makes no test
-                    continue
-                high, low = (first, second) if difference > 0 else (second, first)
-                if not low.judgement.category:
-                    raise NNDError(f"context {context_id}: the worse candidate of a test has no category")
-                key = (context_id, high.candidate, low.candidate, low.judgement.category)
-                seen[key] += 1
-                tests.append(
-                    Test(
-                        test_id=short_hash(*key, str(seen[key])),
-                        context_id=context_id,
-                        cluster_id=group.cluster_id,
-                        context=group.context,
-                        high=high.candidate,
-                        low=low.candidate,
-                        category=low.judgement.category,
-                        high_first=difference > 0,
-                        fields=group.fields,
-                        subcategory=low.judgement.subcategory,
-                        severity=low.annotation.severity,
-                        high_label=high.judgement.label,
-                        low_label=low.judgement.label,
-                        high_system=high.annotation.system,
-                        low_system=low.annotation.system,
-                        high_score=high.judgement.score,
-                        low_score=low.judgement.score,
-                        rater=low.annotation.rater,
-                    )
-                )
-                if group.key(first) in contradictions or group.key(second) in contradictions:
-                    report.contradicted.add(tests[-1].test_id)
-        report.groups_with_tests += len(tests) > before
-    return tests
+    if rule.rows:
+        unit, first = combine(found.place, found.aspect)
+    else:
+        unit, first = combine(found.group, found.aspect, found.texts["candidate"].folded()[found.candidate])
+    size = len(first)
+    rank = _ranks(found.texts["label"], rule) if rule.by_label else None
+    vote, mark = _votes(found, unit, rank)
+    label = score = None
+    gap = 1.0
+    keep = np.ones(size, dtype=bool)
+    if rank is not None:
+        quality, label, keep = _elect(vote, mark.astype(np.int64), rank, size)
+        found.dropped.add("tie", int((~keep).sum()), found.row[first[~keep]])
+    else:
+        count = np.bincount(vote, minlength=size)
+        score = np.bincount(vote, weights=mark, minlength=size) / count
+        quality, gap = score, float(rule.min_gap or 0)
+        if rule.majority:
+            best = _best(found, rule)
+            good = np.bincount(vote[np.isclose(mark, best[found.aspect[first[vote]]], 1e-9, 1e-12)], minlength=size)
+            quality, gap = (2 * good > count).astype(np.float64), 1.0
+            if rule.rows:
+                label = _shown_marks(found, unit, size)
+        elif "shown" in found.facts:
+            label = found.facts["shown"][first].astype(np.int64)
+    facts = {name: _fact(name, column, unit, first, found)[keep] for name, column in found.facts.items()}
+    return Candidates(
+        prompt=found.prompt[first][keep],
+        group=found.group[first][keep],
+        aspect=found.aspect[first][keep].astype(np.int64),
+        text=found.candidate[first][keep].astype(np.int64),
+        quality=quality[keep],
+        label=None if label is None else label[keep],
+        score=None if score is None else score[keep],
+        facts=facts,
+        row=found.row[first][keep],
+        gap=gap * (1 - 1e-9),  # scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding
+    )
+
+
+def _shown_marks(found: Judgements, unit: Index, size: int) -> Index:
+    """Return codes of the marks of each candidate as one text, such as ``5,4,5``."""
+    marks: list[list[str]] = [[] for _ in range(size)]
+    for one, value in zip(unit.tolist(), found.mark.tolist(), strict=True):
+        marks[one].append(f"{value:g}")
+    texts = found.texts["label"] = Texts()
+    return np.array([texts.code(",".join(values)) for values in marks], dtype=np.int64)
+
+
+def _fact(name: str, column: Codes, unit: Index, first: Index, found: Judgements) -> Index:
+    """Return a fact of each candidate: that of its first row; joined systems, and no rater, where there are several."""
+    values = column[first].astype(np.int64)
+    if name in ("system", "rater"):
+        other = np.unique(unit[column != values[unit]])
+        if name == "rater":
+            values[other] = -1
+        else:
+            _join(values, other, unit, column, found.texts[name])
+    return values
+
+
+def _votes(found: Judgements, unit: Index, rank: Index | None) -> tuple[Index, NDArray[Any]]:
+    """Return candidate and mark of each vote: all judgements of a candidate that one rater gave are one.
+
+    A rater's repeated scores are averaged; repeated labels count once, by majority; on a tie the vote is dropped. Each
+    judgement without a named rater is a vote of its own, and so is each of several marks in one cell.
+    """
+    rater = found.facts.get("rater")
+    if rater is None:
+        return unit, found.mark
+    cell, starts = combine(unit, found.row)
+    turn = np.zeros(len(unit), dtype=np.int64)
+    if len(starts) < len(cell):
+        order = np.argsort(cell, kind="stable")
+        ends = np.cumsum(np.bincount(cell))
+        turn[order] = np.arange(len(cell)) - (ends - np.bincount(cell))[cell[order]]
+    unnamed = np.where(rater < 0, np.arange(len(unit)), -1)
+    ballot, first = combine(unit, rater, turn, unnamed)
+    if rank is None:
+        return unit[first], np.bincount(ballot, weights=found.mark) / np.bincount(ballot)
+    _, label, clear = _elect(ballot, found.mark.astype(np.int64), rank, len(first))
+    found.dropped.add("rater_tie", int((~clear).sum()), found.row[first[~clear]])
+    return unit[first][clear], label[clear]
+
+
+def some_of(labels: Sequence[str]) -> str:
+    """Return the first labels, quoted, for an error."""
+    return ", ".join(map(repr, labels[:12])) + (", ..." if len(labels) > 12 else "")
+
+
+def _ranks(labels: Texts, rule: Rule) -> Index:
+    """Return the rank of each label, -1 where an order does not have it.
+
+    Raises:
+        NNDError: one of the better labels is not in the table.
+    """
+    absent = [label for label in rule.better if label and labels.find(label) is None]
+    if absent and not rule.rows:  # a publisher's file may be free of the best label, a table of one's own is mistyped
+        raise NNDError(f"--better {absent[0]}: no candidate has this label; the labels are {some_of(labels.texts)}")
+    if rule.better:
+        return np.array([text in rule.better for text in labels.texts], dtype=np.int64)
+    known = {label: place for place, rank in enumerate(rule.order) for label in rank}
+    return np.array([known.get(text, -1) for text in labels.texts], dtype=np.int64)
+
+
+def unranked(labels: Texts, rule: Rule, ignore: Sequence[str]) -> list[int]:
+    """Return the codes of the labels that an order does not have; of other rules, none.
+
+    Raises:
+        NNDError: no label of the order is in the table, or one of the table is nearly one of the order.
+    """
+    ranked = [label for rank in rule.order for label in rank]
+    if not ranked or not labels.texts:
+        return []
+    shown = some_of(labels.texts)
+    if all(labels.find(label) is None for label in ranked):
+        raise NNDError(f"--order {ranked[0]}: no candidate has this label; the labels are {shown}")
+    unknown = [label for label in labels.texts if label not in ranked and label not in ignore]
+    lower = {label.casefold(): label for label in ranked}
+    for label in unknown:
+        if near := difflib.get_close_matches(label.casefold(), lower, n=1, cutoff=0.8):
+            raise NNDError(
+                f"--order: it lacks the label {label!r}; is it {lower[near[0]]!r}? Put it into the order "
+                f"(bad=ugly,good: equal ranks), or --ignore it (the labels are {shown})"
+            )
+    return [code for label in unknown if (code := labels.find(label)) is not None]
+
+
+def _elect(unit: Index, label: Index, rank: Index, size: int) -> tuple[Floats, Index, Mask]:
+    """Return per candidate its rank, its label, and whether one rank has more judgements than each other one.
+
+    The label is the most frequent one of the rank; of equally frequent ones that of the earliest judgement.
+    """
+    won, clear = _most_frequent(unit, rank[label], size)
+    inside = rank[label] == won[unit]
+    chosen, _ = _most_frequent(unit[inside], label[inside], size)
+    return won.astype(np.float64), chosen, clear
+
+
+def _most_frequent(unit: Index, value: Index, size: int) -> tuple[Index, Mask]:
+    """Return per candidate the most frequent value, the first one on a tie, and whether there is no tie."""
+    pairs, first = combine(unit, value)
+    votes = np.bincount(pairs, minlength=len(first))
+    owner = unit[first]
+    order = np.lexsort((first, -votes, owner))  # of each candidate the most votes first, then the earliest
+    owners = owner[order]
+    top = np.ones(len(order), dtype=bool)
+    top[1:] = owners[1:] != owners[:-1]
+    best = order[top]
+    result = np.full(size, -1, dtype=np.int64)
+    result[owner[best]] = value[first[best]]
+    most = np.zeros(size, dtype=np.int64)
+    most[owner[best]] = votes[best]
+    equal = np.bincount(owner[votes == most[owner]], minlength=size)
+    return result, equal == 1
+
+
+def _best(found: Judgements, rule: Rule) -> Floats:
+    """Return the best mark of each aspect, shape (aspects,)."""
+    if rule.best is not None:
+        return np.full(len(found.aspects), rule.best)
+    best = np.full(len(found.aspects), -np.inf)
+    np.maximum.at(best, found.aspect, found.mark)
+    return best
+
+
+def _join(values: Index, other: Index, unit: Index, column: Codes, texts: Texts) -> None:
+    """Give the candidates ``other``, which have several values, one new value each, joined by bars."""
+    if not len(other):
+        return
+    several = np.isin(unit, other)
+    names: dict[int, dict[str, None]] = {int(one): {} for one in other}
+    for one, code in zip(unit[several].tolist(), column[several].tolist(), strict=True):
+        if code >= 0:
+            names[one][texts.texts[code]] = None
+    for one, joined in names.items():
+        values[one] = texts.code("|".join(joined)) if joined else -1
+
+
+@dataclass
+class Pairs:
+    """Tests as indices into the candidates; all arrays have shape (tests,).
+
+    Attributes:
+        high: the better candidate.
+        low: the worse one.
+        high_first: whether the better one comes first in the table.
+    """
+
+    high: Index
+    low: Index
+    high_first: Mask
+
+
+def pair(found: Candidates, dropped: Dropped, where: str) -> Pairs:
+    """Form every pair of candidates of a group and aspect whose qualities differ by the gap.
+
+    Tests are in the order of the groups, the aspects, and the two candidates in the table.
+
+    Args:
+        found: in the order of the table.
+        dropped: pairs that make no test, and candidates in no test, are added.
+        where: what to name in an error.
+
+    Raises:
+        NNDError: there are more pairs than can be formed.
+    """
+    order = np.lexsort((np.arange(len(found.group)), found.aspect, found.group))
+    group, _ = combine(found.group[order], found.aspect[order])
+    quality = found.quality[order]
+    sizes = np.bincount(group, minlength=1).astype(np.int64)
+    compared = int((sizes * (sizes - 1) // 2).sum())
+    if compared > MOST_PAIRS:
+        raise NNDError(
+            f"{where}: {compared:,} pairs of candidates, {sizes.max():,} candidates in one context; "
+            "is --context the right column?"
+        )
+    firsts: list[Any] = []
+    seconds: list[Any] = []
+    made = 0
+    first = np.arange(len(order))
+    for step in range(1, int(sizes.max(initial=0))):
+        first = first[: np.searchsorted(first, len(order) - step)]
+        first = first[group[first] == group[first + step]]
+        known = np.abs(quality[first] - quality[first + step]) >= found.gap  # so that nan makes no test
+        firsts.append(first[known])
+        seconds.append(first[known] + step)
+        made += len(firsts[-1])
+        if made > MOST_TESTS:
+            raise NNDError(
+                f"{where}: more than {MOST_TESTS:,} tests come out; take fewer rows, or a rule that leaves out more"
+            )
+    left = np.concatenate([*firsts, np.empty(0, np.int64)])
+    right = np.concatenate([*seconds, np.empty(0, np.int64)])
+    sorting = np.lexsort((right, left))
+    left, right = left[sorting], right[sorting]
+    better = quality[left] > quality[right]
+    used = np.zeros(len(order), dtype=bool)
+    used[left] = used[right] = True
+    dropped.add("no_order", compared - made)
+    dropped.add("no_pair", int((~used).sum()), np.unique(found.row[order[~used]]))
+    high, low = order[np.where(better, left, right)], order[np.where(better, right, left)]
+    return Pairs(high, low, better)
+
+
+def contradicted(found: Judgements, candidates: Candidates) -> tuple[Mask, Index]:
+    """Tell which candidates were judged both good and bad: alike in prompt, aspect and folded text, a gap apart.
+
+    Returns:
+        Whether each candidate was, shape (candidates,); and the number of its (prompt, aspect, text).
+    """
+    text = fold_codes(found.texts["candidate"], candidates.text)
+    number, first = combine(candidates.prompt, candidates.aspect, text)
+    worst, best = np.full(len(first), np.inf), np.full(len(first), -np.inf)
+    np.minimum.at(worst, number, candidates.quality)
+    np.maximum.at(best, number, candidates.quality)
+    return (best - worst >= candidates.gap)[number], number
+
+
+def decide(
+    keep: Index,
+    prompt: Index,
+    one: NDArray[Any],
+    other: NDArray[Any],
+    category: NDArray[Any] | None,
+    rows: NDArray[Any],
+    dropped: Dropped,
+) -> Index:
+    """Return the first row of each ready-made pair that more judgements have this way round than the other.
+
+    Args:
+        keep: positions of the pairs that are still in.
+        prompt: number of each row's prompt; shape (rows,).
+        one: code of the better text, folded; likewise.
+        other: code of the worse text, folded.
+        category: code of the category, or None.
+        rows: numbers of the rows, for what is dropped.
+        dropped: what contradicts and what repeats is added.
+    """
+    kinds = np.zeros(len(keep), np.int64) if category is None else category[keep]
+    directed, first = combine(prompt[keep], kinds, one[keep], other[keep])
+    low, high = np.minimum(one, other)[keep], np.maximum(one, other)[keep]
+    either, _ = combine(prompt[keep], kinds, low, high)
+    sense = np.where(one[keep] == low, 1, -1)
+    balance = np.bincount(either, weights=sense, minlength=1) if len(keep) else np.zeros(1)
+    won = (sense * balance[either]) > 0
+    dropped.add("contradictory", int((~won).sum()), rows[keep[~won]])
+    repeated = won & (np.arange(len(keep)) != first[directed])
+    dropped.add("repeated", int(repeated.sum()), rows[keep[repeated]])
+    return np.asarray(keep[won & ~repeated], dtype=np.int64)

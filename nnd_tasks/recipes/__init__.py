@@ -1,0 +1,1 @@
+"""What a set is, as YAML: fields, readers of tables, steps, downloads."""

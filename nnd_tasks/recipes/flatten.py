@@ -1,0 +1,154 @@
+"""From the rows of a file to the rows of a recipe: nested names, lists taken apart, one row per system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.recipes.cells import Absent, Column, kind, root, walk
+from nnd_tasks.recipes.readers import Batch, Table
+from nnd_tasks.recipes.recipe import Recipe
+
+
+def batches(table: Table, recipe: Recipe) -> Iterator[Batch]:
+    """Yield the rows that a recipe makes of a table; the columns have the names that the recipe uses.
+
+    Raises:
+        NNDError: a file that cannot be read, or a nested name that leads nowhere; the row is named.
+    """
+    names = recipe.columns()
+    written = [_fill(name, choice) for name in names for choice in _choices(recipe)]
+    lists = [recipe.rows.removesuffix("?")] if recipe.rows else []
+    for batch in table.read(table.needed([*written, *lists])):
+        yield _each(_take_apart(batch, recipe), recipe, names)
+
+
+def _choices(recipe: Recipe) -> list[dict[str, str]]:
+    """Return the values of `Recipe.each`, every combination of them."""
+    found: list[dict[str, str]] = [{}]
+    for name, values in recipe.each.items():
+        found = [{**choice, name: value} for choice in found for value in values]
+    return found
+
+
+def _fill(name: str, choice: Mapping[str, str]) -> str:
+    for variable, value in choice.items():
+        name = name.replace(f"{{{variable}}}", value)
+    return name
+
+
+def column_of(batch: Batch, name: str, *, complete: bool) -> Column:
+    """Return the column of a batch that a name stands for.
+
+    Args:
+        batch: some rows.
+        name: of a column, or nested.
+        complete: whether a cell that is absent is an error; else it is None.
+
+    Raises:
+        NNDError: it leads nowhere in some row.
+    """
+    if name in batch.columns:
+        return batch.columns[name]
+    start = next((n for n in _beginnings(name) if n in batch.columns), None)
+    if start is None:
+        if complete and len(batch.numbers):
+            raise NNDError(f"{batch.place(0)}: field {name!r} is missing (found: {_names(batch)}); is it the right file?")
+        return [None] * len(batch.numbers)
+    cells: list[Any] = []
+    column = batch.columns[start]
+    for i, cell in enumerate(column.to_pylist() if isinstance(column, pa.Array) else column):
+        try:
+            cells.append(walk(cell, name[len(start) :]))
+        except Absent as error:
+            if complete or not str(error).startswith("field "):
+                raise NNDError(f"{batch.place(i)}, {name!r}: {error}") from None
+            cells.append(None)
+    return cells
+
+
+def _names(batch: Batch) -> str:
+    return ", ".join(name for name in list(batch.columns)[:12] if not name.startswith("@"))
+
+
+def _beginnings(name: str) -> Iterator[str]:
+    """Yield the columns that a nested name may begin with, the longest first: lists that were taken apart, then its root."""
+    place = name.rfind("[]")
+    while place > 0:
+        yield name[: place + 2]
+        place = name.rfind("[]", 0, place)
+    yield root(name)
+
+
+def _take_apart(batch: Batch, recipe: Recipe) -> Batch:
+    """Return a row per item of the list that `Recipe.rows` names; the list's column holds the item."""
+    if recipe.rows is None:
+        return batch
+    name, keep = recipe.rows.removesuffix("?"), recipe.rows.endswith("?")
+    parts = name.split("[]")
+    for number in range(1, len(parts)):
+        batch = _explode(batch, "[]".join(parts[:number]), keep, recipe.complete)
+    return batch
+
+
+def _explode(batch: Batch, name: str, keep: bool, complete: bool) -> Batch:
+    cells = column_of(batch, name, complete=complete)
+    origin: list[int] = []
+    items: list[Any] = []
+    numbers: list[int | None] = []
+    for i, cell in enumerate(cells.to_pylist() if isinstance(cells, pa.Array) else cells):
+        if cell is not None and not isinstance(cell, (list, tuple)):
+            raise NNDError(f"{batch.place(i)}, {name!r}: expected a list, found {kind(cell)}")
+        if cell is None and complete:
+            raise NNDError(f"{batch.place(i)}, field {name!r}: expected a list, found nothing")
+        found = list(cell or ())
+        if not found and keep:
+            origin.append(i)
+            items.append(None)
+            numbers.append(None)
+        origin += [i] * len(found)
+        items += found
+        numbers += range(len(found))
+    columns = {other: _repeat(values, origin) for other, values in batch.columns.items() if other != name}
+
+    def place(i: int) -> str:
+        return batch.place(origin[i]) + ("" if numbers[i] is None else f", {name}[{numbers[i]}]")
+
+    return Batch([batch.numbers[i] for i in origin], {**columns, f"{name}[]": items}, place)
+
+
+def _repeat(values: Column, origin: Sequence[int]) -> Column:
+    return values.take(pa.array(origin, pa.int64())) if isinstance(values, pa.Array) else [values[i] for i in origin]
+
+
+def _each(batch: Batch, recipe: Recipe, names: Sequence[str]) -> Batch:
+    """Return the columns that a recipe names, of every row once per value of `Recipe.each`."""
+    count = len(batch.numbers)
+    constant: dict[str, Column] = {name: pa.array([text] * count, pa.string()) for name, text in recipe.constant.items()}
+    source = Batch(batch.numbers, {**batch.columns, **constant}, batch.place)
+    optional = {part for one in recipe.group_parts() if "|" in one for part in one.split("|")}
+    if not recipe.each:
+        found = {
+            name: column_of(source, name, complete=recipe.complete and name not in optional)
+            for name in names
+            if name not in optional or root(name) in source.columns or name in source.columns
+        }
+        return Batch(batch.numbers, found, batch.place)
+    choices = _choices(recipe)
+    columns: dict[str, list[Any]] = {}
+    for name in names:
+        if name in recipe.each:
+            columns[name] = [choice[name] for choice in choices] * count
+            continue
+        parts = [_listed(column_of(source, _fill(name, choice), complete=recipe.complete)) for choice in choices]
+        columns[name] = [part[i] for i in range(count) for part in parts]
+    many = len(choices)
+    numbers = [number for number in batch.numbers for _ in choices]
+    return Batch(numbers, columns, lambda i: batch.place(i // many))
+
+
+def _listed(column: Column) -> list[Any]:
+    return list(column.to_pylist()) if isinstance(column, pa.Array) else column

@@ -1,0 +1,158 @@
+"""From a recipe and its files to tables of tests, one per config."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nnd_tasks.assembly import Coded, judged_table, tests_table
+from nnd_tasks.assembly import PREFERENCE
+from nnd_tasks.cleaning import clean, clean_name, contradictions
+from nnd_tasks.errors import NNDError
+from nnd_tasks.pairing import Dropped, gather, pair
+from nnd_tasks.recipes.preferences import Preferences, read_preferences
+from nnd_tasks.recipes.readers import Rows, Several, Table, open_table
+from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
+from nnd_tasks.recipes.rows import read_judgements
+from nnd_tasks.recipes.steps import STEPS
+from nnd_tasks.schema import slug
+from nnd_tasks.tables import check_table
+
+
+@dataclass
+class Made:
+    """The tests of one config.
+
+    Attributes:
+        table: of the tests.
+        counts: of rows, judgements, candidates and groups.
+        dropped: what was left out.
+        cleaning: what the clean config left out; None where there is none.
+        clean: its table; None where nothing is left, or there is none.
+    """
+
+    table: pa.Table
+    counts: dict[str, int]
+    dropped: Dropped
+    cleaning: dict[str, Any] | None = None
+    clean: pa.Table | None = None
+
+
+def tables_of(
+    name: str, recipe: Recipe, files: Mapping[str, Path], options: Mapping[str, str]
+) -> dict[str, Table]:
+    """Return config -> the table that its tests are made of.
+
+    Args:
+        name: of the set; a file's name may begin with it, which its config then does not.
+        recipe: of it.
+        files: file name -> where it is.
+        options: of the recipe.
+
+    Raises:
+        NNDError: a file that is no table, or two that would make the same config.
+    """
+    if recipe.step:
+        where = ", ".join(str(path) for path in files.values())
+        return {config: Rows(where, rows) for config, rows in STEPS[recipe.step](files, options).items()}
+    found: dict[str, list[Table]] = {}
+    for file, path in files.items():
+        config = config_of(name, recipe, file, path)
+        if recipe.config in (FILE, FOLDER) and recipe.config == FILE and config in found:
+            raise NNDError(f"{path}: another file gives the config {config!r} too; rename one")
+        found.setdefault(config, []).append(open_table(str(path), recipe))
+    return {config: tables[0] if len(tables) == 1 else Several(tables) for config, tables in found.items()}
+
+
+def config_of(name: str, recipe: Recipe, file: str, path: Path) -> str:
+    """Return the config that a file belongs to: ``mqm_newstest2021_ende.tsv`` of mqm -> ``newstest2021_ende``.
+
+    Raises:
+        NNDError: no config can be named after the file.
+    """
+    known = recipe.files.get(file)
+    if known is not None and known.config:
+        return known.config
+    if recipe.config not in (FILE, FOLDER):
+        return recipe.config or "default"
+    stem = path.absolute().parent.name if recipe.config == FOLDER else Path(file).name.split(".")[0]
+    config = slug(re.sub(rf"^{re.escape(name)}[-_]", "", stem, flags=re.IGNORECASE))
+    if not config:
+        raise NNDError(f"{path}: cannot name a config after this file; rename it, e.g. {name}_newstest2021_ende.tsv")
+    return config
+
+
+def make_tests(table: Table, recipe: Recipe) -> Made:
+    """Return the tests that a recipe makes of a table.
+
+    Raises:
+        NNDError: the table is not as the recipe says; or no test comes out.
+    """
+    if recipe.pairs:
+        made, tests, details = _from_pairs(table, recipe)
+    else:
+        made, tests, details = _from_judgements(table, recipe)
+    if not recipe.clean:
+        return made
+    found = clean(made.table, tests, details)
+    made.cleaning = found.report
+    if found.keep.all():
+        made.clean = made.table
+    elif found.keep.any():
+        made.clean = made.table.filter(pa.array(found.keep))
+    return made
+
+
+def _from_judgements(table: Table, recipe: Recipe) -> tuple[Made, Any, Any]:
+    found = read_judgements(table, recipe)
+    if not len(found.mark):
+        raise NNDError(f"{table.name}: no test comes out: no row has a judgement, a candidate and a context")
+    candidates = gather(found, recipe.rule)
+    pairs = pair(candidates, found.dropped, table.name)
+    counts = {
+        "rows": found.rows,
+        "judgements": len(found.mark),
+        "candidates_judged": len(candidates.text),
+        "groups": len(np.unique(candidates.group)),
+        "groups_with_tests": len(np.unique(candidates.group[pairs.high])),
+    }
+    if not len(pairs.high):
+        raise NNDError(
+            f"{table.name}: no test comes out of its {counts['judgements']:,} judgements: no context has two candidates of known "
+            "different quality"
+        )
+    tests = judged_table(found, candidates, pairs, recipe.by_label)
+    made = Made(check_table(tests, table.name), counts, found.dropped)
+    return made, *(contradictions(found, candidates, pairs) if recipe.clean else (None, None))
+
+
+def _from_pairs(table: Table, recipe: Recipe) -> tuple[Made, None, None]:
+    found = read_preferences(table, recipe)
+    counts = {"rows": found.rows, **({"contexts_from_messages": found.fuller} if found.fuller else {})}
+    if not len(found.row):
+        raise NNDError(f"{table.name}: no test comes out of its {found.rows:,} pairs")
+    return Made(check_table(preferred_table(found), table.name), counts, found.dropped), None, None
+
+
+def preferred_table(found: Preferences) -> pa.Table:
+    """Return the tests of ready-made pairs, one row per test."""
+    category = Coded(np.zeros(len(found.high), np.int64), [PREFERENCE])
+    if found.category is not None:
+        category = Coded(found.category, found.categories)
+    # The table does not say which text came first, and the better one must not always be the first: the alphabet decides.
+    pairs = zip(found.high.tolist(), found.low.tolist(), strict=True)
+    first = np.array([found.texts[high] < found.texts[low] for high, low in pairs], dtype=bool)
+    columns = {
+        "high": Coded(found.high, found.texts),
+        "low": Coded(found.low, found.texts),
+        "category": category,
+        "high_first": first,
+    }
+    return tests_table(found.prompt, found.prompts, columns)

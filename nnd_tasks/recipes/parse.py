@@ -1,0 +1,281 @@
+"""Recipes as YAML and as options: read, checked, and made into a `Recipe`."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_yaml
+from nnd_tasks.recipes.cells import render
+from nnd_tasks.recipes.recipe import File, Recipe
+from nnd_tasks.schema import check_field_names
+
+KEYS = tuple(one.name for one in dataclasses.fields(Recipe))
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """Return the options that a recipe's YAML gives.
+
+    Raises:
+        NNDError: it cannot be read, is no mapping, or has an unknown key.
+    """
+    found = read_yaml(path)
+    if not isinstance(found, Mapping):
+        raise NNDError(f"{path}: a recipe is a mapping such as `candidate: summary`, one key per line")
+    _check_keys(found, KEYS, str(path))
+    return dict(found)
+
+
+def _check_keys(found: Mapping[Any, Any], known: tuple[str, ...], where: str) -> None:
+    for key in found:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            raise NNDError(
+                f"{where}: no such key {key!r}; " + (f"did you mean {near[0]}?" if near else ", ".join(known))
+            )
+
+
+def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
+    """Return the recipe that ``options`` describe, checked as far as that goes without the table.
+
+    Args:
+        options: keys as in `Recipe`; lists may be single values.
+        where: what to name in an error.
+
+    Raises:
+        NNDError: a value of a wrong type, two rules, options that do not go together.
+    """
+    _check_keys(options, KEYS, where)
+    recipe = Recipe(**{key: _value(key, value, where) for key, value in options.items() if value is not None})
+    if len(recipe.rules) > 1:
+        raise NNDError(f"{' and '.join(recipe.rules)}: a set has one rule; leave all but one out")
+    if recipe.pairs:
+        _check_pairs(recipe)
+    elif recipe.winner:
+        raise NNDError("--winner says which column of a pair won; name the two columns with --pair A,B")
+    _check_numbers(recipe)
+    _check_labels(recipe)
+    if (recipe.label or recipe.score) and len(recipe.attribute) > 1:
+        raise NNDError(
+            "--attribute: beside --label or --score it is the one column that names what was judged; without them it "
+            "is each column of judgements"
+        )
+    check_field_names(recipe.field)
+    if recipe.context is not None and recipe.context == recipe.candidate:
+        raise NNDError(f"column {recipe.context!r} cannot be both context and candidate")
+    return recipe
+
+
+def _check_numbers(recipe: Recipe) -> None:
+    if recipe.min_gap is not None and not (recipe.min_gap > 0 and math.isfinite(recipe.min_gap)):
+        raise NNDError(f"--min-gap {recipe.min_gap:g}: a gap is above 0")
+    if recipe.best is not None and not recipe.majority:
+        raise NNDError("--best belongs to --majority; leave it out")
+    if recipe.label and recipe.score and recipe.candidates != "rows":
+        raise NNDError("--label and --score: people gave a label or a number; leave one out")
+    if recipe.by_label and recipe.score:
+        raise NNDError(f"{recipe.rules[0]} compares labels; name their column with --label, not --score")
+    if recipe.label and recipe.rules and not recipe.by_label and not (recipe.score or recipe.votes):
+        raise NNDError(f"{recipe.rules[0]} compares numbers; name their column with --score, not --label")
+
+
+def _check_labels(recipe: Recipe) -> None:
+    ranked = [label for rank in recipe.order for label in rank]
+    if len(set(ranked)) < len(ranked):
+        raise NNDError("--order: a label is named twice")
+    if recipe.order and len(recipe.order) < 2:
+        raise NNDError("--order: name two labels or more, the worst first")
+    if recipe.ignore and recipe.rules and not recipe.by_label:
+        raise NNDError(f"--ignore names labels, which {recipe.rules[0]} does not read; leave it out")
+    unclear = sorted(set(recipe.ignore) & {*recipe.better, *ranked})
+    if unclear:
+        raise NNDError(f"--ignore {unclear[0]}: {recipe.rules[0]} names this label too; leave it out of one")
+
+
+def _check_pairs(recipe: Recipe) -> None:
+    if recipe.pair or recipe.winner:
+        if len(recipe.pair) != 2 or not recipe.winner:
+            raise NNDError("--pair A,B and --winner COLUMN go together: two columns of texts, and the one that says which won")
+        if recipe.chosen or recipe.rejected:
+            raise NNDError("--pair and --winner say what --chosen and --rejected say; leave one of the two out")
+        one, other, names = *recipe.pair, "--pair and --winner"
+    elif not (recipe.chosen and recipe.rejected):
+        raise NNDError("--chosen and --rejected go together: name both columns")
+    else:
+        one, other, names = recipe.chosen, recipe.rejected, "--chosen and --rejected"
+    if one == other:
+        raise NNDError(f"column {one!r} cannot be both chosen and rejected")
+    wrong = [f"--{role}" for role in ("candidate", "label", "score", "system", "rater", "attribute", "ignore")
+             if getattr(recipe, role)] + recipe.rules  # fmt: skip
+    if wrong:
+        raise NNDError(f"{wrong[0]} does not go with {names}, which say themselves what is better")
+
+
+# ---------------------------------------------------------------- values
+
+
+def _value(key: str, value: Any, where: str) -> Any:
+    """Return ``value`` in the type of the recipe's ``key``."""
+    return _READERS.get(key, _text)(key, value, where)
+
+
+def _check_quoted(key: str, value: Any, where: str) -> None:
+    """Raise NNDError for a word that YAML reads as true or false."""
+    if isinstance(value, bool):
+        words = "true, yes or on" if value else "false, no or off"
+        raise NNDError(f"{where}: {key} holds {words}, which YAML takes for a truth value; put it in quotes")
+
+
+def _text(key: str, value: Any, where: str) -> str:
+    _check_quoted(key, value, where)
+    if not isinstance(value, str):
+        raise NNDError(f"{where}: {key} is text, not {value!r}")
+    return value
+
+
+def _texts(key: str, value: Any, where: str) -> tuple[str, ...]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    for one in values:
+        _check_quoted(key, one, where)
+    if not values or not all(isinstance(one, (str, int, float)) for one in values):
+        raise NNDError(f"{where}: {key} is a list of texts, not {value!r}")
+    return tuple((render(one) or "").strip() for one in values)
+
+
+def _exact(key: str, value: Any, where: str) -> tuple[str, ...]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(_text(key, one, where) for one in values)
+
+
+def _order(key: str, value: Any, where: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(_texts(key, rank, where) for rank in (value if isinstance(value, (list, tuple)) else [value]))
+
+
+def _number(key: str, value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise NNDError(f"{where}: {key} is a number, not {value!r}")
+    return float(value)
+
+
+def _truth(key: str, value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise NNDError(f"{where}: {key} is true or false, not {value!r}")
+    return value
+
+
+def _scale(key: str, value: Any, where: str) -> tuple[float, float]:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise NNDError(f"{where}: {key} is the lowest and the highest judgement, such as [1, 5], not {value!r}")
+    low, high = (_number(key, one, where) for one in value)
+    return low, high
+
+
+def _of(what: str, read: Callable[[str, Any, str], Any]) -> Callable[[str, Any, str], dict[str, Any]]:
+    """Return what reads a mapping of names to ``what``."""
+
+    def call(key: str, value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise NNDError(f"{where}: {key} is a mapping of names to {what}, not {value!r}")
+        for name in value:
+            _check_quoted(key, name, where)
+        return {str(name): read(key, one, where) for name, one in value.items()}
+
+    return call
+
+
+def _count(key: str, value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise NNDError(f"{where}: {key} is a mapping of names to numbers of tests, not {value!r}")
+    return value
+
+
+def _maybe(key: str, value: Any, where: str) -> str | None:
+    return None if value is None else _text(key, value, where)
+
+
+def _any(key: str, value: Any, where: str) -> Any:
+    return value
+
+
+def _attribute(key: str, value: Any, where: str) -> dict[str, str]:
+    """Return name -> column; of a list each column names itself."""
+    if isinstance(value, Mapping):
+        return _of("columns", _text)(key, value, where)
+    return {column: column for column in _texts(key, value, where)}
+
+
+def _files(key: str, value: Any, where: str) -> dict[str, File]:
+    found = _of("where each comes from", _any)(key, value, where)
+    return {name: _file(name, one, where) for name, one in found.items()}
+
+
+_FILE_KEYS = tuple(one.name for one in dataclasses.fields(File) if one.name != "name")
+
+
+def _file(name: str, value: Any, where: str) -> File:
+    if isinstance(value, File):
+        return value
+    if value is not None and not isinstance(value, Mapping):
+        raise NNDError(f"{where}: files: {name} is a mapping with {', '.join(_FILE_KEYS)}, not {value!r}")
+    given = dict(value or {})
+    _check_keys(given, _FILE_KEYS, f"{where}: files: {name}")
+    if Path(name).name != name or name.startswith(".") or not name.isprintable():
+        raise NNDError(f"{where}: files: {name!r} is no name of a file; leave out folders")
+    optional = _truth("optional", given.pop("optional", False), where)
+    file = File(name, optional=optional, **{k: _text(k, v, where) for k, v in given.items() if v is not None})
+    if file.url and (urlsplit(file.url).scheme != "https" or not urlsplit(file.url).hostname):
+        raise NNDError(f"{where}: files: {name}: url is an https:// address, not {file.url!r}")
+    if file.sha256 and not re.fullmatch(r"[0-9a-f]{64}", file.sha256):
+        raise NNDError(f"{where}: files: {name}: sha256 is 64 hex digits in lower case, not {file.sha256!r}")
+    return file
+
+
+def _decimal(key: str, value: Any, where: str) -> str:
+    if value not in (".", ","):
+        raise NNDError(f"{where}: {key} is '.' or ',', not {value!r}")
+    return str(value)
+
+
+def _candidates(key: str, value: Any, where: str) -> str:
+    if value not in ("rows", "texts"):
+        raise NNDError(f"{where}: candidates is rows (each row is one) or texts (equal texts are one), not {value!r}")
+    return str(value)
+
+
+_READERS: Mapping[str, Callable[[str, Any, str], Any]] = {
+    "files": _files,
+    "quotes": _truth,
+    "each": _of("lists of texts", _texts),
+    "constant": _of("texts", _text),
+    "strip": _of("marks", _exact),
+    "votes": _of("columns", _text),
+    "attribute": _attribute,
+    "field": _of("columns", _text),
+    "pair": _texts,
+    "categories": _of("categories", _maybe),
+    "spans": _of("columns and settings", _any),
+    "missing": _texts,
+    "complete": _truth,
+    "scale": _scale,
+    "decimal": _decimal,
+    "better": _texts,
+    "order": _order,
+    "ignore": _texts,
+    "min_gap": _number,
+    "majority": _truth,
+    "best": _number,
+    "candidates": _candidates,
+    "language": _texts,
+    "field_notes": _of("texts", _text),
+    "options": _of("lists of values", _texts),
+    "sources": _of("hashes", _text),
+    "published": _of("numbers of tests", _count),
+    "expected": _of("numbers of tests", _count),
+}

@@ -1,0 +1,242 @@
+"""Ready-made pairs: plain texts or chats, with the better one in a column of its own or named by another column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nnd_tasks.codes import Index, fold_codes
+from nnd_tasks.errors import NNDError
+from nnd_tasks.pairing import Dropped, Prompts, decide
+from nnd_tasks.recipes.cells import Column, render, shown
+from nnd_tasks.recipes.chat import Split, add_context, split_pair
+from nnd_tasks.recipes.flatten import batches
+from nnd_tasks.recipes.readers import Batch, Table
+from nnd_tasks.recipes.recipe import Recipe
+from nnd_tasks.recipes.rows import Reader, field_roles, prompts_of
+
+#: Columns of a batch that hold what was made of others; no table has one of these names.
+_CONTEXT, _CHOSEN, _REJECTED = "\0context", "\0chosen", "\0rejected"
+
+
+@dataclass
+class Preferences:
+    """One entry per test; all arrays have shape (tests,).
+
+    Attributes:
+        prompt: number of the prompt.
+        high: code of the better text.
+        low: code of the worse one.
+        category: code of the category, or None.
+        row: number of its row.
+        prompts: the distinct prompts.
+        texts: of the candidates.
+        categories: of the codes.
+        rows: how many rows the table has.
+        dropped: what was left out.
+        fuller: number of pairs whose texts share turns that the column of the context does not say.
+    """
+
+    prompt: Index
+    high: Index
+    low: Index
+    category: Index | None
+    row: Index
+    prompts: Prompts
+    texts: list[str]
+    categories: list[str]
+    rows: int
+    dropped: Dropped
+    fuller: int
+
+
+def read_preferences(table: Table, recipe: Recipe) -> Preferences:
+    """Read a table of ready-made pairs.
+
+    What both texts begin with (whole messages of chats, turns of a dialogue) becomes the context. Where a column is named for it,
+    dialogues stay whole unless it says all that they share, and messages that say more than it does are taken as well.
+    Left out and counted are pairs without a winner, with an empty text, that answer different prompts, of equal texts, that
+    repeat an earlier one, and those that people judged both ways round equally often; where one way has more judgements it is
+    kept.
+
+    Raises:
+        NNDError: a file that cannot be read, or a cell that holds something else; the row is named.
+    """
+    pairs = _Pairs(recipe)
+    for batch in batches(table, recipe):
+        pairs.take(batch)
+    if not pairs.reader.count:
+        raise NNDError(f"{table.name}: it holds no row")
+    return _assemble(pairs, recipe)
+
+
+class _Pairs:
+    """Reads pairs, and splits from both texts what they share.
+
+    Attributes:
+        apart: per row whether its texts answer different prompts.
+        undecided: per row ``tie`` or ``no_judgement`` where no text won, else ``""``.
+        fuller: number of rows whose texts share turns that the column of the context does not say.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        roles = {"context": _CONTEXT, "chosen": _CHOSEN, "rejected": _REJECTED}
+        roles |= {"category": recipe.category} if recipe.category else {}
+        self.reader = Reader({**roles, **field_roles(recipe)}, recipe)
+        self.reader.texts["rejected"] = self.reader.texts["chosen"]  # one numbering of candidates
+        self.apart: list[bool] = []
+        self.undecided: list[str] = []
+        self.fuller = 0
+
+    def take(self, batch: Batch) -> None:
+        """Take in a batch, split."""
+        parts = [self._split(batch, i, *pair) for i, pair in enumerate(self._pairs(batch))]
+        made: dict[str, Column] = {
+            _CONTEXT: [part.context for part in parts],
+            _CHOSEN: [part.chosen for part in parts],
+            _REJECTED: [part.rejected for part in parts],
+        }
+        self.reader.add(Batch(batch.numbers, {**batch.columns, **made}, batch.place))
+
+    def _pairs(self, batch: Batch) -> Iterator[tuple[Any, Any, str | None]]:
+        """Yield better, worse, and what the column of the context says, of each row."""
+        recipe = self._recipe
+        contexts: list[Any] = [None] * len(batch.numbers)
+        if recipe.context is not None:
+            contexts = [self._text(batch, i, cell) for i, cell in enumerate(_cells(batch, recipe.context))]
+        if not recipe.pair:
+            self.undecided += [""] * len(contexts)
+            return zip(_cells(batch, str(recipe.chosen)), _cells(batch, str(recipe.rejected)), contexts, strict=True)
+        sides = [winner(cell, recipe, batch.where(str(recipe.winner))(i))
+                 for i, cell in enumerate(_cells(batch, str(recipe.winner)))]  # fmt: skip
+        self.undecided += [side if isinstance(side, str) else "" for side in sides]
+        one, other = (_cells(batch, column) for column in recipe.pair)
+        ordered = [(b, a) if side == 1 else (a, b) for a, b, side in zip(one, other, sides, strict=True)]
+        return ((*pair, context) for pair, context in zip(ordered, contexts, strict=True))
+
+    def _text(self, batch: Batch, i: int, cell: Any) -> str:
+        try:
+            return render(cell) or ""
+        except ValueError as error:
+            raise NNDError(f"{batch.where(str(self._recipe.context))(i)}: {error}") from None
+
+    def _split(self, batch: Batch, i: int, chosen: Any, rejected: Any, column: str | None) -> Split:
+        try:
+            found = split_pair(chosen, rejected)
+        except ValueError as error:
+            names = self._recipe.pair or (self._recipe.chosen, self._recipe.rejected)
+            raise NNDError(f"{batch.place(i)}, columns {names[0]!r} and {names[1]!r}: {error}") from None
+        self.apart.append(found is None)
+        if found is None:
+            return Split("", (), None, None)
+        if column is None:
+            return found
+        context = add_context(column, found)
+        if context == column:
+            return Split(column, (), found.chosen, found.rejected)
+        if isinstance(chosen, str) and column.strip():
+            return Split(column, (), chosen, rejected)
+        self.fuller += 1
+        return Split(context, (), found.chosen, found.rejected)
+
+
+_TIES = frozenset(
+    "tie ties tied both equal equally same draw neither none similar bothbad both_bad no_preference equivalent".split()
+)
+_COMPARED = re.compile(r"^\W*([ABab12])\W*?([<>=]+)\W*([ABab12])\W*$")
+
+
+def winner(cell: Any, recipe: Recipe, where: str) -> int | str:
+    """Return which column of `Recipe.pair` a cell of `Recipe.winner` names: 0 or 1, ``tie``, or ``no_judgement``.
+
+    A side is named by its column, by the last part of that name (``answer_1``: 1), by 1 or 2, or A or B; or by a text that
+    contains one of these, such as "answer_1 is better", or ``A > B``.
+
+    Raises:
+        NNDError: it says something else.
+    """
+    text = (render(cell) or "").strip()
+    if not text or text in recipe.missing:
+        return "no_judgement"
+    folded = _fold(text)
+    names = [_fold(column) for column in recipe.pair]
+    ends = [name.rsplit("_", 1)[-1] for name in names]
+    if ends[0] == ends[1]:
+        ends = names
+    sides = [{names[0], ends[0], "1", "a"}, {names[1], ends[1], "2", "b"}]
+    if folded in sides[0] ^ sides[1]:
+        return int(folded in sides[1])
+    if match := _COMPARED.match(text):
+        left, sign, right = match[1].lower(), match[2], match[3].lower()
+        if left != right and len(set(sign)) == 1:
+            return "tie" if "=" in sign else int(left in "b2") ^ int("<" in sign)
+    # The longest names first: in "answer_2 is a better one" the article is no side.
+    words = f"_{folded}_"
+    tokens = set(re.findall(r"\w+", text))
+    for ways in (
+        [f"_{name}_" in words for name in names],
+        [len(end) > 1 and f"_{end}_" in words for end in ends],
+        [bool(tokens & {"1", "A"}), bool(tokens & {"2", "B"})],
+    ):
+        if all(ways):
+            return "tie"
+        if any(ways) and not _TIES & set(folded.split("_")):
+            return ways.index(True)
+    if _TIES & {*folded.split("_"), folded}:
+        return "tie"
+    raise NNDError(
+        f"{where}: {shown(text)} names neither {recipe.pair[0]!r} nor {recipe.pair[1]!r}; a winner is named by its column, by 1 or "
+        "2, or A or B. If it says that nobody judged, add it to --missing"
+    )
+
+
+def _fold(text: str) -> str:
+    """Return a name in lower case, with ``_`` for what is no letter or digit."""
+    return re.sub(r"\W+|_+", "_", text.casefold()).strip("_")
+
+
+def _cells(batch: Batch, column: str) -> list[Any]:
+    values = batch.columns[column]
+    return values.to_pylist() if isinstance(values, pa.Array) else values
+
+
+def _assemble(pairs: _Pairs, recipe: Recipe) -> Preferences:
+    reader = pairs.reader
+    rows, chosen, rejected = reader.numbers, reader.codes("chosen"), reader.codes("rejected")
+    context, dropped, texts = reader.codes("context"), Dropped(), reader.texts["chosen"]
+    one, other = fold_codes(texts, chosen), fold_codes(texts, rejected)
+    wrong = np.zeros(len(rows), dtype=bool)
+    whole = recipe.candidates == "rows"  # equal and empty texts stay; the clean config leaves them out
+
+    def leave_out(reason: str, which: Any) -> None:
+        nonlocal wrong
+        which = which & ~wrong
+        dropped.add(reason, int(which.sum()), rows[which])
+        wrong |= which
+
+    undecided = np.array(pairs.undecided, dtype=object)
+    for reason in ("tie", "no_judgement"):
+        leave_out("undecided" if reason == "tie" else reason, undecided == reason)
+    leave_out("other_prompt", np.array(pairs.apart, dtype=bool))
+    if not whole:
+        leave_out("empty", (chosen < 0) | (rejected < 0))
+        leave_out("equal_texts", one == other)
+        leave_out("no_context", (context < 0) & (recipe.context is not None))
+    prompt, prompts = prompts_of(reader, recipe)
+    category = reader.codes("category") if "category" in reader.roles else None
+    if category is not None:
+        leave_out("no_category", category < 0)
+    keep = np.flatnonzero(~wrong)
+    if not whole:
+        keep = decide(keep, prompt, one, other, category, rows, dropped)
+    return Preferences(
+        prompt[keep], chosen[keep].astype(np.int64), rejected[keep].astype(np.int64),
+        None if category is None else category[keep].astype(np.int64), rows[keep], prompts, texts.texts,
+        reader.texts["category"].texts if category is not None else [], len(rows), dropped, pairs.fuller,
+    )  # fmt: skip

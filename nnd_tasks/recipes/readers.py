@@ -1,0 +1,586 @@
+"""Read a table of any common format in pieces: CSV, TSV, JSON Lines, JSON, parquet, Excel, or a path for `datasets`."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import expand
+from nnd_tasks.recipes.cells import Column, Where, kind, root
+from nnd_tasks.recipes.recipe import FILE, FOLDER, KEY, Recipe
+
+#: Rows that are looked at to guess what a column holds.
+HEAD = 2000
+BATCH = 20_000
+#: Bytes of a human evaluation; of more it is some other file.
+MAX_BYTES = 4 << 30
+_BLOCK = 16 << 20  # bytes of CSV at a time; also the longest row
+_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_JSON = {".jsonl", ".ndjson", ".json"}
+_EXCEL = {".xlsx", ".xlsm"}
+SUFFIXES = {*_DELIMITERS, *_JSON, *_EXCEL, ".parquet"}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a table.
+
+    Attributes:
+        numbers: of the rows, as a person counts them in the file.
+        columns: column -> one value per row; strings and numbers as an array, what is nested as Python objects.
+        place: names the row at a position, for an error.
+    """
+
+    numbers: Sequence[int]
+    columns: Mapping[str, Column]
+    place: Where
+
+    def where(self, column: str) -> Where:
+        """Return what names a cell of ``column`` in an error."""
+        return lambda i: f"{self.place(i)}, column {column!r}"
+
+
+class Table:
+    """A table that is read in pieces.
+
+    Attributes:
+        name: what to call it in an error.
+        path: its file, or None where it has none.
+        unit: what its rows are called, ``row``, ``line`` or ``item``.
+        known: its columns where they are known before it is read, else None.
+        notes: what the user should know of how it was read.
+    """
+
+    unit = "row"
+    known: Sequence[str] | None = None
+
+    def __init__(self, name: str, path: Path | None) -> None:
+        self.name, self.path = name, path
+        self.notes: list[str] = []
+
+    def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        """Yield the rows in their order, with ``columns`` only; None takes all.
+
+        Raises:
+            NNDError: the file is not of its format; the row is named.
+        """
+        raise NotImplementedError
+
+    def needed(self, names: Iterable[str]) -> list[str]:
+        """Return the columns that hold what ``names``, some of them nested, stand for; each once."""
+        found: dict[str, None] = {}
+        for name in names:
+            whole = name if self.known is None or name in self.known else root(name)
+            found[whole] = None
+            if self.known is None:
+                found[root(name)] = None
+        return list(found)
+
+    def head(self) -> dict[str, list[Any]]:
+        """Return column -> its values in the first `HEAD` rows, all of one length.
+
+        Raises:
+            NNDError: as `read`, or there is no row.
+        """
+        for batch in self.read():
+            found = {
+                name: (values[:HEAD] if isinstance(values, list) else values[:HEAD].to_pylist())
+                for name, values in batch.columns.items()
+            }
+            if found and len(batch.numbers):
+                return found
+        raise NNDError(f"{self.name}: it holds no row")
+
+    def batch(self, numbers: Sequence[int], columns: Mapping[str, Column]) -> Batch:
+        """Return some of its rows."""
+        return Batch(numbers, columns, lambda i: f"{self.name}, {self.unit} {numbers[i]}")
+
+
+def open_table(source: str, recipe: Recipe | None = None) -> Table:
+    """Return the table in a file, in a folder that `datasets` wrote, or on the hub.
+
+    Args:
+        source: a file, or for a dataset ``PATH``, ``PATH:SPLIT`` or ``PATH:CONFIG:SPLIT``.
+        recipe: says how it is read where that is not found out: its encoding and quotes.
+
+    Raises:
+        NNDError: there is none, or it is of no known format.
+    """
+    path = expand(source)
+    recipe = recipe or Recipe()
+    try:
+        if path.is_file():
+            return _open_file(path, recipe)
+    except OSError as error:
+        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
+    if path.suffix.lower() in SUFFIXES:
+        raise NNDError(f"{path}: no such file")
+    return _Dataset(source)
+
+
+def _open_file(path: Path, recipe: Recipe) -> Table:
+    size = path.stat().st_size
+    if size == 0:
+        raise NNDError(f"{path}: the file is empty")
+    if size > MAX_BYTES:
+        raise NNDError(f"{path}: larger than {MAX_BYTES >> 30} GiB, this cannot be the file of judgements")
+    suffix = path.suffix.lower()
+    if suffix in _DELIMITERS:
+        return _Delimited(path, _DELIMITERS[suffix], recipe)
+    if suffix in _JSON:
+        return _JSONLines(path, recipe)
+    if suffix == ".parquet":
+        return _Parquet(path)
+    if suffix in _EXCEL:
+        return _Excel(path)
+    raise NNDError(f"{path}: a table is a file .csv, .tsv, .jsonl, .json, .parquet or .xlsx, or a path for `datasets`")
+
+
+class Several(Table):
+    """The tables of several files, one after another."""
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        super().__init__(", ".join(table.name for table in tables), tables[0].path if len(tables) == 1 else None)
+        self.tables = tables
+        self.unit = tables[0].unit
+        known = [table.known for table in tables]
+        self.known = None if None in known else list(dict.fromkeys(name for names in known for name in names or ()))
+        self.notes = [note for table in tables for note in table.notes]
+
+    def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        for table in self.tables:
+            yield from table.read(columns)
+
+
+class Rows(Table):
+    """Rows that were computed; each may say under ``@where`` where it comes from."""
+
+    def __init__(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        super().__init__(name, None)
+        self._rows = rows
+
+    def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        rows = list(self._rows)
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        found = {name: [row.get(name) for row in rows] for name in names if columns is None or name in columns}
+        yield Batch(range(1, len(rows) + 1), found, lambda i: str(rows[i].get("@where", self.name)))
+
+
+def file_columns(path: Path | None, count: int) -> dict[str, Column]:
+    """Return the columns that every table has: the name of its file and of the folder."""
+    if path is None:
+        return {}
+    stem = path.name.split(".")[0]
+    return {FILE: pa.array([stem] * count, pa.string()), FOLDER: pa.array([path.absolute().parent.name] * count, pa.string())}
+
+
+# ---------------------------------------------------------------- encodings
+
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+
+def find_encoding(path: Path) -> str:
+    """Return the encoding of a text file: by its byte order mark, else UTF-8 where it is that, else UTF-16 or cp1252."""
+    with path.open("rb") as file:
+        start = file.read(4096)
+        for mark, encoding in _MARKS.items():
+            if start.startswith(mark):
+                return encoding
+        if start[1::2].count(0) > len(start) // 8:
+            return "utf-16-le"
+        if start[::2].count(0) > len(start) // 8:
+            return "utf-16-be"
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        piece = start
+        try:
+            while piece:
+                decoder.decode(piece)
+                piece = file.read(1 << 20)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "cp1252"
+    return "utf-8"
+
+
+def _encoding(path: Path, recipe: Recipe, notes: list[str]) -> str:
+    """Return the encoding that the recipe names, or that was found; other than UTF-8 it is noted."""
+    if recipe.encoding:
+        try:
+            return codecs.lookup(recipe.encoding).name
+        except LookupError:
+            raise NNDError(f"--encoding {recipe.encoding}: no such encoding; name one such as utf-8, utf-16 or cp1252") from None
+    found = find_encoding(path)
+    if found not in ("utf-8", "utf-8-sig"):
+        shown = "UTF-16" if found.startswith("utf-16") else "cp1252 (Windows, Western Europe)"
+        notes.append(f"{path.name} is no UTF-8; it is read as {shown}. If letters look wrong, name the encoding with --encoding")
+    return found
+
+
+def _decode(path: Path, encoding: str) -> str:
+    try:
+        return path.read_bytes().decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise NNDError(f"{path}: not {encoding} text (byte {error.start:,}); name its encoding with --encoding") from None
+
+
+# ---------------------------------------------------------------- CSV and TSV
+
+
+class _Delimited(Table):
+    """A table with a header row; rows count from 1 for the header, as in a spreadsheet."""
+
+    def __init__(self, path: Path, delimiter: str, recipe: Recipe) -> None:
+        super().__init__(str(path), path)
+        self._encoding = _encoding(path, recipe, self.notes)
+        with path.open("rb") as file:
+            start = file.read(1 << 20)
+        text = start.decode(self._encoding, errors="replace").removeprefix("\ufeff")
+        line = text.split("\n", 1)[0]
+        if delimiter == "," and "," not in line:  # spreadsheets of some countries
+            delimiter = next((other for other in (";", "\t") if other in line), delimiter)
+        self._delimiter = delimiter
+        # In tab-separated files quotes often mean nothing. They do where every field that begins with one ends with one.
+        self._quotes = recipe.quotes if recipe.quotes is not None else delimiter != "\t" or _is_quoted(text)
+        rows = csv.reader(
+            io.StringIO(text, newline=""),
+            delimiter=delimiter,
+            quoting=csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE,
+        )
+        try:
+            self._names = next(rows, [])
+        except csv.Error as error:
+            raise NNDError(f"{path}, row 1: no header of a table ({error})") from error
+        while len(self._names) > 1 and not self._names[-1].strip():  # spreadsheets write commas after the last column
+            self._names.pop()
+        written = len(self._names)
+        while len(self._names) > 1 and self._names[-1].startswith("#"):  # MQM side by side: the last cell is a comment
+            self._names.pop()
+        self._commented = len(self._names) < written
+        seen: set[str] = set()
+        for name in self._names:
+            if name in seen:
+                raise NNDError(f"{path}, row 1: two columns are called {name!r}; rename one")
+            seen.add(name)
+        self.known = [*self._names, FILE, FOLDER]
+        self._ragged = recipe.quotes is False
+
+    def _read_lines(self, columns: Sequence[str] | None) -> Iterator[Batch]:
+        """Yield the rows of a file in which quotes mean nothing; of a line with more cells than names the first count."""
+        assert self.path is not None
+        text = _decode(self.path, self._encoding)
+        numbers: list[int] = []
+        rows: list[list[str]] = []
+        for number, line in enumerate(text.split("\n"), start=1):
+            cells = line.removesuffix("\r").split(self._delimiter)
+            if number == 1 or not any(cells):
+                continue
+            if len(cells) < len(self._names):
+                raise NNDError(f"{self.name}, row {number}: {len(cells)} columns, the header has {len(self._names)}")
+            numbers.append(number)
+            rows.append(cells)
+        found = {
+            name: pa.array([row[place] for row in rows], pa.string())
+            for place, name in enumerate(self._names)
+            if columns is None or name in columns
+        }
+        yield self.batch(numbers, {**found, **file_columns(self.path, len(rows))})
+
+    def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        import pyarrow.csv as pacsv
+
+        if self._ragged:
+            yield from self._read_lines(columns)
+            return
+        names = list(self._names if columns is None else [name for name in columns if name in self._names])
+        number = 2
+        wrong: list[tuple[int, int]] = []
+
+        def stop(row: Any) -> str:
+            wrong.append((row.expected_columns, row.actual_columns))
+            return "error"
+
+        try:
+            reader = pacsv.open_csv(
+                self.path,
+                read_options=pacsv.ReadOptions(
+                    use_threads=False, block_size=_BLOCK, encoding="utf8" if self._encoding.startswith("utf-8") else self._encoding,
+                    **({"column_names": self._names, "skip_rows": 1} if self._commented else {}),
+                ),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=self._delimiter,
+                    quote_char='"' if self._quotes else False,
+                    newlines_in_values=self._quotes,
+                    invalid_row_handler=stop,
+                ),
+                convert_options=pacsv.ConvertOptions(
+                    include_columns=names,
+                    column_types={name: pa.string() for name in names},
+                    strings_can_be_null=False,
+                ),
+            )
+            for batch in reader:
+                found = {name: batch.column(name) for name in batch.schema.names}
+                yield self.batch(
+                    range(number, number + batch.num_rows), {**found, **file_columns(self.path, batch.num_rows)}
+                )
+                number += batch.num_rows
+        except pa.ArrowException as error:
+            raise self._explain(first_line(error), wrong) from None
+        except UnicodeDecodeError as error:
+            raise NNDError(f"{self.name}: not {self._encoding} text ({error.reason}); name its encoding with --encoding") from None
+        except OSError as error:
+            raise NNDError(f"{self.name}: cannot be read ({error.strerror or error})") from error
+
+    def _explain(self, message: str, wrong: list[tuple[int, int]]) -> NNDError:
+        row = re.search(r"Row #(\d+)", message)
+        place = f"{self.name}, row {row[1]}" if row else self.name
+        if wrong:
+            return NNDError(f"{place}: {wrong[0][1]} columns, the header has {wrong[0][0]}")
+        return NNDError(f"{place}: not a valid table ({message})")
+
+
+_QUOTED = re.compile(r'(?:^|[\t\n])"')
+_QUOTED_WHOLE = re.compile(r'(?:^|(?<=[\t\n]))"(?:[^"]|"")*"(?=[\t\r\n]|$)')
+
+
+def _is_quoted(text: str) -> bool:
+    starts = len(_QUOTED.findall(text))
+    cut = len(text) >= 1 << 19  # the last field of a long file may be cut off
+    return 0 < starts <= len(_QUOTED_WHOLE.findall(text)) + cut
+
+
+# ---------------------------------------------------------------- JSON
+
+
+class _JSONLines(Table):
+    """One JSON object per line, an array of them, one object, or an object of them keyed by id."""
+
+    unit = "line"
+
+    def __init__(self, path: Path, recipe: Recipe) -> None:
+        super().__init__(str(path), path)
+        self._encoding = _encoding(path, recipe, self.notes)
+        self._rows = recipe.rows
+        with path.open("rb") as file:
+            start = file.read(1 << 16).decode(self._encoding, errors="replace").lstrip("\ufeff \t\r\n")
+        self._whole = start.startswith("[") or (start.startswith("{") and not _is_json(start.split("\n", 1)[0]))
+        if self._whole:
+            self.unit = "item"
+
+    def _items(self) -> Iterator[tuple[int, Any, Any]]:
+        """Yield the number, the key (None without one) and the object of each row."""
+        assert self.path is not None
+        number = 0
+        try:
+            if self._whole:
+                yield from self._entries(json.loads(_decode(self.path, self._encoding)))
+                return
+            with self.path.open(encoding=self._encoding, newline="\n") as file:
+                for number, line in enumerate(file, start=1):
+                    if line.strip("\ufeff \t\r\n"):
+                        yield number, None, json.loads(line.removeprefix("\ufeff"))
+        except UnicodeDecodeError as error:
+            raise NNDError(
+                f"{self.name}, line {number + 1}: not {self._encoding} text ({error.reason}); name its encoding with --encoding"
+            ) from None
+        except RecursionError:
+            raise NNDError(f"{self._where(number)}: JSON nested too deeply; is it the right file?") from None
+        except ValueError as error:
+            raise NNDError(f"{self._where(number)}: not valid JSON ({error}); is it the right file?") from None
+        except OSError as error:
+            raise NNDError(f"{self.name}: cannot be read ({error.strerror or error})") from error
+
+    def _entries(self, content: Any) -> Iterator[tuple[int, Any, Any]]:
+        if isinstance(content, list):
+            yield from ((number, None, item) for number, item in enumerate(content, start=1))
+        elif isinstance(content, dict) and content and all(isinstance(item, Mapping) for item in content.values()):
+            if self._rows and root(self._rows) in content:
+                yield 1, None, content
+            else:
+                yield from ((number, key, item) for number, (key, item) in enumerate(content.items(), start=1))
+        else:
+            yield 1, None, content
+
+    def _where(self, number: int) -> str:
+        return self.name if self._whole else f"{self.name}, {self.unit} {max(number, 1)}"
+
+    def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        numbers: list[int] = []
+        keys: list[Any] = []
+        rows: list[Mapping[str, Any]] = []
+        for number, key, row in self._items():
+            if not isinstance(row, Mapping):
+                raise NNDError(f"{self.name}, {self.unit} {number}: expected an object with named fields, found {kind(row)}")
+            numbers.append(number)
+            keys.append(key)
+            rows.append(row)
+            if len(rows) == BATCH:
+                yield self._batch(numbers, keys, rows, columns)
+                numbers, keys, rows = [], [], []
+        if rows:
+            yield self._batch(numbers, keys, rows, columns)
+
+    def _batch(
+        self, numbers: list[int], keys: list[Any], rows: list[Mapping[str, Any]], columns: Sequence[str] | None
+    ) -> Batch:
+        present = dict.fromkeys(name for row in rows for name in row)
+        names = present if columns is None else [name for name in columns if name in present]
+        found: dict[str, Column] = {name: [row.get(name) for row in rows] for name in names}
+        found |= file_columns(self.path, len(rows))
+        if keys[0] is None:
+            return self.batch(numbers, found)
+        return Batch(numbers, {KEY: keys, **found}, lambda i: f"{self.name}, entry {keys[i]!r}")
+
+    def head(self) -> dict[str, list[Any]]:
+        """Return column -> its values in the first `HEAD` rows, without reading the rest."""
+        numbers, keys, rows = [], [], []
+        for number, key, row in self._items():
+            if not isinstance(row, Mapping):
+                raise NNDError(f"{self.name}, {self.unit} {number}: expected an object with named fields, found {kind(row)}")
+            numbers.append(number)
+            keys.append(key)
+            rows.append(row)
+            if len(rows) == HEAD:
+                break
+        if not rows:
+            raise NNDError(f"{self.name}: it holds no row")
+        found = self._batch(numbers, keys, rows, None).columns
+        return {name: values if isinstance(values, list) else values.to_pylist() for name, values in found.items()}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- parquet and datasets
+
+
+def _plain(column: pa.Array) -> pa.Array | list[Any]:
+    """Return a column as strings or numbers; what is nested as Python objects."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    sort = column.type
+    if pa.types.is_decimal(sort):
+        return column.cast(pa.float64())
+    if pa.types.is_large_string(sort) or pa.types.is_string_view(sort):
+        return column.cast(pa.string())
+    if pa.types.is_string(sort) or pa.types.is_integer(sort) or pa.types.is_floating(sort):
+        return column
+    return list(column.to_pylist())
+
+
+class _Arrow(Table):
+    """A table whose rows come as Arrow batches; rows count from 1."""
+
+    def _batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
+
+    def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        own = None if columns is None else [name for name in columns if name in (self.known or ()) and name[0] != "@"]
+        number = 1
+        for batch in self._batches(own):
+            found = {name: _plain(batch.column(name)) for name in batch.schema.names}
+            yield self.batch(
+                range(number, number + batch.num_rows), {**found, **file_columns(self.path, batch.num_rows)}
+            )
+            number += batch.num_rows
+
+
+class _Parquet(_Arrow):
+    """A parquet file."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow.parquet as pq
+
+        super().__init__(str(path), path)
+        try:
+            names = pq.read_schema(path).names
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+            raise self._unreadable(error) from None
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise NNDError(f"{path}: two columns are called {twice[0]!r}; rename one")
+        self.known = [*names, FILE, FOLDER]
+
+    def _unreadable(self, error: BaseException) -> NNDError:
+        return NNDError(f"{self.name}: cannot be read as parquet ({first_line(error)})")
+
+    def _batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+        import pyarrow.parquet as pq
+
+        try:
+            with pq.ParquetFile(self.path) as file:
+                for batch in file.iter_batches(BATCH, columns=columns):
+                    batch.validate(full=True)  # what a broken file holds may be no UTF-8
+                    yield batch
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+            raise self._unreadable(error) from None
+
+
+class _Excel(_Arrow):
+    """The first sheet of an Excel file; rows count from 1 for the header."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path), path)
+        import pandas as pd
+
+        try:
+            found = pd.read_excel(path, engine="openpyxl")
+        except ImportError as error:
+            raise NNDError(f"{path}: to read Excel files, run: pip install openpyxl") from error
+        except Exception as error:  # zipfile, openpyxl and pandas raise many kinds
+            raise NNDError(f"{path}: cannot be read as Excel ({first_line(error)})") from error
+        self._columns = {str(name): [None if pd.isna(cell) else cell for cell in found[name]] for name in found.columns}
+        self.known = [*self._columns, FILE, FOLDER]
+
+    def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        found: dict[str, Column] = {n: cells for n, cells in self._columns.items() if columns is None or n in columns}
+        count = len(next(iter(self._columns.values()), ()))
+        yield self.batch(range(2, count + 2), {**found, **file_columns(self.path, count)})
+
+
+class _Dataset(_Arrow):
+    """A dataset of the hub, or a folder that `datasets` can load; rows count from 1."""
+
+    def __init__(self, source: str) -> None:
+        import datasets
+
+        super().__init__(source, None)
+        path, *rest = source.split(":")
+        if len(rest) > 2:
+            raise NNDError(f"{source}: write PATH, PATH:SPLIT or PATH:CONFIG:SPLIT")
+        try:
+            if (expand(path) / "dataset_info.json").exists() or (expand(path) / "dataset_dict.json").exists():
+                found = datasets.load_from_disk(str(expand(path)))
+            else:
+                found = datasets.load_dataset(path, rest[0] if len(rest) == 2 else None)
+        except Exception as error:  # datasets and the hub raise many kinds
+            raise NNDError(
+                f"{source}: is no file, and could not be loaded as a dataset ({first_line(error)})"
+            ) from error
+        if isinstance(found, datasets.DatasetDict):
+            split = rest[-1] if rest else "test" if "test" in found else next(iter(found))
+            if split not in found or (not rest and len(found) > 1 and "test" not in found):
+                raise NNDError(f"{source}: name one of its splits as PATH:SPLIT ({', '.join(found)})")
+            found = found[split]
+        self._rows = found
+        self.known = found.column_names
+
+    def _batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+        rows = self._rows if columns is None else self._rows.select_columns(columns)
+        for table in rows.with_format("arrow").iter(BATCH):
+            yield from table.combine_chunks().to_batches()
