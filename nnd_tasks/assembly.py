@@ -77,9 +77,8 @@ def judged_table(found: Judgements, candidates: Candidates, pairs: Pairs, label_
     facts = candidates.facts
     if "subcategory" in facts:
         optional["subcategory"] = Coded(facts["subcategory"][low], found.texts["subcategory"].texts)
-    elif len(found.aspects) > 1 or found.aspects[0]:
-        if "category" in facts:
-            optional["subcategory"] = Coded(facts["category"][low], found.texts["category"].texts)
+    elif (len(found.aspects) > 1 or found.aspects[0]) and "category" in facts:
+        optional["subcategory"] = Coded(facts["category"][low], found.texts["category"].texts)
     if "severity" in facts:
         optional["severity"] = Coded(facts["severity"][low], found.texts["severity"].texts)
     for name, codes in (("label", candidates.label), ("system", facts.get("system"))):
@@ -94,7 +93,7 @@ def judged_table(found: Judgements, candidates: Candidates, pairs: Pairs, label_
     if "spans" in facts:
         columns["low_spans"] = Spans(facts["spans"][low], found.texts["spans"].texts)
     groups = found.groups if found.groups is not None else found.prompts.ids
-    return tests_table(candidates.prompt[high], found.prompts, columns, Coded(candidates.group[high], groups))
+    return table_of_tests(candidates.prompt[high], found.prompts, columns, Coded(candidates.group[high], groups))
 
 
 def _category(found: Judgements, candidates: Candidates, pairs: Pairs, label_is_category: bool) -> Coded:
@@ -117,7 +116,7 @@ def named(column: Coded) -> Coded:
     return Coded(np.where(column.codes < 0, texts.index(PREFERENCE), column.codes), texts)
 
 
-def tests_table(prompt: Index, prompts: Prompts, columns: Columns, groups: Coded | None = None) -> pa.Table:
+def table_of_tests(prompt: Index, prompts: Prompts, columns: Columns, groups: Coded | None = None) -> pa.Table:
     """Return columns of tests as a table, with the columns that the prompt and the identifiers make.
 
     Args:
@@ -193,4 +192,3 @@ def examples(table: pa.Table, count: int) -> list[dict[str, str]]:
                 row = table.slice(int(places[turn].as_py()), 1).to_pylist()[0]
                 found.append({key: row[key] for key in ("context", "high", "low", "category")})
     return found
-

@@ -1,8 +1,10 @@
-"""Build a set: name -> source -> tests -> dataset folder, with a build report."""
+"""Build a set: recipe -> files -> tests -> dataset folder, with a build report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,25 +12,20 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.analysis.reading import rules_section, trivial_rates
-from nnd_tasks.cleaning import REASONS, clean, clean_name
+from nnd_tasks.baselines import SAMPLE, table_rates
+from nnd_tasks.card import set_card, set_header
+from nnd_tasks.cleaning import clean_name
 from nnd_tasks.datasets import dataset_folder, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.pairing import PairingReport, form_tests
-from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Test
-from nnd_tasks.sources import get_source
-from nnd_tasks.sources.base import Source
-from nnd_tasks.sources.demo import PATH as DEMO_PATH
-from nnd_tasks.sources.download import Fetched, fetch, sha256_of
-from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_table
-
-NND_CITATION = """@inproceedings{laban2022nnd,
-  title = {Near-Negative Distinction: Giving a Second Life to Human Evaluation Datasets},
-  author = {Laban, Philippe and Wu, Chien-Sheng and Liu, Wenhao and Xiong, Caiming},
-  booktitle = {Proceedings of the 2022 Conference on Empirical Methods in Natural Language Processing},
-  year = {2022}
-}"""
+from nnd_tasks.pairing import Dropped
+from nnd_tasks.recipes.download import Fetched, fetch, sha256_of
+from nnd_tasks.recipes.make import make_tests, tables_of
+from nnd_tasks.recipes.places import locate
+from nnd_tasks.recipes.readers import Table
+from nnd_tasks.recipes.recipe import Recipe
+from nnd_tasks.recipes.shelf import SetRecipe, find_recipe
+from nnd_tasks.tables import ConfigSummary, summarize
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,23 @@ class BuildResult:
     report: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass
+class Formed:
+    """The tests of a set, not written yet.
+
+    Attributes:
+        tables: config -> its tests; each config is followed by its clean variant.
+        report: config -> what ``build_report.json`` will hold.
+        dropped: config -> what was left out.
+        notes: one line each for what the user should know.
+    """
+
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)
+    dropped: dict[str, Dropped] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
 def build_set(
     name: str,
     source: str | Path | None = None,
@@ -58,273 +72,184 @@ def build_set(
     *,
     progress: bool = True,
 ) -> BuildResult:
-    """Build the set ``name`` into a dataset folder.
+    """Build a set into a dataset folder.
 
     Args:
-        name: a key of `nnd_tasks.sources.SOURCES`.
-        source: the publisher's file, or a folder that holds it; None downloads it.
+        name: of a set that `nnd list` shows, or the path of a recipe.
+        source: the publisher's file, an archive or a folder that holds it; None downloads it.
         out: the dataset folder to write; None takes ``$NND_HOME/nnd/NAME``.
-        options: options of the source, such as ``{"rows": "all"}`` for SummEval.
+        options: options of the recipe, such as ``{"rows": "all"}`` for SummEval.
         progress: show progress of downloads.
 
     Raises:
         NNDError: unknown set or option, a source that cannot be read, a folder that cannot be written.
     """
-    origin = get_source(name)
-    chosen = _options(origin, options or {})
-    notes: list[str] = []
+    found = find_recipe(name)
+    recipe = found.recipe
+    chosen = _options(found, options or {})
     fetched: Fetched | None = None
-    if source is not None:
-        files = _locate(origin, expand(source))
-    elif origin.name == "demo":
-        files = {DEMO_PATH.name: DEMO_PATH}
-    else:
-        fetched = fetch(origin, progress=progress)
-        files = fetched.files
-        notes += [
-            f"unverified: {file} has no published hash; its content at the first download is recorded"
-            for file in fetched.unverified
-        ]
-
-    try:
-        tables, report, notes_of_cleaning = _form(origin, files, chosen)
-    except NNDError:
-        if fetched is not None:
-            fetched.discard()
-        raise
-    notes += notes_of_cleaning
-    for config, table in tables.items():
-        expected = origin.published.get(config, table.num_rows)
+    notes: list[str] = []
+    with ExitStack() as stack:
+        if source is not None:
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnd-build-")))
+            files = locate(found, expand(source), scratch)
+        elif own := _embedded(found):
+            files = own
+        else:
+            fetched = fetch(found.name, recipe, progress=progress)
+            files = fetched.files
+            notes += [
+                f"unverified: {file} has no published hash; its content at the first download is recorded"
+                for file in fetched.unverified
+            ]
+        try:
+            formed = form(found.name, recipe, files, chosen)
+        except NNDError:
+            if fetched is not None:
+                fetched.discard()
+            raise
+    notes += formed.notes
+    for config, table in formed.tables.items():
+        expected = recipe.published.get(config, table.num_rows)
         if expected != table.num_rows:
             notes.append(
                 f"{config}: {table.num_rows:,} tests, published are {expected:,}: another version of the file?"
             )
-
-    folder = expand(out) if out is not None else dataset_folder(name)
-    summaries = write_dataset(
-        folder,
-        tables,
-        header=lambda all_summaries: _header(origin, [summary.name for summary in all_summaries]),
-        body=lambda all_summaries, reports: card_body(origin, all_summaries, reports),
-        default=origin.default_config,
-        report=report,
-        obsolete={clean_name(config) for config in tables} - set(tables),
-    )
+    folder = expand(out) if out is not None else dataset_folder(found.name)
+    summaries = write_formed(found.name, recipe, formed, folder, shipped=found.shipped)
     return BuildResult(
         folder=folder,
-        built=[summary for summary in summaries if summary.name in tables],
-        kept=[summary.name for summary in summaries if summary.name not in tables],
+        built=[summary for summary in summaries if summary.name in formed.tables],
+        kept=[summary.name for summary in summaries if summary.name not in formed.tables],
         notes=notes,
-        report=report,
+        report=formed.report,
     )
 
 
-def _locate(source: Source, place: Path) -> dict[str, Path]:
-    try:
-        return source.locate(place)
-    except OSError as error:  # a name that is too long, a folder that may not be read
-        raise NNDError(f"{place}: cannot be read ({error.strerror or error})") from error
+def _embedded(found: SetRecipe) -> dict[str, Path] | None:
+    """Return the files that lie beside a recipe of the package, or None."""
+    files = {name: found.folder / name for name in found.recipe.files}
+    return files if found.shipped and files and all(path.is_file() for path in files.values()) else None
 
 
-def _form(
-    source: Source, files: Mapping[str, Path], options: Mapping[str, str]
-) -> tuple[dict[str, pa.Table], dict[str, Any], list[str]]:
-    """Return config -> table of tests, config -> report, and notes; each config is followed by its clean variant."""
-    tables: dict[str, pa.Table] = {}
-    report: dict[str, Any] = {}
-    notes: list[str] = []
-    provenance = {file: sha256_of(path) for file, path in sorted(files.items())}
-    # A report travels with the data: of a local folder it keeps the name, not the place.
-    shown = {key: Path(value).name if Path(value).exists() else value for key, value in options.items()}
-    where = ", ".join(str(path) for path in files.values())
-    origin = {"source_sha256": provenance, "options": shown, "nnd_tasks": __version__}
-
-    def add(config: str, tests: list[Test], details: Mapping[str, Any]) -> None:
-        if config in tables:
-            raise NNDError(f"two configs would be called {config!r}; rename one of {', '.join(files)}")
-        tables[config] = check_table(to_table(tests), where)
-        counts = {k: v for k, v in asdict(summarize(config, tables[config])).items() if k != "name"}
-        aids = {
-            "trivial_rules": trivial_rates([(t.context, t.high, t.low) for t in tests], [t.category for t in tests])
-        }
-        report[config] = {**details, **counts, **aids, **origin}
-
-    for config, rows in source.read(files, options).items():
-        pairing = PairingReport()
-        try:
-            tests = form_tests(rows, source.shape, pairing)
-        except NNDError as error:
-            if any(str(path) in str(error) for path in files.values()):
-                raise
-            raise NNDError(f"{where}: {error}") from error  # pairing knows contexts, not files
-        if not tests:
-            raise NNDError(
-                f"{where}: no test comes out of its {pairing.annotations} "
-                "annotations: no context has two candidates of known different quality"
-            )
-        cleaning = clean(tests, pairing)
-        add(config, tests, {**pairing.counts(), "cleaning": cleaning.report()})
-        if cleaning.tests:
-            add(clean_name(config), cleaning.tests, {"cleaned_from": config})
-        else:
-            notes.append(f"{config}: no test is left for {clean_name(config)}, so there is none")
-    return tables, report, notes
-
-
-def _options(source: Source, given: Mapping[str, str]) -> dict[str, str]:
-    unknown = sorted(set(given) - set(source.options))
-    if unknown:
-        raise NNDError(f"set {source.name} has no option --{unknown[0]}")
-    return {key: given.get(key, default) for key, (default, _) in source.options.items()}
-
-
-# ---------------------------------------------------------------- the card
-
-
-def _header(source: Source, configs: Sequence[str]) -> dict[str, Any]:
-    header: dict[str, Any] = {
-        "nnd_set": source.name,
-        "license": source.licence,
-        "language": source.languages(configs),
-        "pretty_name": f"NND {source.title}",
-        "task_categories": [source.task_category],
-        "tags": ["nnd", "near-negative-distinction", "lm-evaluation-harness", "human-evaluation"],
-    }
-    return {key: value for key, value in header.items() if value}
-
-
-COLUMN_NOTES = {
-    "test_id": "identifier of the test, stable over builds",
-    "context_id": "group in which pairs were formed",
-    "cluster_id": "all tests that give a model the same prompt fields",
-    "context": "what the model is given",
-    "high": "the better candidate",
-    "low": "the worse candidate",
-    "category": "error of the worse candidate, or the aspect or kind of context",
-    "high_first": "whether the better candidate comes first in the source",
-    "subcategory": "finer label",
-    "severity": "severity of the error",
-    "high_label": "label of the better candidate as published",
-    "low_label": "label of the worse candidate as published",
-    "high_system": "system that wrote the better candidate",
-    "low_system": "system that wrote the worse candidate",
-    "high_score": "score of the better candidate",
-    "low_score": "score of the worse candidate",
-    "rater": "who judged the worse candidate",
-    "noise_ratio": "word-level Levenshtein distance of the worse candidate from the better one, over its words",
-    "seed": "of the random choices of a synthetic error",
-}
-
-
-def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mapping[str, Any] | None = None) -> str:
-    """Return the Markdown of the dataset card.
+def form(name: str, recipe: Recipe, files: Mapping[str, Path], options: Mapping[str, str]) -> Formed:
+    """Make the tests of a set out of its files, without writing anything.
 
     Args:
-        source: where the set comes from.
-        summaries: of all configs that the folder holds.
-        reports: config -> its part of ``build_report.json``.
+        name: of the set.
+        recipe: of it.
+        files: file name -> where it is.
+        options: of the recipe, each with a value.
+
+    Raises:
+        NNDError: a file that is not as the recipe says, or no test comes out.
     """
-    lines = [
-        f"# NND {source.title}",
-        "",
-        "A Near-Negative Distinction test set: each row is one test, a context with a better and a worse candidate by "
-        "human judgement. A language model passes when the mean log-likelihood per token that it gives the better candidate is "
-        "strictly higher (Laban et al., EMNLP 2022).",
-        "",
-        source.summary,
-        "",
-        "## Sizes",
-        "",
-        "| config | tests | clusters (distinct prompts) | distinct (prompt, candidate) | fingerprint |",
-        "|---|---|---|---|---|",
-        *[f"| `{s.name}` | {s.tests:,} | {s.clusters:,} | {s.candidates:,} | `{s.fingerprint}` |" for s in summaries],
-        "",
-        "| config | category | tests |",
-        "|---|---|---|",
-        *[
-            f"| `{s.name}` | {_cell(category)} | {count:,} |"
-            for s in summaries
-            for category, count in s.categories.items()
-        ],
-        "",
-        "## Use",
-        "",
-        "```python",
-        "from datasets import load_dataset",
-        "",
-        f'tests = load_dataset("nnd/{source.name}", "{summaries[0].name}", split="test")',
-        "```",
-        "",
-        f"With lm-evaluation-harness: `nnd run --model hf --model_args pretrained=MODEL --tasks {_task_hint(source)}`.",
-        "",
-        "## Columns",
-        "",
-        "| column | what it holds |",
-        "|---|---|",
-        *[f"| `{name}` | {COLUMN_NOTES[name]} |" for name in REQUIRED_COLUMNS],
-        *[f"| `{name}` | {COLUMN_NOTES[name]} (where the source has it) |" for name in OPTIONAL_COLUMNS],
-        *[f"| `{name}` | prompt field: {what} |" for name, what in source.fields.items()],
-        "",
-        "Texts are as published, in Unicode NFC, and nothing was trimmed.",
-        "",
-        *rules_section(reports or {}),
-        *_cleaning_section(reports or {}),
-        "## Origin and licence",
-        "",
-        f"Human evaluation: {source.title}"
-        + (f", {source.homepage}" if source.homepage else "")
-        + f". Licence: {source.licence}. {source.licence_note}".rstrip(),
-        "",
-        f"Built with nnd-tasks {__version__}. `build_report.json` has the hashes of the source files and all counts.",
-        "",
-        "## Citation",
-        "",
-        "```bibtex",
-        *([source.citation, ""] if source.citation else []),
-        NND_CITATION,
-        "```",
-    ]
-    return "\n".join(lines)
-
-
-def _cleaning_section(reports: Mapping[str, Any]) -> list[str]:
-    """Return what the card says of the clean configs: how many tests each reason holds for, and examples."""
-    found = {
-        name: part["cleaning"] for name, part in reports.items() if isinstance(part, Mapping) and "cleaning" in part
+    # A report travels with the data: of a local folder it keeps the name, not the place.
+    shown = {key: Path(value).name if Path(value).exists() else value for key, value in options.items()}
+    origin = {
+        "source_sha256": {file: sha256_of(path) for file, path in sorted(files.items())},
+        "options": shown,
+        "nnd_tasks": __version__,
     }
-    if not found:
-        return []
-    lines = [
-        "## Clean configs",
-        "",
-        "A config keeps every test, as the authors' release does; its clean variant leaves out a test when:",
-        "",
-        *[f"- `{reason}`: {what}" for reason, what in REASONS.items()],
-        "",
-        "| config | tests | " + " | ".join(f"`{reason}`" for reason in REASONS) + " | left in | clean config |",
-        "|---" * (len(REASONS) + 4) + "|",
-    ]
-    for name, part in found.items():
-        reasons = part["reasons"]
-        cells = [f"{reasons[reason]['tests']:,}" for reason in REASONS]
-        cells[list(REASONS).index("contradictory")] += f" ({reasons['contradictory']['candidates']:,} candidates)"
-        kept = f"{part['kept']:,} | `{clean_name(name)}`" if part["kept"] else "0 | none"
-        lines.append(f"| `{name}` | {reports[name]['tests']:,} | {' | '.join(cells)} | {kept} |")
-    lines += ["", "A test can have several reasons. Examples, shortened:", ""]
-    for name, part in found.items():
-        for reason in REASONS:
-            for test in part["reasons"][reason]["examples"][:1]:
-                lines.append(
-                    f"- `{name}`, `{reason}`, test `{test['test_id']}` ({_cell(test['category'])}): "
-                    f"better: {_cell(test['high']) or '(nothing)'}; worse: {_cell(test['low']) or '(nothing)'}"
-                )
-    return [*lines, ""]
+    formed = Formed()
+    for config, table in tables_of(name, recipe, files, options).items():
+        add_config(formed, config, table, recipe, origin)
+    return formed
 
 
-def _cell(text: str) -> str:
-    """Return ``text`` as it can stand in a cell of a Markdown table."""
-    return " ".join(text.split()).replace("|", "\\|")
+def add_config(formed: Formed, config: str, table: Table, recipe: Recipe, origin: Mapping[str, Any]) -> None:
+    """Make the tests of one config and its clean variant, and what the report says of them.
+
+    Raises:
+        NNDError: as `form`.
+    """
+    made = make_tests(table, recipe)
+    formed.notes += table.notes
+    dropped = made.dropped
+    details = {
+        **made.counts,
+        "dropped": dropped.counts,
+        "dropped_rows": dropped.rows,
+        **({"unranked_labels": dropped.labels} if dropped.labels else {}),
+        **({"cleaning": made.cleaning} if made.cleaning else {}),
+    }
+    formed.dropped[config] = dropped
+    _add(formed, config, made.table, {**details, **origin})
+    if made.clean is not None:
+        _add(formed, clean_name(config), made.clean, {"cleaned_from": config, **origin})
+    elif recipe.clean:
+        formed.notes.append(f"{config}: no test is left for {clean_name(config)}, so there is none")
 
 
-def _task_hint(source: Source) -> str:
-    return {"mqm": "nnd_mqm_ende", "news_gpt3": "nnd_news_gpt3_cnn"}.get(source.name, f"nnd_{source.name}")
+def _add(formed: Formed, config: str, table: pa.Table, details: Mapping[str, Any]) -> None:
+    counts = {key: value for key, value in asdict(summarize(config, table)).items() if key != "name"}
+    sampled = {"trivial_rules_sample": SAMPLE} if table.num_rows > 10 * SAMPLE else {}
+    rates = table_rates(table, SAMPLE if sampled else None)
+    formed.tables[config] = table
+    formed.report[config] = {**details, **counts, "trivial_rules": rates, **sampled}
+
+
+def write_formed(
+    name: str,
+    recipe: Recipe,
+    formed: Formed,
+    folder: Path,
+    *,
+    shipped: bool,
+    obsolete: set[str] | frozenset[str] = frozenset(),
+) -> list[ConfigSummary]:
+    """Write the tests of a set as configs of its dataset folder, beside those that it has; return summaries of all.
+
+    Args:
+        name: of the set.
+        recipe: of it.
+        formed: its tests.
+        folder: the dataset folder.
+        shipped: whether the recipe comes with the package; else the card has it.
+        obsolete: configs that the folder must not keep.
+
+    Raises:
+        NNDError: the folder holds something else, or cannot be written.
+    """
+    facts = recipe.facts(name, shown=not shipped)
+    columns = list(dict.fromkeys(column for table in formed.tables.values() for column in table.column_names))
+
+    def body(summaries: list[ConfigSummary], reports: Mapping[str, Any]) -> str:
+        return set_card(facts, summaries, columns, reports).body()
+
+    default = recipe.config if recipe.config and not recipe.config.startswith("@") else next(iter(formed.tables))
+    return write_dataset(
+        folder,
+        formed.tables,
+        header=lambda all_summaries: {
+            **set_header(facts),
+            **_languages(recipe, [summary.name for summary in all_summaries]),
+        },
+        body=body,
+        default=default,
+        report=formed.report,
+        obsolete=(({clean_name(config) for config in formed.tables} - set(formed.tables)) | obsolete),
+    )
+
+
+def _languages(recipe: Recipe, configs: list[str]) -> dict[str, list[str]]:
+    """Return the languages that the names of configs say, such as ``ende``; nothing where they say none."""
+    from nnd_tasks.recipes.places import language_pair
+
+    pairs = [pair for name in configs if recipe.config == "@file" and (pair := language_pair(name))]
+    return {"language": sorted({code for pair in pairs for code in pair})} if pairs else {}
+
+
+def _options(found: SetRecipe, given: Mapping[str, str]) -> dict[str, str]:
+    """Return every option of a recipe with its value.
+
+    Raises:
+        NNDError: an option that the recipe does not have, or a value that is none of it.
+    """
+    known = found.recipe.options
+    for key, value in given.items():
+        if key not in known:
+            raise NNDError(f"set {found.name} has no option --{key}")
+        if len(known[key]) > 1 and value not in known[key]:
+            raise NNDError(f"--{key}: expected {' or '.join(known[key])}, found {value!r}")
+    return {key: given.get(key, values[0]) for key, values in known.items()}

@@ -1,31 +1,75 @@
-"""What a contributed set says of itself: its dataset card, its recipe, and the README beside its task."""
+"""The card of every set: built, made by a user, synthetic, published. It is composed from data, section by section."""
 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from nnd_tasks import __version__
-from nnd_tasks.analysis.reading import rules_section
-from nnd_tasks.build import COLUMN_NOTES, NND_CITATION
-from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE, Recipe
+from nnd_tasks.baselines import BASELINES
+from nnd_tasks.cleaning import REASONS as CLEANING
+from nnd_tasks.cleaning import clean_name
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_text
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
 
-CONFIG = "default"
-_LABELS = 12  # that are named
+CARD = "README.md"
+#: Fact that only a person can know -> what to write; a card says TODO where it is not known.
+KNOWN_BY_PEOPLE: Mapping[str, str] = {
+    "license": "licence of the texts and judgements, as the hub writes it, such as cc-by-4.0",
+    "language": "languages of the texts, such as en",
+    "summary": "what was evaluated, in a sentence or two",
+    "judges": "who judged, how many, and what they were asked",
+    "homepage": "where the judgements come from",
+    "citation": "BibTeX of the human evaluation",
+}
+NND_CITATION = """@inproceedings{laban2022nnd,
+  title = {Near-Negative Distinction: Giving a Second Life to Human Evaluation Datasets},
+  author = {Laban, Philippe and Wu, Chien-Sheng and Liu, Wenhao and Xiong, Caiming},
+  booktitle = {Proceedings of the 2022 Conference on Empirical Methods in Natural Language Processing},
+  year = {2022}
+}"""
+COLUMN_NOTES = {
+    "test_id": "identifier of the test, stable over builds",
+    "context_id": "group in which pairs were formed",
+    "cluster_id": "all tests that give a model the same prompt fields",
+    "context": "what the model is given",
+    "high": "the better candidate",
+    "low": "the worse candidate",
+    "category": "error of the worse candidate, or the aspect or kind of context",
+    "high_first": "whether the better candidate comes first in the source",
+    "subcategory": "finer label",
+    "severity": "severity of the error",
+    "high_label": "label of the better candidate as published",
+    "low_label": "label of the worse candidate as published",
+    "high_system": "system that wrote the better candidate",
+    "low_system": "system that wrote the worse candidate",
+    "high_score": "score of the better candidate",
+    "low_score": "score of the worse candidate",
+    "rater": "who judged the worse candidate",
+    "low_spans": "where the errors of the worse candidate are: characters from start to end, end outside",
+    "noise_ratio": "word-level Levenshtein distance of the worse candidate from the better one, over its words",
+    "seed": "of the random choices of a synthetic error",
+}
+_ALPHABET = "whether the better candidate comes first in the order of the alphabet; the table has no order of the two"
 #: Reason -> what took no part, for a person.
-REASONS: Mapping[str, str] = {
+DROPPED: Mapping[str, str] = {
     "empty": "rows with an empty candidate",
     "no_context": "rows with an empty context",
     "no_judgement": "rows without a judgement",
     "ignored": "judgements whose label says nothing of quality",
     "unranked": "judgements whose label the order does not have",
+    "no_test_category": "judgements whose label or category is left out by the recipe",
     "rater_tie": "candidates that a rater judged differently, each way equally often (only these judgements)",
     "tie": "candidates of which as many judgements say one thing as another",
+    "undecided": "pairs that people called a tie",
     "no_category": "pairs without a category",
     "other_prompt": "pairs whose prompts differ, or of a chat and a text",
     "equal_texts": "pairs of equal texts",
@@ -34,10 +78,46 @@ REASONS: Mapping[str, str] = {
     "no_order": "pairs of candidates neither of which is better by the rule",
     "no_pair": "candidates (of an attribute) that are in no test",
 }
-
-
 #: What is said of pairs whose texts share turns that the column of the context lacks.
 FULLER = "both texts begin with turns that column {} does not have; they are part of the context"
+_LABELS = 12  # that are named
+_TAGS = ("nnd", "near-negative-distinction", "lm-evaluation-harness")
+
+
+# ---------------------------------------------------------------- facts
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a card says of a set besides its numbers.
+
+    Attributes:
+        name: of the set.
+        title: of the human evaluation.
+        known: fact of `KNOWN_BY_PEOPLE` -> text; languages are separated by commas.
+        license_note: what else is to be known of the licence.
+        task_category: of the hub.
+        rule: what makes a candidate better, in a sentence.
+        fields: prompt field -> what it holds.
+        pairs: whether the table held ready-made pairs.
+        recipe: how the set was made, as YAML; ``""`` where it needs no saying.
+        synthetic: whether the errors were put in by a program.
+    """
+
+    name: str
+    title: str
+    known: Mapping[str, str] = field(default_factory=dict)
+    license_note: str = ""
+    task_category: str = "text-generation"
+    rule: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    pairs: bool = False
+    recipe: str = ""
+    synthetic: bool = False
+
+    def say(self, key: str) -> str:
+        """Return a fact, or what is to be written there."""
+        return self.known.get(key) or todo(key)
 
 
 def todo(key: str) -> str:
@@ -45,26 +125,20 @@ def todo(key: str) -> str:
     return f"TODO({KNOWN_BY_PEOPLE[key]})"
 
 
-def known(recipe: Recipe, key: str) -> str:
-    """Return a text of the recipe, or what is to be written there."""
-    return str(getattr(recipe, key) or todo(key))
+# ---------------------------------------------------------------- Markdown
 
 
-def _shown(recipe: Recipe, key: str) -> str:
-    """Return `known` as it can stand in Markdown."""
-    return _safe(known(recipe, key))
-
-
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """Return ``text`` without HTML that a page would obey."""
     return html.escape(text, quote=False)
 
 
-def _title(name: str, recipe: Recipe) -> str:
-    return _safe(" ".join((recipe.title or name).split()))
+def cell(text: str) -> str:
+    """Return ``text`` as it can stand in a cell of a Markdown table."""
+    return safe(" ".join(text.split())).replace("|", "\\|")
 
 
-def _fenced(kind: str, *texts: str) -> list[str]:
+def fenced(kind: str, *texts: str) -> list[str]:
     """Return the lines of a block of code, which no text in it can end."""
     fence = "```"
     while any(fence in text for text in texts):
@@ -72,16 +146,13 @@ def _fenced(kind: str, *texts: str) -> list[str]:
     return [f"{fence}{kind}", *texts, fence]
 
 
-def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str, str]:
-    """Return reason -> what is said of it: how many, of what, and of unknown labels which.
-
-    Args:
-        counts: reason -> how many.
-        labels: that an order does not have.
-    """
-    shown = ", ".join(map(repr, labels[:_LABELS])) + (", ..." if len(labels) > _LABELS else "")
-    named = {"unranked": f" ({shown})"} if labels else {}
-    return {reason: f"{count:,} {REASONS[reason]}{named.get(reason, '')}" for reason, count in counts.items()}
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table; cells are taken as they are."""
+    return [
+        f"| {' | '.join(head)} |",
+        "|---" * len(head) + "|",
+        *[f"| {' | '.join(row)} |" for row in rows],
+    ]
 
 
 class _Dumper(yaml.SafeDumper):
@@ -96,213 +167,300 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def recipe_yaml(values: Mapping[str, Any]) -> str:
-    """Return a recipe as YAML."""
+def dump_yaml(values: Mapping[str, Any]) -> str:
+    """Return plain data as YAML, texts of several lines readable."""
     return str(yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
 
 
-def header(name: str, recipe: Recipe) -> dict[str, Any]:
-    """Return the YAML header of the card, without what the data says."""
+# ---------------------------------------------------------------- the card
+
+
+@dataclass
+class Card:
+    """A card, taken apart.
+
+    Attributes:
+        header: its YAML.
+        sections: heading -> text, in order; the first, with the title, has the heading ``""``.
+    """
+
+    header: dict[str, Any]
+    sections: dict[str, str] = field(default_factory=dict)
+
+    def put(self, heading: str, lines: Sequence[str], *, before: str = "Citation") -> None:
+        """Replace a section, or put a new one before another, or at the end where that is absent."""
+        text = "\n".join(lines).strip("\n")
+        if heading in self.sections or before not in self.sections:
+            self.sections[heading] = text
+            return
+        found: dict[str, str] = {}
+        for name, old in self.sections.items():
+            if name == before:
+                found[heading] = text
+            found[name] = old
+        self.sections = found
+
+    def body(self) -> str:
+        """Return the card's Markdown without its header."""
+        return "\n\n".join(f"## {name}\n\n{text}" if name else text for name, text in self.sections.items() if text)
+
+    def text(self) -> str:
+        """Return the card as it is written."""
+        return f"---\n{dump_yaml(self.header)}---\n\n{self.body()}\n"
+
+
+def read_card(folder: Path) -> Card:
+    """Return the card of a dataset folder, taken apart by `huggingface_hub`'s own class.
+
+    Raises:
+        NNDError: it cannot be read, or its header is no YAML mapping.
+    """
+    path = folder / CARD
+    return parse_card(read_text(path), str(path))
+
+
+def parse_card(text: str, where: str) -> Card:
+    """Return a card's header and sections.
+
+    Raises:
+        NNDError: its header is no YAML mapping; begins with ``where``.
+    """
+    from huggingface_hub import RepoCard
+
+    from nnd_tasks.files import parse_yaml
+
+    match = re.match(r"\s*---\n(.*?)\n---\n", text, flags=re.DOTALL)
+    header = parse_yaml(match[1], where) if match else None  # bounded, before the hub's class reads it
+    if not isinstance(header, dict):
+        raise NNDError(f"{where}: it has no YAML header between two lines of ---; build the set again")
+    card = RepoCard(text, ignore_metadata_errors=True)
+    return Card(header, _sections(card.text))
+
+
+def _sections(body: str) -> dict[str, str]:
+    """Take Markdown apart at its headings of level 2, those in code fences left out."""
+    parts: dict[str, list[str]] = {"": []}
+    current, fence = "", ""
+    for line in body.split("\n"):
+        mark = re.match(r"`{3,}", line)
+        if mark and (not fence or mark[0] == fence):
+            fence = "" if fence else mark[0]
+        if line.startswith("## ") and not fence:
+            current = line[3:].strip()
+            parts.setdefault(current, [])
+        else:
+            parts[current].append(line)
+    return {name: "\n".join(lines).strip("\n") for name, lines in parts.items()}
+
+
+def set_header(facts: Facts) -> dict[str, Any]:
+    """Return the YAML header of a card, without what the data says."""
+    languages = [part.strip() for part in facts.say("language").split(",")] if facts.known.get("language") else None
     return {
-        "nnd_set": name,
-        "license": known(recipe, "license"),
-        "language": list(recipe.language) or [todo("language")],
-        "pretty_name": f"NND {recipe.title or name}",
-        "task_categories": [recipe.task_category],
-        "tags": ["nnd", "near-negative-distinction", "lm-evaluation-harness", "human-evaluation"],
+        "nnd_set": facts.name,
+        "license": facts.say("license"),
+        "language": languages or [todo("language")],
+        "pretty_name": f"NND {facts.title}",
+        "task_categories": [facts.task_category],
+        "tags": [*_TAGS, "synthetic" if facts.synthetic else "human-evaluation"],
     }
 
 
-def body(name: str, recipe: Recipe, summary: ConfigSummary, columns: Sequence[str], report: Mapping[str, Any]) -> str:
-    """Return the Markdown of the dataset card.
+def set_card(
+    facts: Facts,
+    summaries: Sequence[ConfigSummary],
+    columns: Sequence[str],
+    reports: Mapping[str, Any],
+    *,
+    header: Mapping[str, Any] | None = None,
+    repo: str | None = None,
+    examples: bool = True,
+) -> Card:
+    """Return the card of a set.
 
     Args:
-        name: of the set.
-        recipe: how it was made.
-        summary: of its tests.
-        columns: of its table.
-        report: what is stored in ``build_report.json``.
+        facts: what is known of it.
+        summaries: of all configs.
+        columns: of its tables.
+        reports: config -> its part of ``build_report.json``.
+        header: of the card; None takes `set_header`.
+        repo: of the hub, where it is published.
+        examples: whether the card may quote texts.
     """
-    fields = [column for column in columns if column not in RESERVED_COLUMNS]
-    notes = {**COLUMN_NOTES, "high_first": _ALPHABET} if recipe.pairs else COLUMN_NOTES
-    lines = [
-        f"# NND {_title(name, recipe)}",
-        "",
-        "A Near-Negative Distinction test set: each row is one test, a context with a better and a worse candidate by "
-        "human judgement. A language model passes when the mean log-likelihood per token that it gives the better candidate is "
-        "strictly higher (Laban et al., EMNLP 2022).",
-        "",
-        _shown(recipe, "summary"),
-        "",
-        *_sizes(summary),
-        "## Use",
-        "",
-        "```python",
-        "from datasets import load_dataset",
-        "",
-        f'tests = load_dataset("nnd/{name}", split="test")',
-        "```",
-        "",
-        f"With lm-evaluation-harness: `nnd run --model hf --model_args pretrained=MODEL --tasks nnd_{name}`.",
-        "",
-        "## Columns",
-        "",
-        "| column | what it holds |",
-        "|---|---|",
-        *[f"| `{column}` | {notes[column]} |" for column in columns if column in notes],
-        *[
-            f"| `{column}` | prompt field: column {_cell(recipe.field.get(column, column))} of the table |"
-            for column in fields
-        ],
-        "",
-        "Texts are as in the table, in Unicode NFC, and nothing was trimmed"
-        + (_SPLIT if recipe.pairs else "")
-        + "; lists are "
-        "written one item per line.",
-        "",
-        *_made(recipe, report),
-        *_trivial(report),
-        "## Origin and licence",
-        "",
-        f"Human evaluation: {_title(name, recipe)}, {_shown(recipe, 'homepage')}. Licence: {_shown(recipe, 'license')}. "
-        f"Judges: {_shown(recipe, 'judges')}",
-        "",
-        f"Built with nnd-tasks {__version__}. `build_report.json` has the hash of the source file and all counts.",
-        "",
-        "## Citation",
-        "",
-        *_fenced("bibtex", known(recipe, "citation").strip(), "", NND_CITATION),
+    card = Card(dict(header or set_header(facts)))
+    card.sections[""] = "\n".join(
+        [
+            f"# NND {safe(' '.join(facts.title.split()))}",
+            "",
+            "A Near-Negative Distinction test set: each row is one test, a context with a better and a worse candidate by "
+            "human judgement. A language model passes when the mean log-likelihood per token that it gives the better candidate "
+            "is strictly higher (Laban et al., EMNLP 2022).",
+            "",
+            safe(facts.say("summary")),
+        ]
+    )
+    for heading, lines in (
+        ("Sizes", sizes_section(summaries)),
+        ("Use", use_section(facts.name, summaries, repo)),
+        ("Columns", columns_section(facts, columns)),
+        ("How it was made", made_section(facts, reports)),
+        ("What trivial rules reach", baselines_section(reports)),
+        ("Clean configs", cleaning_section(reports, examples=examples)),
+        ("Origin and licence", origin_section(facts)),
+        ("Citation", fenced("bibtex", facts.say("citation").strip(), "", NND_CITATION)),
+    ):
+        if lines:
+            card.put(heading, lines)
+    return card
+
+
+# ---------------------------------------------------------------- sections
+
+
+def sizes_section(summaries: Sequence[ConfigSummary]) -> list[str]:
+    """Return the numbers of tests, prompts and candidates of each config, and of tests per category."""
+    head = ["config", "tests", "clusters (distinct prompts)", "distinct (prompt, candidate)", "fingerprint"]
+    rows = [
+        [f"`{s.name}`", f"{s.tests:,}", f"{s.clusters:,}", f"{s.candidates:,}", f"`{s.fingerprint}`"] for s in summaries
     ]
-    return "\n".join(lines)
+    categories = [[f"`{s.name}`", cell(name), f"{count:,}"] for s in summaries for name, count in s.categories.items()]
+    return [*table(head, rows), "", *table(["config", "category", "tests"], categories)]
 
 
-_ALPHABET = "whether the better candidate comes first in the order of the alphabet; the table has no order of the two"
-_SPLIT = (
-    " but the ends of what an assistant says in a dialogue that was written as one text (what both texts of a pair begin with "
-    "is the context)"
-)
+def use_section(name: str, summaries: Sequence[ConfigSummary], repo: str | None = None) -> list[str]:
+    """Return how to load a set and score a model on it."""
+    code = ["from datasets import load_dataset", ""]
+    code.append(f'tests = load_dataset("{repo or f"nnd/{name}"}", "{summaries[0].name}", split="test")')
+    return [
+        *fenced("python", *code),
+        "",
+        f"With lm-evaluation-harness: `nnd run --model hf --model_args pretrained=MODEL --tasks {task_of(name)}`.",
+    ]
 
 
-def _trivial(report: Mapping[str, Any]) -> list[str]:
-    """Return the section on trivial rules, and of how many tests it speaks."""
-    rates = {_safe(category): found for category, found in report["trivial_rules"].items()}
-    lines = rules_section({CONFIG: {"trivial_rules": rates}})
-    if sampled := report.get("trivial_rules_sample"):
-        lines += [f"The rates are of {sampled:,} of the tests, drawn at random.", ""]
+def task_of(name: str) -> str:
+    """Return the task that a card names for a set."""
+    return {"mqm": "nnd_mqm_ende", "news_gpt3": "nnd_news_gpt3_cnn"}.get(name, f"nnd_{name}")
+
+
+def columns_section(facts: Facts, columns: Sequence[str]) -> list[str]:
+    """Return what each column of the tables holds."""
+    notes = {**COLUMN_NOTES, "high_first": _ALPHABET} if facts.pairs else COLUMN_NOTES
+    rows = [[f"`{name}`", notes[name]] for name in columns if name in notes]
+    rows += [
+        [f"`{name}`", f"prompt field: {cell(facts.fields.get(name, name))}"]
+        for name in columns
+        if name not in RESERVED_COLUMNS
+    ]
+    trimmed = (
+        ", but the ends of what an assistant says in a dialogue that was written as one text" if facts.pairs else ""
+    )
+    return [
+        *table(["column", "what it holds"], rows),
+        "",
+        f"Texts are as published, in Unicode NFC, and nothing was trimmed{trimmed}; lists are written one item per line.",
+    ]
+
+
+def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str, str]:
+    """Return reason -> what is said of it: how many, of what, and of unknown labels which.
+
+    Args:
+        counts: reason -> how many.
+        labels: that an order does not have.
+    """
+    shown = ", ".join(map(repr, labels[:_LABELS])) + (", ..." if len(labels) > _LABELS else "")
+    marked = {"unranked": f" ({shown})"} if labels else {}
+    return {reason: f"{count:,} {DROPPED[reason]}{marked.get(reason, '')}" for reason, count in counts.items()}
+
+
+def made_section(facts: Facts, reports: Mapping[str, Any]) -> list[str]:
+    """Return how tests were formed, and what was left out."""
+    parts = {name: part for name, part in reports.items() if isinstance(part, Mapping) and "dropped" in part}
+    if not parts:
+        return [safe(facts.rule)] if facts.rule else []
+    lines = [safe(facts.rule), ""]
+    for name, part in parts.items():
+        said = f"`{name}`: {part.get('rows', 0):,} rows"
+        if "judgements" in part:
+            said += f", {part['judgements']:,} judgements of {part['candidates_judged']:,} candidates"
+        dropped = [safe(text) for text in left_out(part["dropped"], part.get("unranked_labels", ())).values()]
+        lines.append(f"- {said}{'; left out: ' + '; '.join(dropped) if dropped else ''}.")
+        if fuller := part.get("contexts_from_messages"):
+            lines.append(f"- `{name}`: in {fuller:,} rows {FULLER.format('of the context')}.")
+    if facts.recipe:
+        lines += ["", "The recipe, a file for `nnd build`:", "", *fenced("yaml", facts.recipe.rstrip())]
     return lines
 
 
-def _sizes(summary: ConfigSummary) -> list[str]:
+def baselines_section(reports: Mapping[str, Any]) -> list[str]:
+    """Return how often baselines pass, by config and category."""
+    found = {
+        name: part["trivial_rules"]
+        for name, part in reports.items()
+        if isinstance(part, Mapping) and "trivial_rules" in part
+    }
+    if not found:
+        return []
+    rows = [
+        [f"`{name}`", cell(category), *[f"{rates[rule]:.3f}" for rule in BASELINES]]
+        for name, by_category in found.items()
+        for category, rates in by_category.items()
+    ]
+    sampled = next((part["trivial_rules_sample"] for part in reports.values() if "trivial_rules_sample" in part), None)
     return [
-        "## Sizes",
+        "Pass rates of rules that read no meaning; a tie fails. A model says something where it does better than these.",
         "",
-        "| config | tests | clusters (distinct prompts) | distinct (prompt, candidate) | fingerprint |",
-        "|---|---|---|---|---|",
-        f"| `{summary.name}` | {summary.tests:,} | {summary.clusters:,} | {summary.candidates:,} | `{summary.fingerprint}` |",
+        *[f"- `{rule}`: {what}" for rule, what in BASELINES.items()],
         "",
-        "| config | category | tests |",
-        "|---|---|---|",
-        *[f"| `{summary.name}` | {_cell(name)} | {count:,} |" for name, count in summary.categories.items()],
-        "",
+        *table(["config", "category", *[f"`{rule}`" for rule in BASELINES]], rows),
+        *(["", f"The rates are of {sampled:,} of the tests, drawn at random."] if sampled else []),
     ]
 
 
-def _made(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
-    """Return the section on how tests were formed, and what was left out."""
-    dropped = report["dropped"]
-    lines = ["## How it was made", "", _safe(recipe.rule_text()), ""]
-    if not recipe.pairs:
-        lines += [
-            f"The table has {report['rows']:,} rows with {report['judgements']:,} judgements of {report['candidates_judged']:,} "
-            "candidates (distinct texts of a prompt"
-            + (", for each attribute" if recipe.attribute else "")
-            + "; texts that differ in white space only count as one). "
-            + ("Of several labels the one that most judgements give counts." if recipe.by_label else "")
-            + ("Of several scores the mean counts." if recipe.min_gap else "")
-            + (" A rater counts once for each candidate." if recipe.rater else ""),
-            "",
-        ]
-    else:
-        lines += [f"The table has {report['rows']:,} pairs.", ""]
-    if fuller := report.get("contexts_from_messages"):
-        lines += [f"In {fuller:,} rows {FULLER.format(_safe(repr(recipe.context)))}.", ""]
-    if dropped:
-        lines += ["Left out:", "", *[f"- {_safe(text)}" for text in _left_out(report).values()], ""]
-    lines += ["The recipe, as a file for `nnd new --recipe`:", ""]
-    return [*lines, *_fenced("yaml", recipe_yaml(report["recipe"]).rstrip()), ""]
-
-
-def _left_out(report: Mapping[str, Any]) -> dict[str, str]:
-    return left_out(report["dropped"], report.get("unranked_labels", ()))
-
-
-def _cell(text: str) -> str:
-    """Return ``text`` as it can stand in a cell of a Markdown table."""
-    return _safe(" ".join(text.split())).replace("|", "\\|")
-
-
-def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mapping[str, Any]) -> str:
-    """Return the README beside the task, in the form of lm-eval's own tasks; it holds no text of the set."""
-    categories = [f"| {_cell(category)} | {count:,} |" for category, count in summary.categories.items()]
-    sources = [f"* `{file}`, SHA-256 `{digest}`" for file, digest in report["source_sha256"].items()]
+def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True) -> list[str]:
+    """Return what the clean configs leave out: how many tests each reason holds for, and examples."""
+    found = {
+        name: part["cleaning"] for name, part in reports.items() if isinstance(part, Mapping) and "cleaning" in part
+    }
+    if not found:
+        return []
+    rows = []
+    for name, part in found.items():
+        cells = [f"{part['reasons'][reason]['tests']:,}" for reason in CLEANING]
+        candidates = part["reasons"]["contradictory"]["candidates"]
+        cells[list(CLEANING).index("contradictory")] += f" ({candidates:,} candidates)"
+        kept = [f"{part['kept']:,}", f"`{clean_name(name)}`"] if part["kept"] else ["0", "none"]
+        rows.append([f"`{name}`", f"{reports[name]['tests']:,}", *cells, *kept])
     lines = [
-        f"# {_title(name, recipe)} NND",
+        "A config keeps every test, as the authors' release does; its clean variant leaves out a test when:",
         "",
-        "### Paper",
+        *[f"- `{reason}`: {what}" for reason, what in CLEANING.items()],
         "",
-        f"Title: {_title(name, recipe)}",
+        *table(["config", "tests", *[f"`{reason}`" for reason in CLEANING], "left in", "clean config"], rows),
         "",
-        f"Abstract: {_shown(recipe, 'summary')}",
-        "",
-        f"Judges: {_shown(recipe, 'judges')}",
-        "",
-        f"Homepage: {_shown(recipe, 'homepage')}",
-        "",
-        f"Licence: {_shown(recipe, 'license')}. Languages: {_safe(', '.join(recipe.language)) or todo('language')}.",
-        "",
-        "### Citation",
-        "",
-        *_fenced("bibtex", known(recipe, "citation").strip(), NND_CITATION),
-        "",
-        "### Groups, Tags, and Tasks",
-        "",
-        "#### Groups",
-        "",
-        "* Not part of a group.",
-        "",
-        "#### Tasks",
-        "",
-        f"* `nnd_{name}`: {summary.tests:,} tests of {summary.clusters:,} prompts.",
-        "",
-        "### Data",
-        "",
-        f"{_safe(recipe.rule_text())} `_recipe` says how the set is made; the texts are not part of this folder.",
-        "",
-        "| category | tests |",
-        "|---|---|",
-        *categories,
-        f"| all | {summary.tests:,} |",
-        "",
-        *(["Source:", "", *sources, ""] if sources else []),
-        *(
-            ["Left out:", "", *[f"* {_safe(text)}" for text in _left_out(report).values()], ""]
-            if report["dropped"]
-            else []
-        ),
-        "### Usage",
-        "",
-        "```bash",
-        f"nnd new {name} --from FILE",
-        f"nnd run --model hf --model_args pretrained=DIR --tasks nnd_{name}",
-        "```",
-        "",
-        "### Checklist",
-        "",
-        "* [x] Is the task an existing benchmark in the literature? Its human evaluation is; the tests are made from it.",
-        "* [ ] Does the original paper provide a reference implementation? Not of these tests.",
-        "",
-        "### Changelog",
-        "",
-        "* version 1-A: first version.",
+        "A test can have several reasons." + (" Examples, shortened:" if examples else ""),
     ]
-    return "\n".join(lines) + "\n"
+    if examples:
+        lines.append("")
+        lines += [
+            f"- `{name}`, `{reason}`, test `{test['test_id']}` ({cell(test['category'])}): "
+            f"better: {cell(test['high']) or '(nothing)'}; worse: {cell(test['low']) or '(nothing)'}"
+            for name, part in found.items()
+            for reason in CLEANING
+            for test in part["reasons"][reason]["examples"][:1]
+        ]
+    return lines
+
+
+def origin_section(facts: Facts) -> list[str]:
+    """Return where a set comes from, and what it may be used for."""
+    title = safe(" ".join(facts.title.split()))
+    return [
+        f"Human evaluation: {title}, {safe(facts.say('homepage'))}. Licence: {safe(facts.say('license'))}. "
+        f"{safe(facts.license_note)}".rstrip(),
+        "",
+        f"Judges: {safe(facts.say('judges'))}",
+        "",
+        f"Built with nnd-tasks {__version__}. `build_report.json` has the hashes of the source files and all counts.",
+    ]

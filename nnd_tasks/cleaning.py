@@ -72,9 +72,9 @@ def clean(table: pa.Table, contradictory: Mask | None = None, candidates: Mappin
     reasons: dict[str, Any] = {
         reason: {"tests": int(found.sum()), "examples": _examples(table, found)} for reason, found in holds.items()
     }
-    reasons["contradictory"] |= candidates or dict.fromkeys(
-        ("candidates", "candidates_on_both_sides_of_tests"), 0
-    ) | {"candidate_examples": []}
+    reasons["contradictory"] |= candidates or dict.fromkeys(("candidates", "candidates_on_both_sides_of_tests"), 0) | {
+        "candidate_examples": []
+    }
     return Cleaning(keep, {"kept": int(keep.sum()), "reasons": reasons})
 
 

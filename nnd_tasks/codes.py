@@ -112,4 +112,5 @@ def occurrence(numbers: Index) -> Index:
 
 def fold_codes(texts: Texts, codes: NDArray[Any]) -> Index:
     """Return ``codes`` with those of texts alike but for white space made equal; -1 stays."""
-    return np.append(texts.folded(), -1)[codes].astype(np.int64)
+    folded: Index = np.append(texts.folded(), -1)[codes].astype(np.int64)
+    return folded

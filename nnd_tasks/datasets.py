@@ -50,9 +50,16 @@ def dataset_folder(name: str) -> Path:
 
 
 def tasks_dir() -> Path:
-    """Return the folder of the task YAMLs and recipes that come with the package, in every kind of install."""
-    packaged = Path(__file__).parent / "task_yamls"
-    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "task_yamls"
+    """Return the folder of our task YAMLs and recipes, in a wheel as well as in an editable install.
+
+    Raises:
+        NNDError: the installation lacks it.
+    """
+    package = Path(__file__).resolve().parent
+    for folder in (package / "task_yamls", package.parent / "task_yamls"):
+        if (folder / "_base").is_file():
+            return folder
+    raise NNDError(f"{package}: its task_yamls folder is missing; install nnd-tasks again")
 
 
 def user_tasks_dir() -> Path:
@@ -367,9 +374,6 @@ def how_to_build(name: str, config: str = "") -> str:
     corpus = name.removeprefix("blindspot_")
     if corpus != name:
         return f"nnd stress build {name} --corpus {corpus} --source FOLDER"
-    package = Path(__file__).parent
-    if any((folder / "task_yamls" / name / "_recipe").is_file() for folder in (package, package.parent)):
-        return f"nnd new {name} --from FILE"
     return f"nnd build {name}{' --rows all' if config.startswith('all_rows') else ''}"
 
 

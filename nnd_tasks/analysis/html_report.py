@@ -19,9 +19,10 @@ from nnd_tasks import __version__
 from nnd_tasks.analysis.compare import ALL, CategoryResult, Comparison, Rate, cluster_counts, compare
 from nnd_tasks.analysis.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, Example, failed_examples
 from nnd_tasks.analysis.power import FEW, HOPELESS, LEVEL, POWER
-from nnd_tasks.analysis.reading import NEAR, RULES, ReadingAid, reading_aid
+from nnd_tasks.analysis.reading import NEAR, ReadingAid, reading_aid
 from nnd_tasks.analysis.results import Paired, Run, pair, read_runs
 from nnd_tasks.analysis.tables import few, hopeless, number, p_value
+from nnd_tasks.baselines import BASELINES
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.files import expand
 from nnd_tasks.harness.signature import SECRET
@@ -273,7 +274,7 @@ def render(
         "commands": [(run, command_of(run), _not_in_command(run)) for run in runs],
         "again": _again(places, allow, any(section.comparison for section in sections)),
         "allowed": list(allow),
-        "rules": RULES,
+        "rules": BASELINES,
         "limits": {"context": CONTEXT_LIMIT, "candidate": CANDIDATE_LIMIT, "page": PAGE_LIMIT, "wanted": examples},
         "constants": {"few": FEW, "hopeless": HOPELESS, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
         "unfolded": UNFOLDED,

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sources.base import Record, read_jsonl
-from nnd_tasks.sources.quiz_design import FILE as QUIZ_FILE
-from nnd_tasks.sources.quiz_design import QuizDesign
-from nnd_tasks.sources.summeval import ATTRIBUTES
+from nnd_tasks.recipes.records import Record, read_jsonl
+from nnd_tasks.recipes.steps import ATTRIBUTES
 
 Array = NDArray[np.float64]
 #: Between the names of systems that wrote the same question.
 SHARED = "|"
+#: Labels of Quiz Design.
+NO_ERROR, ERRORS = "No error", ("disfluent", "off_target", "wrong_context")
 
 
 @dataclass(frozen=True)
@@ -102,23 +102,22 @@ def read_quiz_design(path: Path, models: Sequence[str]) -> tuple[Judgements, dic
     Raises:
         NNDError: it is not in the publisher's format, has a label that is unknown, or no question of a model.
     """
-    source = QuizDesign()
-    good = source.shape.no_error
     scored: list[tuple[str, str, list[float]]] = []
     accepted: list[tuple[str, str, list[float]]] = []
-    for question in source.read({QUIZ_FILE: path}, {})["authors"]:
-        label = question.label
-        if label not in (good, *source.categories):
-            known = ", ".join((good, *source.categories))
-            raise NNDError(f"{path}, group {question.context_id}: unknown label {label!r}; the labels are {known}")
-        for model in (question.system or "").split(SHARED):
-            if model in models:
-                context = f"{question.context}\n{question.fields['answer']}"
-                scored.append((context, model, [float(label != category) for category in source.categories]))
-                accepted.append((context, model, [float(label == good)]))
+    for group in read_jsonl(path):
+        context = f"{group.text('context')}\n{group.text('answer_span')}"
+        for question in group.records("questions"):
+            label = question.label("reason")
+            if label not in (NO_ERROR, *ERRORS):
+                known = ", ".join((NO_ERROR, *ERRORS))
+                raise NNDError(f"{question.where}: unknown label {label!r}; the labels are {known}")
+            for model in question.text("model_name").split(SHARED):
+                if model in models:
+                    scored.append((context, model, [float(label != error) for error in ERRORS]))
+                    accepted.append((context, model, [float(label == NO_ERROR)]))
     _need({model for _, model, _ in scored}, models, path, "question")
     acceptance = add_up(accepted, models, ("accepted",)).means()[:, 0]
-    return add_up(scored, models, source.categories), dict(zip(models, map(float, acceptance), strict=True))
+    return add_up(scored, models, ERRORS), dict(zip(models, map(float, acceptance), strict=True))
 
 
 # ---------------------------------------------------------------- SummEval

@@ -14,7 +14,8 @@ from typing import Any
 
 from nnd_tasks.analysis.compare import CategoryResult, Comparison, Difference
 from nnd_tasks.analysis.power import FEW, HOPELESS, is_hopeless
-from nnd_tasks.analysis.reading import RULES, ReadingAid
+from nnd_tasks.analysis.reading import ReadingAid
+from nnd_tasks.baselines import BASELINES
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 
@@ -133,7 +134,12 @@ def _ranks_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 def _aid_table(comparison: Comparison, aids: Aids) -> tuple[list[str], list[list[str]]]:
     models = comparison.paired.models
     with_context = any(aid.pmi is not None for found in aids.values() for aid in found.values())
-    head = ["category", *RULES, *(f"flips: {model}" for model in models), *(f"near ties: {model}" for model in models)]
+    head = [
+        "category",
+        *BASELINES,
+        *(f"flips: {model}" for model in models),
+        *(f"near ties: {model}" for model in models),
+    ]
     if with_context:
         head += [f"PMI: {model}" for model in models] + [f"survives: {model}" for model in models]
     body = []
@@ -141,7 +147,7 @@ def _aid_table(comparison: Comparison, aids: Aids) -> tuple[list[str], list[list
         of_first = aids[models[0]].get(result.category)
         if of_first is None:
             continue
-        row = [result.category, *(number(of_first.trivial[rule]) for rule in RULES)]
+        row = [result.category, *(number(of_first.trivial[rule]) for rule in BASELINES)]
         here = [aids[model][result.category] for model in models]
         row += [number(aid.flips) for aid in here] + [number(aid.near) for aid in here]
         if with_context:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +14,9 @@ from nnd_tasks.analysis.human_scores import Array, Summaries, read_quiz_design, 
 from nnd_tasks.analysis.verify import RESAMPLES, Verification, published, verify_scores
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.sources import get_source
-from nnd_tasks.sources.download import Fetched, fetch, sha256_of
+from nnd_tasks.recipes.download import Fetched, fetch, sha256_of
+from nnd_tasks.recipes.places import locate
+from nnd_tasks.recipes.shelf import find_recipe
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.text_metrics import Metric
@@ -140,15 +142,13 @@ def verify_sets(
 
 
 def _find(name: str, place: Path) -> Path:
-    try:
-        return next(iter(get_source(name).locate(place).values()))
-    except OSError as error:  # a name that is too long, a folder that may not be read
-        raise NNDError(f"{place}: cannot be read ({error.strerror or error})") from error
+    with tempfile.TemporaryDirectory(prefix="nnd-verify-") as scratch:
+        return next(iter(locate(find_recipe(name), place, Path(scratch)).values()))
 
 
 def _fetch(name: str, progress: bool) -> Fetched:
     try:
-        return fetch(get_source(name), progress=progress)
+        return fetch(name, find_recipe(name).recipe, progress=progress)
     except NNDError as error:  # its way out names the verb that builds
         raise NNDError(str(error).replace(f"nnd build {name}", f"nnd verify {name}")) from error
 

@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nnd_tasks.card import KNOWN_BY_PEOPLE, todo
 from nnd_tasks.check.findings import Finding, Severity, finding
 from nnd_tasks.check.licences import refusal
 from nnd_tasks.check.loading import Loaded
-from nnd_tasks.contribute.card import todo
-from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE
 from nnd_tasks.datasets import CARD, read_report
-from nnd_tasks.sources import SOURCES
+from nnd_tasks.recipes.shelf import load_recipe, recipe_paths
 
 #: What `nnd new` writes where only a person knows what to say, by its first words, as YAML breaks lines; and what a person
 #: marks so. Labels, categories and texts on a card may be called TODO.
@@ -37,6 +36,12 @@ def has_bibtex(text: str) -> bool:
 def unfilled(text: str) -> list[int]:
     """Return the 1-based lines of a card that are still to be filled in."""
     return sorted({text.count("\n", 0, match.start()) + 1 for match in _TODO.finditer(text)})
+
+
+def _has_no_citation(name: str) -> bool:
+    """Tell whether a set comes with the package and has no human evaluation to cite."""
+    path, shipped = recipe_paths().get(name, (None, False))
+    return path is not None and shipped and not load_recipe(path, name, shipped=True).recipe.citation
 
 
 def check_card(loaded: Loaded) -> Iterator[Finding]:
@@ -92,7 +97,7 @@ def _citation(loaded: Loaded) -> Iterator[Finding]:
     fix = "add a ```bibtex block for the human evaluation that the judgements come from"
     if not has_bibtex(loaded.body):
         yield finding("card_citation", f"{CARD} has no citation in BibTeX", fix)
-    elif keys <= _METHOD and not (loaded.name in SOURCES and not SOURCES[loaded.name].citation):
+    elif keys <= _METHOD and not _has_no_citation(loaded.name):
         yield finding("card_citation_origin", f"{CARD} cites the method only, not who judged", fix)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from nnd_tasks.analysis.power import FEW, HOPELESS, planned_by_category
-from nnd_tasks.analysis.reading import ALL, RULES, trivial_passes
+from nnd_tasks.baselines import ALL, BASELINES, baseline_passes
 from nnd_tasks.check.findings import EXAMPLES, Finding, Severity, finding, shown
 from nnd_tasks.check.loading import Config, distinct_first
 from nnd_tasks.cleaning import clean_name
@@ -151,14 +151,14 @@ def _repeats(config: Config, others: Collection[str]) -> Iterator[Finding]:
 
 
 def _trivial(config: Config) -> Iterator[Finding]:
-    """Find categories that a rule of `RULES`, or its opposite, decides."""
+    """Find categories that a rule of `BASELINES`, or its opposite, decides."""
     columns = config.columns
     triples = list(zip(columns["context"], columns["high"], columns["low"], strict=True))
     categories = np.asarray(columns["category"], dtype=object)
-    passes = {(rule, ""): found for rule, found in trivial_passes(triples).items()}
+    passes = {(rule, ""): found for rule, found in baseline_passes(triples).items()}
     # The opposite of a rule leaks as well; of the two on length each is the other's.
-    turned = trivial_passes([(context, low, high) for context, high, low in triples])
-    passes |= {(rule, "not "): turned[rule] for rule in RULES if rule not in ("shorter", "longer")}
+    turned = baseline_passes([(context, low, high) for context, high, low in triples])
+    passes |= {(rule, "not "): turned[rule] for rule in BASELINES if rule not in ("shorter", "longer")}
     names = sorted(set(columns["category"]))
     for name in names if len(names) == 1 else [*names, ALL]:
         chosen = np.full(len(categories), True) if name == ALL and name not in names else categories == name
@@ -171,7 +171,7 @@ def _trivial(config: Config) -> Iterator[Finding]:
 
 
 def _leak(config: Config, category: str, rule: str, opposite: str, rate: float, tests: int) -> Finding:
-    what = RULES[rule] if not opposite else RULES[rule].replace("larger", "smaller").replace("higher", "lower")
+    what = BASELINES[rule] if not opposite else BASELINES[rule].replace("larger", "smaller").replace("higher", "lower")
     code = "trivial_rule" if rate > LEAK else "trivial_rule_often"
     message = f"{category}: a rule passes {rate:.1%} of {tests:,} tests: {what} ({opposite}{rule})"
     fix = "a model passes these without reading: balance the candidates" + (

@@ -151,7 +151,7 @@ def _check(task: Yaml, loaded: Loaded, configs: Mapping[str, Config], documents:
 
 def _no_config(task: Yaml, config: str, loaded: Loaded) -> Finding:
     """Return the finding for a task whose config is not there, as those of ours that are built with an option only."""
-    from nnd_tasks.harness.register import tasks_dir
+    from nnd_tasks.datasets import tasks_dir
 
     if tasks_dir() in task.path.parents:
         message = f"{task.name} reads the config {config}, which is not built here"

@@ -13,11 +13,12 @@ from nnd_tasks.cli.console import parts_of, say, warn
 from nnd_tasks.errors import NNDError, visible
 
 if TYPE_CHECKING:
-    from nnd_tasks.contribute.new import Draft, Written
-    from nnd_tasks.contribute.recipe import Recipe
+    from nnd_tasks.new.draft import Draft, Written
+    from nnd_tasks.recipes.recipe import Recipe
 
 _SHOWN = 300  # characters of a text in the preview
 _COLUMNS, _RULES, _PAIRS, _CARD = "Columns", "What is better (one of these)", "Ready-made pairs", "Card"
+_FILE = "How the file is read"
 
 
 @app.command()
@@ -27,7 +28,8 @@ def new(
         str,
         typer.Option(
             "--from",
-            help="Table with a judged candidate per row: .csv, .tsv, .jsonl, .json, .parquet, or PATH[:SPLIT] for datasets.",
+            help="Table with a judged candidate per row: .csv, .tsv, .jsonl, .json, .parquet, .xlsx, or PATH[:SPLIT] for "
+            "datasets. Columns may be nested, such as scores.fluency or source.lang.",
         ),
     ],
     recipe: Annotated[Path | None, typer.Option(help="YAML with options as keys; options here go before it.")] = None,
@@ -44,8 +46,8 @@ def new(
     attribute: Annotated[
         list[str] | None,
         typer.Option(
-            help="Labels or scores of one attribute, which becomes a category (repeat it); with --label or --score the one "
-            "column that names the attribute.",
+            help="NAME=COLUMN, or COLUMN: labels or scores of one attribute, which becomes a category (repeat it); with --label "
+            "or --score the one column that names the attribute.",
             rich_help_panel=_COLUMNS,
         ),
     ] = None,
@@ -81,6 +83,36 @@ def new(
     ] = None,
     chosen: Annotated[str | None, typer.Option(help="The better text, or messages.", rich_help_panel=_PAIRS)] = None,
     rejected: Annotated[str | None, typer.Option(help="The worse one.", rich_help_panel=_PAIRS)] = None,
+    pair: Annotated[
+        str | None, typer.Option(help="A,B: two columns of texts; --winner says which won.", rich_help_panel=_PAIRS)
+    ] = None,
+    winner: Annotated[
+        str | None,
+        typer.Option(
+            help="Says which of --pair won: its column, the last part of that name, 1 or 2, A or B, or a text with one of these; "
+            "ties are left out.",
+            rich_help_panel=_PAIRS,
+        ),
+    ] = None,
+    missing: Annotated[
+        str | None, typer.Option(help="VALUE,...: these say that nobody judged.", rich_help_panel=_FILE)
+    ] = None,
+    decimal: Annotated[str | None, typer.Option(help="Decimal mark of numbers: . or ,", rich_help_panel=_FILE)] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Of the file, such as cp1252. Default: found out.", rich_help_panel=_FILE)
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="A list that is taken apart into rows, such as answers[].", rich_help_panel=_FILE)
+    ] = None,
+    spans: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of error spans: objects with start and end, or the words of each; or OPEN,CLOSE for marks in the "
+            "candidate, such as '<v>,</v>'.",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
+    severity: Annotated[str | None, typer.Option(help="How bad the error is.", rich_help_panel=_COLUMNS)] = None,
     prompt: Annotated[
         str | None, typer.Option(help="Template of what a model reads, such as '{{context}}\\n\\nSummary:'.")
     ] = None,
@@ -102,18 +134,29 @@ def new(
 ) -> None:
     """Make a set out of a table of judged texts, or of preference pairs.
 
-    Columns that no option names are proposed. Dataset and task go to $NND_HOME, where `nnd run` finds them.
+    Columns that no option names are proposed. Dataset, task and recipe go to $NND_HOME, where `nnd run` and `nnd build`
+    find them.
+
+    Labels: nnd new my_set --from judged.csv --context article --candidate summary --label verdict --better good
+
+    Scores: nnd new my_set --from rated.xlsx --context source --candidate text --attribute fluency=Fluency --min-gap 1
+
+    Pairs: nnd new my_set --from pairs.jsonl --context prompt --chosen chosen --rejected rejected
+
+    A winner: nnd new my_set --from arena.json --context question --pair answer_1,answer_2 --winner preference
     """
-    from nnd_tasks.contribute.new import draft_set, write_set
+    from nnd_tasks.new.draft import draft_set, write_set
 
     options: dict[str, Any] = {
         "context": context, "candidate": candidate, "label": label, "score": score, "system": system, "rater": rater,
-        "attribute": attribute or None, "field": _fields(field), "category": category, "better": _labels("--better", better),
+        "attribute": _attributes(attribute), "field": _fields(field), "category": category, "better": _labels("--better", better),
         "order": _order(order), "min_gap": min_gap, "majority": majority or None, "best": best,
         "ignore": _labels("--ignore", ignore), "chosen": chosen, "rejected": rejected,
         "prompt": None if prompt is None else prompt.replace("\\n", "\n"), "license": license_,
         "language": _labels("--language", language), "citation": _text_or_file(citation), "homepage": homepage,
-        "judges": judges, "title": title, "summary": summary,
+        "judges": judges, "title": title, "summary": summary, "pair": _labels("--pair", pair), "winner": winner,
+        "missing": _labels("--missing", missing), "decimal": decimal, "encoding": encoding, "rows": rows,
+        "severity": severity, **_spans(spans),
     }  # fmt: skip
     draft = draft_set(name, source, options, recipe, into=into, replace=replace)
     _preview(draft)
@@ -147,6 +190,28 @@ def _fields(values: list[str] | None) -> dict[str, str] | None:
     return found or None
 
 
+def _attributes(values: list[str] | None) -> dict[str, str] | None:
+    """Return name -> column of ``NAME=COLUMN`` or ``COLUMN``."""
+    found: dict[str, str] = {}
+    for value in values or []:
+        name, equals, column = value.partition("=")
+        found[name.strip()] = column.strip() if equals else name.strip()
+        if not name.strip() or not found[name.strip()]:
+            raise NNDError(f"--attribute {value}: write NAME=COLUMN, or COLUMN")
+    return found or None
+
+
+def _spans(value: str | None) -> dict[str, Any]:
+    """Return what a recipe says of error spans, and the marks that are taken out of candidates."""
+    if value is None:
+        return {}
+    opening, comma, closing = value.partition(",")
+    if comma and opening.strip() and closing.strip():
+        marks = [opening.strip(), closing.strip()]
+        return {"spans": {"marks": marks}, "strip": {"candidate": marks}}
+    return {"spans": {"column": value}}
+
+
 def _text_or_file(value: str | None) -> str | None:
     """Return a text, or what the file that it names holds."""
     if value is None or "{" in value:
@@ -159,9 +224,9 @@ def _text_or_file(value: str | None) -> str | None:
 
 def _preview(draft: Draft) -> None:
     """Show the columns, the rule, some tests, and what is left out."""
-    from nnd_tasks.contribute.assemble import examples
-    from nnd_tasks.contribute.card import left_out
-    from nnd_tasks.contribute.propose import describe
+    from nnd_tasks.assembly import examples
+    from nnd_tasks.card import left_out
+    from nnd_tasks.new.propose import describe
 
     for line in describe(draft.recipe, draft.choices):
         say(visible(line))
@@ -202,9 +267,9 @@ def _print_written(draft: Draft, written: Written) -> None:
 
 
 def _print_missing(recipe: Recipe) -> None:
-    from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE
+    from nnd_tasks.card import KNOWN_BY_PEOPLE
 
-    missing = recipe.missing()
+    missing = recipe.unknown()
     if missing:
         say("\nneeded before publishing (marked TODO on the card):")
         for key in missing:

@@ -146,7 +146,7 @@ def unregister() -> None:
 @app.command("tasks-dir")
 def tasks_dir() -> None:
     """Print the folder of our task YAMLs, for lm_eval --include_path."""
-    from nnd_tasks.harness.register import tasks_dir as find
+    from nnd_tasks.datasets import tasks_dir as find
 
     typer.echo(find())
 

@@ -15,29 +15,11 @@ from pathlib import Path
 
 import yaml
 
-from nnd_tasks.datasets import nnd_home
+from nnd_tasks.datasets import tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
 
 FOLDER = "nnd_tasks"
 MARKER = "REGISTERED_BY_NND_TASKS.txt"
-
-
-def tasks_dir() -> Path:
-    """Return the folder of our task YAMLs, in a wheel as well as in an editable install.
-
-    Raises:
-        NNDError: the installation lacks it.
-    """
-    package = Path(__file__).resolve().parent.parent
-    for folder in (package / "task_yamls", package.parent / "task_yamls"):
-        if (folder / "_base").is_file():
-            return folder
-    raise NNDError(f"{package}: its task_yamls folder is missing; install nnd-tasks again")
-
-
-def user_tasks_dir() -> Path:
-    """Return the folder of the YAMLs of sets that users made; it need not exist."""
-    return nnd_home() / "task_yamls"
 
 
 def include_paths() -> list[Path]:

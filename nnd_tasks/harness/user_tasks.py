@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnd_tasks.datasets import tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.register import tasks_dir, user_tasks_dir
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,34 +10,32 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.analysis.reading import trivial_rates
-from nnd_tasks.contribute import card
-from nnd_tasks.contribute.assemble import judged_table, preferred_table
-from nnd_tasks.contribute.judgements import Dropped, read_judgements
-from nnd_tasks.contribute.preferences import read_preferences
-from nnd_tasks.contribute.propose import Choice, complete
-from nnd_tasks.contribute.recipe import Recipe, read_recipe
-from nnd_tasks.contribute.rules import gather, pair
-from nnd_tasks.contribute.tables import Table, open_table
-from nnd_tasks.contribute.tasks import (
+from nnd_tasks.build import Formed, add_config, write_formed
+from nnd_tasks.card import FULLER, dump_yaml
+from nnd_tasks.datasets import dataset_folder, list_configs, read_report
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
+from nnd_tasks.new.propose import Choice, complete
+from nnd_tasks.new.tasks import (
     check_checkout,
     check_prompt,
     differs,
     in_checkout,
     recipe_of,
     task_fields,
+    task_readme,
     write_contribution,
+    write_recipe,
 )
-from nnd_tasks.datasets import dataset_folder, list_configs, read_report, write_dataset
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
+from nnd_tasks.pairing import Dropped
+from nnd_tasks.recipes.download import sha256_of
+from nnd_tasks.recipes.parse import make_recipe, read_recipe
+from nnd_tasks.recipes.readers import open_table
+from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.schema import category_slugs, short_hash
-from nnd_tasks.sources import SOURCES
-from nnd_tasks.sources.download import sha256_of
 from nnd_tasks.tables import ConfigSummary
 
-#: Tests that the rates of trivial rules are taken on; of more, so many are drawn at random.
-_RATED = 20_000
+CONFIG = "default"
 
 
 @dataclass(frozen=True)
@@ -49,9 +46,7 @@ class Draft:
         name: of the set.
         recipe: how it is made.
         choices: columns that were proposed.
-        table: its tests.
-        dropped: what was left out.
-        report: what ``build_report.json`` will hold.
+        formed: its tests and report.
         notes: one line each for what the user should know.
         unit: what the table calls its rows.
     """
@@ -59,11 +54,30 @@ class Draft:
     name: str
     recipe: Recipe
     choices: list[Choice]
-    table: pa.Table
-    dropped: Dropped
-    report: dict[str, Any]
+    formed: Formed
     notes: list[str]
     unit: str = "row"
+
+    @property
+    def config(self) -> str:
+        """Name of its config."""
+        return self.recipe.config or CONFIG
+
+    @property
+    def table(self) -> pa.Table:
+        """Its tests."""
+        return self.formed.tables[self.config]
+
+    @property
+    def dropped(self) -> Dropped:
+        """What was left out."""
+        return self.formed.dropped[self.config]
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What ``build_report.json`` will hold of its config."""
+        found: dict[str, Any] = self.formed.report[self.config]
+        return found
 
     @property
     def categories(self) -> dict[str, int]:
@@ -114,38 +128,30 @@ def draft_set(
     given = {key: value for key, value in (options or {}).items() if value is not None}
     recipe = _check_name(name, given, recipe, replace, into)
     values: dict[str, Any] = {**read_recipe(recipe), **given} if recipe else given
-    table = open_table(source)
-    made, choices = complete(values, table, str(recipe or "options"))
+    where = str(recipe or "options")
+    table = open_table(source, make_recipe(values, where))
+    made, choices = complete(values, table, where)
+    if made.step:
+        raise NNDError(f"{where}: step: only sets that come with the package can name one")
     check_prompt(made)
-    tests, dropped, counts = _tests(table, made)
-    if tests is None:
-        raise NNDError(f"{table.name}: {_why_nothing(dropped, merged=_merged(dropped, counts))}")
+    hashes = {table.path.name: sha256_of(table.path)} if table.path else {}
+    formed = Formed()
+    kept = {key: value for key, value in made.dump().items() if key not in ("sources", "expected")}
+    config = made.config or CONFIG
+    add_config(
+        formed, config, table, made, {"recipe": kept, "source_sha256": hashes, "options": {}, "nnd_tasks": __version__}
+    )
+    draft = Draft(name, made, choices, formed, [], table.unit)
     try:
-        category_slugs(tests.column("category").unique().to_pylist())
+        category_slugs(draft.table.column("category").unique().to_pylist())
     except NNDError as error:
         raise NNDError(f"{table.name}: {error}") from error
-    notes = [] if made.context or any(tests.column("context").unique().to_pylist()) else [_NO_CONTEXT]
-    hashes = {table.path.name: sha256_of(table.path)} if table.path else {}
-    if fuller := counts.get("contexts_from_messages"):
-        notes.append(f"in {fuller:,} rows {card.FULLER.format(repr(made.context))}")
-    draft = Draft(name, made, choices, tests, dropped, {}, notes, table.unit)
-    notes += _differences(made, draft.categories, hashes)
-    kept = made.dump()
-    for key in ("sources", "expected"):
-        kept.pop(key, None)
-    draft.report.update(
-        {
-            **counts,
-            "dropped": dropped.counts,
-            "dropped_rows": dropped.rows,
-            **({"unranked_labels": dropped.labels} if dropped.labels else {}),
-            "recipe": kept,
-            "trivial_rules": _trivial(tests),
-            **({"trivial_rules_sample": _RATED} if tests.num_rows > _RATED else {}),
-            "source_sha256": hashes,
-            "nnd_tasks": __version__,
-        }
-    )
+    draft.notes.extend(formed.notes)
+    if not made.context and not any(draft.table.column("context").unique().to_pylist()):
+        draft.notes.append(_NO_CONTEXT)
+    if fuller := draft.report.get("contexts_from_messages"):
+        draft.notes.append(f"in {fuller:,} rows {FULLER.format(repr(made.context))}")
+    draft.notes.extend(_differences(made, draft.categories, hashes))
     return draft
 
 
@@ -165,8 +171,6 @@ def _check_name(
     """
     if not (name.isidentifier() and name.isascii()) or name.startswith("nnd_"):
         raise NNDError(f"a set is named by letters, digits and _, without nnd_ before them, not {name!r}")
-    if name in SOURCES:
-        raise NNDError(f"{name} is the name of a set of `nnd build`; take another")
     shipped = shipped_task(f"nnd_{name}")
     if shipped is None:
         return recipe
@@ -185,43 +189,6 @@ def _check_name(
 _OWN_RECIPE = "take another name, leave {} out, or --replace what it says"
 
 
-def _tests(table: Table, recipe: Recipe) -> tuple[pa.Table | None, Dropped, dict[str, int]]:
-    """Return the tests, what was left out, and counts; None for no test."""
-    if recipe.pairs:
-        preferences = read_preferences(table, recipe)
-        counts = {
-            "rows": preferences.rows,
-            **({"contexts_from_messages": preferences.fuller} if preferences.fuller else {}),
-        }
-        return (preferred_table(preferences) if len(preferences.row) else None), preferences.dropped, counts
-    found = read_judgements(table, recipe)
-    if not len(found.mark):
-        return None, found.dropped, {}
-    candidates = gather(found, recipe)
-    pairs = pair(candidates, found.dropped, table.name)
-    counts = {
-        "rows": found.rows,
-        "judgements": len(found.mark),
-        "candidates_judged": len(candidates.text),
-        "groups": len(set(candidates.prompt.tolist())),
-    }
-    return (judged_table(found, candidates, pairs, recipe) if len(pairs.high) else None), found.dropped, counts
-
-
-def _merged(dropped: Dropped, counts: Mapping[str, int]) -> bool:
-    """Tell whether nothing was compared, and equal texts were put together."""
-    return counts.get("judgements", 0) > counts.get("candidates_judged", 0) and "no_order" not in dropped.counts
-
-
-def _why_nothing(dropped: Dropped, *, merged: bool) -> str:
-    """Say why no test came out, by what was left out, and whether equal texts are part of it."""
-    shown = card.left_out(dropped.counts, dropped.labels).values()
-    alike = "; equal texts of a context count as one candidate" if merged else ""
-    if not shown:
-        return f"no test comes out: no context has two candidates; is --context the column of what candidates share?{alike}"
-    return f"no test comes out; left out are {', '.join(shown)}{alike}"
-
-
 def _differences(recipe: Recipe, categories: Mapping[str, int], hashes: Mapping[str, str]) -> list[str]:
     """Return notes on what differs from what the recipe was made with."""
     if not recipe.expected or dict(recipe.expected) == dict(categories):
@@ -230,16 +197,6 @@ def _differences(recipe: Recipe, categories: Mapping[str, int], hashes: Mapping[
     total, expected = sum(categories.values()), sum(recipe.expected.values())
     why = f"{other[0]} is another file than the recipe's" if other and recipe.sources else "the options are others"
     return [f"{total:,} tests, the recipe expects {expected:,}, or others per category: {why}"]
-
-
-def _trivial(tests: pa.Table) -> dict[str, dict[str, float]]:
-    """Return how often rules that understand nothing pass; see `trivial_rates`."""
-    part = tests.select(["context", "high", "low", "category"])
-    if part.num_rows > _RATED:
-        part = part.take(sorted(random.Random(0).sample(range(part.num_rows), _RATED)))  # noqa: S311
-    columns = part.to_pydict()
-    triples = list(zip(columns["context"], columns["high"], columns["low"], strict=True))
-    return trivial_rates(triples, columns["category"])
 
 
 # ---------------------------------------------------------------- writing
@@ -259,27 +216,21 @@ def write_set(draft: Draft, *, into: Path | None = None, replace: bool = False) 
     if into is not None:
         check_checkout(into, draft.name)
     folder = dataset_folder(draft.name).absolute()
-    key = short_hash(card.recipe_yaml(draft.report["recipe"]), *draft.report["source_sha256"].values())
-    obsolete = _check_free(folder, key, replace)
-    report = {**draft.report, "recipe_key": key}
-    columns = draft.table.column_names
+    report = draft.report
+    key = short_hash(dump_yaml(report["recipe"]), *report["source_sha256"].values())
+    obsolete = _check_free(folder, draft.config, key, replace)
+    report["recipe_key"] = key
     name, recipe = draft.name, draft.recipe
-    [summary] = write_dataset(
-        folder,
-        {card.CONFIG: draft.table},
-        header=card.header(name, recipe),
-        body=lambda summaries, reports: card.body(name, recipe, summaries[0], columns, reports[card.CONFIG]),
-        default=card.CONFIG,
-        report={card.CONFIG: report},
-        obsolete=obsolete,
-    )
+    summaries = write_formed(name, recipe, draft.formed, folder, shipped=False, obsolete=obsolete)
+    summary = next(one for one in summaries if one.name == draft.config)
     fields = task_fields(name, recipe, draft.table)
+    complete_recipe = {**report["recipe"], "sources": report["source_sha256"], "expected": summary.categories}
     files: list[Path] = []
     if into is not None:
-        complete_recipe = {**report["recipe"], "sources": report["source_sha256"], "expected": summary.categories}
-        readme = card.task_readme(name, recipe, summary, report)
-        files = write_contribution(into, name, fields, card.recipe_yaml(complete_recipe), readme)
+        files = write_contribution(into, name, fields, complete_recipe, task_readme(name, recipe, summary, report))
     task = _write_task(name, fields, replace)
+    if shipped_task(f"nnd_{name}") is None:
+        write_recipe(name, complete_recipe)
     return Written(folder, summary, task, files)
 
 
@@ -299,7 +250,7 @@ def _write_task(name: str, fields: Mapping[str, Any], replace: bool) -> UserTask
     return write_task(task, fields, over_shipped=over)
 
 
-def _check_free(folder: Path, key: str, replace: bool) -> set[str]:
+def _check_free(folder: Path, config: str, key: str, replace: bool) -> set[str]:
     """Return the configs that a set which is replaced has besides ours.
 
     Raises:
@@ -307,12 +258,12 @@ def _check_free(folder: Path, key: str, replace: bool) -> set[str]:
     """
     if not folder.exists():
         return set()
-    before = read_report(folder).get(card.CONFIG, {}).get("recipe_key")
+    before = read_report(folder).get(config, {}).get("recipe_key")
     if before != key and not replace:
         raise NNDError(
             f"{folder}: holds a set that was made of another table or recipe; take another name, or --replace it"
         )
     try:
-        return set(list_configs(folder)[0]) - {card.CONFIG}
+        return set(list_configs(folder)[0]) - {config}
     except NNDError:
         return set()  # `write_dataset` says what is there

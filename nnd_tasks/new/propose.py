@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnd_tasks.contribute.chat import is_chat
-from nnd_tasks.contribute.encode import as_number, render
-from nnd_tasks.contribute.recipe import ROLES, Recipe, make_recipe
-from nnd_tasks.contribute.tables import Table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.recipes.cells import as_number, render
+from nnd_tasks.recipes.chat import is_chat
+from nnd_tasks.recipes.flatten import batches
+from nnd_tasks.recipes.parse import make_recipe
+from nnd_tasks.recipes.readers import HEAD, Table
+from nnd_tasks.recipes.recipe import ROLES, Recipe
 
 #: Role -> names of columns that usually hold it, the likeliest first.
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -94,19 +96,36 @@ def complete(options: Mapping[str, Any], table: Table, where: str = "recipe") ->
         NNDError: a column that the table does not have, or nothing that says what is better.
     """
     given = make_recipe(options, where)
-    head = _Head(table.head())
+    head = _Head(_head(table, given))
     for column in given.columns():
         _check_column(column, head.columns, table)
     choices = _propose(given, head)
     found: dict[str, Any] = {}
     for choice in choices:
         if choice.role == "attribute":
-            found.setdefault("attribute", []).append(choice.column)
+            found.setdefault("attribute", {})[choice.column] = choice.column
         else:
             found[choice.role] = choice.column
     recipe = make_recipe({**{k: v for k, v in options.items() if v is not None}, **found}, where)
     _check_enough(recipe, head, table)
     return recipe, choices
+
+
+def _head(table: Table, recipe: Recipe) -> dict[str, list[Any]]:
+    """Return the first rows of a table: its columns, and what nested names of the recipe stand for."""
+    found = {name: cells for name, cells in table.head().items() if not name.startswith("@")}
+    nested = [name for name in recipe.columns() if name not in found]
+    if not (nested or recipe.rows or recipe.each or recipe.constant):
+        return found
+    batch = next(iter(batches(table, recipe)))
+    made = {
+        name: (list(cells) if isinstance(cells, list) else cells.to_pylist())[:HEAD]
+        for name, cells in batch.columns.items()
+    }
+    present = {name: cells for name, cells in made.items() if any(cell is not None for cell in cells)}
+    if recipe.rows or recipe.each:
+        return present
+    return {**found, **present}
 
 
 def _check_column(column: str, columns: Mapping[str, Any], table: Table) -> None:
@@ -132,15 +151,18 @@ def _propose(given: Recipe, head: _Head) -> list[Choice]:
         return next((name for name in fitting if test is None or test(name)), None)
 
     judged = any(getattr(given, role) for role in ("candidate", "label", "score", "attribute", "rater")) or given.rules
-    chosen, rejected = given.chosen or named("chosen"), given.rejected or named("rejected")
+    chosen, rejected = given.chosen, given.rejected
+    if not given.pair:
+        chosen, rejected = chosen or named("chosen"), rejected or named("rejected")
     pairs = given.pairs or bool(chosen and rejected and not judged)
-    if pairs:
+    if pairs and not given.pair:
         for role, column in (("chosen", chosen), ("rejected", rejected)):
             if getattr(given, role) is None:
                 choose(role, column, "name")
     if given.context is None:
         column = named("context", lambda name: head.texts(name))
-        own_context = pairs and chosen is not None and any(is_chat(cell) for cell in head.columns[chosen][:10])
+        first = chosen or next(iter(given.pair), None)
+        own_context = pairs and first is not None and any(is_chat(cell) for cell in head.columns[first][:10])
         if column is not None and not own_context:
             choose("context", column, "name")
         elif not pairs:
@@ -159,7 +181,10 @@ def _propose(given: Recipe, head: _Head) -> list[Choice]:
         if getattr(given, role) is None:
             choose(role, named(role), "name")
     names_aspects = (
-        len(given.attribute) == 1 and given.wide and head.is_label(given.attribute[0]) and not given.by_label
+        len(given.attribute) == 1
+        and given.wide
+        and head.is_label(next(iter(given.attribute.values())))
+        and not given.by_label
     )
     if names_aspects or not (given.label or given.score or given.attribute):
         _propose_marks(given, head, taken, named, choose)
@@ -230,8 +255,10 @@ def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
         if getattr(recipe, role) is None:
             raise NNDError(f"{table.name}: name the column of the {role} with --{role}; there are: {columns}")
     marks = [column for column in (recipe.label or recipe.score,) if column] or (
-        list(recipe.attribute) if recipe.wide else []
+        list(recipe.attribute.values()) if recipe.wide else []
     )
+    if recipe.votes:
+        return
     if not marks:
         raise NNDError(
             f"{table.name}: name the column of judgements with --label, --score or --attribute; there are: {columns}"
@@ -257,7 +284,7 @@ def describe(recipe: Recipe, choices: Sequence[Choice]) -> list[str]:
     """Return a line per column that is read: what it holds, and whether that was proposed."""
     why = {(choice.role, choice.column): choice.why for choice in choices}
     parts = [(role, getattr(recipe, role)) for role in ROLES if getattr(recipe, role)]
-    parts += [("attribute", column) for column in recipe.attribute]
+    parts += [("attribute", column) for column in recipe.attribute.values()]
     lines = [
         f"{role}: column {column!r}" + (f" (proposed: {why[role, column]})" if (role, column) in why else "")
         for role, column in parts

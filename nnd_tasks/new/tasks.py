@@ -10,13 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.contribute.chat import ends_open
-from nnd_tasks.contribute.recipe import Recipe
+from nnd_tasks.card import NND_CITATION, cell, dump_yaml, fenced, left_out, safe, table
+from nnd_tasks.datasets import user_tasks_dir
 from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import write_text, write_texts
+from nnd_tasks.recipes.chat import ends_open
+from nnd_tasks.recipes.recipe import Recipe
+from nnd_tasks.recipes.shelf import RECIPE
 from nnd_tasks.schema import RESERVED_COLUMNS
+from nnd_tasks.tables import ConfigSummary
 
-#: In the folder of a task; without .yaml, which lm-eval would take for a task.
-RECIPE = "_recipe"
 #: Prompt where some contexts are dialogues that end with ``Assistant:`` and others one message: all end alike.
 _OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"
 
@@ -122,8 +125,10 @@ def differs(task: Path, fields: Mapping[str, Any]) -> bool:
     return {**own, "metadata": {**own["metadata"], "version": fields["metadata"]["version"]}} != dict(fields)
 
 
-def write_contribution(checkout: Path, name: str, fields: Mapping[str, Any], recipe: str, readme: str) -> list[Path]:
-    """Write what a pull request of a set has: recipe, task and README, in a folder of ``task_yamls``.
+def write_contribution(
+    checkout: Path, name: str, fields: Mapping[str, Any], recipe: Mapping[str, Any], readme: str
+) -> list[Path]:
+    """Write what a pull request of a set has: recipe, task and README, in a folder of ``task_yamls``; all or none.
 
     Raises:
         NNDError: the checkout cannot be written.
@@ -131,15 +136,81 @@ def write_contribution(checkout: Path, name: str, fields: Mapping[str, Any], rec
     folder = checkout / "task_yamls" / name
     lines = ["include: ../_base", f"task: nnd_{name}"]
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
-    contents = dict(zip(_files(name), (recipe, "\n".join(lines) + "\n", readme), strict=True))
-    paths = []
-    try:
-        folder.mkdir(exist_ok=True)
-        for file, text in contents.items():
-            new = folder / f".{file}.{os.getpid()}.new"
-            new.write_text(text, encoding="utf-8")
-            new.replace(folder / file)
-            paths.append(folder / file)
-    except OSError as error:
-        raise NNDError(f"{folder}: cannot be written ({error.strerror or error})") from error
-    return paths
+    texts = (dump_yaml(recipe), "\n".join(lines) + "\n", readme)
+    contents = dict(zip((folder / file for file in _files(name)), texts, strict=True))
+    write_texts(contents, hint="name another checkout with --into")
+    return list(contents)
+
+
+def write_recipe(name: str, recipe: Mapping[str, Any]) -> Path:
+    """Write the recipe of a user's set beside its task, where `nnd build` and `nnd list` find it; return its path.
+
+    Raises:
+        NNDError: it cannot be written.
+    """
+    path = user_tasks_dir() / name / RECIPE
+    write_text(path, dump_yaml(recipe))
+    return path
+
+
+def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mapping[str, Any]) -> str:
+    """Return the README beside the task, in the form of lm-eval's own tasks; it holds no text of the set."""
+    facts = recipe.facts(name)
+    title = safe(" ".join(facts.title.split()))
+    sources = [f"* `{file}`, SHA-256 `{digest}`" for file, digest in report["source_sha256"].items()]
+    dropped = [f"* {safe(text)}" for text in left_out(report["dropped"], report.get("unranked_labels", ())).values()]
+    rows = [[cell(category), f"{count:,}"] for category, count in summary.categories.items()]
+    lines = [
+        f"# {title} NND",
+        "",
+        "### Paper",
+        "",
+        f"Title: {title}",
+        "",
+        f"Abstract: {safe(facts.say('summary'))}",
+        "",
+        f"Judges: {safe(facts.say('judges'))}",
+        "",
+        f"Homepage: {safe(facts.say('homepage'))}",
+        "",
+        f"Licence: {safe(facts.say('license'))}. Languages: {safe(facts.say('language'))}.",
+        "",
+        "### Citation",
+        "",
+        *fenced("bibtex", facts.say("citation").strip(), NND_CITATION),
+        "",
+        "### Groups, Tags, and Tasks",
+        "",
+        "#### Groups",
+        "",
+        "* Not part of a group.",
+        "",
+        "#### Tasks",
+        "",
+        f"* `nnd_{name}`: {summary.tests:,} tests of {summary.clusters:,} prompts.",
+        "",
+        "### Data",
+        "",
+        f"{safe(facts.rule)} `_recipe` says how the set is made; the texts are not part of this folder.",
+        "",
+        *table(["category", "tests"], [*rows, ["all", f"{summary.tests:,}"]]),
+        "",
+        *(["Source:", "", *sources, ""] if sources else []),
+        *(["Left out:", "", *dropped, ""] if dropped else []),
+        "### Usage",
+        "",
+        "```bash",
+        f"nnd build {name} --source FILE",
+        f"nnd run --model hf --model_args pretrained=DIR --tasks nnd_{name}",
+        "```",
+        "",
+        "### Checklist",
+        "",
+        "* [x] Is the task an existing benchmark in the literature? Its human evaluation is; the tests are made from it.",
+        "* [ ] Does the original paper provide a reference implementation? Not of these tests.",
+        "",
+        "### Changelog",
+        "",
+        "* version 1-A: first version.",
+    ]
+    return "\n".join(lines) + "\n"

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.build import build_set
-from nnd_tasks.contribute.card import recipe_yaml
-from nnd_tasks.contribute.new import draft_set
+from nnd_tasks.card import dump_yaml
 from nnd_tasks.datasets import CARD
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.sources import SOURCES
+from nnd_tasks.new.draft import draft_set
+from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.tables import fingerprint
 
 _QUOTED = 40  # characters of a text in a row that are no coincidence
@@ -67,7 +67,7 @@ def check_rebuild(
     Raises:
         NNDError: the source cannot be read, or something else comes out.
     """
-    if name in SOURCES:
+    if name in recipe_paths() and "recipe" not in next(iter(reports.values()), {}):
         _rebuild(name, tables, reports, source)
         return []
     made = {config: part["recipe"] for config, part in reports.items() if isinstance(part.get("recipe"), Mapping)}
@@ -90,7 +90,7 @@ def _draft_again(name: str, recipe: Mapping[str, Any], source: Path, files: list
     table = next((source / file for file in files if (source / file).is_file()), source)
     with tempfile.TemporaryDirectory(prefix="nnd-rebuild-") as scratch:
         path = Path(scratch) / "recipe.yaml"
-        path.write_text(recipe_yaml(recipe), encoding="utf-8")
+        path.write_text(dump_yaml(recipe), encoding="utf-8")
         try:
             draft = draft_set(name, str(table), recipe=path, replace=True)
         except NNDError as error:
@@ -122,7 +122,7 @@ def _place(name: str, source: str | Path | None, files: Iterable[str]) -> Path |
     """Return what to build from: in a folder, the one file where it is not one that the publisher names."""
     if source is None or name == "demo":
         return None
-    place, known = expand(source), {file.name for file in SOURCES[name].files}
+    place, known = expand(source), set(find_recipe(name).recipe.files)
     own = [file for file in files if file not in known]
     return place / own[0] if own and (place / own[0]).is_file() else place
 

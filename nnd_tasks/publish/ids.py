@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.contribute.card import recipe_yaml
+from nnd_tasks.card import dump_yaml
 from nnd_tasks.datasets import how_to_build
 from nnd_tasks.harness.user_tasks import shipped_task
 from nnd_tasks.publish.card import Card, without_examples
+from nnd_tasks.recipes.recipe import File
+from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS
-from nnd_tasks.sources import SOURCES
 from nnd_tasks.tables import fingerprint
 
 _OWN_RECIPE = "recipe.yaml"
@@ -68,14 +69,19 @@ def recipe(name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, Any]
 
 
 def _url(name: str, file: str) -> str:
-    known = SOURCES[name].files if name in SOURCES else ()
-    return next((one.url for one in known if one.name == file), "")
+    known = _files(name)
+    return known[file].url if file in known else ""
+
+
+def _files(name: str) -> Mapping[str, File]:
+    """Return the files that the recipe of a set names; none of a set without one."""
+    return find_recipe(name).recipe.files if name in recipe_paths() else {}
 
 
 def commands(name: str, reports: Mapping[str, Any]) -> list[str]:
     """Return the commands that build all configs of a set; `reports` as for `recipe`."""
     found = []
-    known = {file.name for file in SOURCES[name].files} if name in SOURCES else set()
+    known = _files(name)
     for config, part in reports.items():
         if "corpus" in part:
             found.append(
@@ -88,7 +94,7 @@ def commands(name: str, reports: Mapping[str, Any]) -> list[str]:
             given = "".join(f" --recipe {path}" for path in own_recipes(name, {config: part}))
             found.append(f"nnd new {name} --from {table}{given}")
             continue
-        own = [file for file in part.get("source_sha256", {}) if name in SOURCES and file not in known]
+        own = [file for file in part.get("source_sha256", {}) if known and file not in known]
         found.append(how_to_build(name, config) + (f" --source {own[0]}" if own else ""))
     return list(dict.fromkeys(found))
 
@@ -96,7 +102,7 @@ def commands(name: str, reports: Mapping[str, Any]) -> list[str]:
 def own_recipes(name: str, reports: Mapping[str, Any]) -> dict[str, str]:
     """Return path -> YAML of the recipe of a set of `nnd new`, unless the package comes with it; `reports` as above."""
     made = [part["recipe"] for part in reports.values() if "recipe" in part]
-    return {_OWN_RECIPE: recipe_yaml(made[0])} if made and shipped_task(f"nnd_{name}") is None else {}
+    return {_OWN_RECIPE: dump_yaml(made[0])} if made and shipped_task(f"nnd_{name}") is None else {}
 
 
 def without_quotes(value: Any) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.analysis.reading import ALL, rules_section, trivial_rates
+from nnd_tasks.baselines import ALL, table_rates
+from nnd_tasks.card import baselines_section
 from nnd_tasks.publish.card import Card
 from nnd_tasks.schema import fold
 
@@ -21,8 +22,8 @@ def add_missing(card: Card, tables: Mapping[str, pa.Table], reports: Mapping[str
     """Put the rates of trivial rules and the known limits on a card that does not have them."""
     rates = {config: _rates(table, reports.get(config, {})) for config, table in tables.items()}
     if card.section("What trivial rules reach") is None:
-        lines = rules_section({config: {"trivial_rules": found} for config, found in rates.items()})
-        card.put("What trivial rules reach", lines[1:])
+        lines = baselines_section({config: {"trivial_rules": found} for config, found in rates.items()})
+        card.put("What trivial rules reach", lines)
     if card.section(HEADING) is None:
         card.put(HEADING, known_limits(tables, rates, synthetic="corpus" in next(iter(reports.values()), {})))
 
@@ -31,9 +32,7 @@ def _rates(table: pa.Table, report: Mapping[str, Any]) -> Mapping[str, Mapping[s
     known = report.get("trivial_rules")
     if isinstance(known, Mapping):
         return known
-    columns = table.select(["context", "high", "low", "category"]).to_pydict()
-    pairs = list(zip(columns["context"], columns["high"], columns["low"], strict=True))
-    return trivial_rates(pairs, columns["category"])
+    return table_rates(table)
 
 
 def known_limits(

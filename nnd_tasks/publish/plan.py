@@ -31,8 +31,8 @@ from nnd_tasks.publish.ids import ids_card, ids_table, own_recipes, recipe, with
 from nnd_tasks.publish.limits import add_missing
 from nnd_tasks.publish.tasks import how_to_score, published_task
 from nnd_tasks.publish.terms import Terms, check_licences, licences, terms_of, texts_may_go
+from nnd_tasks.recipes.shelf import recipe_paths
 from nnd_tasks.schema import SCHEMA_VERSION
-from nnd_tasks.sources import SOURCES
 from nnd_tasks.tables import fingerprint
 
 RECIPE = "recipe.json"
@@ -98,7 +98,7 @@ def find_set(name: str) -> tuple[str, Path]:
     """
     folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
     if folder is None:
-        if name in SOURCES or name.startswith("blindspot_"):
+        if name in recipe_paths() or name.startswith("blindspot_"):
             raise NNDError(f"set {name!r} is not built here; run: {how_to_build(name)}")
         raise NNDError(
             f"there is no set {name!r} in {dataset_folder('')}, and no dataset folder of that name; see nnd list"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import yaml
 
 from nnd_tasks.check.yamls import dump_yaml, read_yaml
+from nnd_tasks.datasets import user_tasks_dir
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.harness.register import user_tasks_dir
 from nnd_tasks.harness.user_tasks import shipped_task
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +20,8 @@ from nnd_tasks.recipes.chat import is_chat, render_chat
 
 #: What a cell of numbers says where nobody judged.
 NO_NUMBER = frozenset({"", "na", "n/a", "nan", "none", "null", "-"})
-Column = pa.Array | list[Any]
-Where = Callable[[int], str]
+Column: TypeAlias = pa.Array | list[Any]
+Where: TypeAlias = Callable[[int], str]
 
 
 # ---------------------------------------------------------------- names
@@ -30,7 +30,7 @@ _ROOT = re.compile(r"[^.\[]+")
 _STEP = re.compile(r"\.([^.\[]+)|\[(-?\d*)\]")
 
 
-class Absent(Exception):
+class AbsentError(Exception):
     """A nested name leads nowhere; its text says what is there instead."""
 
 
@@ -44,28 +44,28 @@ def walk(value: Any, way: str) -> Any:
     """Return what the rest of a nested name, such as ``.scores[0]``, leads to; None behind a cell that is None.
 
     Raises:
-        Absent: it leads nowhere.
+        AbsentError: it leads nowhere.
     """
     place = 0
     while place < len(way):
         step = _STEP.match(way, place)
         if step is None:
-            raise Absent(f"the name ends in {way[place:]!r}, which is neither .FIELD nor [NUMBER] nor []")
+            raise AbsentError(f"the name ends in {way[place:]!r}, which is neither .FIELD nor [NUMBER] nor []")
         place = step.end()
         if value is None:
             return None
         if step[1] is not None:
             if not isinstance(value, Mapping):
-                raise Absent(f"before .{step[1]} stands {kind(value)}, not an object")
+                raise AbsentError(f"before .{step[1]} stands {kind(value)}, not an object")
             if step[1] not in value:
-                raise Absent(f"field {step[1]!r} is missing (found: {', '.join(map(str, list(value)[:12]))})")
+                raise AbsentError(f"field {step[1]!r} is missing (found: {', '.join(map(str, list(value)[:12]))})")
             value = value[step[1]]
         elif not isinstance(value, (list, tuple)):
-            raise Absent(f"before [{step[2]}] stands {kind(value)}, not a list")
+            raise AbsentError(f"before [{step[2]}] stands {kind(value)}, not a list")
         elif step[2]:
             number = int(step[2])
             if not -len(value) <= number < len(value):
-                raise Absent(f"the list has no item [{number}]")
+                raise AbsentError(f"the list has no item [{number}]")
             value = value[number]
         else:
             return [walk(item, way[place:]) for item in value]

@@ -1,14 +1,9 @@
-"""Fetch the files of a source from their publisher: checked, with progress and retries."""
+"""Fetch the files of a set from their publisher: checked, with progress and retries."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import os
-import struct
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,24 +13,13 @@ import requests
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sources.base import MAX_BYTES, Source, SourceFile
+from nnd_tasks.files import read_json, write_text
+from nnd_tasks.recipes.archives import take
+from nnd_tasks.recipes.recipe import File, Recipe
 
 RETRIES = 3
 TIMEOUT = 60  # seconds without an answer
 _HASHES = "hashes.json"
-#: What `zipfile` and its decompressors raise for bytes that are no good zip; a wrong name is a ValueError too.
-_BROKEN_ZIP = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    KeyError,
-    RuntimeError,
-    ValueError,
-    OverflowError,
-    OSError,
-)
-_STEP = 1 << 20
 
 
 def sha256_of(path: Path) -> str:
@@ -52,7 +36,7 @@ def sha256_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Fetched:
-    """Files of a source in the download folder.
+    """Files of a set in the download folder.
 
     Attributes:
         folder: the download folder.
@@ -78,32 +62,34 @@ class Fetched:
         _write_hashes(self.folder, recorded)
 
 
-def fetch(source: Source, *, progress: bool = True) -> Fetched:
-    """Download the files of ``source``, or take them from an earlier download.
+def fetch(name: str, recipe: Recipe, *, progress: bool = True) -> Fetched:
+    """Download the files of a set, or take them from an earlier download.
 
     A file whose hash is pinned must have it. Of another file the hash is recorded at the first download and checked
     from then on.
 
     Args:
-        source: what to fetch.
+        name: of the set.
+        recipe: of it.
         progress: show a progress bar.
 
     Raises:
-        NNDError: no network, a changed file, or nowhere to write.
+        NNDError: no address, no network, a changed file, or nowhere to write.
     """
-    folder = nnd_home() / "downloads" / source.name
+    _check_addresses(name, recipe)
+    folder = nnd_home() / "downloads" / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         recorded = _read_hashes(folder)
         fetched = Fetched(folder, {}, [], [])
-        for file in source.files:
+        for file in recipe.files.values():
+            if not file.url:
+                continue
             if file.member:
-                # Its pinned hash vouches for the member; the archive around it may change.
-                archive = _fetch_one(folder, file.url, Path(file.url).name, None, {}, source, progress)
-                fetched.files[file.name] = _extract(archive, file, folder)
+                fetched.files[file.name] = _fetch_member(folder, file, name, progress)
                 continue
             known = file.name in recorded
-            path = _fetch_one(folder, file.url, file.name, file.sha256, recorded, source, progress)
+            path = _fetch_one(folder, file.url, file.name, file.sha256, recorded, name, progress)
             fetched.files[file.name] = path
             if file.sha256 is None:
                 fetched.unverified.append(file.name)
@@ -118,13 +104,32 @@ def fetch(source: Source, *, progress: bool = True) -> Fetched:
     return fetched
 
 
+def _check_addresses(name: str, recipe: Recipe) -> None:
+    """Raise NNDError where a file that is needed has no address."""
+    lacking = [file.name for file in recipe.files.values() if not file.url and not file.optional]
+    if lacking or not any(file.url for file in recipe.files.values()):
+        what = " and ".join(lacking or recipe.sources) or "its table"
+        raise NNDError(f"set {name}: its recipe has no address of {what}; name it: nnd build {name} --source FILE")
+
+
+def _fetch_member(folder: Path, file: File, name: str, progress: bool) -> Path:
+    """Return one member of an archive; its pinned hash vouches for it, and the archive around it may change."""
+    archive = _fetch_one(folder, file.url, Path(file.url).name, None, {}, name, progress)
+    target = folder / file.name
+    take(archive, file.member, target)
+    if file.sha256 and sha256_of(target) != file.sha256:
+        target.unlink()
+        raise NNDError(f"{archive}: {file.member} is not the file with the pinned hash (sha256 {file.sha256})")
+    return target
+
+
 def _fetch_one(
     folder: Path,
     url: str,
     name: str,
     pinned: str | None,
     recorded: dict[str, str],
-    source: Source,
+    set_name: str,
     progress: bool,
 ) -> Path:
     """Return the path of one downloaded file, whose hash must be the pinned or the recorded one if there is any."""
@@ -138,7 +143,7 @@ def _fetch_one(
         retry_if_failed=RETRIES,
     )
     downloader = pooch.HTTPDownloader(progressbar=progress, timeout=TIMEOUT)
-    way_out = f"download it by hand and pass it with: nnd build {source.name} --source FILE_OR_DIR"
+    way_out = f"download it by hand and pass it with: nnd build {set_name} --source FILE_OR_DIR"
     try:
         path = Path(shelf.fetch(name, downloader=downloader))
     except requests.RequestException as error:  # some are ValueErrors too, so they come first
@@ -157,48 +162,18 @@ def _fetch_one(
     return path
 
 
-def _extract(archive: Path, file: SourceFile, folder: Path) -> Path:
-    """Take one member out of a zip to its plain name in ``folder``; its pinned hash must fit.
-
-    No name in the archive says where anything is written.
-    """
-    try:
-        with zipfile.ZipFile(archive) as bundle:
-            member = bundle.getinfo(file.member)
-            if member.file_size > MAX_BYTES:
-                raise NNDError(
-                    f"{archive}: {file.member} is larger than {MAX_BYTES >> 20} MiB; delete it and build again"
-                )
-            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise zipfile.BadZipFile("the others cannot be unpacked step by step")
-            with bundle.open(member) as stream:
-                # In steps: read as a whole, a member that holds more than it says is cut only after all was unpacked.
-                data = b"".join(iter(lambda: stream.read(_STEP), b""))
-    except _BROKEN_ZIP as error:
-        raise NNDError(f"{archive}: no zip with {file.member} in it; delete it and build again") from error
-    if file.sha256 and hashlib.sha256(data).hexdigest() != file.sha256:
-        raise NNDError(f"{archive}: {file.member} is not the file with the pinned hash (sha256 {file.sha256})")
-    target = folder / file.name
-    partial = folder / f".{file.name}.{os.getpid()}"
-    partial.write_bytes(data)
-    partial.replace(target)
-    return target
-
-
 def _read_hashes(folder: Path) -> dict[str, str]:
     path = folder / _HASHES
     if not path.exists():
         return {}
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise NNDError(f"{path}: unreadable; delete it to accept the next download as it is") from error
+        data = read_json(path)
+    except NNDError:
+        data = None
     if not isinstance(data, dict):
         raise NNDError(f"{path}: unreadable; delete it to accept the next download as it is")
     return {str(name): str(value) for name, value in data.items()}
 
 
 def _write_hashes(folder: Path, recorded: Mapping[str, str]) -> None:
-    partial = folder / f".{_HASHES}.{os.getpid()}"
-    partial.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n", encoding="utf-8")
-    partial.replace(folder / _HASHES)
+    write_text(folder / _HASHES, json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")

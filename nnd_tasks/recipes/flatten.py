@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.recipes.cells import Absent, Column, kind, root, walk
+from nnd_tasks.recipes.cells import AbsentError, Column, kind, root, walk
 from nnd_tasks.recipes.readers import Batch, Table
 from nnd_tasks.recipes.recipe import Recipe
 
@@ -56,14 +56,16 @@ def column_of(batch: Batch, name: str, *, complete: bool) -> Column:
     start = next((n for n in _beginnings(name) if n in batch.columns), None)
     if start is None:
         if complete and len(batch.numbers):
-            raise NNDError(f"{batch.place(0)}: field {name!r} is missing (found: {_names(batch)}); is it the right file?")
+            raise NNDError(
+                f"{batch.place(0)}: field {name!r} is missing (found: {_names(batch)}); is it the right file?"
+            )
         return [None] * len(batch.numbers)
     cells: list[Any] = []
     column = batch.columns[start]
     for i, cell in enumerate(column.to_pylist() if isinstance(column, pa.Array) else column):
         try:
             cells.append(walk(cell, name[len(start) :]))
-        except Absent as error:
+        except AbsentError as error:
             if complete or not str(error).startswith("field "):
                 raise NNDError(f"{batch.place(i)}, {name!r}: {error}") from None
             cells.append(None)
@@ -127,7 +129,9 @@ def _repeat(values: Column, origin: Sequence[int]) -> Column:
 def _each(batch: Batch, recipe: Recipe, names: Sequence[str]) -> Batch:
     """Return the columns that a recipe names, of every row once per value of `Recipe.each`."""
     count = len(batch.numbers)
-    constant: dict[str, Column] = {name: pa.array([text] * count, pa.string()) for name, text in recipe.constant.items()}
+    constant: dict[str, Column] = {
+        name: pa.array([text] * count, pa.string()) for name, text in recipe.constant.items()
+    }
     source = Batch(batch.numbers, {**batch.columns, **constant}, batch.place)
     optional = {part for one in recipe.group_parts() if "|" in one for part in one.split("|")}
     if not recipe.each:

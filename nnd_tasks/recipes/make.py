@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nnd_tasks.assembly import Coded, judged_table, tests_table
-from nnd_tasks.assembly import PREFERENCE
-from nnd_tasks.cleaning import clean, clean_name, contradictions
+from nnd_tasks.assembly import PREFERENCE, Coded, judged_table, table_of_tests
+from nnd_tasks.cleaning import clean, contradictions
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped, gather, pair
 from nnd_tasks.recipes.preferences import Preferences, read_preferences
@@ -45,9 +43,7 @@ class Made:
     clean: pa.Table | None = None
 
 
-def tables_of(
-    name: str, recipe: Recipe, files: Mapping[str, Path], options: Mapping[str, str]
-) -> dict[str, Table]:
+def tables_of(name: str, recipe: Recipe, files: Mapping[str, Path], options: Mapping[str, str]) -> dict[str, Table]:
     """Return config -> the table that its tests are made of.
 
     Args:
@@ -149,10 +145,10 @@ def preferred_table(found: Preferences) -> pa.Table:
     # The table does not say which text came first, and the better one must not always be the first: the alphabet decides.
     pairs = zip(found.high.tolist(), found.low.tolist(), strict=True)
     first = np.array([found.texts[high] < found.texts[low] for high, low in pairs], dtype=bool)
-    columns = {
+    columns: dict[str, Any] = {
         "high": Coded(found.high, found.texts),
         "low": Coded(found.low, found.texts),
         "category": category,
         "high_first": first,
     }
-    return tests_table(found.prompt, found.prompts, columns)
+    return table_of_tests(found.prompt, found.prompts, columns)

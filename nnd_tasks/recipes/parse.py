@@ -102,7 +102,9 @@ def _check_labels(recipe: Recipe) -> None:
 def _check_pairs(recipe: Recipe) -> None:
     if recipe.pair or recipe.winner:
         if len(recipe.pair) != 2 or not recipe.winner:
-            raise NNDError("--pair A,B and --winner COLUMN go together: two columns of texts, and the one that says which won")
+            raise NNDError(
+                "--pair A,B and --winner COLUMN go together: two columns of texts, and the one that says which won"
+            )
         if recipe.chosen or recipe.rejected:
             raise NNDError("--pair and --winner say what --chosen and --rejected say; leave one of the two out")
         one, other, names = *recipe.pair, "--pair and --winner"
@@ -123,7 +125,8 @@ def _check_pairs(recipe: Recipe) -> None:
 
 def _value(key: str, value: Any, where: str) -> Any:
     """Return ``value`` in the type of the recipe's ``key``."""
-    return _READERS.get(key, _text)(key, value, where)
+    reader: Callable[[str, Any, str], Any] = _READERS.get(key, _text)
+    return reader(key, value, where)
 
 
 def _check_quoted(key: str, value: Any, where: str) -> None:

@@ -147,7 +147,23 @@ class _Pairs:
 
 
 _TIES = frozenset(
-    "tie ties tied both equal equally same draw neither none similar bothbad both_bad no_preference equivalent".split()
+    [
+        *(
+            "tie",
+            "ties",
+            "tied",
+            "both",
+            "equal",
+            "equally",
+            "same",
+            "draw",
+            "neither",
+            "none",
+            "similar",
+            "equivalent",
+        ),
+        *("bothbad", "both_bad", "no_preference"),
+    ]
 )
 _COMPARED = re.compile(r"^\W*([ABab12])\W*?([<>=]+)\W*([ABab12])\W*$")
 
@@ -191,8 +207,8 @@ def winner(cell: Any, recipe: Recipe, where: str) -> int | str:
     if _TIES & {*folded.split("_"), folded}:
         return "tie"
     raise NNDError(
-        f"{where}: {shown(text)} names neither {recipe.pair[0]!r} nor {recipe.pair[1]!r}; a winner is named by its column, by 1 or "
-        "2, or A or B. If it says that nobody judged, add it to --missing"
+        f"{where}: {shown(text)} names neither {recipe.pair[0]!r} nor {recipe.pair[1]!r}; a winner is named by its column, by "
+        "1 or 2, or A or B. If it says that nobody judged, add it to --missing"
     )
 
 
@@ -203,7 +219,7 @@ def _fold(text: str) -> str:
 
 def _cells(batch: Batch, column: str) -> list[Any]:
     values = batch.columns[column]
-    return values.to_pylist() if isinstance(values, pa.Array) else values
+    return list(values.to_pylist()) if isinstance(values, pa.Array) else values
 
 
 def _assemble(pairs: _Pairs, recipe: Recipe) -> Preferences:

@@ -158,6 +158,7 @@ class Several(Table):
         self.notes = [note for table in tables for note in table.notes]
 
     def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        """Yield the rows of one after another."""
         for table in self.tables:
             yield from table.read(columns)
 
@@ -170,6 +171,7 @@ class Rows(Table):
         self._rows = rows
 
     def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        """Yield the rows; computing them may raise NNDError."""
         rows = list(self._rows)
         names = list(dict.fromkeys(name for row in rows for name in row))
         found = {name: [row.get(name) for row in rows] for name in names if columns is None or name in columns}
@@ -181,7 +183,10 @@ def file_columns(path: Path | None, count: int) -> dict[str, Column]:
     if path is None:
         return {}
     stem = path.name.split(".")[0]
-    return {FILE: pa.array([stem] * count, pa.string()), FOLDER: pa.array([path.absolute().parent.name] * count, pa.string())}
+    return {
+        FILE: pa.array([stem] * count, pa.string()),
+        FOLDER: pa.array([path.absolute().parent.name] * count, pa.string()),
+    }
 
 
 # ---------------------------------------------------------------- encodings
@@ -218,11 +223,15 @@ def _encoding(path: Path, recipe: Recipe, notes: list[str]) -> str:
         try:
             return codecs.lookup(recipe.encoding).name
         except LookupError:
-            raise NNDError(f"--encoding {recipe.encoding}: no such encoding; name one such as utf-8, utf-16 or cp1252") from None
+            raise NNDError(
+                f"--encoding {recipe.encoding}: no such encoding; name one such as utf-8, utf-16 or cp1252"
+            ) from None
     found = find_encoding(path)
     if found not in ("utf-8", "utf-8-sig"):
         shown = "UTF-16" if found.startswith("utf-16") else "cp1252 (Windows, Western Europe)"
-        notes.append(f"{path.name} is no UTF-8; it is read as {shown}. If letters look wrong, name the encoding with --encoding")
+        notes.append(
+            f"{path.name} is no UTF-8; it is read as {shown}. If letters look wrong, name the encoding with --encoding"
+        )
     return found
 
 
@@ -230,7 +239,9 @@ def _decode(path: Path, encoding: str) -> str:
     try:
         return path.read_bytes().decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise NNDError(f"{path}: not {encoding} text (byte {error.start:,}); name its encoding with --encoding") from None
+        raise NNDError(
+            f"{path}: not {encoding} text (byte {error.start:,}); name its encoding with --encoding"
+        ) from None
 
 
 # ---------------------------------------------------------------- CSV and TSV
@@ -313,7 +324,9 @@ class _Delimited(Table):
             reader = pacsv.open_csv(
                 self.path,
                 read_options=pacsv.ReadOptions(
-                    use_threads=False, block_size=_BLOCK, encoding="utf8" if self._encoding.startswith("utf-8") else self._encoding,
+                    use_threads=False,
+                    block_size=_BLOCK,
+                    encoding="utf8" if self._encoding.startswith("utf-8") else self._encoding,
                     **({"column_names": self._names, "skip_rows": 1} if self._commented else {}),
                 ),
                 parse_options=pacsv.ParseOptions(
@@ -337,7 +350,9 @@ class _Delimited(Table):
         except pa.ArrowException as error:
             raise self._explain(first_line(error), wrong) from None
         except UnicodeDecodeError as error:
-            raise NNDError(f"{self.name}: not {self._encoding} text ({error.reason}); name its encoding with --encoding") from None
+            raise NNDError(
+                f"{self.name}: not {self._encoding} text ({error.reason}); name its encoding with --encoding"
+            ) from None
         except OSError as error:
             raise NNDError(f"{self.name}: cannot be read ({error.strerror or error})") from error
 
@@ -420,7 +435,9 @@ class _JSONLines(Table):
         rows: list[Mapping[str, Any]] = []
         for number, key, row in self._items():
             if not isinstance(row, Mapping):
-                raise NNDError(f"{self.name}, {self.unit} {number}: expected an object with named fields, found {kind(row)}")
+                raise NNDError(
+                    f"{self.name}, {self.unit} {number}: expected an object with named fields, found {kind(row)}"
+                )
             numbers.append(number)
             keys.append(key)
             rows.append(row)
@@ -446,7 +463,9 @@ class _JSONLines(Table):
         numbers, keys, rows = [], [], []
         for number, key, row in self._items():
             if not isinstance(row, Mapping):
-                raise NNDError(f"{self.name}, {self.unit} {number}: expected an object with named fields, found {kind(row)}")
+                raise NNDError(
+                    f"{self.name}, {self.unit} {number}: expected an object with named fields, found {kind(row)}"
+                )
             numbers.append(number)
             keys.append(key)
             rows.append(row)

@@ -8,19 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nnd_tasks.card import KNOWN_BY_PEOPLE, Facts, dump_yaml
 from nnd_tasks.pairing import Rule
 
 #: Roles that one column each can have.
-ROLES = ("context", "candidate", "label", "score", "system", "rater", "severity", "chosen", "rejected", "winner", "category")
-#: What only a person can know; `Recipe.unknown` names those that are not given.
-KNOWN_BY_PEOPLE: Mapping[str, str] = {
-    "license": "licence of the texts and judgements, as the hub writes it, such as cc-by-4.0",
-    "language": "languages of the texts, such as en",
-    "summary": "what was evaluated, in a sentence or two",
-    "judges": "who judged, how many, and what they were asked",
-    "homepage": "where the judgements come from",
-    "citation": "BibTeX of the human evaluation",
-}
+ROLES = (
+    "context",
+    "candidate",
+    "label",
+    "score",
+    "system",
+    "rater",
+    "severity",
+    "chosen",
+    "rejected",
+    "winner",
+    "category",
+)
 #: Columns that every table has besides its own.
 FILE, FOLDER, KEY = "@file", "@folder", "@key"
 _PLACE = re.compile(r"\{([^{}]+)\}")
@@ -241,6 +245,21 @@ class Recipe:
     def unknown(self) -> list[str]:
         """Return what a person has to add before the set can be published."""
         return [name for name in KNOWN_BY_PEOPLE if not getattr(self, name)]
+
+    def facts(self, name: str, *, shown: bool = False) -> Facts:
+        """Return what the card of the set ``name`` says of it.
+
+        Args:
+            name: of the set.
+            shown: whether the card has the recipe: for sets that do not come with the package.
+        """
+        known = {key: getattr(self, key) for key in KNOWN_BY_PEOPLE}
+        known["language"] = ", ".join(self.language)
+        fields = {one: self.field_notes.get(one, f"column {column} of the table") for one, column in self.field.items()}
+        return Facts(
+            name, self.title or name, {key: text for key, text in known.items() if text}, self.license_note or "",
+            self.task_category, self.rule_text(), fields, self.pairs, dump_yaml(self.dump()) if shown else "",
+        )  # fmt: skip
 
     def rule_text(self) -> str:
         """Say the rule in one sentence."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -148,7 +148,9 @@ class _Assembly:
                 self._leave_out("unranked", np.isin(self._mark, codes))
         prompt, prompts = prompts_of(reader, recipe)
         group, groups = self._groups.gather(prompt, reader, self._table)
-        facts = {role: reader.codes(role) for role in ("system", "rater", "severity", "shown") if role in reader.roles}
+        facts: dict[str, Codes] = {
+            role: reader.codes(role) for role in ("system", "rater", "severity", "shown") if role in reader.roles
+        }
         texts = dict(reader.texts)
         if marks.labels is not None:
             texts["label"] = marks.labels
@@ -343,7 +345,9 @@ class _Marks:
 
             mark, known = self._read(cells, where)
             if self._recipe.complete and (not known.all() or len(np.unique(place)) < len(batch.numbers)):
-                raise NNDError(f"{_first_unjudged(batch, column, place, known)}: it is empty; nobody judged this candidate")
+                raise NNDError(
+                    f"{_first_unjudged(batch, column, place, known)}: it is empty; nobody judged this candidate"
+                )
             aspect = np.full(len(place), number if self._recipe.wide else 0, dtype=np.int32)
             if self._recipe.aspect:
                 names = coded(self._names, batch.columns[self._recipe.aspect], batch.where(self._recipe.aspect))
@@ -371,7 +375,9 @@ class _Marks:
     def _read(self, cells: Column, where: Where) -> tuple[NDArray[Any], Mask]:
         """Return the marks of cells, and whether there is one."""
         if self.labels is not None:
-            codes = self.labels.add(_filled(strings(cells, where)) if "" in self._recipe.better else strings(cells, where))
+            codes = self.labels.add(
+                _filled(strings(cells, where)) if "" in self._recipe.better else strings(cells, where)
+            )
             return codes, codes >= 0
         values = self._numbers.read(cells, where)
         return values, ~np.isnan(values)
@@ -393,4 +399,3 @@ def _first_unjudged(batch: Batch, column: str, place: Index, known: Mask) -> str
     judged[place[known]] = True
     wrong = np.flatnonzero(~judged)
     return batch.where(column)(int(wrong[0]) if len(wrong) else int(place[~known][0]))
-

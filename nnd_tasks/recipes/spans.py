@@ -79,7 +79,8 @@ def located(cell: Any, text: str, spans: Mapping[str, Any]) -> list[dict[str, An
 
 
 def _by_place(item: Mapping[str, Any], text: str, spans: Mapping[str, Any]) -> dict[str, Any] | None:
-    start, end = (item.get(spans.get(key, key)) for key in ("start", "end"))
+    start: Any = item.get(spans.get("start", "start"))
+    end: Any = item.get(spans.get("end", "end"))
     words = item.get(spans.get("text", "text"))
     if not isinstance(start, int) or not isinstance(end, int):
         return _by_words(words, text)

@@ -5,65 +5,16 @@ A step gets the set's files and options, and returns config -> rows. A recipe fr
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import read_text
-from nnd_tasks.recipes.cells import kind
-from nnd_tasks.recipes.readers import MAX_BYTES
+from nnd_tasks.recipes.records import Record, check_text, parse_json, read_file, read_jsonl
 
 Row = dict[str, Any]
 Step = Callable[[Mapping[str, Path], Mapping[str, str]], dict[str, Iterable[Row]]]
-
-
-class Record:
-    """An object of a file; its accessors raise NNDError, with the place, when a field is not what they return."""
-
-    __slots__ = ("data", "where")
-
-    def __init__(self, data: Any, where: str) -> None:
-        """Wrap ``data``; raise NNDError when it is no object."""
-        if not isinstance(data, Mapping):
-            raise NNDError(f"{where}: expected an object with named fields, found {kind(data)}")
-        self.data = data
-        self.where = where
-
-    def get(self, name: str, wanted: type, what: str) -> Any:
-        """Return a field that must be of a type."""
-        if name not in self.data:
-            known = ", ".join(map(str, list(self.data)[:12]))
-            raise NNDError(f"{self.where}: field {name!r} is missing (found: {known}); is it the right file?")
-        value = self.data[name]
-        if not isinstance(value, wanted):
-            raise NNDError(f"{self.where}, field {name!r}: expected {what}, found {kind(value)}")
-        return value
-
-    def text(self, name: str) -> str:
-        """Return a field that is text."""
-        return str(self.get(name, str, "text"))
-
-    def records(self, name: str) -> list[Record]:
-        """Return a field that is a list of objects."""
-        return [Record(one, f"{self.where}, {name}[{i}]") for i, one in enumerate(self.get(name, list, "a list"))]
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise NNDError(f"{where}: JSON nested too deeply; is it the right file?") from None
-    except ValueError as error:
-        raise NNDError(f"{where}: not valid JSON ({error}); is it the right file?") from None
-
-
-def _lines(path: Path) -> Iterator[Record]:
-    for number, line in enumerate(read_text(path, limit=MAX_BYTES).split("\n"), start=1):
-        if line.strip():
-            yield Record(_parse(line, f"{path}, line {number}"), f"{path}, line {number}")
 
 
 # ---------------------------------------------------------------- FRANK
@@ -75,12 +26,12 @@ NO_ERROR = "NoE"
 
 def frank(files: Mapping[str, Path], options: Mapping[str, str]) -> dict[str, Iterable[Row]]:
     """One row per CNN/DailyMail summary of the test split; without the split file, the rows' own `split` says which."""
-    split = set(read_text(files["test_split.txt"]).split()) if "test_split.txt" in files else None
+    split = set(read_file(files["test_split.txt"]).split()) if "test_split.txt" in files else None
     return {"authors": _frank_rows(files["human_annotations_sentence.json"], split)}
 
 
 def _frank_rows(path: Path, split: set[str] | None) -> Iterator[Row]:
-    rows = _parse(read_text(path, limit=MAX_BYTES), str(path))
+    rows = parse_json(read_file(path), str(path))
     if not isinstance(rows, list):
         raise NNDError(f"{path}: expected a list of summaries; is it the right file?")
     for number, data in enumerate(rows):
@@ -113,14 +64,12 @@ def summary_label(row: Record) -> str:
         raise NNDError(f"{row.where}: too few annotations, no sentence has any")
     for sentence in sentences:
         votes = 0
-        for annotator, labels in sentence.data.items():
+        for annotator, labels in sentence.entries():
             if not isinstance(labels, list):
                 raise NNDError(f"{sentence.where}: annotator {annotator!r} has no list of labels")
-            for label in labels:
-                if not isinstance(label, str):
-                    raise NNDError(f"{sentence.where}, annotator {annotator!r}: expected text, found {kind(label)}")
-            votes += labels.count(NO_ERROR)
-            by_annotator.setdefault(annotator, []).extend(labels)
+            texts = [check_text(label, f"{sentence.where}, annotator {annotator!r}") for label in labels]
+            votes += texts.count(NO_ERROR)
+            by_annotator.setdefault(annotator, []).extend(texts)
         right = right and votes >= 2
     if right:
         return NO_ERROR
@@ -147,31 +96,35 @@ def summeval(files: Mapping[str, Path], options: Mapping[str, str]) -> dict[str,
 
 
 def _summeval_rows(path: Path, start: int, step: int, articles: str) -> Iterator[Row]:
-    records = list(_lines(path))[start::step]
+    records = list(read_jsonl(path))[start::step]
     if not records:
         raise NNDError(f"{path}: fewer than {start + 1} rows; is it the right file?")
     # All rows before any article: to fetch those for what turns out to be another file takes minutes.
-    rows = [
+    rows: list[Row] = [
         {
             "@where": record.where,
             "id": record.text("id"),
             "decoded": record.text("decoded"),
             "model_id": record.text("model_id"),
-            "experts": [expert.data for expert in record.records("expert_annotations")],
+            "experts": record.records("expert_annotations"),
         }
         for record in records
     ]
-    joined = None if all("text" in record.data for record in records) else load_articles(articles)
+    joined = None if all("text" in record for record in records) else load_articles(articles)
     for record, row in zip(records, rows, strict=True):
         if not row["experts"]:
             raise NNDError(f"{record.where}, field 'expert_annotations': no expert rated the summary")
         row["text"] = record.text("text") if joined is None else _article(joined, row["id"], record, articles)
     for attribute in ATTRIBUTES:
         for row in rows:
-            for i, expert in enumerate(row["experts"]):
-                if attribute not in expert:
-                    raise NNDError(f"{row['@where']}, expert_annotations[{i}]: field {attribute!r} is missing")
-            yield {**row, "attribute": attribute, "ratings": [expert[attribute] for expert in row["experts"]]}
+            yield {**row, "attribute": attribute, "ratings": [_rating(expert, attribute) for expert in row["experts"]]}
+
+
+def _rating(expert: Record, attribute: str) -> float:
+    value = expert.number(attribute)
+    if not 1 <= value <= 5:
+        raise NNDError(f"{expert.where}, field {attribute!r}: a rating lies in 1 to 5, found {value:g}")
+    return value
 
 
 def _article(articles: Mapping[str, str], article_id: str, row: Record, source: str) -> str:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks import __version__
-from nnd_tasks.analysis.reading import rules_section, trivial_rates
+from nnd_tasks.baselines import table_rates
+from nnd_tasks.card import baselines_section
 from nnd_tasks.datasets import dataset_folder, read_report, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task
-from nnd_tasks.sources import SOURCES
+from nnd_tasks.recipes.shelf import recipe_paths
 from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress.corpora import Corpus, read_corpus
 from nnd_tasks.stress.masked import load_fill
@@ -110,7 +111,7 @@ def build_stress_set(
             raise NNDError(f"{argument} {value}: expected {least} or more")
     if not name.isidentifier():
         raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
-    if name in SOURCES:
+    if name in recipe_paths():
         raise NNDError(f"{name} is the name of a set of `nnd build`; take another")
     shipped = shipped_task(f"nnd_{name}")
     if shipped and name != f"blindspot_{corpus}":
@@ -155,6 +156,7 @@ def build_stress_set(
         discard(folder)
         raise NNDError(f"corpus {found.name}: every text stayed as it was; no test came out")
     named = {error: [ERRORS[error].level(amount) for amount in amounts] for error, amounts in chosen.items()}
+    table = check_table(to_table(made.tests), f"corpus {found.name}")
     report = {
         "plan": key,
         "corpus": found.name,
@@ -162,9 +164,7 @@ def build_stress_set(
         "texts": len(golds),
         "seeds": seeds,
         "levels": named,
-        "trivial_rules": trivial_rates(
-            [(t.context, t.high, t.low) for t in made.tests], [t.category for t in made.tests]
-        ),
+        "trivial_rules": table_rates(table),
         "unchanged": dict(made.unchanged),
         "repeated": dict(made.repeated),
         "left_out": left_out,
@@ -174,7 +174,7 @@ def build_stress_set(
     }
     [summary] = write_dataset(
         folder,
-        {CONFIG: check_table(to_table(made.tests), f"corpus {found.name}")},
+        {CONFIG: table},
         header=_header(name, found),
         body=lambda summaries, reports: _card(name, found, summaries, reports[CONFIG]),
         default=CONFIG,
@@ -293,7 +293,7 @@ def _card(name: str, corpus: Corpus, summaries: Sequence[ConfigSummary], report:
         ],
         "",
     ]
-    lines += rules_section({CONFIG: report})
+    lines += ["## What trivial rules reach", "", *baselines_section({CONFIG: report}), ""]
     if report["left_out"]:
         lines += ["Left out:", "", *[f"- `{error}`: needs {what}" for error, what in report["left_out"].items()], ""]
     lines += [

@@ -11,8 +11,8 @@ from typing import Any
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.files import expand
+from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.schema import normalize
-from nnd_tasks.sources.download import sha256_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""From a table to a recipe: proposed columns, preview, what was left out."""

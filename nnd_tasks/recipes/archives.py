@@ -1,0 +1,110 @@
+"""Take files out of a zip or tar that may come from a stranger: bounded, and never outside the folder."""
+
+from __future__ import annotations
+
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import writing
+from nnd_tasks.recipes.readers import SUFFIXES
+
+#: Bytes of all files that are taken out of one archive, and how many members it may list.
+MAX_UNPACKED = 2 << 30
+MAX_MEMBERS = 100_000
+#: What the readers of archives raise for bytes that are no good archive; a wrong name is a ValueError too.
+BROKEN = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, KeyError, RuntimeError,
+    ValueError, OverflowError, OSError,
+)  # fmt: skip
+_STEP = 1 << 20
+
+
+def is_archive(path: Path) -> bool:
+    """Tell whether a file is a zip or a tar, compressed or not, by its name."""
+    name = path.name.lower()
+    return name.endswith((".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz"))
+
+
+def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Yield name, size and content of each regular file."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as bundle:
+            for number, info in enumerate(bundle.infolist()):
+                _count(archive, number)
+                if not info.is_dir() and info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    with bundle.open(info) as stream:
+                        yield info.filename, info.file_size, stream
+        return
+    with tarfile.open(archive, "r|*") as bundle:
+        for number, member in enumerate(bundle):
+            _count(archive, number)
+            content = bundle.extractfile(member) if member.isreg() else None
+            if content is not None:
+                yield member.name, member.size, content
+
+
+def _count(archive: Path, number: int) -> None:
+    if number >= MAX_MEMBERS:
+        raise NNDError(
+            f"{archive}: more than {MAX_MEMBERS:,} members; this cannot be the archive of a human evaluation"
+        )
+
+
+def take(archive: Path, member: str, target: Path) -> None:
+    """Write one member of an archive to ``target``.
+
+    Raises:
+        NNDError: the archive is broken or too large, or has no such member.
+    """
+    try:
+        for name, _, stream in _members(archive):
+            if name.removeprefix("./") == member:
+                _copy(archive, stream, target, MAX_UNPACKED)
+                return
+    except BROKEN as error:
+        raise NNDError(f"{archive}: no archive with {member} in it; delete it and build again") from error
+    raise NNDError(f"{archive}: no archive with {member} in it; delete it and build again")
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Write the tables of an archive into ``folder``, in their folders; return it.
+
+    Raises:
+        NNDError: the archive is broken or too large, holds no table, or a name leads out of the folder.
+    """
+    left, count = MAX_UNPACKED, 0
+    try:
+        for name, _, stream in _members(archive):
+            if Path(name).suffix.lower() not in SUFFIXES:
+                continue
+            target = (folder / name).resolve()
+            if not target.is_relative_to(folder.resolve()):
+                raise NNDError(f"{archive}: its member {name!r} leads out of the archive; it is not unpacked")
+            left -= _copy(archive, stream, target, left)
+            count += 1
+    except BROKEN as error:
+        raise NNDError(f"{archive}: cannot be unpacked; is it a zip or tar?") from error
+    if not count:
+        raise NNDError(f"{archive}: no table in it (.csv, .tsv, .jsonl, .json, .parquet, .xlsx)")
+    return folder
+
+
+def _copy(archive: Path, stream: IO[bytes], target: Path, most: int) -> int:
+    """Write a stream to a file in steps; return its size."""
+    size = 0
+    with writing(target) as new, new.open("wb") as file:
+        while piece := stream.read(_STEP):
+            size += len(piece)
+            if size > most:
+                raise NNDError(
+                    f"{archive}: it unpacks to more than {MAX_UNPACKED >> 20:,} MiB; this cannot be the file"
+                )
+            file.write(piece)
+    return size

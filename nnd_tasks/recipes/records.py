@@ -1,0 +1,134 @@
+"""Objects of JSON files with accessors that name the file, row and field at fault."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_text
+from nnd_tasks.recipes.cells import kind, shown
+
+MAX_BYTES = 1 << 30  # a human evaluation of more than 1 GiB is some other file
+
+
+class Record:
+    """A mapping read from a file.
+
+    Its accessors raise NNDError, with the place, when a field is missing or is not what they return.
+    """
+
+    __slots__ = ("_data", "where")
+
+    def __init__(self, data: Any, where: str) -> None:
+        """Wrap ``data``; raise NNDError when it is no mapping."""
+        if not isinstance(data, Mapping):
+            raise NNDError(f"{where}: expected an object with named fields, found {kind(data)}")
+        self._data = data
+        self.where = where
+
+    def __contains__(self, name: str) -> bool:
+        """Tell whether the field exists."""
+        return name in self._data
+
+    def get(self, name: str) -> Any:
+        """Return the raw value of a field that must exist."""
+        try:
+            return self._data[name]
+        except KeyError:
+            known = ", ".join(map(str, list(self._data)[:12]))
+            raise NNDError(f"{self.where}: field {name!r} is missing (found: {known}); is it the right file?") from None
+
+    def text(self, name: str) -> str:
+        """Return a string field."""
+        return check_text(self.get(name), f"{self.where}, field {name!r}")
+
+    def label(self, name: str) -> str:
+        """Return a string field that says something."""
+        text = self.text(name)
+        if not text:
+            raise NNDError(f"{self.where}, field {name!r}: it is empty")
+        return text
+
+    def identifier(self, name: str) -> str:
+        """Return a field that names something, a string or an integer, as a string."""
+        value = self.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        return self.text(name)
+
+    def number(self, name: str) -> float:
+        """Return a finite number, also when it is written as text."""
+        value = self.get(name)
+        try:
+            if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+                raise ValueError
+            result = float(value)
+            if not math.isfinite(result):
+                raise ValueError
+        except (ValueError, OverflowError):
+            raise NNDError(f"{self.where}, field {name!r}: expected a number, found {shown(value)}") from None
+        return result
+
+    def items(self, name: str) -> list[Any]:
+        """Return a list field."""
+        value = self.get(name)
+        if not isinstance(value, list):
+            raise NNDError(f"{self.where}, field {name!r}: expected a list, found {kind(value)}")
+        return value
+
+    def records(self, name: str) -> list[Record]:
+        """Return a list field whose elements are mappings."""
+        return [Record(item, f"{self.where}, {name}[{i}]") for i, item in enumerate(self.items(name))]
+
+    def record(self, name: str) -> Record:
+        """Return a field that is a mapping."""
+        return Record(self.get(name), f"{self.where}, field {name!r}")
+
+    def entries(self) -> Iterator[tuple[str, Any]]:
+        """Yield the fields."""
+        yield from self._data.items()
+
+
+def check_text(value: Any, where: str) -> str:
+    """Return ``value`` when it is a string that can be stored; raise NNDError otherwise."""
+    if not isinstance(value, str):
+        raise NNDError(f"{where}: expected text, found {kind(value)}")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise NNDError(f"{where}: it holds half a surrogate pair at character {error.start}") from None
+    return value
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Return what a JSON text of a publisher's file holds; raise NNDError when it is none."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise NNDError(f"{where}: JSON nested too deeply; is it the right file?") from None
+    except ValueError as error:
+        raise NNDError(f"{where}: not valid JSON ({error}); is it the right file?") from None
+
+
+def read_file(path: Path) -> str:
+    """Return the text of a publisher's file; raise NNDError when it cannot be read, is empty or no UTF-8."""
+    text = read_text(path, limit=MAX_BYTES)
+    if not text.strip():
+        raise NNDError(f"{path}: the file is empty")
+    return text
+
+
+def read_jsonl(path: Path) -> Iterator[Record]:
+    """Yield a record per line of a JSON Lines file; blank lines are skipped.
+
+    Raises:
+        NNDError: the file cannot be read, or a line is no JSON object.
+    """
+    for number, line in enumerate(read_file(path).split("\n"), start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield Record(parse_json(line, where), where)
