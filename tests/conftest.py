@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
+
 # Nothing may wait for a network; set before any test imports datasets or transformers.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 REPO = Path(__file__).resolve().parent.parent
+DEMO_ANNOTATIONS = REPO / "task_yamls" / "demo" / "demo_annotations.csv"
 
 
 def _beside(variable: str, default: str) -> Path:
@@ -23,6 +26,9 @@ def _beside(variable: str, default: str) -> Path:
 
 DATA = _beside("NND_TEST_DATA", "data")
 MODELS = _beside("NND_TEST_MODELS", "models")
+
+#: Set -> its recipe, of those that come with the package.
+SOURCES = {name: find_recipe(name) for name, (_, shipped) in recipe_paths().items() if shipped}
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no annotation data at {DATA}; set NND_TEST_DATA")
 needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason=f"no trained models at {MODELS}; set NND_TEST_MODELS")

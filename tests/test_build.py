@@ -18,8 +18,8 @@ from nnd_tasks import __version__
 from nnd_tasks.build import build_set, card_body
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sources import SOURCES
-from tests.sources.test_formats import (
+from tests.conftest import SOURCES
+from tests.recipes.test_formats import (
     BAKERY,
     HARBOUR,
     MQM_COLUMNS,

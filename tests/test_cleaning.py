@@ -15,9 +15,9 @@ from nnd_tasks.build import build_set
 from nnd_tasks.cleaning import REASONS, clean, clean_name
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.pairing import LikertScale, PairingReport, ScoreGap, SingleErrorLabel, form_tests
 from nnd_tasks.schema import Annotation
-from tests.sources.test_formats import MQM_COLUMNS, QUIZ_FILE, jsonl, quiz_group, tsv, write_files
+from tests.recipes.test_formats import MQM_COLUMNS, QUIZ_FILE, jsonl, quiz_group, tsv, write_files
+from tests.slow_pairing import LikertScale, PairingReport, ScoreGap, SingleErrorLabel, form_tests
 
 OK = "ok"
 

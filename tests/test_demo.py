@@ -20,8 +20,8 @@ from nnd_tasks.demo.compare import ALL, Outcome, compare, read_outcomes
 from nnd_tasks.demo.model import RECORD, Settings, _save, make_models, training_documents
 from nnd_tasks.demo.text import FRAMES, WORDS, make_documents, plural, read_frames, read_words
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sources.demo import PATH
 from nnd_tasks.statistics import paired_difference
+from tests.conftest import DEMO_ANNOTATIONS as PATH
 from tests.conftest import REPO
 
 CATEGORIES = ("disfluent", "off_target", "unfaithful")

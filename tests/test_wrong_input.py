@@ -25,10 +25,10 @@ from nnd_tasks.build import build_set
 from nnd_tasks.datasets import list_configs, load, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import SCHEMA_VERSION
-from nnd_tasks.sources import SOURCES
-from nnd_tasks.sources.demo import PATH as DEMO_PATH
 from nnd_tasks.tables import fingerprint
-from tests.sources.test_download import (  # the fixtures too
+from tests.conftest import DEMO_ANNOTATIONS as DEMO_PATH
+from tests.conftest import SOURCES
+from tests.recipes.test_download import (  # the fixtures too
     QUIZ,
     Answer,
     Publisher,
@@ -36,7 +36,7 @@ from tests.sources.test_download import (  # the fixtures too
     quiz_from,  # noqa: F401
     sha256,
 )
-from tests.sources.test_formats import (
+from tests.recipes.test_formats import (
     CHALLENGE_COLUMNS,
     MQM_COLUMNS,
     QUIZ_FILE,
@@ -232,7 +232,7 @@ def test_without_a_network_the_way_round_the_download_is_named(
     for variable in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(variable, raising=False)
     message = refusal(nnd, name)
-    assert message.startswith(f"{SOURCES[name].files[0].url}: cannot be downloaded (")
+    assert message.startswith(f"{next(iter(SOURCES[name].recipe.files.values())).url}: cannot be downloaded (")
     assert f"check the network, or download it by hand and pass it with: nnd build {name} --source" in message
     assert content(nnd_home) == {}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +12,7 @@ import typer
 
 from nnd_tasks.cli.app import app
 from nnd_tasks.cli.console import say, warn
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import count_of, visible
 
 if TYPE_CHECKING:
     from nnd_tasks.build import BuildResult
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
 
 @app.command()
 def build(
-    name: Annotated[str, typer.Argument(help="A set, as `nnd list` shows them.")],
+    name: Annotated[str, typer.Argument(help="A set, as `nnd list` shows them, or the path of a recipe (_recipe).")],
     source: Annotated[
-        Path | None, typer.Option(help="The publisher's file, or a folder that holds it. Default: download it.")
+        Path | None,
+        typer.Option(help="The publisher's file, a zip or tar, or a folder that holds it. Default: download it."),
     ] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")
@@ -31,7 +34,14 @@ def build(
         typer.Option(help="summeval only: dataset that holds the articles. Default: the hub's CNN/DailyMail."),
     ] = None,
 ) -> None:
-    """Build a set into a Hugging Face dataset folder."""
+    """Build a set into a Hugging Face dataset folder.
+
+    nnd build quiz_design
+
+    nnd build challenge300 --source ~/data/challenge300-outputs.tsv
+
+    nnd build ./from_a_colleague/_recipe --source ratings.csv
+    """
     from nnd_tasks.build import build_set
 
     options = {key: value for key, value in {"rows": rows, "articles": articles}.items() if value is not None}
@@ -53,58 +63,50 @@ def _print_build(result: BuildResult) -> None:
 
 
 @app.command("list")
-def list_sets() -> None:
-    """Show every set: size, categories, licence, built or not and where.
+def list_sets(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
+    """Show every set and recipe: size, categories, licence, built or not and where.
 
     In brackets: the smallest difference between two models that a category can be expected to show, in percentage points, if
     they decide 30% of its tests differently; ‡ marks what is too small to tell models apart.
     """
+    from nnd_tasks.catalogue import catalogue
+
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in catalogue()], indent=2))
+        return
     say(
         "[points]: smallest difference between two models that a category can show; ‡: too few tests to tell models apart\n"
     )
-    from nnd_tasks.datasets import dataset_folder
-    from nnd_tasks.sources import SOURCES
-
-    for source in SOURCES.values():
-        folder = dataset_folder(source.name)
-        where = f"not built; run: nnd build {source.name}"
-        lines = [
-            f"{config}: {count:,} tests of {', '.join(source.categories)}" for config, count in source.published.items()
-        ] or [", ".join(source.categories)]
-        if folder.exists():
-            found, where = _built(folder)
-            lines = found or lines
-        say(f"{source.name}  ({source.kind}; {source.licence})")
-        for line in [*lines, where]:
-            say(f"  {line}")
-    parent = dataset_folder("")
-    for folder in sorted(parent.iterdir()) if parent.is_dir() else []:
-        if folder.name not in SOURCES and not folder.name.startswith(".") and folder.is_dir():
-            found, where = _built(folder)
-            say(f"{folder.name}  (your own)")
-            for line in [*found, where]:
-                say(f"  {line}")
-
-
-def _built(folder: Path) -> tuple[list[str], str]:
-    """Return a line per config of a dataset folder, and where it is or what is wrong with it."""
-    from nnd_tasks.analysis.power import planned_by_category, shown
-    from nnd_tasks.datasets import list_configs, read_table
-    from nnd_tasks.tables import summarize
-
-    lines = []
-    try:
-        for config in list_configs(folder)[0]:
-            table = read_table(folder, config)
-            summary = summarize(config, table)
-            found = planned_by_category(table["cluster_id"].to_pylist(), table["category"].to_pylist())
+    for entry in catalogue():
+        own = "" if entry.shipped else "your own; "
+        say(f"{visible(entry.name)}  ({own}{visible('; '.join(part for part in (entry.kind, entry.license) if part))})")
+        for config in entry.configs:
             parts = [
-                f"{category} {count:,} [{shown(found, category)}]" for category, count in summary.categories.items()
+                f"{visible(category)} {count:,} [{config.points[category]}]" for category, count in config.categories.items()
             ]
-            lines.append(f"{config}: {summary.tests:,} tests = {' + '.join(parts)}")
-    except NNDError as error:
-        return [], f"unreadable: {error}"
-    return lines, f"built in {folder}"
+            say(f"  {visible(config.name)}: {count_of(config.tests, 'test')} = {' + '.join(parts)}")
+        if not entry.configs:
+            for config_name, tests in entry.published.items():
+                say(f"  {config_name}: {count_of(tests, 'test')}")
+        say(f"  {visible(entry.state)}")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A set, as `nnd list` shows them.")],
+    config: Annotated[str | None, typer.Option(help="One of its configs. Default: its default.")] = None,
+    count: Annotated[int, typer.Option("--tests", min=0, help="How many tests to show.")] = 5,
+) -> None:
+    """Show a set: the facts of its card, its prompt as a model reads it, and some of its tests.
+
+    nnd show quiz_design --tests 2
+    """
+    from nnd_tasks.catalogue import describe
+
+    for line in describe(name, config, count):
+        say(line)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})

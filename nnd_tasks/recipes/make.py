@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from nnd_tasks.assembly import PREFERENCE, Coded, judged_table, table_of_tests
+from nnd_tasks.card import left_out
 from nnd_tasks.cleaning import clean, contradictions
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped, gather, pair
@@ -109,7 +110,7 @@ def make_tests(table: Table, recipe: Recipe) -> Made:
 def _from_judgements(table: Table, recipe: Recipe) -> tuple[Made, Any, Any]:
     found = read_judgements(table, recipe)
     if not len(found.mark):
-        raise NNDError(f"{table.name}: no test comes out: no row has a judgement, a candidate and a context")
+        raise NNDError(f"{table.name}: {_why_nothing(found.dropped)}")
     candidates = gather(found, recipe.rule)
     pairs = pair(candidates, found.dropped, table.name)
     counts = {
@@ -120,20 +121,27 @@ def _from_judgements(table: Table, recipe: Recipe) -> tuple[Made, Any, Any]:
         "groups_with_tests": len(np.unique(candidates.group[pairs.high])),
     }
     if not len(pairs.high):
-        raise NNDError(
-            f"{table.name}: no test comes out of its {counts['judgements']:,} judgements: no context has two candidates of known "
-            "different quality"
-        )
+        merged = counts["judgements"] > counts["candidates_judged"] and "no_order" not in found.dropped.counts
+        raise NNDError(f"{table.name}: {_why_nothing(found.dropped, merged=merged)}")
     tests = judged_table(found, candidates, pairs, recipe.by_label)
     made = Made(check_table(tests, table.name), counts, found.dropped)
     return made, *(contradictions(found, candidates, pairs) if recipe.clean else (None, None))
+
+
+def _why_nothing(dropped: Dropped, *, merged: bool = False) -> str:
+    """Say why no test came out, by what was left out, and whether equal texts are part of it."""
+    shown = left_out(dropped.counts, dropped.labels).values()
+    alike = "; equal texts of a context count as one candidate" if merged else ""
+    if not shown:
+        return f"no test comes out: no context has two candidates; is --context the column of what candidates share?{alike}"
+    return f"no test comes out; left out are {', '.join(shown)}{alike}"
 
 
 def _from_pairs(table: Table, recipe: Recipe) -> tuple[Made, None, None]:
     found = read_preferences(table, recipe)
     counts = {"rows": found.rows, **({"contexts_from_messages": found.fuller} if found.fuller else {})}
     if not len(found.row):
-        raise NNDError(f"{table.name}: no test comes out of its {found.rows:,} pairs")
+        raise NNDError(f"{table.name}: {_why_nothing(found.dropped)}")
     return Made(check_table(preferred_table(found), table.name), counts, found.dropped), None, None
 
 

@@ -41,10 +41,12 @@ from nnd_tasks.analysis.verify_sets import (
     verify_sets,
 )
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sources.download import Fetched
-from nnd_tasks.sources.quiz_design import FILE as QUIZ_FILE
-from nnd_tasks.sources.summeval import ATTRIBUTES
-from nnd_tasks.sources.summeval import FILE as SUMMEVAL_FILE
+from nnd_tasks.recipes.download import Fetched
+
+QUIZ_FILE = "quiz_design_groups.jsonl"
+from nnd_tasks.recipes.steps import ATTRIBUTES
+
+SUMMEVAL_FILE = "model_annotations.aligned.paired.jsonl"
 from tests.harness.conftest import _one_thread, tiny_models  # noqa: F401 - fixtures
 from tests.stress.conftest import masked_model  # noqa: F401 - fixture
 

@@ -14,7 +14,7 @@ import yaml
 
 from nnd_tasks.check.checking import Report, check_set
 from nnd_tasks.check.findings import Finding
-from nnd_tasks.harness.register import tasks_dir
+from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.schema import cluster_key, short_hash
 
 NAME = "made"

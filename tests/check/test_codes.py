@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnd_tasks.card import todo
 from nnd_tasks.check.card import unfilled
 from nnd_tasks.check.findings import CODES, Severity
 from nnd_tasks.check.licences import check_licences, licences
 from nnd_tasks.check.texts import Scanner
-from nnd_tasks.contribute.card import todo
-from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE
 from nnd_tasks.errors import NNDError
 from nnd_tasks.publish.card import lacking
+from nnd_tasks.recipes.parse import KNOWN_BY_PEOPLE
 from nnd_tasks.schema import cluster_key, short_hash
 from nnd_tasks.tables import fingerprint
 from tests.check.made import CATEGORIES, CITATION, Made, good_rows, text

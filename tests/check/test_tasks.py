@@ -13,8 +13,8 @@ from nnd_tasks.check.checking import check_set
 from nnd_tasks.check.findings import Severity
 from nnd_tasks.check.loading import load
 from nnd_tasks.check.yamls import Yaml, alone, find_yamls, read_yaml
+from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.register import tasks_dir
 from tests.check.made import Made, text
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nnd_tasks.build import build_set
-from nnd_tasks.contribute.new import draft_set, write_set
+from nnd_tasks.new.draft import draft_set, write_set
 from nnd_tasks.stress.build import build_stress_set
 from nnd_tasks.stress.corpora import KNOWN
 from tests.conftest import DATA, once

@@ -99,7 +99,7 @@ def test_the_rates_are_counted_by_their_definition(home: Path, tiny_models: dict
 
 
 def test_a_prompt_without_context_is_refused(tmp_path: Path, home: Path, tiny_models: dict[str, Path]) -> None:
-    from nnd_tasks.harness.register import tasks_dir
+    from nnd_tasks.datasets import tasks_dir
 
     (tmp_path / "mine.yaml").write_text(
         f'include: {tasks_dir() / "demo" / "_base"}\ntask: mine\ndoc_to_text: "Question:"\n'

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from nnd_tasks.build import build_set
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.signature import digest, selection, tokenizer_digest, weights_digest
-from nnd_tasks.sources.demo import PATH as DEMO
+from tests.conftest import DEMO_ANNOTATIONS as DEMO
 from tests.harness.tiny import CHAT_TEMPLATE, evaluate
 
 LIMIT = 4  # clusters: enough for numbers that differ

@@ -12,15 +12,14 @@ import pytest
 from lm_eval.tasks import TaskManager
 
 import nnd_tasks
-from nnd_tasks.datasets import read_table, write_dataset
+from nnd_tasks.datasets import read_table, tasks_dir, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import ClusterSampler, Settings
-from nnd_tasks.harness.register import tasks_dir
 from nnd_tasks.harness.shared_prefix import SharedPrefixLM
-from nnd_tasks.pairing import SingleErrorLabel, form_tests
 from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import fingerprint, to_table
 from tests.harness.tiny import WINDOW, evaluate
+from tests.slow_pairing import SingleErrorLabel, form_tests
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
 
@@ -503,7 +502,7 @@ def test_what_a_yaml_sets_is_used_or_refused(line: str, word: str, home: Path, t
 def test_the_categories_of_the_yamls_are_those_that_the_sources_name() -> None:
     import yaml
 
-    from nnd_tasks.sources import SOURCES
+    from tests.conftest import SOURCES
 
     class Loader(yaml.SafeLoader):
         pass

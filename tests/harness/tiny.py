@@ -19,7 +19,7 @@ from transformers import (
 )
 
 import nnd_tasks
-from nnd_tasks.sources.demo import PATH as DEMO_TEXT
+from tests.conftest import DEMO_ANNOTATIONS as DEMO_TEXT
 
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}\n{% endfor %}"

@@ -25,10 +25,9 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.publish.card import Card, read_card
 from nnd_tasks.publish.plan import Plan, make_plan
 from nnd_tasks.publish.terms import CORPORA, SETS, check_licences
-from nnd_tasks.sources import SOURCES
 from nnd_tasks.stress.corpora import KNOWN
 from nnd_tasks.tables import fingerprint
-from tests.conftest import DATA, REPO
+from tests.conftest import DATA, REPO, SOURCES
 from tests.publish.conftest import SetMaker, some_tests
 
 WITH_TEXTS = ("demo", "quiz_design", "challenge300")
@@ -270,13 +269,13 @@ def test_a_card_that_quotes_texts_is_no_card_of_ids(own_set: SetMaker) -> None:
 
 def test_every_set_and_corpus_has_its_terms() -> None:
     recipes = {path.parent.name for path in (REPO / "task_yamls").glob("*/_recipe")}
-    assert set(SETS) == set(SOURCES) | recipes
+    assert set(SETS) == set(SOURCES)
     assert set(CORPORA) == set(KNOWN)
     assert all(term.terms and term.source for terms in [*SETS.values(), *CORPORA.values()] for term in terms)
 
 
 def test_own_licences_are_ones_that_can_be_published() -> None:
-    check_licences([source.licence for source in SOURCES.values()], "sets")
+    check_licences([str(source.recipe.license) for source in SOURCES.values()], "sets")
 
 
 @given(st.integers(0, 29), st.sampled_from(["context", "high", "low", "category", "test_id"]))
@@ -338,7 +337,7 @@ def test_configs_of_other_options_are_built_again_too(data: Path, tmp_path: Path
 
 
 def contributed(name: str, source: Path, options: dict[str, object] | None = None) -> None:
-    from nnd_tasks.contribute.new import draft_set, write_set
+    from nnd_tasks.new.draft import draft_set, write_set
 
     write_set(draft_set(name, str(source), options))
 
@@ -385,7 +384,7 @@ def test_sets_of_a_users_own_are_made_again_from_their_table(tmp_path: Path, nnd
     assert "nnd_answers.yaml" not in {file.path for file in ids.files}
     recipe = json.loads(next(file.data for file in ids.files if file.path == "recipe.json"))
     assert recipe["commands"] == ["nnd new answers --from answers.csv --recipe recipe.yaml"]
-    from nnd_tasks.contribute.new import draft_set
+    from nnd_tasks.new.draft import draft_set
 
     (tmp_path / "recipe.yaml").write_bytes(next(file.data for file in ids.files if file.path == "recipe.yaml"))
     again = draft_set("answers", str(source), recipe=tmp_path / "recipe.yaml")

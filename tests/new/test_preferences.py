@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import Environment
 
-from nnd_tasks.contribute.chat import split_pair
-from nnd_tasks.contribute.tasks import task_fields
 from nnd_tasks.errors import NNDError
+from nnd_tasks.new.tasks import task_fields
+from nnd_tasks.recipes.chat import split_pair
 from nnd_tasks.schema import fold
-from tests.contribute.tables import draft, draft_if_any, rows_of, write_rows
+from tests.new.tables import draft, draft_if_any, rows_of, write_rows
 
 
 def says(role: str, content: str) -> dict[str, str]:

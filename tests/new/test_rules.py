@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.contribute.card import body, left_out
+from nnd_tasks.card import left_out, made_section
 from nnd_tasks.errors import NNDError
-from nnd_tasks.pairing import LikertScale, ScoreGap, Shape, SingleErrorLabel, form_tests
 from nnd_tasks.schema import Annotation, Test, cluster_key, fold, normalize
-from nnd_tasks.tables import ConfigSummary
-from tests.contribute.tables import draft, draft_if_any, rows_of, slow_pairs, write_rows
+from tests.new.tables import draft, draft_if_any, rows_of, slow_pairs, write_rows
+from tests.slow_pairing import LikertScale, ScoreGap, Shape, SingleErrorLabel, form_tests
 
 CONTEXTS = ["one", "two", "Se\u0301", "S\u00e9", " "]
 TEXTS = ["a", "b", "c", "a b", "a  b", " a b\n", "e\u0301", "\u00e9", "", "\t"]
@@ -304,8 +303,7 @@ def test_labels_that_an_order_does_not_have_are_left_out_and_named(tmp_path: Pat
     assert found.report["judgements"] == 2
     text = "2 judgements whose label the order does not have ('odd', 'new')"
     assert left_out(found.dropped.counts, found.dropped.labels)["unranked"] == text
-    summary = ConfigSummary("default", 1, 1, 2, {"bad": 1}, "f")
-    assert f"- {text}\n" in body("mine", found.recipe, summary, found.table.column_names, found.report)
+    assert text in "\n".join(made_section(found.recipe.facts("mine"), found.formed.report))
 
 
 def test_equal_texts_are_named_where_no_test_comes_out_of_them(tmp_path: Path) -> None:

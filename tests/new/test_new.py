@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 import yaml
 
-from nnd_tasks.contribute.new import draft_set, write_set
 from nnd_tasks.datasets import read_report, read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.new.draft import draft_set, write_set
 from nnd_tasks.schema import fold
 from tests.conftest import REPO
-from tests.contribute.tables import write_rows
+from tests.new.tables import write_rows
 from tests.test_cli import Outcome
 
 Command = Callable[..., Outcome]
@@ -162,7 +162,7 @@ def test_a_card_says_of_how_many_tests_the_rates_are(
     options = {"label": "verdict", "better": "good"}
     sentence = "The rates are of 7 of the tests, drawn at random."
     for limit, said in ((8, False), (7, True)):
-        monkeypatch.setattr("nnd_tasks.contribute.new._RATED", limit)
+        monkeypatch.setattr("nnd_tasks.new.draft._RATED", limit)
         write_set(draft_set("numbers", str(table), options))
         card = (nnd_home / "nnd" / "numbers" / "README.md").read_text("utf-8")
         assert (sentence in card) == said

@@ -19,9 +19,9 @@ import pytest
 from nnd_tasks.build import build_set
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sources.challenge300 import SYSTEMS as CHALLENGE_SYSTEMS
-from nnd_tasks.sources.demo import PATH as DEMO_PATH
-from nnd_tasks.sources.mqm import MQM, config_name
+from nnd_tasks.recipes.make import config_of
+from tests.conftest import DEMO_ANNOTATIONS as DEMO_PATH
+from tests.conftest import SOURCES
 
 # ---------------------------------------------------------------- the publishers' formats
 
@@ -33,6 +33,8 @@ SPLIT_FILE = "test_split.txt"
 MQM_FILE = "mqm_newstest2021_ende.tsv"
 
 RIVER = "The river froze in January. Barges waited at the lock until the thaw in March."
+
+CHALLENGE_SYSTEMS = SOURCES["challenge300"].recipe.each["system"]
 
 
 def quiz_group(group_id: int, *questions: tuple[str, str], context: str = RIVER, answer: str = "January") -> Any:
@@ -588,7 +590,7 @@ def test_mqm_folder_gives_one_config_per_file_and_leaves_averaged_scores_out(tmp
     ],
 )
 def test_mqm_config_is_named_after_the_file(file: str, config: str) -> None:
-    assert config_name(file) == config
+    assert config_of("mqm", SOURCES["mqm"].recipe, file, Path(file)) == config
 
 
 @pytest.mark.parametrize("names", [["mqm_a b.tsv", "mqm_A-b.tsv"], ["mqm_.tsv"]], ids=["twice", "none"])

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nnd_tasks.sources import base, summeval
+from nnd_tasks.sources.base import Record, check_text, read_csv, read_json, read_jsonl, read_plain_tsv, read_text
 
 from nnd_tasks.build import build_set
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sources import base, summeval
-from nnd_tasks.sources.base import Record, check_text, read_csv, read_json, read_jsonl, read_plain_tsv, read_text
-from tests.sources.test_formats import (
+from tests.recipes.test_formats import (
     FRANK_FILE,
     LONG,
     MQM_COLUMNS,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.contribute.new import Draft, draft_set
 from nnd_tasks.errors import NNDError
+from nnd_tasks.new.draft import Draft, draft_set
 from nnd_tasks.schema import fold, normalize
 
 Row = Mapping[str, Any]

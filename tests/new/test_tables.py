@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nnd_tasks.contribute.new import Draft, draft_set
-from nnd_tasks.contribute.recipe import Recipe, make_recipe, read_recipe
 from nnd_tasks.errors import NNDError
-from tests.contribute.tables import draft, rows_of
+from nnd_tasks.new.draft import Draft, draft_set
+from nnd_tasks.recipes.parse import Recipe, make_recipe, read_recipe
+from tests.new.tables import draft, rows_of
 
 ROWS: list[dict[str, Any]] = [
     {"prompt": 'Say, "it"\nnow', "output": "a\tb", "rating": 5, "model": "m1"},
@@ -178,7 +178,7 @@ def test_scores_without_a_rule_are_shown_with_their_range(tmp_path: Path) -> Non
 
 
 def test_a_recipe_comes_back_from_its_own_yaml(tmp_path: Path) -> None:
-    from nnd_tasks.contribute.card import recipe_yaml
+    from nnd_tasks.card import dump_yaml as recipe_yaml
 
     recipe = make_recipe(
         {
@@ -198,7 +198,7 @@ def test_a_recipe_comes_back_from_its_own_yaml(tmp_path: Path) -> None:
     [
         ("contxt: a\n", "no such key 'contxt'; did you mean context"),
         ("- a\n", "a recipe is a mapping"),
-        ("a: [\n", "no valid YAML"),
+        ("a: [\n", "is no YAML that can be read here"),
         ("min_gap: much\n", "min_gap is a number, not 'much'"),
         ("majority: 3\n", "majority is true or false"),
         ("better: {a: 1}\n", "better is a list of texts"),

@@ -24,15 +24,15 @@ from typing import Any
 import pooch.core
 import pytest
 import requests
-
-from nnd_tasks.build import build_set
-from nnd_tasks.errors import NNDError
-from nnd_tasks.sources import download
 from nnd_tasks.sources.base import SourceFile
 from nnd_tasks.sources.mqm import MQM
 from nnd_tasks.sources.news_gpt3 import NewsGPT3
 from nnd_tasks.sources.quiz_design import QuizDesign
-from tests.sources.test_formats import (
+
+from nnd_tasks.build import build_set
+from nnd_tasks.errors import NNDError
+from nnd_tasks.recipes import download
+from tests.recipes.test_formats import (
     MQM_COLUMNS,
     MQM_FILE,
     QUIZ_FILE,

@@ -19,11 +19,10 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import form_tests
-from nnd_tasks.sources import SOURCES, summeval
-from nnd_tasks.sources.demo import PATH as DEMO_PATH
 from nnd_tasks.tables import check_table, summarize, to_table
-from tests.conftest import DATA
-from tests.sources.test_formats import FRANK_FILE, MQM_FILE, QUIZ_FILE, SPLIT_FILE, SUMMEVAL_FILE, jsonl
+from tests.conftest import DATA, SOURCES, summeval
+from tests.conftest import DEMO_ANNOTATIONS as DEMO_PATH
+from tests.recipes.test_formats import FRANK_FILE, MQM_FILE, QUIZ_FILE, SPLIT_FILE, SUMMEVAL_FILE, jsonl
 
 MUTATIONS = 10_000
 SHORT = 90  # characters that a long text is cut to: mutations then hit the structure of the file more often

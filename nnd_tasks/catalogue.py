@@ -1,0 +1,155 @@
+"""What sets there are, built or not, and what one of them looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nnd_tasks.analysis.power import planned_by_category, shown
+from nnd_tasks.assembly import examples
+from nnd_tasks.card import read_card
+from nnd_tasks.datasets import dataset_folder, find_dataset, how_to_build, list_configs, read_table
+from nnd_tasks.errors import NNDError, count_of, visible
+from nnd_tasks.recipes.shelf import SetRecipe, find_recipe, load_recipe, recipe_paths
+from nnd_tasks.tables import summarize
+
+_SHOWN = 300  # characters of a text
+
+
+@dataclass(frozen=True)
+class Config:
+    """A config of a set that is built.
+
+    Attributes:
+        name: of the config.
+        tests: how many it has.
+        categories: category -> number of tests.
+        points: category -> smallest difference that it can show, as it is printed.
+    """
+
+    name: str
+    tests: int
+    categories: dict[str, int]
+    points: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A set.
+
+    Attributes:
+        name: of the set.
+        kind: what a model is asked to do.
+        license: of texts and judgements.
+        shipped: whether it comes with the package.
+        built: whether it is built and can be read.
+        folder: the dataset folder, where there is one.
+        recipe: the path of its recipe; ``""`` where it has none.
+        published: config -> number of tests in the authors' release, where it is not built.
+        configs: of the built set.
+        state: where it is built, how to build it, or what is wrong with it.
+    """
+
+    name: str
+    kind: str = ""
+    license: str = ""
+    shipped: bool = False
+    built: bool = False
+    folder: str = ""
+    recipe: str = ""
+    published: dict[str, int] = field(default_factory=dict)
+    configs: list[Config] = field(default_factory=list)
+    state: str = ""
+
+
+def catalogue() -> list[Entry]:
+    """Return every set that has a recipe, and then those that are only built; one that cannot be read says so."""
+    paths = recipe_paths()
+    entries = [_of_recipe(name, path, shipped) for name, (path, shipped) in paths.items()]
+    parent = dataset_folder("")
+    folders = sorted(parent.iterdir()) if parent.is_dir() else []
+    others = [folder for folder in folders if folder.is_dir() and folder.name not in paths and folder.name[0] != "."]
+    return entries + [_with_data(Entry(folder.name), folder) for folder in others]
+
+
+def _of_recipe(name: str, path: Path, shipped: bool) -> Entry:
+    try:
+        recipe = load_recipe(path, name, shipped=shipped).recipe
+    except NNDError as error:
+        return Entry(name, shipped=shipped, recipe=str(path), state=f"recipe unreadable: {error}")
+    published = dict(recipe.published) or ({"default": sum(recipe.expected.values())} if recipe.expected else {})
+    entry = Entry(name, recipe.kind or "", recipe.license or "", shipped, recipe=str(path), published=published)
+    return _with_data(entry, dataset_folder(name))
+
+
+def _with_data(entry: Entry, folder: Path) -> Entry:
+    """Return an entry with what is in its dataset folder."""
+    facts: dict[str, Any] = dict(entry.__dict__)
+    if not folder.exists():
+        return Entry(**{**facts, "state": f"not built; run: {how_to_build(entry.name)}"})
+    try:
+        configs = [_config(folder, name) for name in list_configs(folder)[0]]
+    except NNDError as error:
+        return Entry(**{**facts, "folder": str(folder), "state": f"unreadable: {error}"})
+    return Entry(**{**facts, "built": True, "folder": str(folder), "configs": configs, "state": f"built in {folder}"})
+
+
+def _config(folder: Path, name: str) -> Config:
+    table = read_table(folder, name)
+    summary = summarize(name, table)
+    planned = planned_by_category(table["cluster_id"].to_pylist(), table["category"].to_pylist())
+    points = {category: shown(planned, category) for category in summary.categories}
+    return Config(name, summary.tests, summary.categories, points)
+
+
+# ---------------------------------------------------------------- one set
+
+
+def describe(name: str, config: str | None = None, count: int = 5) -> Iterator[str]:
+    """Yield lines about a set: facts, its prompt, and tests of each category in turn.
+
+    Raises:
+        NNDError: there is no such set, or it has no such config.
+    """
+    folder = find_dataset(f"nnd/{name}") or (find_dataset(name) if "/" in name else None)
+    found: SetRecipe | None = find_recipe(name) if folder is None or name in recipe_paths() else None
+    if found is not None:
+        facts = found.recipe.facts(found.name)
+        yield f"{visible(facts.title)}  ({visible(name)})"
+        for key in ("summary", "judges", "license", "language", "homepage"):
+            yield f"  {key}: {visible(facts.say(key))}"
+        yield f"  rule: {visible(facts.rule)}"
+        yield f"  recipe: {found.path}"
+    elif folder is not None:
+        header = read_card(folder).header
+        yield f"{visible(str(header.get('pretty_name', name)))}  ({visible(name)})"
+        yield f"  license: {visible(str(header.get('license', '')))}"
+    if folder is None:
+        yield f"not built; run: {how_to_build(name)}"
+        return
+    configs, default = list_configs(folder)
+    table = read_table(folder, config or default)
+    yield f"  built in {folder}: {', '.join(configs)}"
+    yield ""
+    prompt = _prompt(name, config or default, table.slice(0, 1).to_pylist()[0])
+    if prompt is not None:
+        yield "What a model reads:"
+        yield ""
+        yield from (f"  | {visible(line)}" for line in prompt.split("\n"))
+        yield ""
+    yield f"{count_of(min(count, table.num_rows), 'test')} of {table.num_rows:,} of config {config or default}:"
+    for test in examples(table, count):
+        yield ""
+        yield f"[{visible(test['category'])}]"
+        for part in ("context", "high", "low"):
+            text = " ".join(test[part].split())
+            yield f"  {part}: {visible(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…')}"
+
+
+def _prompt(name: str, config: str, row: dict[str, Any]) -> str | None:
+    """Return the prompt of the first test as the set's task renders it; None where no task scores this config."""
+    from nnd_tasks.harness.templates import rendered_prompt
+
+    return rendered_prompt(name, config, row)
