@@ -177,7 +177,7 @@ def add_config(formed: Formed, config: str, table: Table, recipe: Recipe, origin
     _add(formed, config, made.table, {**details, **origin})
     if made.clean is not None:
         _add(formed, clean_name(config), made.clean, {"cleaned_from": config, **origin})
-    elif recipe.clean:
+    elif recipe.has_clean:
         formed.notes.append(f"{config}: no test is left for {clean_name(config)}, so there is none")
 
 

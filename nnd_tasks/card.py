@@ -15,7 +15,7 @@ from nnd_tasks import __version__
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.cleaning import REASONS as CLEANING
 from nnd_tasks.cleaning import clean_name
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, count_of
 from nnd_tasks.files import read_text
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
@@ -61,6 +61,7 @@ COLUMN_NOTES = {
 _ALPHABET = "whether the better candidate comes first in the order of the alphabet; the table has no order of the two"
 #: Reason -> what took no part, for a person.
 DROPPED: Mapping[str, str] = {
+    "by_recipe": "rows that are no judgements by the recipe",
     "empty": "rows with an empty candidate",
     "no_context": "rows with an empty context",
     "no_judgement": "rows without a judgement",
@@ -102,6 +103,7 @@ class Facts:
         pairs: whether the table held ready-made pairs.
         recipe: how the set was made, as YAML; ``""`` where it needs no saying.
         synthetic: whether the errors were put in by a program.
+        clean_note: what is changed for the clean configs before they are cleaned.
     """
 
     name: str
@@ -114,6 +116,7 @@ class Facts:
     pairs: bool = False
     recipe: str = ""
     synthetic: bool = False
+    clean_note: str = ""
 
     def say(self, key: str) -> str:
         """Return a fact, or what is to be written there."""
@@ -305,7 +308,7 @@ def set_card(
         ("Columns", columns_section(facts, columns)),
         ("How it was made", made_section(facts, reports)),
         ("What trivial rules reach", baselines_section(reports)),
-        ("Clean configs", cleaning_section(reports, examples=examples)),
+        ("Clean configs", cleaning_section(reports, examples=examples, note=facts.clean_note)),
         ("Origin and licence", origin_section(facts)),
         ("Citation", fenced("bibtex", facts.say("citation").strip(), "", NND_CITATION)),
     ):
@@ -418,7 +421,7 @@ def baselines_section(reports: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True) -> list[str]:
+def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True, note: str = "") -> list[str]:
     """Return what the clean configs leave out: how many tests each reason holds for, and examples."""
     found = {
         name: part["cleaning"] for name, part in reports.items() if isinstance(part, Mapping) and "cleaning" in part
@@ -432,6 +435,12 @@ def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True) -> li
         cells[list(CLEANING).index("contradictory")] += f" ({candidates:,} candidates)"
         kept = [f"{part['kept']:,}", f"`{clean_name(name)}`"] if part["kept"] else ["0", "none"]
         rows.append([f"`{name}`", f"{reports[name]['tests']:,}", *cells, *kept])
+    mended = [
+        f"- `{clean_name(name)}`: {count_of(part['mended']['left_out'], 'judgement')} left out; the others give "
+        f"{count_of(part['mended']['tests'], 'test')}"
+        for name, part in found.items()
+        if "mended" in part
+    ]
     lines = [
         "A config keeps every test, as the authors' release does; its clean variant leaves out a test when:",
         "",
@@ -439,6 +448,7 @@ def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True) -> li
         "",
         *table(["config", "tests", *[f"`{reason}`" for reason in CLEANING], "left in", "clean config"], rows),
         "",
+        *([f"Before that, {safe(note)}:", "", *mended, ""] if mended else []),
         "A test can have several reasons." + (" Examples, shortened:" if examples else ""),
     ]
     if examples:

@@ -84,7 +84,8 @@ def list_sets(
         say(f"{visible(entry.name)}  ({own}{visible('; '.join(part for part in (entry.kind, entry.license) if part))})")
         for config in entry.configs:
             parts = [
-                f"{visible(category)} {count:,} [{config.points[category]}]" for category, count in config.categories.items()
+                f"{visible(category)} {count:,} [{config.points[category]}]"
+                for category, count in config.categories.items()
             ]
             say(f"  {visible(config.name)}: {count_of(config.tests, 'test')} = {' + '.join(parts)}")
         if not entry.configs:

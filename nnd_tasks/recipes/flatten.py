@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.pairing import Dropped
 from nnd_tasks.recipes.cells import AbsentError, Column, kind, root, walk
 from nnd_tasks.recipes.readers import Batch, Table
 from nnd_tasks.recipes.recipe import Recipe
@@ -156,3 +157,20 @@ def _each(batch: Batch, recipe: Recipe, names: Sequence[str]) -> Batch:
 
 def _listed(column: Column) -> list[Any]:
     return list(column.to_pylist()) if isinstance(column, pa.Array) else column
+
+
+def without(batch: Batch, recipe: Recipe, dropped: Dropped) -> Batch:
+    """Return a batch without the rows that `Recipe.leave_out` names, and count these."""
+    if not recipe.leave_out:
+        return batch
+    keep = [True] * len(batch.numbers)
+    for column, values in recipe.leave_out.items():
+        wrong = {value.casefold() for value in values}
+        for i, cell in enumerate(_listed(batch.columns[column])):
+            keep[i] &= str("" if cell is None else cell).strip().casefold() not in wrong
+    origin = [i for i, kept in enumerate(keep) if kept]
+    if len(origin) == len(keep):
+        return batch
+    dropped.add("by_recipe", len(keep) - len(origin), [batch.numbers[i] for i, kept in enumerate(keep) if not kept])
+    columns = {name: _repeat(values, origin) for name, values in batch.columns.items()}
+    return Batch([batch.numbers[i] for i in origin], columns, lambda i: batch.place(origin[i]))

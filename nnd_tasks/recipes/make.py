@@ -16,6 +16,7 @@ from nnd_tasks.card import left_out
 from nnd_tasks.cleaning import clean, contradictions
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped, gather, pair
+from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.preferences import Preferences, read_preferences
 from nnd_tasks.recipes.readers import Rows, Several, Table, open_table
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
@@ -96,15 +97,31 @@ def make_tests(table: Table, recipe: Recipe) -> Made:
         made, tests, details = _from_pairs(table, recipe)
     else:
         made, tests, details = _from_judgements(table, recipe)
-    if not recipe.clean:
+    if not recipe.has_clean:
         return made
     found = clean(made.table, tests, details)
-    made.cleaning = found.report
+    made.cleaning, whole = found.report, made.table
+    if recipe.clean:
+        other = make_recipe({**_given(recipe), **recipe.clean})
+        mended, tests, details = _from_judgements(table, other)
+        found, whole = clean(mended.table, tests, details), mended.table
+        if not whole.equals(made.table):
+            left_out = mended.counts["judgements"] - made.counts["judgements"]
+            made.cleaning["kept"] = found.report["kept"]
+            made.cleaning["mended"] = {"left_out": -left_out, "tests": whole.num_rows}
     if found.keep.all():
-        made.clean = made.table
+        made.clean = whole
     elif found.keep.any():
-        made.clean = made.table.filter(pa.array(found.keep))
+        made.clean = whole.filter(pa.array(found.keep))
     return made
+
+
+def _given(recipe: Recipe) -> dict[str, Any]:
+    """Return what a recipe says, for the clean config to change; facts for people are left out."""
+    found = recipe.dump()
+    for key in ("clean", "files", "citation"):
+        found.pop(key, None)
+    return found
 
 
 def _from_judgements(table: Table, recipe: Recipe) -> tuple[Made, Any, Any]:
@@ -125,7 +142,7 @@ def _from_judgements(table: Table, recipe: Recipe) -> tuple[Made, Any, Any]:
         raise NNDError(f"{table.name}: {_why_nothing(found.dropped, merged=merged)}")
     tests = judged_table(found, candidates, pairs, recipe.by_label)
     made = Made(check_table(tests, table.name), counts, found.dropped)
-    return made, *(contradictions(found, candidates, pairs) if recipe.clean else (None, None))
+    return made, *(contradictions(found, candidates, pairs) if recipe.has_clean else (None, None))
 
 
 def _why_nothing(dropped: Dropped, *, merged: bool = False) -> str:

@@ -15,6 +15,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
 from nnd_tasks.recipes.cells import render
 from nnd_tasks.recipes.recipe import File, Recipe
+from nnd_tasks.recipes.spans import check_spans
 from nnd_tasks.schema import check_field_names
 
 KEYS = tuple(one.name for one in dataclasses.fields(Recipe))
@@ -56,6 +57,8 @@ def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
     recipe = Recipe(**{key: _value(key, value, where) for key, value in options.items() if value is not None})
     if len(recipe.rules) > 1:
         raise NNDError(f"{' and '.join(recipe.rules)}: a set has one rule; leave all but one out")
+    if recipe.spans:
+        check_spans(recipe.spans, where)
     if recipe.pairs:
         _check_pairs(recipe)
     elif recipe.winner:
@@ -67,6 +70,8 @@ def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
             "--attribute: beside --label or --score it is the one column that names what was judged; without them it "
             "is each column of judgements"
         )
+    if recipe.clean and recipe.candidates != "rows":
+        raise NNDError(f"{where}: clean changes the clean config, which only a set with `candidates: rows` has")
     check_field_names(recipe.field)
     if recipe.context is not None and recipe.context == recipe.candidate:
         raise NNDError(f"column {recipe.context!r} cannot be both context and candidate")
@@ -264,6 +269,7 @@ _READERS: Mapping[str, Callable[[str, Any, str], Any]] = {
     "pair": _texts,
     "categories": _of("categories", _maybe),
     "spans": _of("columns and settings", _any),
+    "leave_out": _of("lists of values", _texts),
     "missing": _texts,
     "complete": _truth,
     "scale": _scale,
@@ -275,6 +281,7 @@ _READERS: Mapping[str, Callable[[str, Any, str], Any]] = {
     "majority": _truth,
     "best": _number,
     "candidates": _candidates,
+    "clean": _of("what the clean config has otherwise", _any),
     "language": _texts,
     "field_notes": _of("texts", _text),
     "options": _of("lists of values", _texts),

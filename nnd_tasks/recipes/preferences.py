@@ -15,7 +15,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped, Prompts, decide
 from nnd_tasks.recipes.cells import Column, render, shown
 from nnd_tasks.recipes.chat import Split, add_context, split_pair
-from nnd_tasks.recipes.flatten import batches
+from nnd_tasks.recipes.flatten import batches, without
 from nnd_tasks.recipes.readers import Batch, Table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.rows import Reader, field_roles, prompts_of
@@ -68,11 +68,16 @@ def read_preferences(table: Table, recipe: Recipe) -> Preferences:
         NNDError: a file that cannot be read, or a cell that holds something else; the row is named.
     """
     pairs = _Pairs(recipe)
+    skipped = Dropped()
     for batch in batches(table, recipe):
-        pairs.take(batch)
+        pairs.take(without(batch, recipe, skipped))
     if not pairs.reader.count:
         raise NNDError(f"{table.name}: it holds no row")
-    return _assemble(pairs, recipe)
+    found = _assemble(pairs, recipe)
+    found.rows += skipped.counts.get("by_recipe", 0)
+    found.dropped.counts = {**skipped.counts, **found.dropped.counts}
+    found.dropped.rows = {**skipped.rows, **found.dropped.rows}
+    return found
 
 
 class _Pairs:

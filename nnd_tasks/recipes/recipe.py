@@ -92,6 +92,7 @@ class Recipe:
         categories: label, or value of ``category``, -> category; null leaves it out.
         separator: where labels are paths (``Accuracy/Mistranslation``), what separates their parts; the first is the category.
         spans: where the errors of a candidate are; see `nnd_tasks.recipes.spans`.
+        leave_out: column -> values: rows with one of them are no judgements, such as attention checks.
         missing: texts that say that nobody judged, beside empty cells.
         complete: whether every row must have every column and a judgement; a row that lacks one is then an error.
         scale: lowest and highest judgement that can be right.
@@ -103,6 +104,8 @@ class Recipe:
         best: this mark; None takes the highest in the table, per attribute.
         candidates: ``texts``: equal texts of a prompt are one candidate; ``rows``: every row is one, as in the authors' release,
             and a clean config without repeats stands beside it.
+        clean: keys of a recipe that the clean config has otherwise, such as ``strip``; it is then paired anew.
+        clean_note: what they change, for the card.
         config: name of the config; ``@file`` or ``@folder`` names it after each file.
         prompt: template of what a model reads before a candidate.
         title: of the human evaluation.
@@ -151,6 +154,7 @@ class Recipe:
     categories: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
     separator: str | None = None
     spans: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    leave_out: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     missing: tuple[str, ...] = ()
     complete: bool = False
     scale: tuple[float, float] | None = None
@@ -161,6 +165,8 @@ class Recipe:
     majority: bool = False
     best: float | None = None
     candidates: str = "texts"
+    clean: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    clean_note: str | None = None
     config: str | None = None
     prompt: str | None = None
     title: str | None = None
@@ -224,14 +230,14 @@ class Recipe:
         return {"": column} if column else {}
 
     @property
-    def clean(self) -> bool:
+    def has_clean(self) -> bool:
         """Whether a clean config stands beside each."""
         return self.candidates == "rows"
 
     def columns(self) -> list[str]:
         """Return the names of the columns that are read, each once."""
         single = [getattr(self, role) for role in ROLES]
-        several = [*self.attribute.values(), *self.field.values(), *self.votes.values(), *self.pair]
+        several = [*self.attribute.values(), *self.field.values(), *self.votes.values(), *self.pair, *self.leave_out]
         spans = self.spans.get("column")
         parts = [part for part in self.group_parts() for part in part.split("|")] if self.group else []
         return list(dict.fromkeys(name for name in (*single, *several, *parts, spans) if name))
@@ -259,6 +265,7 @@ class Recipe:
         return Facts(
             name, self.title or name, {key: text for key, text in known.items() if text}, self.license_note or "",
             self.task_category, self.rule_text(), fields, self.pairs, dump_yaml(self.dump()) if shown else "",
+            clean_note=self.clean_note or "",
         )  # fmt: skip
 
     def rule_text(self) -> str:

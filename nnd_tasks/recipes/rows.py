@@ -15,7 +15,7 @@ from nnd_tasks.codes import Codes, Index, Mask, Texts, combine
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped, Judgements, Prompts, number_prompts, some_of, unranked
 from nnd_tasks.recipes.cells import Column, Numbers, Where, coded, shown, spread, strings
-from nnd_tasks.recipes.flatten import batches
+from nnd_tasks.recipes.flatten import batches, without
 from nnd_tasks.recipes.readers import Batch, Table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.spans import spans_json
@@ -98,14 +98,20 @@ def read_judgements(table: Table, recipe: Recipe) -> Judgements:
     if recipe.score and recipe.label:
         roles["shown"] = recipe.label
     reader, marks, groups, spans = Reader(roles, recipe), _Marks(recipe), _Groups(recipe), _Spans(recipe)
-    for batch in batches(table, recipe):
+    skipped = Dropped()
+    for whole in batches(table, recipe):
+        batch = without(whole, recipe, skipped)
         marks.add(batch, reader.count)
         reader.add(batch)
         groups.add(batch)
         spans.add(batch)
     if not reader.count:
         raise NNDError(f"{table.name}: it holds no row")
-    return _Assembly(table, recipe, reader, marks, groups, spans).judgements()
+    found = _Assembly(table, recipe, reader, marks, groups, spans).judgements()
+    found.rows += skipped.counts.get("by_recipe", 0)
+    found.dropped.counts = {**skipped.counts, **found.dropped.counts}
+    found.dropped.rows = {**skipped.rows, **found.dropped.rows}
+    return found
 
 
 class _Assembly:
