@@ -115,6 +115,14 @@ def build_set(
             notes.append(
                 f"{config}: {table.num_rows:,} tests, published are {expected:,}: another version of the file?"
             )
+    other = any(
+        formed.tables[config].num_rows != count for config, count in recipe.published.items() if config in formed.tables
+    )
+    if fetched is not None and fetched.unsure and other:
+        notes.append(
+            f"{' and '.join(fetched.unsure)}: not kept, as it may be cut off; the next build downloads it again"
+        )
+        fetched.discard(fetched.unsure)
     folder = expand(out) if out is not None else dataset_folder(found.name)
     summaries = write_formed(found.name, recipe, formed, folder, shipped=found.shipped)
     return BuildResult(

@@ -8,6 +8,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import IO
 
@@ -16,8 +17,9 @@ from nnd_tasks.files import writing
 from nnd_tasks.recipes.readers import SUFFIXES
 
 #: Bytes of all files that are taken out of one archive, and how many members it may list.
-MAX_UNPACKED = 2 << 30
-MAX_MEMBERS = 100_000
+MAX_UNPACKED = 1 << 30
+MAX_MEMBERS = 50_000
+MAX_DIRECTORY_BYTES = 4 << 20  # of a zip's list of members, which is read as a whole; about 50,000 members
 #: What the readers of archives raise for bytes that are no good archive; a wrong name is a ValueError too.
 BROKEN = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, KeyError, RuntimeError,
@@ -32,10 +34,23 @@ def is_archive(path: Path) -> bool:
     return name.endswith((".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz"))
 
 
+class _Zip(FileIO):
+    """A zip file of which no large piece is read at once: `zipfile` takes the list of members as a whole."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is not None and size > MAX_DIRECTORY_BYTES:
+            raise _TooManyMembersError
+        return super().read(size) or b""
+
+
+class _TooManyMembersError(Exception):
+    pass
+
+
 def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
     """Yield name, size and content of each regular file."""
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as bundle:
+    if _is_zip(archive):
+        with _Zip(archive) as raw, zipfile.ZipFile(raw) as bundle:
             for number, info in enumerate(bundle.infolist()):
                 _count(archive, number)
                 if not info.is_dir() and info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -48,6 +63,11 @@ def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
             content = bundle.extractfile(member) if member.isreg() else None
             if content is not None:
                 yield member.name, member.size, content
+
+
+def _is_zip(archive: Path) -> bool:
+    with archive.open("rb") as file:
+        return file.read(2) == b"PK"
 
 
 def _count(archive: Path, number: int) -> None:
@@ -64,13 +84,17 @@ def take(archive: Path, member: str, target: Path) -> None:
         NNDError: the archive is broken or too large, or has no such member.
     """
     try:
-        for name, _, stream in _members(archive):
+        for name, size, stream in _members(archive):
             if name.removeprefix("./") == member:
+                if size > MAX_UNPACKED:
+                    raise NNDError(f"{archive}: {member} is larger than {MAX_UNPACKED >> 20:,} MiB")
                 _copy(archive, stream, target, MAX_UNPACKED)
                 return
+    except _TooManyMembersError as error:
+        raise NNDError(f"{archive}: it has more members than an archive of annotations") from error
     except BROKEN as error:
-        raise NNDError(f"{archive}: no archive with {member} in it; delete it and build again") from error
-    raise NNDError(f"{archive}: no archive with {member} in it; delete it and build again")
+        raise NNDError(f"{archive}: no archive with {member} in it") from error
+    raise NNDError(f"{archive}: no archive with {member} in it")
 
 
 def unpack(archive: Path, folder: Path) -> Path:
@@ -89,6 +113,8 @@ def unpack(archive: Path, folder: Path) -> Path:
                 raise NNDError(f"{archive}: its member {name!r} leads out of the archive; it is not unpacked")
             left -= _copy(archive, stream, target, left)
             count += 1
+    except _TooManyMembersError as error:
+        raise NNDError(f"{archive}: it has more members than an archive of annotations") from error
     except BROKEN as error:
         raise NNDError(f"{archive}: cannot be unpacked; is it a zip or tar?") from error
     if not count:

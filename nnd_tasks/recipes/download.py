@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pooch
 import requests
+from filelock import Timeout
+from tqdm import tqdm
 
-from nnd_tasks.datasets import nnd_home
+from nnd_tasks.datasets import nnd_home, only_writer
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_json, write_text
+from nnd_tasks.files import read_json, umask, write_text
 from nnd_tasks.recipes.archives import take
 from nnd_tasks.recipes.recipe import File, Recipe
+from nnd_tasks.recipes.records import MAX_BYTES
 
 RETRIES = 3
 TIMEOUT = 60  # seconds without an answer
+PATIENCE = 1800.0  # seconds for one file, all tries together: a server that sends a byte now and then never times out
 _HASHES = "hashes.json"
+_STEP = 1 << 20
 
 
 def sha256_of(path: Path) -> str:
@@ -43,20 +51,23 @@ class Fetched:
         files: file name -> path.
         unverified: names of the files whose content nobody vouches for.
         fresh: those of them that were downloaded for the first time just now.
+        unsure: those of the fresh ones that came without a length, so that a file cut off looks like a whole one.
     """
 
     folder: Path
     files: dict[str, Path]
     unverified: list[str]
     fresh: list[str]
+    unsure: list[str]
 
-    def discard(self) -> None:
-        """Forget the fresh unverified files, which turned out not to be what they should be.
+    def discard(self, names: Iterable[str] | None = None) -> None:
+        """Forget fresh unverified files, all or those named, which turned out not to be what they should be.
 
-        Publishers answer with a page instead of the file when a quota is used up; it must not become what is expected.
+        Publishers answer with a page instead of the file when a quota is used up, or break off; that must not become what is
+        expected.
         """
         recorded = _read_hashes(self.folder)
-        for name in self.fresh:
+        for name in self.fresh if names is None else names:
             self.files[name].unlink(missing_ok=True)
             recorded.pop(name, None)
         _write_hashes(self.folder, recorded)
@@ -74,33 +85,45 @@ def fetch(name: str, recipe: Recipe, *, progress: bool = True) -> Fetched:
         progress: show a progress bar.
 
     Raises:
-        NNDError: no address, no network, a changed file, or nowhere to write.
+        NNDError: no network, a changed file, or nowhere to write.
     """
     _check_addresses(name, recipe)
     folder = nnd_home() / "downloads" / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        recorded = _read_hashes(folder)
-        fetched = Fetched(folder, {}, [], [])
-        for file in recipe.files.values():
-            if not file.url:
-                continue
-            if file.member:
-                fetched.files[file.name] = _fetch_member(folder, file, name, progress)
-                continue
-            known = file.name in recorded
-            path = _fetch_one(folder, file.url, file.name, file.sha256, recorded, name, progress)
-            fetched.files[file.name] = path
-            if file.sha256 is None:
-                fetched.unverified.append(file.name)
-                if not known:
-                    fetched.fresh.append(file.name)
-                    recorded[file.name] = sha256_of(path)
-                    _write_hashes(folder, recorded)
+        # One build at a time: two would record the hashes of different downloads.
+        with only_writer(folder, PATIENCE):
+            return _fetch_all(name, recipe, folder, progress)
+    except Timeout as error:
+        raise NNDError(f"{folder}: another build is still downloading; try again when it is done") from error
     except OSError as error:
         raise NNDError(
             f"{folder}: cannot be written ({error.strerror or error}); set NND_HOME to another place"
         ) from error
+
+
+def _fetch_all(name: str, recipe: Recipe, folder: Path, progress: bool) -> Fetched:
+    recorded = _read_hashes(folder)
+    fetched = Fetched(folder, {}, [], [], [])
+    for file in recipe.files.values():
+        if not file.url:
+            continue
+        if file.member:
+            # Its pinned hash vouches for the member; the archive around it may change.
+            archive, _ = _fetch_one(folder, file.url, Path(file.url).name, None, {}, name, progress)
+            fetched.files[file.name] = _extract(archive, file, folder, _way_out(name))
+            continue
+        known = file.name in recorded
+        path, unsure = _fetch_one(folder, file.url, file.name, file.sha256, recorded, name, progress)
+        fetched.files[file.name] = path
+        if file.sha256 is None:
+            fetched.unverified.append(file.name)
+            if not known:
+                fetched.fresh.append(file.name)
+                if unsure:
+                    fetched.unsure.append(file.name)
+                recorded[file.name] = sha256_of(path)
+                _write_hashes(folder, recorded)
     return fetched
 
 
@@ -112,15 +135,63 @@ def _check_addresses(name: str, recipe: Recipe) -> None:
         raise NNDError(f"set {name}: its recipe has no address of {what}; name it: nnd build {name} --source FILE")
 
 
-def _fetch_member(folder: Path, file: File, name: str, progress: bool) -> Path:
-    """Return one member of an archive; its pinned hash vouches for it, and the archive around it may change."""
-    archive = _fetch_one(folder, file.url, Path(file.url).name, None, {}, name, progress)
-    target = folder / file.name
-    take(archive, file.member, target)
-    if file.sha256 and sha256_of(target) != file.sha256:
-        target.unlink()
-        raise NNDError(f"{archive}: {file.member} is not the file with the pinned hash (sha256 {file.sha256})")
-    return target
+def _way_out(name: str) -> str:
+    return f"download it by hand and pass it with: nnd build {name} --source FILE_OR_DIR"
+
+
+class _Download:
+    """A downloader for pooch with limits on the size of a file, and on the time of all tries together.
+
+    Attributes:
+        unsure: the last answer told no length, so that a file cut off looks like a whole one.
+    """
+
+    def __init__(self, refuse: Callable[[str], NNDError], progress: bool) -> None:
+        self.unsure = False
+        self._refuse, self._progress = refuse, progress
+        self._end = time.monotonic() + PATIENCE
+        self._given_up = False
+
+    def __call__(self, url: str, target: str, shelf: Any) -> None:
+        """Download ``url`` to the file ``target``."""
+        failed: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self._get(url, target)
+            except BaseException as error:  # handed over to the thread that waits
+                failed.append(error)
+
+        # In a thread, as nothing else ends a read that gets a byte before each timeout.
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(max(0.0, self._end - time.monotonic()))
+        if thread.is_alive():
+            self._given_up = True
+            raise self._refuse(f"the download takes longer than {PATIENCE / 60:,.0f} minutes")
+        if failed:
+            raise failed[0]
+
+    def _get(self, url: str, target: str) -> None:
+        with requests.get(url, timeout=TIMEOUT, stream=True) as response, Path(target).open("wb") as file:
+            response.raise_for_status()
+            Path(target).chmod(0o666 & ~umask())  # pooch makes it private
+            length = response.headers.get("Content-Length")
+            self.unsure = length is None and "Transfer-Encoding" not in response.headers
+            # The length says nothing of what a compressed answer unpacks to.
+            size = 0
+            with tqdm(
+                total=int(length) if length and length.isdecimal() else None,
+                unit="B",
+                unit_scale=True,
+                disable=not self._progress,
+            ) as bar:
+                for chunk in response.iter_content(_STEP >> 4):
+                    size += len(chunk)
+                    if self._given_up or size > MAX_BYTES:
+                        raise self._refuse(f"is larger than {MAX_BYTES >> 20} MiB, this cannot be the annotation file")
+                    file.write(chunk)
+                    bar.update(len(chunk))
 
 
 def _fetch_one(
@@ -131,8 +202,11 @@ def _fetch_one(
     recorded: dict[str, str],
     set_name: str,
     progress: bool,
-) -> Path:
-    """Return the path of one downloaded file, whose hash must be the pinned or the recorded one if there is any."""
+) -> tuple[Path, bool]:
+    """Return the path of one file, and whether it was downloaded just now without a word on its length.
+
+    Its hash must be the pinned or the recorded one if there is any.
+    """
     known = pinned or recorded.get(name)
     pooch.get_logger().setLevel(logging.WARNING)
     shelf = pooch.create(
@@ -142,10 +216,14 @@ def _fetch_one(
         urls={name: url},
         retry_if_failed=RETRIES,
     )
-    downloader = pooch.HTTPDownloader(progressbar=progress, timeout=TIMEOUT)
-    way_out = f"download it by hand and pass it with: nnd build {set_name} --source FILE_OR_DIR"
+    way_out = _way_out(set_name)
+
+    def refuse(why: str) -> NNDError:
+        return NNDError(f"{url}: {why}; {way_out}")
+
+    download = _Download(refuse, progress)
     try:
-        path = Path(shelf.fetch(name, downloader=downloader))
+        path = Path(shelf.fetch(name, downloader=download))
     except requests.RequestException as error:  # some are ValueErrors too, so they come first
         reason = type(error).__name__
         if error.response is not None:
@@ -159,7 +237,25 @@ def _fetch_one(
             f"{url}: what was downloaded is not the file with the {vouched} hash (sha256 {known}); its publisher has "
             f"changed it, or the download was tampered with. To use it all the same, {way_out}"
         ) from error
-    return path
+    return path, download.unsure
+
+
+def _extract(archive: Path, file: File, folder: Path, way_out: str) -> Path:
+    """Take one member out of an archive to its plain name in ``folder``; its pinned hash must fit.
+
+    No name in the archive says where anything is written. An archive that is not what it should be is removed: publishers
+    answer with a page when a quota is used up, and the next build must not find it.
+    """
+    target = folder / file.name
+    try:
+        take(archive, file.member, target)
+        if file.sha256 and sha256_of(target) != file.sha256:
+            target.unlink()
+            raise NNDError(f"{archive}: {file.member} is not the file with the pinned hash (sha256 {file.sha256})")
+    except NNDError as error:
+        archive.unlink(missing_ok=True)
+        raise NNDError(f"{error}, so the archive is not kept; build again, or {way_out}") from error
+    return target
 
 
 def _read_hashes(folder: Path) -> dict[str, str]:
@@ -168,8 +264,8 @@ def _read_hashes(folder: Path) -> dict[str, str]:
         return {}
     try:
         data = read_json(path)
-    except NNDError:
-        data = None
+    except NNDError as error:
+        raise NNDError(f"{path}: unreadable; delete it to accept the next download as it is") from error
     if not isinstance(data, dict):
         raise NNDError(f"{path}: unreadable; delete it to accept the next download as it is")
     return {str(name): str(value) for name, value in data.items()}
