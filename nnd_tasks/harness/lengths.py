@@ -215,6 +215,9 @@ class TokenCounter(TokenizingOnce):
         """Return the number of tokens that the backend conditions on, and of those whose log-probabilities it sums.
 
         Source of the rule: `TemplateLM.loglikelihood` and `TemplateLM._encode_pair` of lm-eval 0.4.13.
+
+        Raises:
+            NNDError: the tokenizer ends every text with a token of its own, and the model is a causal one.
         """
         if context:
             encoded, scored = self._encode_pair(context, continuation)

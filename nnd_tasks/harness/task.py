@@ -200,7 +200,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             chat: whether prompts will go through the chat template.
 
         Raises:
-            NNDError: no tokenizer is named, it cannot be loaded, or it lacks a token or template.
+            NNDError: no tokenizer is named, it cannot be loaded, it lacks a token or template, or it appends a token to
+                every text, so that a model would be asked for something else than the candidates.
         """
         counter = self.counter
         for needed, which in ((self.settings.append_eos, "eos"), (self.settings.append_bos, "bos")):
@@ -213,6 +214,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 f"the tokenizer {counter.name} has no chat template; leave out --apply_chat_template, or name the "
                 "tokenizer of a chat model with tokenizer=... in --model_args"
             )
+        if not chat:  # whether prompts can be told from candidates
+            counter.lengths(self.doc_to_text(self.eval_docs[0]), " a")
 
     def doc_to_text(self, doc: Mapping[str, Any], doc_to_text: Any = None) -> str:
         """Render the prompt; unlike the harness, never read a prompt of digits as a number.
