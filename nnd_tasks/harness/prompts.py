@@ -93,6 +93,10 @@ _OURS = {
     "metric_list": "the metrics are those of NND",
     "process_results": "the metrics are those of NND",
     "process_docs": "a document is a cluster of tests",
+    "use_prompt": "the prompt is doc_to_text",
+    "doc_to_image": "a prompt is text",
+    "doc_to_audio": "a prompt is text",
+    "doc_to_decontamination_query": "nothing is compared with training data",
 }
 
 

@@ -21,7 +21,7 @@ from lm_eval import utils
 from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.documents import cluster_documents, load_tests
 from nnd_tasks.harness.lengths import TokenCounter
@@ -72,7 +72,7 @@ def _sandbox() -> ImmutableSandboxedEnvironment:
     return found
 
 
-#: Prompts of YAMLs are rendered in it; `nnd check` puts it in the place of ``lm_eval.utils.env``, for all other templates.
+#: All templates of a task's YAML are rendered in it; `nnd check` puts it in the place of ``lm_eval.utils.env`` besides.
 SANDBOX = _sandbox()
 
 
@@ -114,6 +114,11 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         self._sizes: dict[str, dict[str, dict[str, int]]] = {}
         self._precision: str | None = None
         super().__init__(data_dir, cache_dir, download_mode, config=config)
+        first = self.eval_docs[0]  # lm-eval tries its prompt; the other templates would fail after the model is loaded
+        self.doc_to_text(first, self.fewshot_cfg.doc_to_text)
+        self.doc_to_prefix(first)
+        for template in (self.config.description, self.fewshot_cfg.gen_prefix):
+            self.resolve_field(first, template)
         self._metric_fn_list: dict[str, Any] = {}  # the harness's defaults for multiple choice; ours depend on the data
 
     # ------------------------------------------------------------ data
@@ -226,17 +231,39 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         template = self.config.doc_to_text if doc_to_text is None else doc_to_text
         if not isinstance(template, str):
             return str(super().doc_to_text(doc, doc_to_text))
+        key = "doc_to_text" if template == self.config.doc_to_text else "fewshot_config.doc_to_text"
+        return str(self._render(key, template, doc))
+
+    def doc_to_prefix(self, doc: Mapping[str, Any]) -> str | None:
+        """Render ``gen_prefix``, what the answer begins with; None where there is none."""
+        template = self.config.gen_prefix
+        return None if template is None else self._render("gen_prefix", template, doc)
+
+    def resolve_field(self, doc: Mapping[str, Any], field: str | None = None) -> str | None:
+        """Render a description or a prefix of exemplars, where lm-eval would render it without a sandbox."""
+        if not field:
+            return None
+        key = next((key for key in ("description", "gen_prefix") if field == getattr(self.config, key)), None)
+        return self._render(key or "fewshot_config.gen_prefix", field, doc)
+
+    def _render(self, key: str, template: Any, doc: Mapping[str, Any]) -> Any:
+        """Return a field of a document, or a template filled with its fields; from a YAML of whatever origin.
+
+        Raises:
+            NNDError: the template reaches into Python, is none, or names a field that the set does not have.
+        """
+        where = f"task {self.config.task}: {key}"
+        if not isinstance(template, str):
+            raise NNDError(f"{where} is {template!r}; expected text")
         if template in doc:
-            return str(doc[template])
+            return doc[template]
         try:
             return str(_compiled(template).render(**doc))
         except SecurityError as error:
-            raise NNDError(
-                f"task {self.config.task}: doc_to_text is unsafe, it reaches into Python: {error}"
-            ) from error
-        except jinja2.TemplateError as error:
+            raise NNDError(f"{where} is unsafe, it reaches into Python: {error}") from error
+        except Exception as error:  # a template can divide by zero
             fields = ", ".join(name for name in doc if name not in ("tests", "candidates"))
-            raise NNDError(f"task {self.config.task}: doc_to_text: {error} (fields of this set: {fields})") from error
+            raise NNDError(f"{where}: {first_line(error)} (fields of this set: {fields})") from error
 
     def doc_to_target(self, doc: Mapping[str, Any], doc_to_target: Any = None) -> str:
         """Return a better candidate, not an empty one if there is another: the target of a few-shot exemplar."""

@@ -36,4 +36,7 @@ def how_to_score(name: str, repo: str) -> list[str]:
         f"hf download {repo} nnd_{name}.yaml --repo-type dataset --local-dir tasks",
         f"nnd run --include_path tasks --model hf --model_args pretrained=MODEL --tasks nnd_{name}",
         "```",
+        "",
+        "lm-eval runs whatever code a task YAML names after `!function`, as soon as it reads the file: look into it first. All",
+        "that it should name there begins with `nnd_tasks.`; templates of an NND task are rendered in a sandbox.",
     ]

@@ -633,15 +633,66 @@ def test_the_window_of_the_tiny_models_holds_the_demo(tiny_models: dict[str, Pat
     assert longest + 100 < WINDOW
 
 
-def test_a_prompt_cannot_reach_into_python(tmp_path: Path) -> None:
-    folder = small_set(tmp_path, [("c", "good", "ok"), ("c", "bad", "wrong")])
+def trap_task(folder: Path, key: str, value: Any) -> Path:
+    """Write the small set, and set one key of its task."""
+    include = small_set(folder, [("c", "good", "ok"), ("c", "bad", "wrong"), ("d", "g", "ok"), ("d", "b", "wrong")])
+    settings = {"task": "small", "dataset_path": str(folder / "nnd" / "small"), "doc_to_text": "{{context}}"}
+    first, _, second = key.partition(".")
+    settings |= {first: {second: value} if second else value}
+    lines = [f"include: {tasks_dir() / '_base'}", *(f"{name}: {json.dumps(text)}" for name, text in settings.items())]
+    (include / "small.yaml").write_text("\n".join(lines))
+    return include
+
+
+@pytest.mark.parametrize(
+    "key", ["doc_to_text", "description", "gen_prefix", "fewshot_config.doc_to_text", "fewshot_config.gen_prefix"]
+)
+def test_no_template_reaches_into_python(key: str, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
-    path = folder / "small.yaml" if (folder / "small.yaml").exists() else tmp_path / "yaml" / "small.yaml"
     template = "{{ cycler.__init__.__globals__.os.system('touch " + str(trap) + "') }}"
-    path.write_text(path.read_text().replace('"{{context}}\\nQuestion:"', json.dumps(template)))
-    with pytest.raises(NNDError, match="doc_to_text is unsafe"):
-        load_task("small", include=[path.parent])
+    include = trap_task(tmp_path, key, template)
+    with pytest.raises(NNDError, match=f"task small: {key} is unsafe"):
+        load_task("small", include=[include])
     assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("doc_to_target", "doc_to_choice", "doc_to_image", "doc_to_audio", "doc_to_decontamination_query"),
+        *("use_prompt", "fewshot_config.doc_to_target", "fewshot_config.doc_to_choice"),
+    ],
+)
+def test_templates_that_an_nnd_task_has_no_use_for_are_refused(key: str, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    template = "{{ cycler.__init__.__globals__.os.system('touch " + str(trap) + "') }}"
+    include = trap_task(tmp_path, key, template)
+    with pytest.raises(NNDError, match=f"its YAML sets {key}"):
+        load_task("small", include=[include])
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("description", "{{contxt}}"), ("gen_prefix", "{{ x"), ("description", ["a"])]
+)
+def test_a_template_that_cannot_be_rendered_is_named_as_the_task_is_loaded(
+    key: str, value: Any, tmp_path: Path
+) -> None:
+    include = trap_task(tmp_path, key, value)
+    with pytest.raises(NNDError, match=f"task small: {key}"):
+        load_task("small", include=[include])
+
+
+def test_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path: Path) -> None:
+    include = trap_task(tmp_path, "description", "About {{context}}:\n")
+    path = include / "small.yaml"
+    path.write_text(path.read_text() + "\ngen_prefix: 'So {{context}}'\nfewshot_config: {gen_prefix: context}")
+    task = load_task("small", include=[include])
+    task.set_fewshot_seed(1)
+    [first, _] = task.eval_docs
+    assert task.fewshot_context(first, 1, gen_prefix=task.doc_to_prefix(first)) == (
+        "About c:\n" + "d d g\n\n" + "c So c"
+    )
 
 
 def test_prompts_render_as_lm_eval_renders_them() -> None:

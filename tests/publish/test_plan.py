@@ -363,6 +363,7 @@ def test_sets_of_a_users_own_are_made_again_from_their_table(tmp_path: Path, nnd
     task = next(file.data.decode() for file in plan.files if file.path == "nnd_answers.yaml")
     assert "\ndataset_path: me/answers\n" in task
     assert "hf download me/answers nnd_answers.yaml" in plan.card
+    assert "runs whatever code a task YAML names after `!function`" in plan.card
     folder = tmp_path / "tasks"
     folder.mkdir()
     # In the place of the hub: the dataset folder, which `datasets` loads in the same way.
