@@ -85,6 +85,8 @@ def protocol_part(
         "prompt": digest([rendered, config.target_delimiter, config.filter_list]),
         "shots": shots,
         "shots_seed": seed,
+        # What exemplars are drawn from; without any it decides nothing, and earlier runs have no such item.
+        **({"exemplars": "other contexts"} if shots else {}),
         "chat_template": bool(apply_chat_template),
         "multiturn": bool(fewshot_as_multiturn and apply_chat_template and shots),
         "system": digest(system_instruction) if system_instruction else None,

@@ -44,8 +44,9 @@ def plain(_plain: dict[str, Any], tiny_models: dict[str, Path], home: Path) -> t
 
 def changed(one: dict[str, Any], two: dict[str, Any]) -> set[str]:
     """Return the items of the protocol that differ; line and digest must agree with them."""
-    items = {key for key in one["protocol"] if one["protocol"][key] != two["protocol"][key]}
-    assert set(one["protocol"]) == set(two["protocol"])
+    keys = set(one["protocol"]) | set(two["protocol"])
+    items = {key for key in keys if one["protocol"].get(key) != two["protocol"].get(key)}
+    assert set(one["protocol"]) ^ set(two["protocol"]) <= {"exemplars"}, "which only a run with exemplars has"
     assert bool(items) == (one["protocol_digest"] != two["protocol_digest"])
     assert bool(items) == (one["line"].split(" || ")[0] != two["line"].split(" || ")[0])
     return items
@@ -58,7 +59,7 @@ FLIPS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "candidate prefix": ({"metadata": {"candidate_prefix": "$answer$ = "}}, {"candidate_prefix"}),
     "ties": ({"metadata": {"ties": "authors"}}, {"ties"}),
     "overlong": ({"metadata": {"overlong": "refuse"}}, {"overlong"}),
-    "shots": ({"num_fewshot": 1}, {"shots", "shots_seed", "prompt"}),
+    "shots": ({"num_fewshot": 1}, {"shots", "shots_seed", "exemplars", "prompt"}),
     "system instruction": ({"system_instruction": "Be brief."}, {"system"}),
     "chat template": ({"apply_chat_template": True}, {"chat_template"}),
     "limit": ({"limit": 3}, {"selection"}),
@@ -100,7 +101,7 @@ YAMLS = {
     "description": ('description: "Read this. "', {"prompt"}),
     "gen_prefix": ('gen_prefix: "It is"', {"prompt"}),
     "config": ("dataset_name: clean", {"config"}),
-    "exemplars": ("num_fewshot: 1", {"prompt", "shots", "shots_seed"}),
+    "exemplars": ("num_fewshot: 1", {"prompt", "shots", "shots_seed", "exemplars"}),
     "nothing": ("num_fewshot: 0", set()),
 }
 

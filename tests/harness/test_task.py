@@ -332,8 +332,34 @@ def test_the_sampler_never_draws_the_evaluated_cluster_and_follows_the_seed() ->
     assert drawn == [[d["cluster_id"] for d in sampler.sample(5, doc)] for doc in docs]
     sampler.set_rnd(2)
     assert drawn != [[d["cluster_id"] for d in sampler.sample(5, doc)] for doc in docs]
-    with pytest.raises(NNDError, match="only 5 other contexts"):
+    with pytest.raises(NNDError, match="only 5 prompts about other contexts"):
         sampler.sample(6, docs[0])
+
+
+def test_exemplars_are_about_other_contexts_than_that_of_the_prompt() -> None:
+    docs = [{"cluster_id": str(i), "context": f"paragraph {i // 2}", "answer": str(i)} for i in range(8)]
+    docs += [{"cluster_id": f"empty {i}", "context": "", "answer": str(i)} for i in range(2)]
+    sampler = ClusterSampler(docs)
+    sampler.set_rnd(1)
+    for doc in docs[:8]:
+        drawn = sampler.sample(8, doc)
+        assert doc["context"] not in {other["context"] for other in drawn}
+        # A shortened context, or none, is still that of its cluster: the same exemplars.
+        assert all(sampler.sample(8, doc | {"context": text}) == drawn for text in ("para", ""))
+    with pytest.raises(NNDError, match="the set has only 8 prompts about other contexts"):
+        sampler.sample(9, docs[0])
+    assert len(sampler.sample(9, docs[8])) == 9, "of prompts without a context none is about another's"
+
+
+def test_no_exemplar_of_quiz_design_is_about_the_paragraph_of_the_test(real_home: Path) -> None:
+    task = load_task("nnd_quiz_design")
+    task.set_fewshot_seed(1234)
+    answered = 0
+    for doc in task.eval_docs:
+        drawn = task.sampler.sample(5, doc)
+        assert doc["context"] not in {other["context"] for other in drawn}
+        answered += any(task.doc_to_target(other) in doc["candidates"] for other in drawn)
+    assert answered == 0, "an exemplar gives the answer to a test"
 
 
 # ---------------------------------------------------------------- results file
