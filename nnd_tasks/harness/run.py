@@ -122,6 +122,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             for task in ours:
                 task.check_metadata(model, arguments)
                 task.model_type = model if isinstance(model, str) else None
+                task.ready_made = not isinstance(model, str)
                 task.check_tokenizer(chat=bool(apply_chat_template))
             stack.enter_context(patch.object(task_manager, "load", lambda task_list: loaded))
             if use_cache is not None:

@@ -153,6 +153,12 @@ class SharedPrefixLM(TokenizingOnce):
                 logger.info("hf-shared-prefix: every distinct token is read once")
             else:
                 logger.info("hf-shared-prefix: not sharing prefixes, plain hf instead: %s", self._reason)
+                if self.softmax_dtype is None and self._dtype in (torch.bfloat16, torch.float16):
+                    logger.warning(
+                        "hf-shared-prefix: plain hf will round the log-likelihoods to %s, which makes ties and wrong outcomes; "
+                        "add softmax_dtype=float32 to --model_args",
+                        str(self._dtype).removeprefix("torch."),
+                    )
         return self._reason
 
     def _self_check(self) -> str | None:

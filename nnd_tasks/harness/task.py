@@ -24,7 +24,7 @@ from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.documents import cluster_documents, load_tests
-from nnd_tasks.harness.lengths import TokenCounter
+from nnd_tasks.harness.lengths import TokenCounter, warn_once
 from nnd_tasks.harness.prompts import ClusterSampler, Settings, check_config
 from nnd_tasks.harness.signature import (
     chat_digest,
@@ -107,6 +107,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         config["metadata"] = {key: value for key, value in known.items() if _is_plain(value)}
         self._counter: TokenCounter | None = None
         self.model_type: str | None = None  #: what ``--model`` names; stock lm-eval does not tell its tasks
+        self.ready_made = False  #: the model is a Python object, which may sum otherwise than its name says
         self._fitter: Fitter | None = None
         self._rendering: tuple[int, dict[str, Any]] = (0, {})  # how the harness asked for the latest prompt
         self._protocol: dict[str, Any] = {}
@@ -221,6 +222,15 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             )
         if not chat:  # whether prompts can be told from candidates
             counter.lengths(self.doc_to_text(self.eval_docs[0]), " a")
+        self._warn_of_rounding()
+
+    def _warn_of_rounding(self) -> None:
+        """Say before the model runs what `apply_filters` would find after it."""
+        if (coarse := self.counter.rounds_to) and not self.ready_made:
+            warn_once(
+                f"with --model hf the log-likelihoods of {self.counter.name} will be rounded to {coarse}, which makes ties and "
+                "wrong outcomes; add softmax_dtype=float32 to --model_args"
+            )
 
     def doc_to_text(self, doc: Mapping[str, Any], doc_to_text: Any = None) -> str:
         """Render the prompt; unlike the harness, never read a prompt of digits as a number.
@@ -339,6 +349,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         if self.settings.append_bos and kwargs.get("apply_chat_template"):
             raise NNDError(_BOS_AND_CHAT.format(task=self.config.task))
         self._fitter = None
+        self._warn_of_rounding()
         super().build_all_requests(**kwargs)
         if self.fitter.shortened:
             logger.warning(

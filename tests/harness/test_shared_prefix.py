@@ -463,6 +463,20 @@ def test_models_that_cannot_share_say_why(pairs: Callable[[str], Any]) -> None:
     assert "rotary embeddings of type dynamic" in str(why_unsuitable(model, model, "causal"))
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"dtype": "bfloat16"}, True), ({"dtype": "bfloat16", "softmax_dtype": "float32"}, False), ({}, False)],
+)
+def test_a_model_that_cannot_share_says_that_its_sums_will_be_rounded(
+    settings: dict[str, str], told: bool, tiny_models: dict[str, Path], tmp_path: Path, caplog: Any
+) -> None:
+    kind, arguments, _ = MODELS["mistral sliding"]
+    folder = _save_random(kind, arguments, tiny_models["gpt2"], tmp_path)
+    sharing = SharedPrefixLM(pretrained=str(folder), device="cpu", **{"dtype": "float32", **settings})
+    assert sharing.why_not() == "sliding-window attention"
+    assert ("add softmax_dtype=float32" in caplog.text) == told
+
+
 def test_cut_requests_are_counted_in_one_warning(pairs: Callable[[str], Any], caplog: pytest.LogCaptureFixture) -> None:
     _, sharing = pairs("gpt2")
     requests: Requests = [(("c", "x"), [5] * length, [6, 7]) for length in (WINDOW - 1, WINDOW, WINDOW + 1)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from lm_eval.tasks import TaskManager
 
 import nnd_tasks
@@ -20,6 +21,7 @@ from nnd_tasks.harness.shared_prefix import SharedPrefixLM
 from nnd_tasks.pairing import SingleErrorLabel, form_tests
 from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import fingerprint, to_table
+from tests.conftest import REPO
 from tests.harness.tiny import WINDOW, evaluate
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
@@ -585,6 +587,58 @@ def test_rounded_log_likelihoods_are_reported(
         arguments = {"dtype": dtype, "softmax_dtype": "float32"}
         fine = evaluate(tiny_models["llama"], ["nnd_demo"], limit=8, model_args=arguments)
         assert fine["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] is None
+
+
+#: How a model of 16 bits is run -> whether its sums are rounded.
+ROUNDING: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    "stock lm_eval": ({}, {}, True),
+    "nnd run without shared prefixes": ({}, {"shared_prefix": False}, True),
+    "nnd run": ({}, {"shared_prefix": True}, False),
+    "softmax_dtype": ({"softmax_dtype": "float32"}, {"shared_prefix": False}, False),
+    "in float32": ({"dtype": "float32"}, {"shared_prefix": False}, False),
+    "a type of its own name": ({"dtype": "float16"}, {}, True),
+}
+
+
+@pytest.mark.parametrize("how", ROUNDING)
+def test_rounding_is_told_before_the_model_scores_anything(
+    how: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    """The type comes from the model's config, as most users leave dtype out."""
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from nnd_tasks.harness.lengths import warn_once
+
+    AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"], dtype=torch.bfloat16).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_models["gpt2"]).save_pretrained(tmp_path)
+    more, options, rounded = ROUNDING[how]
+    arguments = {"pretrained": str(tmp_path), **more}
+    before: list[bool] = []
+    score = HFLM.loglikelihood
+
+    def scoring(self: HFLM, requests: list[Any], **kwargs: Any) -> Any:
+        before.append(any("softmax_dtype=float32" in message for message in caplog.messages))
+        return score(self, requests, **kwargs)
+
+    monkeypatch.setattr(HFLM, "loglikelihood", scoring)
+    warn_once.cache_clear()
+    known = {"tasks": ["nnd_demo"], "limit": 2, "device": "cpu", "bootstrap_iters": 0}
+    with caplog.at_level("WARNING", logger="lm_eval"):
+        if options:
+            nnd_tasks.evaluate(model_args=arguments, **known, **options)
+        else:
+            manager = TaskManager(include_path=[str(tasks_dir())], include_defaults=False, metadata=arguments)
+            simple_evaluate("hf", arguments, task_manager=manager, **known)
+    assert before == [rounded]
+
+
+def test_examples_of_lm_eval_do_not_end_in_rounded_sums() -> None:
+    pages = [REPO / "README.md", *(REPO / "docs").glob("*.md")]
+    lines = [line for page in pages for line in page.read_text("utf-8").splitlines() if "lm_eval --model hf " in line]
+    assert len(lines) == 2
+    assert all("softmax_dtype=float32" in line for line in lines)
 
 
 def test_log_likelihoods_that_are_no_numbers_are_unscored_reported_and_plain_json(
