@@ -21,6 +21,8 @@ from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness.register import include_paths, is_current
 
 _VERBS = ("run", "ls", "validate")
+#: Types of models, besides those in ``hf...``, that take ``pretrained`` and nothing in its place.
+_PRETRAINED = ("huggingface", "nnd_mlm", "vllm", "sglang")
 
 
 @contextmanager
@@ -103,6 +105,8 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
 
+        arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
+        _check_model(model, arguments)
         if cache_requests:
             raise NNDError(
                 "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
@@ -115,7 +119,6 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 _check_name(name, task_manager)
         loaded = task_manager.load(tasks)
         ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
-        arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
         _check_output(kwargs.get("evaluation_tracker"))
         with ExitStack() as stack:
             stack.enter_context(shared_encodings())
@@ -139,6 +142,29 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             )
 
     return run
+
+
+def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
+    """Raise NNDError when nothing says which model is meant."""
+    from lm_eval.api.model import LM
+
+    if not isinstance(model, (str, LM)):
+        raise NNDError(
+            f"{type(model).__name__} is no model of lm-eval; for a model of transformers pass model='hf', "
+            "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
+        )
+    if not isinstance(model, str) or not (model.startswith("hf") or model in _PRETRAINED):
+        return
+    given = arguments.get("pretrained")
+    if given is not None and not (isinstance(given, str) and not given):
+        return
+    near = difflib.get_close_matches("pretrained", [str(key).lower() for key in arguments], n=1, cutoff=0.7)
+    misspelt = [key for key in arguments if key != "pretrained" and str(key).lower() in near]
+    hint = f"did you mean it by {misspelt[0]!r}?" if misspelt else "add it"
+    raise NNDError(
+        f"--model {'hf' if model == 'hf-shared-prefix' else model} needs to know which model: --model_args has no "
+        f"pretrained=NAME_OR_FOLDER; {hint}"
+    )
 
 
 def _check_output(tracker: Any) -> None:
@@ -234,7 +260,7 @@ def evaluate(
         lm-eval's results: ``results``, ``configs``, ``samples`` and so on.
 
     Raises:
-        NNDError: there is no such task, a set is not built, or the tokenizer of the model is not known.
+        NNDError: there is no such task, a set is not built, or the model or its tokenizer is not known.
     """
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager

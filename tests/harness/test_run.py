@@ -240,3 +240,39 @@ def test_evaluate_names_near_tasks(tiny_models: dict[str, Path], home: Path) -> 
 )
 def test_the_tasks_asked_for_are_read_off_the_command_line(arguments: str, names: set[str] | None) -> None:
     assert _requested(arguments.split()) == names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--model_args", "pretraind=gpt2"], "no pretrained=NAME_OR_FOLDER; did you mean it by 'pretraind'?"),
+        (["--model_args", "Pretrained=gpt2,dtype=float32"], "did you mean it by 'Pretrained'?"),
+        (["--model_args", "dtype=float32"], "no pretrained=NAME_OR_FOLDER; add it"),
+        (["--model_args", "pretrained="], "no pretrained=NAME_OR_FOLDER; add it"),
+        ([], "no pretrained=NAME_OR_FOLDER; add it"),
+    ],
+)
+def test_a_model_that_is_not_named_is_what_the_error_is_about(
+    arguments: list[str], told: str, home: Path, refused: Callable[..., str]
+) -> None:
+    found = refused("--model", "hf", *arguments, "--tasks", "nnd_demo", "--device", "cpu")
+    assert told in found
+    assert found.startswith("--model hf needs to know which model: --model_args has ")
+
+
+def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(tiny_models: dict[str, Path], home: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"])
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    with pytest.raises(
+        NNDError, match=r"GPT2LMHeadModel is no model of lm-eval.*model_args=\{'pretrained': MODEL, 'token"
+    ):
+        nnd_tasks.evaluate("nnd_demo", model=model)
+    with pytest.raises(NNDError, match="NoneType is no model of lm-eval"):
+        nnd_tasks.evaluate("nnd_demo", model=None)
+    arguments = {"pretrained": model, "tokenizer": tokenizer}
+    found = nnd_tasks.evaluate("nnd_demo", model_args=arguments, limit=3, bootstrap_iters=0, device="cpu")
+    named = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3)
+    for one, two in zip(found["samples"]["nnd_demo"], named["samples"]["nnd_demo"], strict=True):
+        assert [c["sum"] for c in one["candidates"]] == pytest.approx([c["sum"] for c in two["candidates"]])
