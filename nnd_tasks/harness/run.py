@@ -19,6 +19,8 @@ from unittest.mock import patch
 
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness.register import include_paths, is_current
+from nnd_tasks.harness.saving import whole_results
+from nnd_tasks.secrets import Veiled, bare_urls, hidden_in_logs, hide, secret_values, without_secrets
 
 _VERBS = ("run", "ls", "validate")
 
@@ -80,7 +82,8 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """Return lm-eval's `simple_evaluate` with our checks before it.
 
     The tasks are loaded before the model; a cache of answers is keyed by the model; a cache of requests is refused; models
-    of type ``hf`` read common beginnings of requests once, where that is known to give the same numbers.
+    of type ``hf`` read common beginnings of requests once, where that is known to give the same numbers. Secrets among the
+    arguments reach the model, and nothing else.
     """
 
     def run(
@@ -116,8 +119,10 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         loaded = task_manager.load(tasks)
         ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
         arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
-        _check_output(kwargs.get("evaluation_tracker"))
+        tracker = kwargs.get("evaluation_tracker")
+        _check_output(tracker)
         with ExitStack() as stack:
+            stack.enter_context(_without(secret_values([arguments, kwargs.get("metadata")])))
             stack.enter_context(shared_encodings())
             for task in ours:
                 task.check_metadata(model, arguments)
@@ -127,17 +132,47 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             if use_cache is not None:
                 use_cache = f"{use_cache}_{cache_key(model, arguments)}"
                 stack.enter_context(patch("lm_eval.api.model.CachingLM", JSONCachingLM))
-            return simple_evaluate(
+            results = simple_evaluate(
                 model=model,
-                model_args=model_args,
+                model_args=Veiled(arguments) if model_args else model_args,
                 tasks=tasks,
                 task_manager=task_manager,
                 use_cache=use_cache,
                 apply_chat_template=apply_chat_template,
                 **kwargs,
             )
+            return _cleaned(results, tracker)
 
     return run
+
+
+@contextmanager
+def _without(secrets: set[str]) -> Iterator[None]:
+    """Keep secrets out of log lines, and of the errors that end the block."""
+    with hidden_in_logs(secrets):
+        try:
+            yield
+        except NNDError as error:
+            if (text := hide(str(error), secrets)) == str(error):
+                raise
+            raise NNDError(text) from None
+
+
+def _cleaned(results: Any, tracker: Any) -> Any:
+    """Take the secrets out of lm-eval's results, and of the model's name, which is that of their folder."""
+    from lm_eval.utils import sanitize_model_name
+
+    for config in (results or {}).get("configs", {}).values():
+        metadata = config.get("metadata")
+        if isinstance(metadata, dict):  # ours is clean, and its categories are no names of arguments
+            ours = {key: value for key, value in metadata.items() if key == "nnd"}
+            config["metadata"] = {**without_secrets({k: v for k, v in metadata.items() if k not in ours}, None), **ours}
+    if results and "config" in results:
+        results["config"] = without_secrets(results["config"])
+    about = getattr(tracker, "general_config_tracker", None)
+    if about is not None and about.model_name and (shown := bare_urls(about.model_name)) != about.model_name:
+        about.model_name, about.model_name_sanitized = shown, sanitize_model_name(shown)
+    return results
 
 
 def _check_output(tracker: Any) -> None:
@@ -170,7 +205,11 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
 
     verb = [] if arguments and arguments[0] in _VERBS else ["run"]
     evaluate_once = partial(guarded(lm_eval.simple_evaluate), shared_prefix=shared_prefix)
+    secrets = secret_values(list(arguments))
     with (
+        _without(secrets),
+        _veiled_config(secrets),
+        whole_results(),
         patch.object(sys, "argv", ["lm_eval", *verb, *(arguments or ["--help"])]),
         patch.object(lm_eval, "simple_evaluate", evaluate_once),
         _with_our_tasks(_requested(arguments)),
@@ -183,6 +222,29 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
             raise NNDError(
                 f"lm-eval stopped with {type(error).__name__}: {_short(error)} (traceback: nnd --debug run ...)"
             ) from error
+
+
+@contextmanager
+def _veiled_config(secrets: set[str]) -> Iterator[None]:
+    """Let lm-eval's configuration hold its secrets without showing them: it prints its arguments, and a file's.
+
+    Args:
+        secrets: takes those that are found in it.
+    """
+    from lm_eval.config.evaluate_config import DICT_KEYS, EvaluatorConfig
+
+    configure = EvaluatorConfig._configure
+
+    def veiled(self: Any) -> Any:
+        configure(self)
+        for name in DICT_KEYS:
+            if isinstance(given := getattr(self, name), dict):
+                secrets.update(secret_values(given))
+                setattr(self, name, Veiled(given))
+        return self
+
+    with patch.object(EvaluatorConfig, "_configure", veiled):
+        yield
 
 
 def _requested(arguments: Sequence[str]) -> set[str] | None:
