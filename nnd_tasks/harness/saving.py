@@ -45,11 +45,13 @@ def whole_results() -> Iterator[None]:
             save(tracker, **what)
             if tracker.output_path and not is_whole(tracker, **what):
                 _remove(tracker)
-                reason = first_line(caught[-1]) if caught else "a file is not whole"
+                reason = "a file is not whole"
+                if caught:
+                    reason = getattr(caught[-1], "strerror", None) or first_line(caught[-1])
                 lost.append(
                     NNDError(
                         f"--output_path {tracker.output_path}: the results could not be saved ({reason}), and no file of "
-                        "this run was kept; make room and run it again (with --use_cache FILE a run can be gone on with)"
+                        "this run was kept; make room and run again (a run with --use_cache FILE keeps the model's answers)"
                     )
                 )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lm_eval.loggers import evaluation_tracker
 from lm_eval.models.huggingface import HFLM
 
 import nnd_tasks
@@ -231,7 +234,7 @@ def test_evaluate_names_near_tasks(tiny_models: dict[str, Path], home: Path) -> 
         evaluate(tiny_models["gpt2"], ["nnd_demoo"])
 
 
-# ---------------------------------------------------------------- secrets
+# ---------------------------------------------------------------- results on the disk
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
@@ -240,6 +243,71 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
     with pytest.raises(SystemExit) as stop:
         cli.main()
     return int(stop.value.code or 0)
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch, kind: str, room: int) -> None:
+    """Let files of results, or of samples, hold ``room`` characters; what comes after them does not fit."""
+    write_text, opened = Path.write_text, open
+
+    def fill(file: Any, text: str) -> None:
+        file.write(text[:room])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def write(self: Path, text: str, *args: Any, **kwargs: Any) -> int:
+        if "out" not in self.parts:
+            return write_text(self, text, *args, **kwargs)
+        with self.open("w", encoding="utf-8") as file:
+            fill(file, text)
+        return 0
+
+    class Limited:
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self.file = opened(*args, **kwargs)
+
+        def __enter__(self) -> Limited:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            self.file.close()
+
+        def write(self, text: str) -> None:
+            fill(self.file, text) if self.file.tell() + len(text) > room else self.file.write(text)
+
+    if kind == "results":
+        monkeypatch.setattr(Path, "write_text", write)
+    else:
+        monkeypatch.setattr(evaluation_tracker, "open", Limited, raising=False)
+
+
+@pytest.mark.parametrize("kind", ["results", "samples"])
+@pytest.mark.parametrize("output", ["out", "out/mine.json"])
+def test_a_disk_that_is_full_is_an_error_and_leaves_no_file(
+    kind: str,
+    output: str,
+    tiny_models: dict[str, Path],
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "3", "--log_samples")
+    words += ["--output_path", str(tmp_path / output)]
+    assert call(monkeypatch, *words) == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
+    assert len(before) == 2
+    capsys.readouterr()
+    full_disk(monkeypatch, kind, room=5000)
+    assert call(monkeypatch, *words) == 1
+    printed = capsys.readouterr()
+    line = printed.err.strip().splitlines()[-1]
+    assert line.startswith(
+        f"nnd: error: --output_path {tmp_path / output}: the results could not be saved (No space left on device)"
+    )
+    assert "|nnd_demo|" in printed.out.replace(" ", ""), "the numbers are not lost"
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")} == before
+
+
+# ---------------------------------------------------------------- secrets
 
 
 def secret_arguments(server: CompletionsServer, tokenizer: Path) -> dict[str, Any]:
