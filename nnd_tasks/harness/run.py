@@ -6,7 +6,9 @@ Both go through `guarded`, which finds a user's mistakes before the model is loa
 from __future__ import annotations
 
 import difflib
+import logging
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,9 +20,10 @@ from typing import Any
 from unittest.mock import patch
 
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.harness.register import include_paths, is_current
+from nnd_tasks.harness.hiding import cleaned, veiled_config, without
+from nnd_tasks.harness.register import FOLDER, include_paths, is_current, lm_eval_tasks_dir
 from nnd_tasks.harness.saving import whole_results
-from nnd_tasks.secrets import Veiled, bare_urls, hidden_in_logs, hide, secret_values, without_secrets
+from nnd_tasks.secrets import Veiled, secret_values
 
 _VERBS = ("run", "ls", "validate")
 
@@ -56,8 +59,43 @@ def _with_our_tasks(requested: set[str] | None = None) -> Iterator[None]:
                     _check_name(name, self)
         return found
 
-    with patch.object(TaskManager, "__init__", init), patch.object(TaskManager, "match_tasks", match_tasks):
+    with (
+        _stubs_give_way(),
+        patch.object(TaskManager, "__init__", init),
+        patch.object(TaskManager, "match_tasks", match_tasks),
+    ):
         yield
+
+
+@contextmanager
+def _stubs_give_way() -> Iterator[None]:
+    """Keep lm-eval from warning of every stub of `register` in whose place a YAML of ours is read, as is meant."""
+    stubs, ours = lm_eval_tasks_dir() / FOLDER, include_paths()
+
+    def wanted(record: logging.LogRecord) -> bool:
+        places = [Path(place) for place in record.args if isinstance(place, (str, Path))][-2:] if record.args else []
+        if "overrides existing task" not in str(record.msg) or len(places) < 2:
+            return True
+        return not (places[1].is_relative_to(stubs) and any(places[0].is_relative_to(folder) for folder in ours))
+
+    logger = logging.getLogger("lm_eval.tasks._index")
+    logger.addFilter(wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(wanted)
+
+
+def _git_commit() -> str | None:
+    """Return what lm-eval's `get_git_commit_hash` does; git itself does not complain where there is no repository."""
+    from lm_eval.loggers.utils import get_commit_from_path
+
+    try:
+        done = subprocess.run(["git", "describe", "--always"], capture_output=True, check=True)  # noqa: S607
+        return done.stdout.strip().decode()
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        commit: str | None = get_commit_from_path(Path.cwd())
+        return commit
 
 
 def _check_name(name: str, manager: Any) -> None:
@@ -122,8 +160,9 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         tracker = kwargs.get("evaluation_tracker")
         _check_output(tracker)
         with ExitStack() as stack:
-            stack.enter_context(_without(secret_values([arguments, kwargs.get("metadata")])))
+            stack.enter_context(without(secret_values([arguments, kwargs.get("metadata")])))
             stack.enter_context(shared_encodings())
+            stack.enter_context(patch("lm_eval.evaluator.get_git_commit_hash", _git_commit))
             for task in ours:
                 task.check_metadata(model, arguments)
                 task.model_type = model if isinstance(model, str) else None
@@ -141,38 +180,9 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 apply_chat_template=apply_chat_template,
                 **kwargs,
             )
-            return _cleaned(results, tracker)
+            return cleaned(results, tracker)
 
     return run
-
-
-@contextmanager
-def _without(secrets: set[str]) -> Iterator[None]:
-    """Keep secrets out of log lines, and of the errors that end the block."""
-    with hidden_in_logs(secrets):
-        try:
-            yield
-        except NNDError as error:
-            if (text := hide(str(error), secrets)) == str(error):
-                raise
-            raise NNDError(text) from None
-
-
-def _cleaned(results: Any, tracker: Any) -> Any:
-    """Take the secrets out of lm-eval's results, and of the model's name, which is that of their folder."""
-    from lm_eval.utils import sanitize_model_name
-
-    for config in (results or {}).get("configs", {}).values():
-        metadata = config.get("metadata")
-        if isinstance(metadata, dict):  # ours is clean, and its categories are no names of arguments
-            ours = {key: value for key, value in metadata.items() if key == "nnd"}
-            config["metadata"] = {**without_secrets({k: v for k, v in metadata.items() if k not in ours}, None), **ours}
-    if results and "config" in results:
-        results["config"] = without_secrets(results["config"])
-    about = getattr(tracker, "general_config_tracker", None)
-    if about is not None and about.model_name and (shown := bare_urls(about.model_name)) != about.model_name:
-        about.model_name, about.model_name_sanitized = shown, sanitize_model_name(shown)
-    return results
 
 
 def _check_output(tracker: Any) -> None:
@@ -207,8 +217,8 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
     evaluate_once = partial(guarded(lm_eval.simple_evaluate), shared_prefix=shared_prefix)
     secrets = secret_values(list(arguments))
     with (
-        _without(secrets),
-        _veiled_config(secrets),
+        without(secrets),
+        veiled_config(secrets),
         whole_results(),
         patch.object(sys, "argv", ["lm_eval", *verb, *(arguments or ["--help"])]),
         patch.object(lm_eval, "simple_evaluate", evaluate_once),
@@ -222,29 +232,6 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
             raise NNDError(
                 f"lm-eval stopped with {type(error).__name__}: {_short(error)} (traceback: nnd --debug run ...)"
             ) from error
-
-
-@contextmanager
-def _veiled_config(secrets: set[str]) -> Iterator[None]:
-    """Let lm-eval's configuration hold its secrets without showing them: it prints its arguments, and a file's.
-
-    Args:
-        secrets: takes those that are found in it.
-    """
-    from lm_eval.config.evaluate_config import DICT_KEYS, EvaluatorConfig
-
-    configure = EvaluatorConfig._configure
-
-    def veiled(self: Any) -> Any:
-        configure(self)
-        for name in DICT_KEYS:
-            if isinstance(given := getattr(self, name), dict):
-                secrets.update(secret_values(given))
-                setattr(self, name, Veiled(given))
-        return self
-
-    with patch.object(EvaluatorConfig, "_configure", veiled):
-        yield
 
 
 def _requested(arguments: Sequence[str]) -> set[str] | None:
@@ -316,7 +303,8 @@ def evaluate(
     settings = {"include_path": folders, "metadata": {**known, **(metadata or {})}}
     manager = TaskManager(include_defaults=False, **settings)
     if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
-        manager = TaskManager(**settings)
+        with _stubs_give_way():
+            manager = TaskManager(**settings)
     return dict(
         guarded(simple_evaluate)(
             model, arguments or None, names, task_manager=manager, shared_prefix=shared_prefix, **kwargs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import stat
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lm_eval.tasks import TaskManager
 
 from nnd_tasks.harness import register as registration
 from nnd_tasks.harness.register import FOLDER, MARKER, register, task_files, unregister
+from nnd_tasks.harness.run import _with_our_tasks
 
 #: What `register` and `unregister` ask of the file system, by module and name.
 STEPS = [(os, "rename"), (os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "mkdir"), (os, "chmod"), (io, "open")]
@@ -109,6 +112,26 @@ def test_two_at_once_both_succeed(tasks: Path) -> None:
     assert set(results) == {(tasks / FOLDER, len(task_files()))}
     assert whole_or_absent(tasks)
     assert [path.name for path in tasks.parent.iterdir()] == ["tasks"]
+
+
+def test_stubs_give_way_without_a_word_and_other_tasks_with_a_warning(
+    tasks: Path, nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(tasks / "manager.py"))
+    monkeypatch.setattr("nnd_tasks.harness.run.lm_eval_tasks_dir", lambda: tasks)
+    register()
+    for folder, name in ((nnd_home / "task_yamls" / "mine", "mine"), (tmp_path / "other", "nnd_demo")):
+        folder.mkdir(parents=True)
+        text = f"include: {registration.tasks_dir() / 'demo' / 'nnd_demo.yaml'}\ntask: {name}\n"
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    assert not registration.is_current(), "a set made since then: ours are read beside the stubs"
+    monkeypatch.setattr(logging.getLogger("lm_eval"), "propagate", True)
+    with _with_our_tasks():
+        assert "mine" in TaskManager().all_tasks
+        assert "overrides" not in caplog.text
+        TaskManager(include_path=tmp_path / "other")
+    [line] = [record.getMessage() for record in caplog.records if "overrides" in record.getMessage()]
+    assert line.startswith(f"Task 'nnd_demo' from {tmp_path / 'other'}")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
