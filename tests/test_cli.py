@@ -104,6 +104,23 @@ def test_process_reports_a_mistake_in_one_line_with_status_1(tmp_path: Path) -> 
     assert refused(done) == f"{tmp_path / 'none.jsonl'}: no such file or folder"
 
 
+@pytest.mark.parametrize("module", ["nnd_tasks.cli", "hub_upload"])
+@pytest.mark.parametrize("at", ["typer", "rich"])
+def test_process_interrupted_while_it_imports_shows_no_traceback(module: str, at: str, tmp_path: Path) -> None:
+    """Importing takes half a second; these stand in for a signal in the middle of it."""
+    (tmp_path / f"{at}.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--help"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "nnd: interrupted\n")
+
+
 def test_process_shows_the_traceback_with_debug() -> None:
     done = nnd_process("--debug", "build", "nowhere")
     assert done.status == 1

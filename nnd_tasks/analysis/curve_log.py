@@ -16,6 +16,9 @@ from nnd_tasks.analysis.results import read_lines, read_runs
 from nnd_tasks.analysis.tags import STEP, read_tags
 from nnd_tasks.errors import NNDError
 
+#: Letters that the name of a task may have: files are named after it.
+_LONGEST = 200
+
 
 def read_curve(
     places: Sequence[Path], x: str = STEP, tags: Path | None = None, allow: Sequence[str] = (), panels: str = "task"
@@ -93,15 +96,23 @@ def logged_curve(
 
 
 def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, entry in read_lines(path):
+    try:
+        lines = list(read_lines(path))
+    except RecursionError as error:
+        raise NNDError(f"{path}: holds a line that is nested too deeply; NNDCallback writes none") from error
+    for number, entry in lines:
         where = f"{path}, line {number}"
         step, rates = entry.get("step"), entry.get("rates")
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
             raise NNDError(f"{where}: step is {step!r}, which is no whole number")
-        if not isinstance(entry.get("task"), str) or not entry["task"]:
+        if not isinstance(entry.get("task"), str) or not 0 < len(entry["task"]) <= _LONGEST:
             raise NNDError(f"{where}: names no task")
         if not isinstance(rates, dict) or not all(isinstance(rate, dict) for rate in rates.values()):
             raise NNDError(f"{where}: has no rates; it is no line of NNDCallback")
+        try:
+            "\n".join([entry["task"], *rates, str(entry.get("signature"))]).encode()
+        except UnicodeEncodeError as error:
+            raise NNDError(f"{where}: holds half of a character (a lone surrogate) in a name") from error
         yield where, entry
 
 
@@ -128,7 +139,10 @@ def _logged_point(where: str, task: str, step: int, place: float, category: str,
 
 def _number(value: Any) -> float:
     """Return a finite number as it is, all else as nan."""
-    found = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    try:
+        found = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    except OverflowError:  # a whole number of hundreds of digits
+        found = math.nan
     return found if math.isfinite(found) else math.nan
 
 

@@ -24,7 +24,7 @@ from nnd_tasks.analysis.results import Paired, Run, pair, read_runs
 from nnd_tasks.analysis.tables import few, hopeless, number, p_value
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.files import expand
-from nnd_tasks.harness.signature import SECRET
+from nnd_tasks.secrets import arguments_without_secrets, without_secrets
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pooled_rate
 
 if TYPE_CHECKING:
@@ -160,6 +160,7 @@ def _shown(value: Any) -> str:
         return "yes" if value else "no"
     if value in (None, "", {}):
         return "none"
+    value = without_secrets(value)  # runs of stock lm_eval, or of earlier releases, may hold some
     return json.dumps(value, ensure_ascii=False, sort_keys=True) if isinstance(value, (dict, list)) else str(value)
 
 
@@ -169,7 +170,7 @@ def _shown(value: Any) -> str:
 def command_of(run: Run) -> str:
     """Return the command that asks the same again, from what lm-eval and the signature keep of it.
 
-    Secrets, such as a token for the hub, are left out.
+    Secrets, such as a token for the hub or the password in a URL, are left out.
     """
     asked, protocol = run.command, run.protocol
     shared = asked.get("model") == "hf-shared-prefix"  # what `nnd run --model hf` becomes
@@ -199,9 +200,8 @@ def _arguments(given: Any) -> str:
         with suppress(ValueError):
             given = json.loads(given)
     if not isinstance(given, Mapping):
-        items = (item for item in str(given or "").split(",") if item.partition("=")[0].strip().lower() not in SECRET)
-        return ",".join(items)
-    kept = {str(key): value for key, value in given.items() if str(key).lower() not in SECRET}
+        return arguments_without_secrets(str(given or ""))
+    kept: dict[str, Any] = without_secrets(given, None)
     plain = all(isinstance(value, (str, int, float)) and "," not in str(value) for value in kept.values())
     return ",".join(f"{key}={value}" for key, value in kept.items()) if plain else json.dumps(kept, default=str)
 

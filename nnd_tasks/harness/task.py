@@ -36,6 +36,7 @@ from nnd_tasks.harness.signature import (
     selection,
 )
 from nnd_tasks.harness.truncation import Fitter
+from nnd_tasks.secrets import without_secrets
 
 # A name below lm-eval's own logger, so that its settings for verbosity hold for us too.
 logger = logging.getLogger("lm_eval.nnd")
@@ -103,8 +104,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         known = config.get("metadata") or {}
         self._metadata: dict[str, Any] = dict(known)
         self.settings = Settings.read(known)
-        # Models and tokenizers passed as Python objects would be copied into the results.
-        config["metadata"] = {key: value for key, value in known.items() if _is_plain(value)}
+        # Models and tokenizers passed as Python objects, and secrets, would be copied into the results.
+        config["metadata"] = without_secrets({key: value for key, value in known.items() if _is_plain(value)}, None)
         self._counter: TokenCounter | None = None
         self.model_type: str | None = None  #: what ``--model`` names; stock lm-eval does not tell its tasks
         self.ready_made = False  #: the model is a Python object, which may sum otherwise than its name says

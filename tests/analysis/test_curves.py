@@ -385,6 +385,10 @@ def test_a_log_in_parts_goes_by_epoch_too(tmp_path: Path) -> None:
         ([entry(True)], "line 1: step is True"),
         ([entry(-1)], "line 1: step is -1"),
         ([entry(1, task=None)], "line 1: names no task"),
+        ([entry(1, task="x" * 300)], "line 1: names no task"),
+        ([entry(1, task="\ud800")], "line 1: holds half of a character"),
+        ([entry(10**400)], "line 1: step is 1000"),
+        ([entry(0), '{"step": ' + "[" * 100_000], "nnd.jsonl"),
         ([entry(1, rates=[])], "line 1: has no rates"),
         ([entry(1, rates={"all": 0.5})], "line 1: has no rates"),
         (
