@@ -113,8 +113,9 @@ def test_the_tables_hold_the_numbers_of_the_comparison(three: list[Path], tmp_pa
         assert cells[0] == f"{found.second} – {found.first}"  # noqa: RUF001
         assert cells[1:3] == [f"{found.difference:+.3f}", f"{found.low:+.3f} to {found.high:+.3f}"]
         assert cells[4] == f"{found.p:.3f}"
-        assert cells[5] == f"{found.mcnemar:.3f}"
-        assert cells[6].startswith(f"{found.detectable:.3f}")
+        assert cells[5] == f"{found.p_holm:.3f}"
+        assert cells[6] == f"{found.mcnemar:.3f}"
+        assert cells[7].startswith(f"{found.detectable:.3f}")
     by_category = page.xpath("//details[@class='pair']")
     assert len(by_category) == 3
     for details, place in zip(by_category, range(3), strict=True):

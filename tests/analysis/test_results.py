@@ -333,12 +333,13 @@ def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
         "a", [True, False, True, None], ["k", "k", "l", "l"], ["x", "x", "y", "y"], [1.0, -1e-9, 0.5, math.nan]
     )
     run.tests.loc[2, "margin_sum"] = -0.5
+    run.tests.loc[1, "margin_bytes"] = 0.5
     found = reading_aid(run)
     assert set(found) == {"all", "x", "y"}
     assert found["x"].near == 0.5
     assert found["all"].near == pytest.approx(1 / 3)
-    assert found["y"].flips == 1.0
-    assert found["x"].flips == 0.0
+    assert (found["y"].flips_sum, found["y"].flips_bytes) == (1.0, 0.0)
+    assert (found["x"].flips_sum, found["x"].flips_bytes) == (0.0, 0.5)
     # "better cat i" against "worse text i here": shorter, and "cat" is in the context.
     assert found["all"].trivial["shorter"] == 1.0
     assert found["all"].trivial["longer"] == 0.0
