@@ -542,6 +542,18 @@ def test_log_of_what_has_none_is_refused(tmp_path: Path) -> None:
     assert draw(chart).axes[0].get_xscale() == "linear"
 
 
+@pytest.mark.parametrize("name", ["$^{$", "a$b", "a$b$c", r"\$^{$"])
+def test_names_are_no_formulas(name: str, tmp_path: Path) -> None:
+    series = Series(name, [1, 2], [0.5, 0.6], [0.4, 0.5], [0.6, 0.7])
+    for panels in ([Panel(name, [series])], [Panel(name, [series]), Panel("q", [series])]):
+        figure = draw_panels(panels, name, name)
+        png, _ = save(tmp_path, "x", {}, figure)
+        assert png.read_bytes().startswith(b"\x89PNG")
+        texts = [figure.texts[0], *(axes.xaxis.label for axes in figure.axes)]
+        texts += (figure.legends[0] if figure.legends else figure.axes[0].get_legend()).get_texts()[-1:]
+        assert {text._preprocess_math(text.get_text()) for text in texts} == {(name, False)}
+
+
 def test_lines_differ_in_colour_and_marker_or_dashes() -> None:
     series = [Series(f"c{i}", [1, 2], [0.5, 0.6], [0.4, 0.5], [0.6, 0.7], main=i == 0) for i in range(20)]
     [axes] = draw_panels([Panel("p", series)], "t", "x").axes

@@ -104,7 +104,7 @@ def test_the_command_compares_and_writes(scored: Path, tmp_path: Path) -> None:
     done = nnd("compare", scored / "gpt2", scored / "llama", scored / "t5", "--out", tmp_path, "--resamples", "200")
     assert done.exit_code == 0, done.output
     assert "# nnd/demo (authors): gpt2, llama, t5" in done.output
-    assert "| cluster | rank | model | pass rate |" in done.output
+    assert "| rank group | rank | model | pass rate |" in done.output
     assert "| category | shorter | longer | overlap | unigram |" in done.output
     assert {path.name for path in tmp_path.iterdir()} == {
         f"demo_authors.{suffix}" for suffix in ("md", "json", "csv", "tex")
