@@ -102,8 +102,12 @@ def is_hopeless(smallest: float, clusters: int) -> bool:
     return clusters < FEW or smallest > HOPELESS
 
 
+def points(smallest: float) -> str:
+    """Return a smallest detectable difference in percentage points, as text."""
+    return "?" if math.isnan(smallest) else "none" if math.isinf(smallest) else f"{100 * smallest:.0f}"
+
+
 def shown(found: Mapping[str, tuple[float, int]], category: str) -> str:
     """Return the smallest detectable difference of a category in percentage points, marked where it is hopeless."""
     smallest, clusters = found[category]
-    size = "?" if math.isnan(smallest) else "none" if math.isinf(smallest) else f"{100 * smallest:.0f}"
-    return f"{size}{' ‡' if is_hopeless(smallest, clusters) else ''}"
+    return f"{points(smallest)}{' ‡' if is_hopeless(smallest, clusters) else ''}"
