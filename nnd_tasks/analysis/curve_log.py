@@ -15,6 +15,7 @@ from nnd_tasks.analysis.power import LEVEL
 from nnd_tasks.analysis.results import read_lines, read_runs
 from nnd_tasks.analysis.tags import STEP, read_tags
 from nnd_tasks.errors import NNDError
+from nnd_tasks.statistics import effective_tests, wilson
 
 #: Letters that the name of a task may have: files are named after it.
 _LONGEST = 200
@@ -124,15 +125,18 @@ def _place(entry: Mapping[str, Any], x: str, where: str) -> float:
 
 
 def _logged_point(where: str, task: str, step: int, place: float, category: str, found: Mapping[str, Any]) -> Point:
-    """Return a point with the interval that its standard error and number of clusters give."""
+    """Return a point with the interval that its standard error and number of clusters give.
+
+    A log has no tests per prompt, so the interval is that of prompts with equally many.
+    """
     rate, error = _number(found.get("rate")), _number(found.get("stderr"))
     tests, clusters = _number(found.get("tests")), _number(found.get("clusters"))
     if not 0 <= rate <= 1 or error < 0 or not tests >= 0:
         raise NNDError(f"{where}: {category!r} has no rate between 0 and 1 with stderr, tests and clusters")
     low = high = math.nan
-    if clusters > 1 and not math.isnan(error):
-        half = float(stdtrit(clusters - 1, 1 - LEVEL / 2)) * error
-        low, high = max(0.0, rate - half), min(1.0, rate + half)
+    if clusters > 1 and tests > 0 and not math.isnan(error):
+        size = effective_tests(rate, error, clusters, tests)
+        low, high = wilson(rate, size, float(stdtrit(clusters - 1, 1 - LEVEL / 2)))
     k = None if math.isnan(clusters) else int(clusters)
     return Point(task, category, "", f"step {step}", place, int(tests), k, rate, error, low, high)
 

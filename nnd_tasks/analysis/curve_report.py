@@ -40,7 +40,7 @@ def markdown(chart: Chart) -> str:
         cells.append("-" if p.clusters is None else f"{p.clusters:,}{few(p.clusters)}")
         interval = "-" if math.isnan(p.low) else f"{number(p.low)} to {number(p.high)}"
         lines.append(_line([*cells, number(p.rate), number(p.standard_error, 4), interval]))
-    lines += ["", "Intervals are t intervals, clustered by prompt. Chance is 0.5, less half the share of ties."]
+    lines += ["", "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties."]
     if any(p.clusters is not None and p.clusters < FEW for p in chart.points):
         lines += ["", f"† fewer than {FEW} prompts: the error bars are not to be relied on."]
     return "\n".join(lines) + "\n"

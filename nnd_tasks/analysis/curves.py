@@ -40,7 +40,7 @@ class Point:
         clusters: that have any; None where it is not known.
         rate: pass rate, between 0 and 1.
         standard_error: clustered by prompt; nan where it cannot be known.
-        low: lower end of the 95% t interval; nan where it cannot be known.
+        low: lower end of the 95% interval; nan where it cannot be known.
         high: its upper end.
     """
 

@@ -21,7 +21,7 @@ from nnd_tasks.analysis.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, Exa
 from nnd_tasks.analysis.power import FEW, HOPELESS, LEVEL, POWER
 from nnd_tasks.analysis.reading import NEAR, RULES, ReadingAid, reading_aid
 from nnd_tasks.analysis.results import Paired, Run, pair, read_runs
-from nnd_tasks.analysis.tables import few, hopeless, number, p_value
+from nnd_tasks.analysis.tables import between, few, hopeless, number, odd, p_value
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.files import expand
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets
@@ -314,7 +314,7 @@ def _environment() -> jinja2.Environment:
         "percent": "{:.2%}".format,
         "few": few,
     }
-    environment.globals |= {"hopeless": hopeless, "beaten": _beaten, "scale_of": _scale}
+    environment.globals |= {"hopeless": hopeless, "between": between, "odd": odd, "beaten": _beaten, "scale_of": _scale}
     return environment
 
 

@@ -26,10 +26,18 @@ Aids = Mapping[str, Mapping[str, ReadingAid]]
 
 
 def number(value: float, digits: int = 3, signed: bool = False) -> str:
-    """Return a number for a table; a dash for nan."""
-    if math.isnan(value):
-        return "-"
+    """Return a number for a table; a dash for nan, and ``none`` for what infinity stands for (`power.detectable`)."""
+    if not math.isfinite(value):
+        return "-" if math.isnan(value) else "none"
     return f"{value:{'+' if signed else ''}.{digits}f}"
+
+
+def between(low: float, high: float) -> str:
+    """Return the interval of a difference for a table, with as many digits as tell its ends apart."""
+    if math.isnan(low):
+        return "no interval"
+    digits = next((digits for digits in range(3, 9) if round(low, digits) != round(high, digits)), 9)
+    return f"{number(low, digits, signed=True)} to {number(high, digits, signed=True)}"
 
 
 def p_value(value: float) -> str:
@@ -47,6 +55,11 @@ def few(clusters: int) -> str:
 def hopeless(difference: Difference, clusters: int) -> str:
     """Return a mark for what can hardly be detected."""
     return "‡" if is_hopeless(difference.detectable, clusters) else ""
+
+
+def odd(difference: Difference) -> str:
+    """Return a mark for an interval and a p value that do not agree."""
+    return " ≠" if difference.disagrees else ""
 
 
 def rows_of(comparison: Comparison, aids: Aids | None = None) -> list[dict[str, Any]]:
@@ -80,7 +93,9 @@ def _aid_cells(aids: Aids | None, difference: Difference, category: str) -> dict
         aid = aids[model].get(category) if aids else None
         if aid is not None:
             cells |= {f"rule_{rule}": rate for rule, rate in aid.trivial.items()}
-            cells |= {f"{which}_{key}": getattr(aid, key) for key in ("flips", "near", "pmi", "survives")}
+            cells |= {
+                f"{which}_{key}": getattr(aid, key) for key in ("flips_bytes", "flips_sum", "near", "pmi", "survives")
+            }
     return cells
 
 
@@ -104,7 +119,7 @@ def _differences_table(comparison: Comparison) -> tuple[list[str], list[list[str
             result.category,
             f"{found.second} - {found.first}",
             number(found.difference, signed=True),
-            f"{number(found.low, signed=True)} to {number(found.high, signed=True)}",
+            between(found.low, found.high) + odd(found),
             p_value(found.p),
             p_value(found.p_holm),
             p_value(found.mcnemar),
@@ -117,7 +132,7 @@ def _differences_table(comparison: Comparison) -> tuple[list[str], list[list[str
 
 
 def _ranks_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    head = ["cluster", "rank", "model", "pass rate"]
+    head = ["rank group", "rank", "model", "pass rate"]
     body = [
         [
             str(rank.cluster),
@@ -133,7 +148,8 @@ def _ranks_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 def _aid_table(comparison: Comparison, aids: Aids) -> tuple[list[str], list[list[str]]]:
     models = comparison.paired.models
     with_context = any(aid.pmi is not None for found in aids.values() for aid in found.values())
-    head = ["category", *RULES, *(f"flips: {model}" for model in models), *(f"near ties: {model}" for model in models)]
+    head = ["category", *RULES, *(f"flips, bytes: {model}" for model in models)]
+    head += [*(f"flips, sum: {model}" for model in models), *(f"near ties: {model}" for model in models)]
     if with_context:
         head += [f"PMI: {model}" for model in models] + [f"survives: {model}" for model in models]
     body = []
@@ -143,7 +159,8 @@ def _aid_table(comparison: Comparison, aids: Aids) -> tuple[list[str], list[list
             continue
         row = [result.category, *(number(of_first.trivial[rule]) for rule in RULES)]
         here = [aids[model][result.category] for model in models]
-        row += [number(aid.flips) for aid in here] + [number(aid.near) for aid in here]
+        row += [number(aid.flips_bytes) for aid in here] + [number(aid.flips_sum) for aid in here]
+        row += [number(aid.near) for aid in here]
         if with_context:
             row += [number(math.nan if aid.pmi is None else aid.pmi) for aid in here]
             row += [number(math.nan if aid.survives is None else aid.survives) for aid in here]
@@ -171,24 +188,33 @@ def markdown(comparison: Comparison, aids: Aids | None = None, *, signatures: bo
     lines = [f"# {paired.set}: {', '.join(paired.models)}", "", f"Task: {paired.task}.", ""]
     if paired.left_out:
         lines += [f"{paired.left_out:,} tests are left out: some model could not score them.", ""]
-    lines += ["Pass rates with 95% t intervals, clustered by prompt:", "", *_markdown_table(_rates_table(comparison))]
+    lines += [
+        "Pass rates with 95% intervals (Wilson's), clustered by prompt:",
+        "",
+        *_markdown_table(_rates_table(comparison)),
+    ]
     if comparison.ranks:
         lines += [
-            "Models of one cluster are not told apart (paired permutation, Holm over pairs, 0.05):",
+            "Ranks. Between rank groups every pair of models differs; within one, some may differ too, as the differences "
+            "on all tests say (paired permutation, Holm over pairs, 0.05):",
             "",
             *_markdown_table(_ranks_table(comparison)),
         ]
     lines += [
-        f"Differences, paired by test: interval by bootstrap and p by permutation over clusters ({comparison.resamples:,} "
-        "resamples), Holm over the categories of a pair, McNemar's exact test for reference (it takes tests for independent); "
-        "detectable: the smallest true difference found with probability 0.8.",
+        f"Differences, paired by test and clustered by prompt: 95% t interval, p by permutation ({comparison.resamples:,} "
+        "resamples), McNemar's exact test for reference (it takes tests for independent); detectable: the smallest true "
+        "difference that p (Holm) finds with probability 0.8.",
+        "",
+        "p (Holm) answers two questions. On all tests: which models differ? Corrected over the pairs of models. On a category: "
+        "which models differ on which errors? Corrected over pairs and categories together. Of tables of equal models, at most "
+        "5% have any p (Holm) below 0.05 for the first question, and at most 5% for the second.",
         "",
         *_markdown_table(_differences_table(comparison)),
     ]
     if aids:
         lines += [
-            "Reading aid: share of tests that trivial rules pass, share of outcomes that change between token, byte and sum "
-            "normalization, share decided by less than 1e-6.",
+            "Reading aid: share of tests that trivial rules pass, flips (share of outcomes that the likelihood per byte, "
+            "or the summed one, changes against the one per token), share decided by less than 1e-6.",
             "",
             *_markdown_table(_aid_table(comparison, aids)),
         ]
@@ -203,7 +229,15 @@ def _notes(categories: Sequence[CategoryResult]) -> list[str]:
     if any(few(result.clusters) for result in categories):
         notes.append(f"† fewer than {FEW} prompts: the error bars are not to be relied on.")
     if any(hopeless(found, result.clusters) for result in categories for found in result.differences):
-        notes.append(f"‡ too few prompts to detect what models really differ by (or more than {HOPELESS} needed).")
+        notes.append(
+            f"‡ too few prompts to detect what models really differ by (or more than {HOPELESS} needed). none: no difference "
+            "can be found, for no p can be small enough with so few prompts (or --resamples)."
+        )
+    if any(odd(found) for result in categories for found in result.differences):
+        notes.append(
+            "≠ interval and p (before Holm) do not agree on whether 0 is possible. They are two methods, and this is a close "
+            "call or one of few prompts: take the difference as not shown."
+        )
     return [*notes, ""] if notes else []
 
 
@@ -251,7 +285,7 @@ _LATEX = str.maketrans(
     {
         **{char: "\\" + char for char in "&%$#_{}"},
         **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"},
-        **{_MINUS: r"$-$", "†": r"$\dagger$", "‡": r"$\ddagger$", "<": r"$<$"},
+        **{_MINUS: r"$-$", "†": r"$\dagger$", "‡": r"$\ddagger$", "≠": r"$\neq$", "<": r"$<$"},
     }
 )
 

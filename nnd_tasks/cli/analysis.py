@@ -23,8 +23,8 @@ def compare(
     allow: Annotated[
         str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
     ] = "",
-    resamples: Annotated[int, typer.Option(help="Of bootstrap and permutation.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of both.")] = 0,
+    resamples: Annotated[int, typer.Option(help="Sign flips drawn for p values.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of the sign flips.")] = 0,
     table: Annotated[Path | None, typer.Option(help="Write one row per model and test, as parquet.")] = None,
 ) -> None:
     """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""

@@ -60,7 +60,8 @@ def list_sets() -> None:
     they decide 30% of its tests differently; ‡ marks what is too small to tell models apart.
     """
     say(
-        "[points]: smallest difference between two models that a category can show; ‡: too few tests to tell models apart\n"
+        "[points]: smallest difference between two models that a category can show; ‡: too few tests to tell models apart; "
+        "none: they can show none\n"
     )
     from nnd_tasks.datasets import dataset_folder
     from nnd_tasks.sources import SOURCES

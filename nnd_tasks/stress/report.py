@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from nnd_tasks.analysis.plots import plain
 from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
@@ -198,8 +199,8 @@ def draw(report: Report) -> Figure:
         axes.set_xlabel("noise ratio")
         if axes.get_lines():
             axes.legend(fontsize="small")
-    figure.axes[0].set_ylabel(report.metric)
-    figure.suptitle(report.title)
+    figure.axes[0].set_ylabel(plain(report.metric))
+    figure.suptitle(plain(report.title))
     return figure
 
 

@@ -104,7 +104,7 @@ def test_the_command_compares_and_writes(scored: Path, tmp_path: Path) -> None:
     done = nnd("compare", scored / "gpt2", scored / "llama", scored / "t5", "--out", tmp_path, "--resamples", "200")
     assert done.exit_code == 0, done.output
     assert "# nnd/demo (authors): gpt2, llama, t5" in done.output
-    assert "| cluster | rank | model | pass rate |" in done.output
+    assert "| rank group | rank | model | pass rate |" in done.output
     assert "| category | shorter | longer | overlap | unigram |" in done.output
     assert {path.name for path in tmp_path.iterdir()} == {
         f"demo_authors.{suffix}" for suffix in ("md", "json", "csv", "tex")
@@ -333,12 +333,13 @@ def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
         "a", [True, False, True, None], ["k", "k", "l", "l"], ["x", "x", "y", "y"], [1.0, -1e-9, 0.5, math.nan]
     )
     run.tests.loc[2, "margin_sum"] = -0.5
+    run.tests.loc[1, "margin_bytes"] = 0.5
     found = reading_aid(run)
     assert set(found) == {"all", "x", "y"}
     assert found["x"].near == 0.5
     assert found["all"].near == pytest.approx(1 / 3)
-    assert found["y"].flips == 1.0
-    assert found["x"].flips == 0.0
+    assert (found["y"].flips_sum, found["y"].flips_bytes) == (1.0, 0.0)
+    assert (found["x"].flips_sum, found["x"].flips_bytes) == (0.0, 0.5)
     # "better cat i" against "worse text i here": shorter, and "cat" is in the context.
     assert found["all"].trivial["shorter"] == 1.0
     assert found["all"].trivial["longer"] == 0.0
