@@ -12,7 +12,8 @@ from scipy.special import stdtrit
 
 from nnd_tasks.analysis.curves import EPOCH, Chart, Point, ordered, short, together, training_curve
 from nnd_tasks.analysis.power import LEVEL
-from nnd_tasks.analysis.results import read_lines, read_runs
+from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.samples import read_lines
 from nnd_tasks.analysis.tags import STEP, read_tags
 from nnd_tasks.errors import NNDError
 

@@ -117,7 +117,7 @@ def worst(tests: pd.DataFrame, count: int) -> pd.DataFrame:
     """Return up to ``count`` failed tests, by margin: count // categories of each category, then whatever is worst.
 
     Args:
-        tests: with the columns of `nnd_tasks.analysis.results.COLUMNS`.
+        tests: with the columns of `nnd_tasks.analysis.samples.COLUMNS`.
         count: how many.
     """
     failed = tests[tests["passed"].eq(False).fillna(False) & tests["margin"].notna()].sort_values(

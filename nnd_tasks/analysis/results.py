@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from itertools import combinations
@@ -18,20 +16,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand
+from nnd_tasks.analysis.samples import Samples, read_lines, read_samples
+from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.files import check_json, expand, read_text, writing
 
-#: Columns of `Run.tests`. Margins are (better - worse) in nats: per token, summed, per UTF-8 byte. ``high`` and ``low`` are
-#: indices into the document's candidates, ``document`` that of the document in `Run.documents`.
-COLUMNS = (
-    *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", "high", "low"),
-    *("margin", "margin_sum", "margin_bytes", "passed", "tie"),
-)
+#: Bytes that a results file may have; with hundreds of tasks one has a few million.
+_MOST_BYTES = 500_000_000
 #: Last parts of a path that say nothing without the one before.
 _CHECKPOINT = re.compile(r"(step|checkpoint|epoch|iter|final|last|best|model|snapshot)s?[-_.]?\d*$", re.IGNORECASE)
 #: What may differ besides parts of the protocol.
 _ALLOWED = ("task", "version", "window")
 _HOW = "run the task with --log_samples --output_path FOLDER"
+_CLOSE = 1e-9  # how far a rate may be from the one that is stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +48,8 @@ class Run:
         parameters: number of the model's parameters, where lm-eval knows it.
         truncated: how many contexts lost their end.
         documents: per cluster ``context`` and ``candidates``, and what else the prompt used.
-        tests: one row per test, columns `COLUMNS`; ``passed`` is missing where the test could not be scored.
-        extra: per document, what a task added to its samples.
+        tests: one row per test, columns `nnd_tasks.analysis.samples.COLUMNS`; ``passed`` is missing where the test could not
+            be scored.
     """
 
     model: str
@@ -110,11 +106,12 @@ def read_runs(places: Iterable[str | Path]) -> list[Run]:
         if not isinstance(configs, Mapping):
             raise NNDError(f"{file}: holds no results of lm-eval")
         wanted = named[file]
-        pieces += [
-            (file, task, results)
-            for task, config in configs.items()
-            if _ours(config) and (not wanted or _samples_file(file, task) in wanted)
-        ]
+        for task, config in configs.items():
+            if not _ours(config):
+                continue
+            _check_types(file, task, results)
+            if not wanted or _samples_file(file, task) in wanted:
+                pieces.append((file, task, results))
     if not pieces:
         raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
     _refuse_repeats(pieces)
@@ -168,14 +165,16 @@ def _ours(config: Any) -> bool:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    text = read_text(path, limit=_MOST_BYTES)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
+        found = json.loads(text)
+    except RecursionError as error:
+        raise NNDError(f"{path}: its lists and objects are nested too deeply to be read") from error
     except ValueError as error:
         if not path.name.startswith("results_"):
             raise NNDError(f"{path}: is no results_*.json of lm-eval") from error
         raise NNDError(f"{path}: is no JSON, the file is cut off or damaged; run the task again") from error
+    check_json(found, text, str(path))
     if not isinstance(found, dict):
         raise NNDError(f"{path}: holds no results of lm-eval")
     return found
@@ -195,7 +194,8 @@ def _signature(results: Mapping[str, Any], task: str) -> Mapping[str, Any]:
 def _identity(results: Mapping[str, Any], task: str) -> tuple[str, str]:
     """Return (name, all that is known) of the model."""
     about = _part(_signature(results, task), "model")
-    name = str(about.get("name") or results.get("model_name") or results.get("model_source") or "model")
+    names = (about.get("name"), results.get("model_name"), results.get("model_source"), "model")
+    name = next(name for name in names if isinstance(name, str) and name)
     return name, json.dumps(about, sort_keys=True)
 
 
@@ -229,89 +229,81 @@ def _short_names(models: Sequence[tuple[str, str]]) -> list[str]:
         if counts[names[model]] > 1:
             numbers[names[model]] += 1
             names[model] += f" #{numbers[names[model]]}"
-    return [names[model] for model in models]
+    return [visible(names[model]) for model in models]
 
 
 def _read_run(file: Path, task: str, results: Mapping[str, Any], name: str) -> Run:
-    date = file.stem.removeprefix("results_")
     samples = _samples_file(file, task)
     if not samples.is_file():
         raise NNDError(f"{file}: its samples {samples.name} are missing; {_HOW}")
-    documents, tests, truncated = _read_samples(samples)
-    expected = _part(_part(results, "n-samples"), task).get("effective")
-    if expected is not None and expected != len(documents):
-        raise NNDError(f"{samples}: {len(documents)} of {expected} contexts; the file is cut off, run the task again")
     signature = _signature(results, task)
+    protocol = _part(signature, "protocol")
+    ties = protocol.get("ties", "fail")
+    found = read_samples(samples, str(ties))
+    expected = _part(_part(results, "n-samples"), task).get("effective")
+    if expected is not None and expected != len(found.documents):
+        raise NNDError(
+            f"{samples}: {len(found.documents)} of {expected!r} contexts; the file is cut off, run the task again"
+        )
+    _check_rates(file, samples, _part(_part(results, "results"), task), found, str(ties))
     config = _part(results, "config")
     return Run(
         model=name,
         task=task,
         path=samples,
-        date=date,
-        protocol=_part(signature, "protocol"),
+        date=file.stem.removeprefix("results_"),
+        protocol=protocol,
         about=_part(signature, "model"),
         environment=_part(signature, "environment"),
         line=str(signature.get("line", "")),
         version=_part(results, "versions").get(task),
         command={key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")},
         parameters=config.get("model_num_parameters"),
-        truncated=truncated,
-        documents=documents,
-        tests=tests,
+        truncated=found.truncated,
+        documents=found.documents,
+        tests=found.tests,
     )
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (number, object) of each line of a JSONL file.
+def _check_types(file: Path, task: str, results: Mapping[str, Any]) -> None:
+    """Raise NNDError where something that the analysis uses is not of its kind: the file was damaged, or changed."""
 
-    Raises:
-        NNDError: it cannot be read, or a line is no object.
-    """
+    def refuse(what: str, value: Any, expected: str) -> None:
+        raise NNDError(f"{file}: {what} is {value!r:.60}, expected {expected}; the file was changed, run the task again")
+
+    # lm-eval makes a file name of it, and so do we.
+    if not task or not task.isprintable() or {"/", "\\"} & set(task) or task.startswith("."):
+        refuse("the name of a task", task, "one that can be part of a file name")
+    protocol = _part(_signature(results, task), "protocol")
+    for key in ("set", "config", "ties", "selection"):
+        if key in protocol and not (isinstance(protocol[key], str) and protocol[key].isprintable()):
+            refuse(f"{key} in the signature of {task}", protocol[key], "text")
+    for key, value in protocol.items():
+        if isinstance(value, (Mapping, list)):
+            refuse(f"{key} in the signature of {task}", value, "text or a number")
+    config = _part(results, "config")
+    for what, value in (("limit", config.get("limit")), ("model_num_parameters", config.get("model_num_parameters"))):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300  # noqa: PLR2004
+        if value is not None and not number:
+            refuse(f"config: {what}", value, "a number")
+
+
+def _check_rates(file: Path, samples: Path, stored: Mapping[str, Any], found: Samples, ties: str) -> None:
+    """Raise NNDError where samples give other numbers than the results beside them: they are of another run, or changed."""
     try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    value = json.loads(line)
-                except ValueError as error:
-                    raise NNDError(f"{path}, line {number}: no JSON; the file is cut off or damaged") from error
-                if not isinstance(value, dict):
-                    raise NNDError(f"{path}, line {number}: no object")
-                yield number, value
-    except (OSError, UnicodeDecodeError) as error:
-        raise NNDError(f"{path}: cannot be read ({error})") from error
-
-
-def _read_samples(path: Path) -> tuple[list[dict[str, Any]], pd.DataFrame, int]:
-    documents: list[dict[str, Any]] = []
-    rows: list[tuple[Any, ...]] = []
-    truncated = 0
-    for number, sample in read_lines(path):
-        try:
-            doc, candidates = sample["doc"], sample["candidates"]
-            truncated += int(sample.get("truncated_contexts") or 0)
-            for test in sample["tests"]:
-                margins = _margins(candidates[test["high"]], candidates[test["low"]])
-                about = (test.get(key, "") for key in ("category", "subcategory", "severity"))
-                outcome = (test["passed"], test["tie"])
-                places = test.get("noise_ratio"), test.get("seed"), len(documents), test["high"], test["low"]
-                rows.append((test["test_id"], doc["cluster_id"], *about, *places, *margins, *outcome))
-            documents.append({**{k: v for k, v in doc.items() if k != "tests"}, "scores": candidates})
-            documents[-1]["no_context"] = sample.get("no_context")
-        except (KeyError, TypeError, IndexError) as error:
-            raise NNDError(f"{path}, line {number}: is no sample of an NND task ({error!r})") from error
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
-    return documents, table.astype({"passed": "boolean", "tie": bool, "noise_ratio": float, "seed": "Int64"}), truncated
-
-
-def _margins(high: Mapping[str, Any] | None, low: Mapping[str, Any] | None) -> tuple[float, float, float]:
-    """Return the three margins; nan where a candidate has no finite score."""
-    if high is None or low is None or high["sum"] is None or low["sum"] is None:
-        return math.nan, math.nan, math.nan
-    return (
-        high["mean"] - low["mean"],
-        high["sum"] - low["sum"],
-        high["sum"] / max(high["bytes"], 1) - low["sum"] / max(low["bytes"], 1),
-    )
+        rates = found.rates(ties)
+    except NNDError as error:
+        raise NNDError(f"{samples}: {error}") from error
+    for name, value in {**found.counts(), **rates}.items():
+        told = stored.get(f"{name},none")
+        if told is None:  # an analysis needs the samples only
+            continue
+        same = isinstance(told, (int, float)) and abs(told - value) <= _CLOSE
+        if not same:
+            raise NNDError(
+                f"{samples}: its tests give {name} {value:.6g}, {file.name} says {told!r:.40}: they are not of one run, or one "
+                "was changed; run the task again"
+            )
 
 
 def to_table(runs: Sequence[Run]) -> pd.DataFrame:
@@ -337,16 +329,9 @@ def write_table(runs: Sequence[Run], path: str | Path) -> Path:
         raise NNDError(f"{path}: is a folder; name a file for the table")
     if path.suffix != ".parquet":
         raise NNDError(f"{path}: the table is written as parquet; name a file that ends so")
-    new = path.with_name(f".{path.name}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path) as new:
         to_table(runs).to_parquet(new, index=False)
-        return new.replace(path)
-    except OSError as error:
-        raise NNDError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        with contextlib.suppress(OSError):
-            new.unlink()
+    return path
 
 
 # ---------------------------------------------------------------- runs side by side

@@ -21,26 +21,8 @@ from nnd_tasks.analysis.results import check_comparable, pair, read_runs, to_tab
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.run import run_lm_eval
 from tests.analysis.runs import make_run
-from tests.harness.conftest import _home, home, tiny_models  # noqa: F401 - fixtures
-
-
-@pytest.fixture(scope="session")
-def scored(_home: Path, tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
-    """Return a folder with results of three tiny models on ten contexts of the demo."""
-    out = tmp_path_factory.mktemp("scored")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NND_HOME", str(_home))
-        for name in ("gpt2", "llama", "t5"):
-            run_lm_eval(
-                [
-                    *("--model", "hf", "--model_args", f"pretrained={tiny_models[name]},dtype=float32"),
-                    *("--tasks", "nnd_demo", "--limit", "10", "--device", "cpu"),
-                    *("--output_path", str(out / name), "--log_samples"),
-                ]
-            )
-    return out
+from tests.harness.conftest import home  # noqa: F401 - a fixture
 
 
 @pytest.fixture
