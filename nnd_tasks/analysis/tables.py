@@ -58,7 +58,7 @@ def rows_of(comparison: Comparison, aids: Aids | None = None) -> list[dict[str, 
             rows.append(
                 {
                     "set": comparison.paired.set,
-                    "task": comparison.paired.task,
+                    "task": comparison.paired.title,
                     "category": result.category,
                     "tests": result.tests,
                     "clusters": result.clusters,
@@ -168,7 +168,7 @@ def markdown(comparison: Comparison, aids: Aids | None = None, *, signatures: bo
         signatures: end with the signature of each run, a long line.
     """
     paired = comparison.paired
-    lines = [f"# {paired.set}: {', '.join(paired.models)}", "", f"Task: {paired.task}.", ""]
+    lines = [f"# {paired.set}: {', '.join(paired.models)}", "", f"Task: {paired.title}.", ""]
     if paired.left_out:
         lines += [f"{paired.left_out:,} tests are left out: some model could not score them.", ""]
     lines += ["Pass rates with 95% t intervals, clustered by prompt:", "", *_markdown_table(_rates_table(comparison))]
@@ -211,7 +211,7 @@ def to_json(comparison: Comparison, aids: Aids | None = None) -> str:
     """Return everything as JSON; nan as null."""
     found = {
         "set": comparison.paired.set,
-        "task": comparison.paired.task,
+        "task": comparison.paired.title,
         "models": comparison.paired.models,
         "signatures": {run.model: run.line for run in comparison.paired.runs},
         "left_out": comparison.paired.left_out,
@@ -278,9 +278,11 @@ def _latex_line(cells: Sequence[str]) -> str:
 def file_names(comparisons: Sequence[Comparison]) -> list[str]:
     """Return a name for the files of each comparison: its set, and its task where another is on the same set."""
     sets = [comparison.paired.set.replace("nnd/", "") for comparison in comparisons]
-    tasks = [comparison.paired.task for comparison in comparisons]
+    tasks = [comparison.paired.title for comparison in comparisons]
     names = [f"{set_} {task}" if sets.count(set_) > 1 else set_ for set_, task in zip(sets, tasks, strict=True)]
-    return [re.sub(r"[^\w.-]+", "_", name).strip("_") for name in names]
+    # A name from outside must name a file of the folder, and no hidden one.
+    plain = [re.sub(r"[^\w.-]+", "_", name).strip("_.")[:200] or "comparison" for name in names]
+    return [f"{name}_{i}" if plain.count(name) > 1 else name for i, name in enumerate(plain, start=1)]
 
 
 def write_comparison(comparison: Comparison, stem: Path, aids: Aids | None = None) -> list[Path]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nnd_tasks.analysis.selecting import HELP as SELECT
 from nnd_tasks.cli.app import app
 from nnd_tasks.cli.console import check_folder, parts_of, say, warn
 
@@ -23,6 +24,7 @@ def compare(
     allow: Annotated[
         str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
     ] = "",
+    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
     resamples: Annotated[int, typer.Option(help="Of bootstrap and permutation.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Of both.")] = 0,
     table: Annotated[Path | None, typer.Option(help="Write one row per model and test, as parquet.")] = None,
@@ -34,7 +36,7 @@ def compare(
     from nnd_tasks.analysis.tables import file_names, markdown, write_comparison
 
     check_folder("--out", out_dir)
-    found = read_runs(runs)
+    found = read_runs(runs, select or ())
     if table is not None:
         say(f"written: {write_table(found, table)}")
     comparisons = compare_runs(found, parts_of(allow), resamples, seed)
@@ -55,11 +57,12 @@ def report(
     allow: Annotated[
         str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
     ] = "",
+    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
 ) -> None:
     """Write one HTML page: rates, differences, what to know before reading them, failed tests, signatures, commands."""
     from nnd_tasks.analysis.html_report import write_report
 
-    say(f"written: {write_report(runs, output, parts_of(allow))}")
+    say(f"written: {write_report(runs, output, parts_of(allow), select=select or ())}")
 
 
 @app.command()
@@ -72,6 +75,7 @@ def scaling(
     allow: Annotated[
         str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
     ] = "",
+    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
     log: Annotated[
         bool | None, typer.Option("--log/--linear", help="Of the x axis. Default: log for parameters.")
     ] = None,
@@ -84,7 +88,7 @@ def scaling(
 
     check_folder("--out", out_dir)
     known = None if tags is None else read_tags(tags)
-    _show_charts(chart(read_runs(runs), x, known, parts_of(allow)), log, out_dir)
+    _show_charts(chart(read_runs(runs, select or ()), x, known, parts_of(allow)), log, out_dir)
 
 
 @app.command()
@@ -97,6 +101,7 @@ def curve(
     allow: Annotated[
         str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
     ] = "",
+    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
     panels: Annotated[
         str, typer.Option(help="What has a panel of its own: task, or category as in the paper's Figure 4.")
     ] = "task",
@@ -109,7 +114,7 @@ def curve(
     from nnd_tasks.analysis.curve_log import read_curve
 
     check_folder("--out", out_dir)
-    _show_charts(read_curve(runs, x, tags, parts_of(allow), panels), log, out_dir)
+    _show_charts(read_curve(runs, x, tags, parts_of(allow), panels, select or ()), log, out_dir)
 
 
 def _show_charts(charts: Sequence[Chart], log: bool | None, out_dir: Path | None) -> None:

@@ -25,7 +25,19 @@ ODD: tuple[Any, ...] = (
 )
 #: Keys that the analysis reads; half of the mutations are of them.
 READ = {
-    *("passed", "tie", "seed", "noise_ratio", "category", "severity", "test_id", "high", "low", "cluster_id", "context"),
+    *(
+        "passed",
+        "tie",
+        "seed",
+        "noise_ratio",
+        "category",
+        "severity",
+        "test_id",
+        "high",
+        "low",
+        "cluster_id",
+        "context",
+    ),
     *("sum", "mean", "tokens", "bytes", "candidates", "tests", "doc", "configs", "signature", "protocol", "model"),
     *("environment", "name", "window", "versions", "config", "limit", "model_args", "model_num_parameters", "results"),
     *("effective", "n-samples", "truncated_contexts", "nnd", "metadata", "set", "selection", "shots", "line", "task"),
@@ -102,16 +114,17 @@ def complaint(*arguments: Any) -> BaseException | None:
 def test_no_change_of_a_results_file_ends_in_a_traceback(results: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     shutil.copytree(results / "gpt2", kept)
-    for seed in range(300):
+    for seed in range(200):
         rng = random.Random(seed)
         shutil.rmtree(results / "gpt2")
         shutil.copytree(kept, results / "gpt2")
         done = damage(results / "gpt2", rng)
         out = tmp_path / "out"
         command = (
-            ("compare", results, "--resamples", "100", "--out", out, "--table", out / "all.parquet"),
-            ("report", results, "-o", out / "r.html"),
-        )[seed % 2]
+            ("report", results, "-o", out / "r.html")
+            if seed % 5 == 0
+            else ("compare", results, "--resamples", "100", "--out", out, "--table", out / "all.parquet")
+        )
         error = complaint(*command)
         assert error is None or isinstance(error, NNDError), f"seed {seed}: {done}: {error!r}"
         assert "\n" not in str(error), f"seed {seed}"
@@ -191,12 +204,21 @@ def _rename(raw: dict[str, Any]) -> None:
         (_sample(1, _test("category", "disfluent")), r"line 1, test \w+: category is not that of its document"),
         (_sample(1, _test("test_id", 7)), r"line 1: test_id is 7, which is no text"),
         (_sample(4, lambda s: s["doc"].update(note=DEEP)), r"line 4: its lists and objects are nested"),
-        (_sample(4, lambda s: s["doc"].update(context="\ud800")), r"line 4: a text in it holds half of a character"),
-        (_sample(1, lambda s: s["candidates"].pop()), r"line 1: candidates has 4 scores, the document has 5 candidates"),
-        (_sample(1, lambda s: s["candidates"][2].update(mean=-0.5)), r"line 1: candidates\[2\]: mean is -0\.5, its sum"),
+        (
+            _sample(1, lambda s: s["candidates"].pop()),
+            r"line 1: candidates has 4 scores, the document has 5 candidates",
+        ),
+        (
+            _sample(1, lambda s: s["candidates"][2].update(mean=-0.5)),
+            r"line 1: candidates\[2\]: mean is -0\.5, its sum",
+        ),
         (_results(_rename), r"results_.*: the name of a task is 'a/b'"),
+        (_results(lambda raw: raw.update(x="\ud800")), r"results_.*: a text in it holds half of a character"),
         (_results(lambda raw: raw.update(x=DEEP)), r"results_.*json: its lists and objects are nested"),
-        (_results(lambda raw: raw["config"].update(limit="x")), r"results_.*json: config: limit is 'x', expected a num"),
+        (
+            _results(lambda raw: raw["config"].update(limit="x")),
+            r"results_.*json: config: limit is 'x', expected a num",
+        ),
     ],
 )
 def test_what_contradicts_itself_is_refused(change: Callable[[Path], None], message: str, results: Path) -> None:
