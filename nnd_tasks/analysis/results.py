@@ -385,8 +385,8 @@ def write_table(runs: Sequence[Run], path: str | Path) -> Path:
         raise NNDError(f"{path}: is a folder; name a file for the table")
     if path.suffix != ".parquet":
         raise NNDError(f"{path}: the table is written as parquet; name a file that ends so")
-    with writing(path) as new:
-        to_table(runs).to_parquet(new, index=False)
+    with writing(path) as new, new.open("wb") as file:  # by its name pyarrow opens files with UTF-8 names only
+        to_table(runs).to_parquet(file, index=False)
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -235,3 +236,23 @@ def test_scores_that_are_infinite_or_missing_are_no_contradiction(results: Path)
 
     _sample(1, blank)(results)  # as a sum of -inf is written: the test passed
     assert len(read_runs([results])) == 2
+
+
+def test_a_folder_with_names_that_are_no_utf8_reads_and_writes(results: Path, tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe"))
+    try:
+        (results / "gpt2").rename(folder)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    for file in list(folder.rglob("*_20*")):  # an earlier run, so that its file is named in a note
+        shutil.copy(file, file.with_name(file.name.replace("_2026", "_2020")))
+    out = folder / "out"
+    for command in (
+        ("compare", folder, results, "--resamples", "100", "--out", out, "--table", out / "all.parquet"),
+        ("report", folder, results, "-o", out / "r.html"),
+    ):
+        assert complaint(*command) is None
+    for wrong in (folder / "no\nwhere", folder / "out" / "r.html"):
+        error = complaint("compare", wrong)
+        assert isinstance(error, NNDError)
+        assert "\\udcff" in str(error)
