@@ -419,11 +419,11 @@ class Paired:
     @property
     def title(self) -> str:
         """Name of the task, with what sets these runs apart from others of it."""
-        return f"{self.task} [{self.apart}]" if self.apart else self.task
+        return f"{self.task} ({self.apart})" if self.apart else self.task
 
     def task_of(self, run: Run) -> str:
         """Return the name of a run's task, as `title` has it."""
-        return f"{run.task} [{self.apart}]" if self.apart else run.task
+        return f"{run.task} ({self.apart})" if self.apart else run.task
 
     @property
     def models(self) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 
 from nnd_tasks.analysis.selecting import HELP as SELECT
 from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import check_folder, parts_of, say, warn
+from nnd_tasks.cli.console import check_folder, parts_of, say, show, warn
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.curves import Chart
@@ -42,7 +42,7 @@ def compare(
     comparisons = compare_runs(found, parts_of(allow), resamples, seed)
     for comparison, name in zip(comparisons, file_names(comparisons), strict=True):
         aids = {run.model: reading_aid(run) for run in comparison.paired.runs}
-        say(markdown(comparison, aids, signatures=False))
+        show(markdown(comparison, aids, signatures=False))
         if out_dir is not None:
             for path in write_comparison(comparison, out_dir / name, aids):
                 say(f"written: {path}")
@@ -122,7 +122,7 @@ def _show_charts(charts: Sequence[Chart], log: bool | None, out_dir: Path | None
     from nnd_tasks.analysis.curve_report import markdown, write
 
     for chart in charts:
-        say(markdown(chart))
+        show(markdown(chart))
     if out_dir is not None:
         for path in write(charts, out_dir, log):
             say(f"written: {path}")
@@ -149,7 +149,7 @@ def verify(
     check_folder("--out", out_dir)
     names = None if metrics is None else [part for part in map(str.strip, metrics.split(",")) if part]
     reports = verify_sets(name, source, Metrics(names, model, encoder), progress=sys.stderr.isatty())
-    say(markdown(reports))
+    show(markdown(reports))
     if out_dir is not None:
         for path in write_reports(reports, out_dir):
             say(f"written: {path}")
@@ -174,13 +174,13 @@ def reproduce(
     from nnd_tasks.analysis.recipes import listing
 
     if experiment is None:
-        say(listing())
+        show(listing())
         return
     from nnd_tasks.analysis.reproduce import Options
     from nnd_tasks.analysis.reproduce import reproduce as run_recipes
 
     options = Options(limit=limit, device=device, batch_size=batch_size)
     report = run_recipes(
-        experiment, out=out_dir, only=only, models=models, folders=model or [], options=options, say=say
+        experiment, out=out_dir, only=only, models=models, folders=model or [], options=options, say=show
     )
     say(f"written: {report}")
