@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -184,14 +185,45 @@ def parse_json(text: str, where: str) -> Any:
     """Return what a JSON text holds.
 
     Raises:
-        NNDError: no valid JSON, or nested too deeply; begins with ``where``.
+        NNDError: no valid JSON, nested too deeply, or with text that is no Unicode; begins with ``where``.
     """
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except RecursionError as error:
         raise NNDError(f"{where}: its lists and objects are nested too deeply to be read") from error
     except ValueError as error:
         raise NNDError(f"{where}: is no valid JSON ({first_line(error)})") from error
+    check_json(found, text, where)
+    return found
+
+
+#: How JSON writes half of a character beyond U+FFFF; whole ones are pairs of it.
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def check_json(found: Any, text: str, where: str) -> None:
+    """Check what `json.loads` lets through and later steps, such as writing it, would stumble over.
+
+    Args:
+        found: what the JSON holds.
+        text: the JSON itself; most need no closer look.
+        where: begins the error.
+
+    Raises:
+        NNDError: it is nested deeper than `MAX_DEPTH`, or holds half of a character.
+    """
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        level: list[Any] = [[found]]
+        for _ in range(MAX_DEPTH + 1):  # a list of one more: a text may be no list nor object at all
+            inner = (value.values() if isinstance(value, dict) else value for value in level)
+            level = [value for values in inner for value in values if isinstance(value, (dict, list))]
+        if level:
+            raise NNDError(f"{where}: its lists and objects are nested deeper than {MAX_DEPTH} levels")
+    if _HALF.search(text):
+        try:
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise NNDError(f"{where}: a text in it holds half of a character (a lone surrogate); correct it") from error
 
 
 class _PlainLoader(yaml.SafeLoader):

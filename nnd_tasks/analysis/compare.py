@@ -236,6 +236,8 @@ def compare_runs(
     pairs = pair(runs, allow)
     found = [paired for paired in pairs if len(paired.runs) > 1]
     if not found:
+        if any(one.set == other.set and one.model != other.model for one, other in combinations(runs, 2)):
+            raise NNDError(left_out(runs, pairs)[0])  # on one set, but not asked the same
         raise NNDError(
             f"no set has two models: {', '.join(f'{run.model} on {run.set}' for run in runs)}; name runs of two models or more"
         )

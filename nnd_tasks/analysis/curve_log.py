@@ -12,7 +12,8 @@ from scipy.special import stdtrit
 
 from nnd_tasks.analysis.curves import EPOCH, Chart, Point, ordered, short, together, training_curve
 from nnd_tasks.analysis.power import LEVEL
-from nnd_tasks.analysis.results import read_lines, read_runs
+from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.samples import read_lines
 from nnd_tasks.analysis.tags import STEP, read_tags
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import effective_tests, wilson
@@ -22,7 +23,12 @@ _LONGEST = 200
 
 
 def read_curve(
-    places: Sequence[Path], x: str = STEP, tags: Path | None = None, allow: Sequence[str] = (), panels: str = "task"
+    places: Sequence[Path],
+    x: str = STEP,
+    tags: Path | None = None,
+    allow: Sequence[str] = (),
+    panels: str = "task",
+    select: Sequence[str] = (),
 ) -> list[Chart]:
     """Return the curves of one training, from runs of its checkpoints or from the callback's JSONL.
 
@@ -32,6 +38,7 @@ def read_curve(
         tags: file of tags; for runs only.
         allow: parts of the protocol that may differ.
         panels: ``task`` or ``category``.
+        select: as for `read_runs`; for runs only.
 
     Raises:
         NNDError: see `training_curve` and `logged_curve`.
@@ -41,9 +48,11 @@ def read_curve(
     chosen: Literal["category", "task"] = "task" if panels == "task" else "category"
     logs = [path for path in places if is_log(path)]
     if not logs:
-        return training_curve(read_runs(places), x, None if tags is None else read_tags(tags), allow, chosen)
+        return training_curve(read_runs(places, select), x, None if tags is None else read_tags(tags), allow, chosen)
     if len(logs) < len(places):
         raise NNDError(f"{logs[0]} is a log of NNDCallback, the rest are runs: draw them apart")
+    if select:
+        raise NNDError(f"--select {select[0]}: is for runs; {logs[0]} is a log of NNDCallback")
     if tags is not None:
         raise NNDError(f"--tags {tags}: is for runs; the lines of {logs[0]} have steps of their own")
     return logged_curve(logs, x, allow, chosen)

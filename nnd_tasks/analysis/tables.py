@@ -15,8 +15,9 @@ from typing import Any
 from nnd_tasks.analysis.compare import CategoryResult, Comparison, Difference
 from nnd_tasks.analysis.power import FEW, HOPELESS, is_hopeless
 from nnd_tasks.analysis.reading import RULES, ReadingAid
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand
+from nnd_tasks.wording import code, csv_cell, plain, table_row
 
 #: What a report of one comparison may be written as.
 FORMATS = ("md", "json", "csv", "tex")
@@ -71,7 +72,7 @@ def rows_of(comparison: Comparison, aids: Aids | None = None) -> list[dict[str, 
             rows.append(
                 {
                     "set": comparison.paired.set,
-                    "task": comparison.paired.task,
+                    "task": comparison.paired.title,
                     "category": result.category,
                     "tests": result.tests,
                     "clusters": result.clusters,
@@ -169,11 +170,8 @@ def _aid_table(comparison: Comparison, aids: Aids) -> tuple[list[str], list[list
 
 
 def _markdown_table(table: tuple[Sequence[str], Sequence[Sequence[str]]]) -> list[str]:
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
     head, body = table
-    return [line(head), "|" + "---|" * len(head), *map(line, body), ""]
+    return [table_row(head), "|" + "---|" * len(head), *map(table_row, body), ""]
 
 
 def markdown(comparison: Comparison, aids: Aids | None = None, *, signatures: bool = True) -> str:
@@ -185,7 +183,7 @@ def markdown(comparison: Comparison, aids: Aids | None = None, *, signatures: bo
         signatures: end with the signature of each run, a long line.
     """
     paired = comparison.paired
-    lines = [f"# {paired.set}: {', '.join(paired.models)}", "", f"Task: {paired.task}.", ""]
+    lines = [f"# {plain(paired.set)}: {', '.join(map(plain, paired.models))}", "", f"Task: {plain(paired.title)}.", ""]
     if paired.left_out:
         lines += [f"{paired.left_out:,} tests are left out: some model could not score them.", ""]
     lines += [
@@ -219,8 +217,8 @@ def markdown(comparison: Comparison, aids: Aids | None = None, *, signatures: bo
             *_markdown_table(_aid_table(comparison, aids)),
         ]
     lines += _notes(comparison.categories)
-    lines += [f"- {run.model}: `{run.line}`" for run in paired.runs if signatures]
-    lines += [f"- Not in this table: {line}" for line in comparison.alone]
+    lines += [f"- {plain(run.model)}: {code(run.line, cell=False)}" for run in paired.runs if signatures]
+    lines += [f"- Not in this table: {plain(line)}" for line in comparison.alone]
     return "\n".join(lines) + "\n"
 
 
@@ -245,7 +243,7 @@ def to_json(comparison: Comparison, aids: Aids | None = None) -> str:
     """Return everything as JSON; nan as null."""
     found = {
         "set": comparison.paired.set,
-        "task": comparison.paired.task,
+        "task": comparison.paired.title,
         "models": comparison.paired.models,
         "signatures": {run.model: run.line for run in comparison.paired.runs},
         "left_out": comparison.paired.left_out,
@@ -274,9 +272,9 @@ def to_csv(comparison: Comparison, aids: Aids | None = None) -> str:
     """Return one row per category and pair of models, with the reading aid of both."""
     text = io.StringIO()
     rows = rows_of(comparison, aids)
-    writer = csv.DictWriter(text, fieldnames=list({key: 0 for row in rows for key in row}), lineterminator="\n")
+    writer = csv.DictWriter(text, fieldnames=list({key: 0 for cells in rows for key in cells}), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
+    writer.writerows({key: csv_cell(value) for key, value in cells.items()} for cells in rows)
     return text.getvalue()
 
 
@@ -285,7 +283,8 @@ _LATEX = str.maketrans(
     {
         **{char: "\\" + char for char in "&%$#_{}"},
         **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"},
-        **{_MINUS: r"$-$", "†": r"$\dagger$", "‡": r"$\ddagger$", "≠": r"$\neq$", "<": r"$<$"},
+        **{_MINUS: r"$-$", "†": r"$\dagger$", "‡": r"$\ddagger$", "≠": r"$\neq$"},
+        **{char: f"${char}$" for char in "<>|"},
     }
 )
 
@@ -306,15 +305,19 @@ def to_latex(comparison: Comparison, aids: Aids | None = None) -> str:
 
 def _latex_line(cells: Sequence[str]) -> str:
     # The minus of a number is no hyphen; that of a name, a date or a range stays.
-    return " & ".join(re.sub(r"(?<![\w.])-(?=\d)", _MINUS, cell).translate(_LATEX) for cell in cells) + r" \\"
+    escaped = [re.sub(r"(?<![\w.])-(?=\d)", _MINUS, visible(cell)).translate(_LATEX) for cell in cells]
+    # After the end of a row a bracket or a star would belong to that end.
+    return " & ".join(f"{{{cell[0]}}}{cell[1:]}" if cell[:1] in ("[", "*") else cell for cell in escaped) + r" \\"
 
 
 def file_names(comparisons: Sequence[Comparison]) -> list[str]:
     """Return a name for the files of each comparison: its set, and its task where another is on the same set."""
     sets = [comparison.paired.set.replace("nnd/", "") for comparison in comparisons]
-    tasks = [comparison.paired.task for comparison in comparisons]
+    tasks = [comparison.paired.title for comparison in comparisons]
     names = [f"{set_} {task}" if sets.count(set_) > 1 else set_ for set_, task in zip(sets, tasks, strict=True)]
-    return [re.sub(r"[^\w.-]+", "_", name).strip("_") for name in names]
+    # A name from outside must name a file of the folder, and no hidden one.
+    plain = [re.sub(r"[^\w.-]+", "_", name).strip("_.")[:200] or "comparison" for name in names]
+    return [f"{name}_{i}" if plain.count(name) > 1 else name for i, name in enumerate(plain, start=1)]
 
 
 def write_comparison(comparison: Comparison, stem: Path, aids: Aids | None = None) -> list[Path]:

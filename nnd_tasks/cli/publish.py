@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import say, warn
+from nnd_tasks.cli.console import say, show, warn
 
 if TYPE_CHECKING:
     from nnd_tasks.publish.plan import Plan
@@ -59,9 +59,9 @@ def _show_plan(plan: Plan) -> None:
     what = "ids and a recipe, no texts" if plan.ids_only else "with its texts"
     say(f"{plan.name} {plan.version}, {what}, for {plan.repo}:")
     say("       bytes  sha256                                                            file")
-    say(plan.listing())
+    show(plan.listing())
     say("")
-    say(plan.card)
+    show(plan.card)
     say("dry run: nothing was uploaded")
 
 

@@ -10,7 +10,8 @@ import typer
 
 from nnd_tasks.cli.app import app
 from nnd_tasks.cli.console import say, warn
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.build import BuildResult
@@ -41,10 +42,11 @@ def build(
 def _print_build(result: BuildResult) -> None:
     for summary in result.built:
         say(
-            f"{summary.name}: {summary.tests:,} tests, {summary.clusters:,} clusters, {summary.candidates:,} candidates"
+            f"{summary.name}: {counted(summary.tests, 'test')}, {counted(summary.clusters, 'cluster')}, "
+            f"{counted(summary.candidates, 'candidate')}"
         )
         for category, count in summary.categories.items():
-            say(f"  {category:<24}{count:>8,}")
+            say(f"  {visible(category):<24}{count:>8,}")
     if result.kept:
         say(f"kept as they were: {', '.join(result.kept)}")
     for note in result.notes:
@@ -61,8 +63,9 @@ def list_sets() -> None:
     """
     say(
         "[points]: smallest difference between two models that a category can show; ‡: too few tests to tell models apart; "
-        "none: they can show none\n"
+        "none: they can show none"
     )
+    say()
     from nnd_tasks.datasets import dataset_folder
     from nnd_tasks.sources import SOURCES
 
@@ -70,7 +73,8 @@ def list_sets() -> None:
         folder = dataset_folder(source.name)
         where = f"not built; run: nnd build {source.name}"
         lines = [
-            f"{config}: {count:,} tests of {', '.join(source.categories)}" for config, count in source.published.items()
+            f"{config}: {counted(count, 'test')} of {', '.join(source.categories)}"
+            for config, count in source.published.items()
         ] or [", ".join(source.categories)]
         if folder.exists():
             found, where = _built(folder)
@@ -102,7 +106,7 @@ def _built(folder: Path) -> tuple[list[str], str]:
             parts = [
                 f"{category} {count:,} [{shown(found, category)}]" for category, count in summary.categories.items()
             ]
-            lines.append(f"{config}: {summary.tests:,} tests = {' + '.join(parts)}")
+            lines.append(f"{config}: {counted(summary.tests, 'test')} = {' + '.join(parts)}")
     except NNDError as error:
         return [], f"unreadable: {error}"
     return lines, f"built in {folder}"
@@ -119,7 +123,8 @@ def run(context: typer.Context) -> None:
     ours = {"--debug", "--no-shared-prefix"}
     if {"--help", "-h"} & set(context.args):
         say("nnd run: lm_eval with the tasks nnd_* and without --cache_requests; of its own it has one option")
-        say("  --no-shared-prefix   for --model hf: read every request on its own, as lm_eval does\n")
+        say("  --no-shared-prefix   for --model hf: read every request on its own, as lm_eval does")
+        say()
     run_lm_eval(
         [argument for argument in context.args if argument not in ours],
         shared_prefix="--no-shared-prefix" not in context.args,
@@ -132,7 +137,7 @@ def register() -> None:
     from nnd_tasks.harness.register import register as make
 
     folder, count = make()
-    say(f"registered {count} tasks and groups in {folder}")
+    say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {folder}")
 
 
 @app.command()

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -307,6 +308,9 @@ class _Parquet(Table):
         number = 1
         try:
             with pq.ParquetFile(self.path) as file:
+                (name, count), *_ = Counter(file.schema_arrow.names).most_common(1) or [("", 1)]
+                if count > 1:
+                    raise NNDError(f"{self.name}: has {count} columns {name!r}; rename all but one")
                 for batch in file.iter_batches(BATCH, columns=columns):
                     yield _of_arrow(number, batch)
                     number += batch.num_rows

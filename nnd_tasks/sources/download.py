@@ -18,6 +18,7 @@ import requests
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_json
 from nnd_tasks.sources.base import MAX_BYTES, Source, SourceFile
 
 RETRIES = 3
@@ -190,8 +191,8 @@ def _read_hashes(folder: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        data = read_json(path)
+    except NNDError as error:
         raise NNDError(f"{path}: unreadable; delete it to accept the next download as it is") from error
     if not isinstance(data, dict):
         raise NNDError(f"{path}: unreadable; delete it to accept the next download as it is")

@@ -138,7 +138,11 @@ def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
         ("t.csv", "model,x\na,1,5\n", "line 2: 3 fields, the header has 2"),
         ("t.csv", "model,x\n", "holds no tags"),
         ("t.csv", "", "holds no tags"),
-        ("t.json", "[{", "is no JSON"),
+        ("t.json", "[{", "is no valid JSON"),
+        ("t.json", "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("t.json", '[{"model": "a", "x": ' + "[" * 500 + "]" * 500 + "}]", "nested deeper than 100 levels"),
+        ("t.yaml", "a: " + "[" * 5000 + "]" * 5000, "nested deeper than 100 levels"),
+        ("t.yaml", "a: &a [x]\nb: {c: *a}", "the alias *a is not allowed"),
         ("t.json", '{"a": 1}', "neither a list"),
         ("t.json", '[{"x": 1}]', "entry 1: names no model"),
         ("t.yaml", "a: [", "is no YAML"),
@@ -152,6 +156,13 @@ def test_wrong_tags_are_named(name: str, content: str, message: str, tmp_path: P
     with pytest.raises(NNDError, match=re.escape(message)) as caught:
         read_tags(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_tag_beyond_every_number_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "tags.json"
+    path.write_text(json.dumps([{"model": "m1", "x": 10**400}]))
+    with pytest.raises(NNDError, match=r"tags\.json: x of m1 is 1000+, which is no number"):
+        find_number(run_of("m1"), "x", read_tags(path))
 
 
 def test_tags_that_cannot_be_read_are_named(tmp_path: Path) -> None:

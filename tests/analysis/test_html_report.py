@@ -391,13 +391,21 @@ def test_what_differs_between_runs_is_shown(three: list[Path], tmp_path: Path) -
 # ---------------------------------------------------------------- wrong input
 
 
-def test_runs_that_cannot_be_compared_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_runs_that_cannot_be_compared_stand_apart_and_it_says_why(tmp_path: Path) -> None:
     places = [write_run(tmp_path / "a", "a"), write_run(tmp_path / "b", "b", prompt="p2")]
     path = tmp_path / "out" / "r.html"
-    with pytest.raises(NNDError, match="cannot be compared: prompt 'p1' and 'p2'"):
-        write_report(places, path)
-    assert not path.parent.exists()
+    page = parse(write_report(places, path))
+    assert len(page.xpath("//table[@class='rates']")) == 2
+    assert page.xpath("//select[@name='task']/option/@value")[1:] == ["nnd_demo [prompt p1]", "nnd_demo [prompt p2]"]
+    assert "cannot be compared: prompt 'p1' and 'p2'" in text_of(page.xpath("//section[@id='summary']")[0])
     assert "prompt (protocol)" in text_of(parse(write_report(places, path, allow=["prompt"])))
+
+
+def test_a_refused_report_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "out" / "r.html"
+    with pytest.raises(NNDError, match="--allow promt: no part of the protocol"):
+        write_report([write_run(tmp_path / "a", "a")], path, allow=["promt"])
+    assert not path.parent.exists()
 
 
 def test_a_set_without_any_outcome_is_refused() -> None:

@@ -261,7 +261,9 @@ def test_first_hash_is_recorded_even_when_a_later_file_fails(
     assert report["source_sha256"][MQM_FILE] == sha256(MQM_BYTES)
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe"], ids=["broken", "no object", "binary"])
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b"\xff\xfe", b"[" * 5000], ids=["broken", "no object", "binary", "deep"]
+)
 def test_broken_record_of_hashes_is_refused_by_name(
     publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, content: bytes
 ) -> None:

@@ -187,7 +187,12 @@ def test_wrong_arguments_are_named(
     [
         ("a.txt", "\n\n", "it holds no text"),
         ("a.jsonl", '{"gold": "x"}\n{"text": "y"}\n', "a.jsonl, line 2: expected an object with the text in `gold`"),
-        ("a.jsonl", "{\n", "a.jsonl, line 1: no JSON"),
+        ("a.jsonl", "{\n", "a.jsonl, line 1: is no valid JSON"),
+        (
+            "a.jsonl",
+            f'{{"gold": "x", "more": {"[" * 5000}{"]" * 5000}}}\n',
+            "a.jsonl, line 1: its lists and objects are nested",
+        ),
         ("a.jsonl", '{"gold": "x", "source": 3}\n', "line 1: `source` must be a text"),
         ("a.jsonl", '{"gold": "x", "references": [1]}\n', "line 1: `references` must be texts"),
     ],
@@ -278,7 +283,7 @@ def test_a_corpus_that_is_not_there_says_where_to_look(tmp_path: Path, monkeypat
     ):
         read_corpus("ted")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(NNDError, match="is no text in UTF-8"):
+    with pytest.raises(NNDError, match="is not UTF-8"):
         read_corpus(str(tmp_path / "bytes.txt"))
 
 
