@@ -149,10 +149,10 @@ def _form(
         }
         report[config] = {**details, **counts, **aids, **origin}
 
-    for config, annotations in source.read(files, options).items():
+    for config, read in source.read(files, options).items():
         pairing = PairingReport()
         try:
-            rows = list(annotations)
+            rows = list(read)
             tests = form_tests(rows, source.shape, pairing)
         except NNDError as error:
             if any(str(path) in str(error) for path in files.values()):

@@ -39,14 +39,19 @@ def pinned(folder: Path) -> dict[str, Any]:
     return pins
 
 
+@pytest.fixture(scope="module")
+def built(_real_home: Path) -> Path:  # noqa: F811
+    return _real_home / "nnd"
+
+
 @needs_data
 @pytest.mark.skipif("NND_WRITE_PINS" not in os.environ, reason="pins are not to be written; set NND_WRITE_PINS")
-def test_pins_are_written(_real_home: Path) -> None:  # noqa: F811
-    found = {name: pinned(_real_home / "nnd" / name) for name in SETS}
+def test_pins_are_written(built: Path) -> None:
+    found = {name: pinned(built / name) for name in SETS}
     PINS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @needs_data
 @pytest.mark.parametrize("name", SETS)
-def test_every_config_is_what_it_was(name: str, _real_home: Path) -> None:  # noqa: F811
-    assert pinned(_real_home / "nnd" / name) == json.loads(PINS.read_text("utf-8"))[name]
+def test_every_config_is_what_it_was(name: str, built: Path) -> None:
+    assert pinned(built / name) == json.loads(PINS.read_text("utf-8"))[name]
