@@ -100,6 +100,13 @@ def build_set(
                 f"{config}: {table.num_rows:,} tests, published are {expected:,}: another version of the file?"
             )
 
+    other = any(tables[config].num_rows != count for config, count in origin.published.items() if config in tables)
+    if fetched is not None and fetched.unsure and other:
+        notes.append(
+            f"{' and '.join(fetched.unsure)}: not kept, as it may be cut off; the next build downloads it again"
+        )
+        fetched.discard(fetched.unsure)
+
     folder = expand(out) if out is not None else dataset_folder(name)
     summaries = write_dataset(
         folder,

@@ -75,8 +75,13 @@ def _lock_file(folder: Path) -> Path:
 
 
 @contextmanager
-def _only_writer(folder: Path, timeout: float) -> Iterator[None]:
-    """Let one process at a time write ``folder``; the lock file does not stay."""
+def only_writer(folder: Path, timeout: float) -> Iterator[None]:
+    """Let one process at a time write ``folder``; the lock file beside it does not stay.
+
+    Args:
+        folder: what is written.
+        timeout: seconds to wait for another writer; then `filelock.Timeout` is raised.
+    """
     path = _lock_file(folder)
     path.open("a").close()  # a place that takes no files is told at once: FileLock may wait for it
     with FileLock(path, timeout=timeout):
@@ -100,7 +105,7 @@ def _recover(folder: Path, *, locked: bool = False) -> None:
     """Give ``folder`` its earlier build back where a build was killed between taking that away and moving in."""
     if not _leftovers(folder, "old"):
         return
-    with suppress(OSError, Timeout), nullcontext() if locked else _only_writer(folder, 10.0):
+    with suppress(OSError, Timeout), nullcontext() if locked else only_writer(folder, 10.0):
         earlier = _leftovers(folder, "old")
         if earlier and not folder.exists():
             earlier[-1].rename(folder)
@@ -229,7 +234,7 @@ def write_dataset(
         if not folder.name or not _is_text(str(folder)):
             raise NNDError(f"{folder}: no folder that a dataset can be written to; choose another place with --out")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _only_writer(folder, timeout), _replacing(folder) as new:
+        with only_writer(folder, timeout), _replacing(folder) as new:
             merged = _existing(folder, header([]) if callable(header) else header)
             merged = {name: table for name, table in merged.items() if name not in obsolete}
             reports = {name: value for name, value in read_report(folder).items() if name in merged}
