@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from nnd_tasks.datasets import nnd_home, only_writer
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_json, write_text, writing
+from nnd_tasks.files import read_json, umask, write_text, writing
 from nnd_tasks.sources.base import MAX_BYTES, Source, SourceFile
 
 RETRIES = 3
@@ -179,6 +179,7 @@ class _Download:
     def _get(self, url: str, target: str) -> None:
         with requests.get(url, timeout=TIMEOUT, stream=True) as response, Path(target).open("wb") as file:
             response.raise_for_status()
+            Path(target).chmod(0o666 & ~umask())  # pooch makes it private
             length = response.headers.get("Content-Length")
             self.unsure = length is None and "Transfer-Encoding" not in response.headers
             # The length says nothing of what a compressed answer unpacks to.

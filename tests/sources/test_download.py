@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import random
 import socket
 import tracemalloc
@@ -175,6 +176,21 @@ def test_pinned_file_is_downloaded_once_and_built(
     assert (downloads / QUIZ_FILE).read_bytes() == QUIZ
     assert publisher.requests == {"q.jsonl": 1}
     assert results[0].report["authors"]["source_sha256"] == {QUIZ_FILE: sha256(QUIZ)}
+
+
+def test_downloads_have_the_mode_that_the_user_asks_for(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", QUIZ))
+    before = os.umask(0o022)
+    try:
+        build()
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in downloads.iterdir()} == {
+        QUIZ_FILE: 0o644,
+        "hashes.json": 0o644,
+    }
 
 
 def test_pinned_file_that_differs_is_refused_and_not_kept(
