@@ -16,7 +16,7 @@ from nnd_tasks.datasets import dataset_folder, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.pairing import PairingReport, form_tests
-from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Test
+from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Annotation, Test
 from nnd_tasks.sources import get_source
 from nnd_tasks.sources.base import Source
 from nnd_tasks.sources.demo import PATH as DEMO_PATH
@@ -100,6 +100,13 @@ def build_set(
                 f"{config}: {table.num_rows:,} tests, published are {expected:,}: another version of the file?"
             )
 
+    other = any(tables[config].num_rows != count for config, count in origin.published.items() if config in tables)
+    if fetched is not None and fetched.unsure and other:
+        notes.append(
+            f"{' and '.join(fetched.unsure)}: not kept, as it may be cut off; the next build downloads it again"
+        )
+        fetched.discard(fetched.unsure)
+
     folder = expand(out) if out is not None else dataset_folder(name)
     summaries = write_dataset(
         folder,
@@ -149,9 +156,10 @@ def _form(
         }
         report[config] = {**details, **counts, **aids, **origin}
 
-    for config, rows in source.read(files, options).items():
+    for config, read in source.read(files, options).items():
         pairing = PairingReport()
         try:
+            rows = list(read)
             tests = form_tests(rows, source.shape, pairing)
         except NNDError as error:
             if any(str(path) in str(error) for path in files.values()):
@@ -162,13 +170,32 @@ def _form(
                 f"{where}: no test comes out of its {pairing.annotations} "
                 "annotations: no context has two candidates of known different quality"
             )
+        if pairing.left_out and source.left_out_note:
+            notes.append(f"{config}: {pairing.left_out:,} {source.left_out_note}")
         cleaning = clean(tests, pairing)
-        add(config, tests, {**pairing.counts(), "cleaning": cleaning.report()})
-        if cleaning.tests:
-            add(clean_name(config), cleaning.tests, {"cleaned_from": config})
+        kept, told = cleaning.tests, cleaning.report()
+        mended = [source.mended(row) for row in rows]
+        if any(new is not row for new, row in zip(mended, rows, strict=True)):
+            kept, of_mended = _clean_anew(source, rows, mended)
+            told |= {"kept": len(kept), "mended": of_mended}
+        add(config, tests, {**pairing.counts(), "cleaning": told})
+        if kept:
+            add(clean_name(config), kept, {"cleaned_from": config})
         else:
             notes.append(f"{config}: no test is left for {clean_name(config)}, so there is none")
     return tables, report, notes
+
+
+def _clean_anew(
+    source: Source, rows: Sequence[Annotation], mended: Sequence[Annotation | None]
+) -> tuple[list[Test], dict[str, int]]:
+    """Return the clean tests of annotations that a source mended, and counts: what changed, and the tests before cleaning."""
+    left = [row for row in mended if row is not None]
+    changed = sum(new is not None and new is not row for new, row in zip(mended, rows, strict=True))
+    pairing = PairingReport()
+    tests = form_tests(left, source.shape, pairing)
+    counts = {"changed": changed, "left_out": len(rows) - len(left), "tests": len(tests)}
+    return clean(tests, pairing).tests, counts
 
 
 def _options(source: Source, given: Mapping[str, str]) -> dict[str, str]:
@@ -268,7 +295,7 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mappi
         "Texts are as published, in Unicode NFC, and nothing was trimmed.",
         "",
         *rules_section(reports or {}),
-        *_cleaning_section(reports or {}),
+        *_cleaning_section(reports or {}, source.mended_note),
         "## Origin and licence",
         "",
         f"Human evaluation: {source.title}"
@@ -287,7 +314,7 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mappi
     return "\n".join(lines)
 
 
-def _cleaning_section(reports: Mapping[str, Any]) -> list[str]:
+def _cleaning_section(reports: Mapping[str, Any], mended_note: str = "") -> list[str]:
     """Return what the card says of the clean configs: how many tests each reason holds for, and examples."""
     found = {
         name: part["cleaning"] for name, part in reports.items() if isinstance(part, Mapping) and "cleaning" in part
@@ -310,6 +337,14 @@ def _cleaning_section(reports: Mapping[str, Any]) -> list[str]:
         cells[list(REASONS).index("contradictory")] += f" ({reasons['contradictory']['candidates']:,} candidates)"
         kept = f"{part['kept']:,} | `{clean_name(name)}`" if part["kept"] else "0 | none"
         lines.append(f"| `{name}` | {reports[name]['tests']:,} | {' | '.join(cells)} | {kept} |")
+    mended = {name: part["mended"] for name, part in found.items() if "mended" in part}
+    if mended:
+        lines += ["", f"Before that, {mended_note}:", ""]
+    for name, part in mended.items():
+        changed = f"{part['changed']:,} annotation{' was' if part['changed'] == 1 else 's were'} changed"
+        lines.append(
+            f"- `{clean_name(name)}`: {changed} and {part['left_out']:,} left out; the others give {part['tests']:,} tests"
+        )
     lines += ["", "A test can have several reasons. Examples, shortened:", ""]
     for name, part in found.items():
         for reason in REASONS:

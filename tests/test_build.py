@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -257,6 +259,18 @@ def test_output_path_that_the_system_refuses_is_a_plain_error(
     monkeypatch.chdir(tmp_path)
     assert out[:20] in refusal(lambda: build_set("quiz_design", quiz, out))
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o022])
+def test_what_a_build_writes_has_the_mode_that_the_user_asks_for(mask: int, quiz: Path, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        folder = build_set("quiz_design", quiz, tmp_path / "new" / "out").folder
+        build_set("quiz_design", quiz, folder)
+    finally:
+        os.umask(before)
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [folder, folder.parent, *folder.rglob("*")]}
+    assert modes == {path: (0o777 if path.is_dir() else 0o666) & ~mask for path in modes}
 
 
 def test_failed_build_leaves_the_earlier_one_as_it_was(quiz: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from nnd_tasks.cli.app import app
 from nnd_tasks.cli.console import say, warn
-from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.errors import NNDError, first_line, visible
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
@@ -66,27 +66,27 @@ def list_sets() -> None:
         "none: they can show none"
     )
     say()
-    from nnd_tasks.datasets import dataset_folder
+    from nnd_tasks.datasets import built_sets, dataset_folder
     from nnd_tasks.sources import SOURCES
 
+    present = built_sets()
+
     for source in SOURCES.values():
-        folder = dataset_folder(source.name)
         where = f"not built; run: nnd build {source.name}"
         lines = [
             f"{config}: {counted(count, 'test')} of {', '.join(source.categories)}"
             for config, count in source.published.items()
         ] or [", ".join(source.categories)]
-        if folder.exists():
-            found, where = _built(folder)
+        if source.name in present:
+            found, where = _built(dataset_folder(source.name))
             lines = found or lines
         say(f"{source.name}  ({source.kind}; {source.licence})")
         for line in [*lines, where]:
             say(f"  {line}")
-    parent = dataset_folder("")
-    for folder in sorted(parent.iterdir()) if parent.is_dir() else []:
-        if folder.name not in SOURCES and not folder.name.startswith(".") and folder.is_dir():
-            found, where = _built(folder)
-            say(f"{folder.name}  (your own)")
+    for name in present:
+        if name not in SOURCES:
+            found, where = _built(dataset_folder(name))
+            say(f"{name}  (your own)")
             for line in [*found, where]:
                 say(f"  {line}")
 
@@ -109,6 +109,11 @@ def _built(folder: Path) -> tuple[list[str], str]:
             lines.append(f"{config}: {counted(summary.tests, 'test')} = {' + '.join(parts)}")
     except NNDError as error:
         return [], f"unreadable: {error}"
+    except Exception as error:  # whatever a damaged set brings up, it must not hide the others
+        return (
+            [],
+            f"unreadable: {folder}: cannot be read ({type(error).__name__}: {first_line(error)}); build the set again",
+        )
     return lines, f"built in {folder}"
 
 

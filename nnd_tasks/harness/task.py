@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import logging
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
@@ -36,6 +37,7 @@ from nnd_tasks.harness.signature import (
     selection,
 )
 from nnd_tasks.harness.truncation import Fitter
+from nnd_tasks.schema import LANGUAGES, language_pair
 from nnd_tasks.secrets import without_secrets
 
 # A name below lm-eval's own logger, so that its settings for verbosity hold for us too.
@@ -57,6 +59,10 @@ _OF_THE_MODEL = {
     ),
     *("max_length", "max_model_len", "context_length"),
 }
+
+#: A comment in a template: the languages that its words are for, such as ``{# languages: en-de #}``. It goes where the
+#: template goes, so a YAML that includes another and sets a prompt of its own has no such comment.
+_LANGUAGES = re.compile(r"\{#-?\s*languages:\s*(\w+)-(\w+)\s*-?#\}")
 
 _BOS_AND_CHAT = (
     "task {task} puts the BOS token between prompt and candidate, where it would follow the chat template; leave out "
@@ -143,10 +149,24 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             self._origin["config"],
             self._origin["fingerprint"],
         )
+        self._check_languages(str(self._origin["config"]), where)
         self._check_categories(set(tests["category"]), where)
         documents = cluster_documents(tests, where)
         self.breakdown = metrics.Breakdown.of(test for document in documents for test in document["tests"])
         self.dataset = {split: documents}
+
+    def _check_languages(self, config: str, where: str) -> None:
+        template = self.config.doc_to_text
+        declared = _LANGUAGES.search(template) if isinstance(template, str) else None
+        found = language_pair(config)
+        if declared is None or found is None or found == declared.groups():
+            return
+        source, target = (LANGUAGES[code] for code in found)
+        raise NNDError(
+            f"task {self.config.task}: its prompt is for {'-'.join(declared.groups())}, {where} config {config} is "
+            f"{'-'.join(found)}; set a prompt of your own in the YAML: "
+            f'doc_to_text: "{source}: {{{{context}}}}\\n{target}:"'
+        )
 
     def _check_categories(self, found: set[str], where: str) -> None:
         declared = self.settings.categories

@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -61,6 +62,9 @@ class Source(ABC):
     options: ClassVar[Mapping[str, tuple[str, str]]] = {}  #: option -> (default, help)
     published: ClassVar[Mapping[str, int]] = {}  #: config -> number of tests in the authors' release
 
+    left_out_note: ClassVar[str] = ""  #: what the annotations are that its shape leaves out, where a user should know
+    mended_note: ClassVar[str] = ""  #: what `mended` changes and leaves out, for the card
+
     @abstractmethod
     def read(self, files: Mapping[str, Path], options: Mapping[str, str]) -> dict[str, Iterable[Annotation]]:
         """Return the annotations of every config that ``files`` hold, in the order of the source.
@@ -72,6 +76,10 @@ class Source(ABC):
         Raises:
             NNDError: a file is not in the publisher's format.
         """
+
+    def mended(self, annotation: Annotation) -> Annotation | None:
+        """Return an annotation as the clean config takes it, None to leave it out there; most sources mend nothing."""
+        return annotation
 
     def languages(self, configs: Iterable[str]) -> list[str]:
         """Return the language codes of ``configs`` for the card."""
@@ -275,13 +283,17 @@ def read_csv(path: Path, columns: Iterable[str], delimiter: str = ",") -> Iterat
 def read_plain_tsv(path: Path, columns: Iterable[str]) -> Iterator[Record]:
     """Yield a record per line of a tab-separated file in which quotes mean nothing.
 
-    A line with more fields than the header has keeps those that the header names.
+    A line with more fields than the header has keeps those that the header names. A cell at the end of the header that
+    begins with ``#`` is a comment, no column.
 
     Raises:
         NNDError: the file cannot be read, lacks a column, or a line is shorter than the header.
     """
     lines = (line.removesuffix("\r").split("\t") for line in read_text(path).split("\n"))
-    yield from _table(path, lines, columns)
+    header = next(lines)
+    while header and header[-1].lstrip().startswith("#"):
+        header.pop()
+    yield from _table(path, chain([header], lines), columns)
 
 
 def _table(path: Path, rows: Iterable[list[str]], columns: Iterable[str]) -> Iterator[Record]:

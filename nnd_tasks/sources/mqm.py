@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import HierarchicalLabel
-from nnd_tasks.schema import Annotation, slug
+from nnd_tasks.schema import Annotation, language_pair, slug
 from nnd_tasks.sources.base import Source, SourceFile, read_plain_tsv
 
 _URL = "https://raw.githubusercontent.com/google/wmt-mqm-human-evaluation/main/"
 NO_ERROR = "No-error"
+#: Severity of an attention check: raters were shown an error that was put in, and found it or missed it.
+ATTENTION = "HOTW-test"
 #: Releases name the document and the segment in different ways.
 _DOCUMENT = ("doc_id", "doc")
 _SEGMENT = ("seg_id", "globalSegId", "docSegId")
-
-_CODES = "cs|de|en|es|et|fi|fr|gu|ha|he|hi|is|ja|kk|lt|lv|pl|ro|ru|ta|tr|uk|zh"  # languages of WMT
-_PAIR = re.compile(rf"_({_CODES})({_CODES})$")
 
 
 def config_name(file_name: str) -> str:
     """Return the config of a file: ``mqm_newstest2021_ende.tsv`` -> ``newstest2021_ende``."""
     return slug(re.sub(r"^mqm[-_]", "", Path(file_name).stem, flags=re.IGNORECASE))
+
+
+def _unmarked(text: str) -> str:
+    """Return a text without the marks around an error, or at the place where something is missing."""
+    return text.replace("<v>", "").replace("</v>", "")
 
 
 class MQM(Source):
@@ -50,7 +55,12 @@ class MQM(Source):
             required=False,
         ),
     )
-    shape = HierarchicalLabel(no_error=NO_ERROR, separator="/")
+    shape = HierarchicalLabel(no_error=NO_ERROR, parents={ATTENTION: None}, separator="/")
+    left_out_note = f"ratings are attention checks with a planted error ({ATTENTION}), left out"
+    mended_note = (
+        "marks (`<v>`) are taken out of sources, which brings a rating back to the segment that it belongs to, and ratings "
+        "that blame the source are left out, as they do not judge the translation"
+    )
     default_config = "newstest2021_ende"
     published = {"newstest2021_ende": 42675}
     citation = """@article{freitag2021mqm,
@@ -64,7 +74,7 @@ class MQM(Source):
 
     def languages(self, configs: Iterable[str]) -> list[str]:
         """Read the language pair off names such as ``newstest2021_ende``."""
-        pairs = [match.groups() for name in configs if (match := _PAIR.search(name))]
+        pairs = [pair for name in configs if (pair := language_pair(name))]
         return sorted({code for pair in pairs for code in pair})
 
     def locate(self, source: Path) -> dict[str, Path]:
@@ -102,6 +112,9 @@ class MQM(Source):
             category = row.text("category").strip()
             if category.casefold() == NO_ERROR.casefold():
                 category = NO_ERROR
+            severity = row.text("severity").strip()
+            if severity.casefold() == ATTENTION.casefold():
+                category = ATTENTION  # it says Found or Missed
             if not category:
                 raise NNDError(f"{row.where}, column 'category': it is empty")
             if category.startswith("/"):
@@ -110,9 +123,20 @@ class MQM(Source):
             yield Annotation(
                 context_id=f"{document}_{segment}_{source}",
                 context=source,
-                candidate=row.text("target").replace("<v>", "").replace("</v>", ""),
+                candidate=_unmarked(row.text("target")),
                 label=category,
-                severity="" if category == NO_ERROR else row.text("severity").strip(),
+                severity="" if category == NO_ERROR else severity,
                 system=row.text("system"),
                 rater=row.text("rater"),
             )
+
+    def mended(self, annotation: Annotation) -> Annotation | None:
+        """Take the marks out of the source; leave out a rating that blames the source."""
+        if annotation.label.casefold().startswith("source "):  # Source error, in later releases Source issue
+            return None
+        source = _unmarked(annotation.context)
+        if source == annotation.context:
+            return annotation
+        return replace(
+            annotation, context=source, context_id=annotation.context_id.removesuffix(annotation.context) + source
+        )

@@ -13,6 +13,7 @@ import torch
 from lm_eval.tasks import TaskManager
 
 import nnd_tasks
+from nnd_tasks.build import build_set
 from nnd_tasks.datasets import read_table, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import ClusterSampler, Settings
@@ -23,6 +24,7 @@ from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import fingerprint, to_table
 from tests.conftest import REPO
 from tests.harness.tiny import WINDOW, evaluate
+from tests.sources.test_formats import MQM_COLUMNS, mqm_rows, tsv, write_files
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
 
@@ -473,6 +475,25 @@ def test_a_curated_task_insists_on_its_categories(categories: str, message: str,
     )
     with pytest.raises(NNDError, match=message):
         load_task("mine", include=[tmp_path])
+
+
+def test_a_prompt_is_not_used_for_other_languages_than_its_own(tmp_path: Path, nnd_home: Path) -> None:
+    for name in ("mqm_ted_ende.tsv", "mqm_ted_zhen.tsv", "mqm_mine.tsv"):
+        build_set("mqm", write_files(tmp_path / name, {name: tsv(MQM_COLUMNS, mqm_rows())}))
+    mine = f"include: {tasks_dir() / 'mqm' / 'nnd_mqm_ende.yaml'}\ntask: mine\nmetadata: {{version: 1-A}}\n"
+    for config in ("ted_ende", "ted_ende_clean", "mine"):  # of a config that names no languages nothing is known
+        (tmp_path / "mine.yaml").write_text(f"{mine}dataset_name: {config}\n")
+        task = load_task("mine", include=[tmp_path])
+        assert task.doc_to_text(task.eval_docs[0]) == "English: The mill stands still.\nGerman:"
+    for config in ("ted_zhen", "ted_zhen_clean"):
+        (tmp_path / "mine.yaml").write_text(f"{mine}dataset_name: {config}\n")
+        with pytest.raises(NNDError, match=f"task mine: its prompt is for en-de, .*{config} is zh-en; .*Chinese: "):
+            load_task("mine", include=[tmp_path])
+    readme = (REPO / "README.md").read_text("utf-8")
+    own = next(line for line in readme.splitlines() if line.startswith("doc_to_text:") and "Chinese" in line)
+    (tmp_path / "mine.yaml").write_text(f"{mine}dataset_name: ted_zhen\n{own}\n")
+    task = load_task("mine", include=[tmp_path])
+    assert task.doc_to_text(task.eval_docs[0]) == "Chinese: The mill stands still.\nEnglish:"
 
 
 def test_a_template_with_an_unknown_field_names_those_that_exist(home: Path, tmp_path: Path) -> None:

@@ -413,3 +413,18 @@ def test_the_sets_that_come_as_recipes(name: str, file: str, ids_only: bool, dat
         assert recipe["commands"] == [f"nnd new {name} --from {file}"]
     else:
         assert header_of(plan)["license"] == "cc-by-nc-sa-4.0"
+
+
+@pytest.mark.parametrize("key", ["config_name", "path"])
+def test_a_card_that_leads_out_of_its_folder_is_not_published(key: str, tmp_path: Path) -> None:
+    folder = build_set("demo", out=tmp_path / "sets" / "demo").folder
+    shutil.copytree(folder / "authors", tmp_path / "victim")
+    text = (folder / CARD).read_text("utf-8")
+    old = "config_name: clean\n" if key == "config_name" else "path: clean/test-*.parquet\n"
+    new = "config_name: ../../victim\n" if key == "config_name" else "path: ../../victim/test-*.parquet\n"
+    assert text.count(old) == 1
+    (folder / CARD).write_text(text.replace(old, new), encoding="utf-8")
+    report = json.loads((folder / REPORT).read_text("utf-8"))
+    (folder / REPORT).write_text(json.dumps({**report, "../../victim": report["authors"]}), encoding="utf-8")
+    with pytest.raises(NNDError, match=r"README\.md: config .*victim"):
+        make_plan(str(folder), "me/mine", dry_run=True)
