@@ -19,7 +19,7 @@ from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress.corpora import Corpus, read_corpus
 from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.registry import ERRORS, NEEDS
-from nnd_tasks.stress.synthesize import Plan, discard, frequent_ngrams, scratch_folder, synthesize
+from nnd_tasks.stress.synthesize import VERSION, Plan, discard, frequent_ngrams, scratch_folder, synthesize
 from nnd_tasks.stress.text import Parser, find_pipeline
 from nnd_tasks.tables import ConfigSummary, check_table, to_table
 
@@ -188,7 +188,7 @@ def build_stress_set(
             "dataset_name": CONFIG,
             "doc_to_text": (PROMPT if prompt is None else prompt) if golds[0].source else "",
             "target_delimiter": "",
-            "metadata": {"version": "1-A"},
+            "metadata": {"version": f"{VERSION}-A"},
         },
     )
     return StressResult(folder, summary, named, dict(made.unchanged), dict(made.repeated), left_out, task)

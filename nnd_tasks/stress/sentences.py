@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nnd_tasks.stress.registry import Resources, count_of, error
+from nnd_tasks.stress.registry import Resources, count_of, drawn, error
 from nnd_tasks.stress.text import Parsed, Word, join
 from nnd_tasks.stress.words import alone, like
 
@@ -40,7 +40,7 @@ def middle_swap(text: str, amount: float, rng: random.Random, resources: Resourc
     parsed = resources.parser.parse(text)
     words = list(parsed.words)
     long = [(start, end) for start, end in parsed.sentences if _core(words, start, end) - start >= 2]
-    for start, end in rng.sample(long, min(int(amount), len(long))):
+    for start, end in drawn(rng, long, int(amount)):
         stop = _core(words, start, end)
         middle = (start + stop) // 2
         last = words[stop - 1].space
@@ -106,7 +106,7 @@ def sentence_replacement(text: str, amount: float, rng: random.Random, resources
     parsed = resources.parser.parse(text)
     sentences = _sentences(parsed)
     movable = _movable(parsed, resources)
-    places = rng.sample(range(movable), min(int(amount), movable))
+    places = drawn(rng, range(movable), int(amount))
     taken = set(sentences)
     for i in places:
         for _ in range(_TRIES):  # what is taken is few
@@ -128,7 +128,7 @@ def negation(text: str, amount: float, rng: random.Random, resources: Resources)
     """Random sentences are negated, or freed of their "not"."""
     parsed = resources.parser.parse(text)
     changed = {span: new for span in parsed.sentences if (new := _negated(parsed.words[slice(*span)])) is not None}
-    chosen = set(rng.sample(sorted(changed), count_of(amount, len(changed))))
+    chosen = set(drawn(rng, sorted(changed), count_of(amount, len(changed))))
     words: list[Word] = []
     for span in parsed.sentences:
         words += changed[span] if span in chosen else parsed.words[slice(*span)]
@@ -168,7 +168,7 @@ def _negated(sentence: Sequence[Word]) -> list[Word] | None:
 def generic_named_entity(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
     """Random named entities are replaced by a general word for their kind."""
     parsed = resources.parser.parse(text)
-    chosen = set(rng.sample(range(len(parsed.entities)), count_of(amount, len(parsed.entities))))
+    chosen = set(drawn(rng, range(len(parsed.entities)), count_of(amount, len(parsed.entities))))
     return _with_entities(
         parsed,
         {
@@ -280,7 +280,7 @@ def bert_diverge(text: str, amount: float, rng: random.Random, resources: Resour
     places = [i for i, word in enumerate(words) if word.spoken]
     if resources.fill is None or not places:
         return text
-    for i in rng.sample(places, count_of(amount, len(places))):
+    for i in drawn(rng, places, count_of(amount, len(places))):
         options = resources.fill([word.text + word.space for word in words], i)
         if options:
             words[i] = replace(words[i], text=rng.choice(options))

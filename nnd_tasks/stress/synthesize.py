@@ -29,6 +29,8 @@ from nnd_tasks.stress.registry import ERRORS, ErrorType, Resources
 from nnd_tasks.stress.text import Parser, find_pipeline, join
 
 PIECE = 20  # texts
+#: Goes up when the same plan gives other tests: the N of the tasks' version N-X.
+VERSION = 2
 #: Why there is no test: the error left the text as it was, or gave what a lower level or an earlier seed gave.
 UNCHANGED, REPEATED = "unchanged", "repeated"
 
@@ -65,7 +67,7 @@ class Plan:
             [[gold.text, gold.source] for gold in self.texts],
             short_hash(*self.corpus),
             {name: list(amounts) for name, amounts in self.levels.items()},
-            [list(self.seeds), self.keep_last, self.ngram_words, self.masked, parser, __version__],
+            [list(self.seeds), self.keep_last, self.ngram_words, self.masked, parser, __version__, VERSION],
             {size: list(map(list, found)) for size, found in (self.ngrams or {}).items()},
         ]
         return short_hash(json.dumps(parts, ensure_ascii=False))

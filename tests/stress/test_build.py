@@ -24,6 +24,7 @@ from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.levels import PAPER
 from nnd_tasks.stress.noise import noise_ratio
 from nnd_tasks.stress.registry import ERRORS
+from tests.conftest import REPO
 from tests.stress.pipeline import tagged
 
 TEXTS = [
@@ -331,6 +332,12 @@ def test_corpora_have_the_papers_sizes_and_references(data: Path) -> None:
     for gold in read_corpus("cnndm", data / "blindspot").texts:
         assert len(gold.references) == 10
         assert gold.text not in gold.references
+
+
+def test_the_tasks_have_the_version_of_what_makes_their_tests() -> None:
+    for file in ("_base", "nnd_blindspot.yaml"):
+        found = yaml.safe_load((REPO / "task_yamls" / "blindspot" / file).read_text())
+        assert found["metadata"]["version"] == f"{synthesize_module.VERSION}-A"
 
 
 # ---------------------------------------------------------------- through the harness
