@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -45,10 +46,29 @@ def _removal(chosen: Callable[[Word], bool], text: str, amount: float, rng: rand
 def truncation(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
     """Words at the end are removed; a full stop ends what is left."""
     words = resources.parser.parse(text).words
-    kept = join(words[: len(words) - count_of(amount, len(words))])
+    kept = _without_opening(join(words[: len(words) - count_of(amount, len(words))]))
     if not kept or kept.rstrip(_CLOSING).endswith(_FINAL):
         return kept
-    return f"{kept.rstrip(_OPEN)}."
+    return f"{kept}."
+
+
+def _without_opening(text: str) -> str:
+    """Return ``text`` without what no full stop follows at its end: commas, brackets and quotes that open."""
+    while True:
+        text, before = text.rstrip(_OPEN), text
+        if _opens_quote(text):
+            text = text[:-1]
+        if text == before:
+            return text
+
+
+def _opens_quote(text: str) -> bool:
+    """Tell whether a text ends in a straight quote that opens; some texts have a space before one that closes, too."""
+    if text[-2:-1].strip(_OPEN):
+        return False
+    if text.endswith('"'):
+        return text.count('"') % 2 == 1
+    return text.endswith("'") and not re.search(r"(?<!\S)'", text[:-1])
 
 
 @error("fluency", "share of articles", example=("She went to the office.", "She went to office.", 1))

@@ -21,6 +21,8 @@ AUXILIARIES = {
     "can": ("MD", "can"),
     "ca": ("MD", "can"),
     "had": ("VBD", "have"),
+    "'ve": ("VBP", "have"),
+    "'d": ("VBD", "have"),
 }
 NOUNS = ("office", "staff", "dog", "song", "day", "house")
 PREPOSITIONS = ("to", "in", "of", "from", "about")
