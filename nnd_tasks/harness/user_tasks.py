@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import write_text
 from nnd_tasks.harness.register import tasks_dir, user_tasks_dir
 
 
@@ -61,10 +62,7 @@ def write_task(
     try:
         if path.is_file():
             return UserTask(name, path, kept=path.read_text(encoding="utf-8") != text)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
     except OSError as error:
         raise NNDError(f"{path}: cannot be written ({error.strerror or error})") from error
+    write_text(path, text)
     return UserTask(name, path)

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import write_text
 from nnd_tasks.schema import Test, short_hash
 from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
 from nnd_tasks.stress.corpora import Gold
@@ -236,9 +237,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    new = path.with_suffix(".new")
-    new.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    new.replace(path)
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def frequent_ngrams(texts: Sequence[str], parser: Parser, most: int) -> dict[int, tuple[tuple[str, ...], ...]]:

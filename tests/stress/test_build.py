@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import nnd_tasks
 from nnd_tasks.cli import app
-from nnd_tasks.datasets import read_table
+from nnd_tasks.datasets import making, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import synthesize as synthesize_module
 from nnd_tasks.stress.build import build_stress_set
@@ -447,6 +447,16 @@ def test_a_set_that_was_made_otherwise_is_not_replaced_unasked(plain: Path, tmp_
     assert set(read_table(out)["category"].to_pylist()) == {"truncation"}
     build(plain, out, errors="token_drop", replace=True)
     assert set(read_table(out)["category"].to_pylist()) == {"token_drop"}
+
+
+def test_a_set_that_another_process_builds_is_refused(plain: Path, tmp_path: Path) -> None:
+    with (
+        making((tmp_path / "out").absolute()),
+        pytest.raises(NNDError, match="out: another command is making this set; run this one again"),
+    ):
+        build(plain, tmp_path / "out", errors="truncation")
+    assert build(plain, tmp_path / "out", errors="truncation").summary.tests
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_each_gold_text_is_scored_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
