@@ -24,6 +24,7 @@ from nnd_tasks.contribute import new
 from nnd_tasks.contribute.new import draft_set, write_set
 from nnd_tasks.datasets import read_report, read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import check_yaml
 from nnd_tasks.schema import fold
 from tests.conftest import REPO
 from tests.contribute.tables import write_rows
@@ -99,6 +100,30 @@ def test_two_at_once_of_one_name_never_mix(table: Path, nnd_home: Path, monkeypa
     stored = read_table(nnd_home / "nnd" / "numbers").column("category").unique().to_pylist()
     assert task["metadata"]["categories"] == sorted(stored) == sorted(winner.categories)
     assert not list(nnd_home.rglob("*.lock"))
+
+
+@pytest.mark.parametrize(
+    "strange", ["don\x92t", "wei\x9f", "\x7f", "next\x85line", "\ufffe", "\ufeff", "a\u2028b", "\U0001f600"]
+)
+def test_labels_of_any_characters_give_yamls_that_can_be_read(
+    strange: str, tmp_path: Path, checkout: Path, nnd: Command, nnd_home: Path
+) -> None:
+    table = write_rows(tmp_path / "t.jsonl", [{**row, "verdict": f"{row['verdict']} {strange}"} for row in ROWS])
+    done = nnd("new", "numbers", "--from", table, "--label", "verdict", "--better", f"good {strange}",
+               "--prompt", f"{{{{context}}}} {strange}:", "--into", checkout)  # fmt: skip
+    assert (done.status, done.err) == (0, "")
+    labels = [f"disfluent {strange}", f"wrong {strange}"]
+    folder = checkout / "task_yamls" / "numbers"
+    for task in (nnd_home / "task_yamls" / "numbers" / "nnd_numbers.yaml", folder / "nnd_numbers.yaml"):
+        fields = yaml.safe_load(task.read_text("utf-8"))
+        assert (fields["metadata"]["categories"], fields["doc_to_text"]) == (labels, f"{{{{context}}}} {strange}:")
+    assert yaml.safe_load((folder / "_recipe").read_text("utf-8"))["better"] == [f"good {strange}"]
+    assert "default: 8 tests" in nnd("list").out
+
+
+def test_a_yaml_that_would_be_read_otherwise_is_not_written() -> None:
+    with pytest.raises(NNDError, match="reading it gives something else"):
+        check_yaml("a: yes\n", {"a": "yes"})
 
 
 def test_a_card_of_which_everything_is_told_has_nothing_left_to_do(nnd: Command, table: Path, nnd_home: Path) -> None:
