@@ -14,7 +14,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +104,30 @@ def only_writer(folder: Path, timeout: float) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 path.unlink()  # while it is held: who waits for it sees that it is gone, and makes a new one
+
+
+@contextmanager
+def making(folder: Path, timeout: float = 600.0) -> Iterator[None]:
+    """Let one process at a time make the set in ``folder``, as its data, its task and its recipe belong together.
+
+    Args:
+        folder: the dataset folder.
+        timeout: seconds to wait for another process.
+
+    Raises:
+        NNDError: another process makes it for longer than that, or the place takes no files.
+    """
+    with ExitStack() as stack:
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_only_writer(folder.with_name(f"{folder.name}.making"), timeout))
+        except Timeout as error:
+            raise NNDError(
+                f"{folder}: another command is making this set; run this one again when that is done, or take another name"
+            ) from error
+        except OSError as error:
+            raise NNDError(f"{folder}: cannot be written ({error.strerror or error})") from error
+        yield
 
 
 def _leftovers(folder: Path, kind: str) -> list[Path]:

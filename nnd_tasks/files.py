@@ -139,6 +139,34 @@ def new_folder(beside: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+#: What JSON takes as it is and YAML does not, or reads as a line break; mojibake is full of it.
+_NO_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+def yaml_mapping(fields: Mapping[str, Any]) -> str:
+    """Return plain data as YAML, one key per line, that gives the same data when it is read.
+
+    Raises:
+        NNDError: it does not.
+    """
+    lines = []
+    for key, value in fields.items():
+        # JSON strings are YAML strings, and keep their line breaks readable.
+        shown = _NO_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+        lines.append(f"{key}: {shown}\n")
+    text = "".join(lines)
+    check_yaml(text, fields)
+    return text
+
+
+def check_yaml(text: str, value: Any) -> None:
+    """Raise NNDError for a YAML text that does not give ``value`` when it is read: nobody could use the file."""
+    if parse_yaml(text, "YAML to be written") != value:
+        raise NNDError(
+            "YAML to be written: reading it gives something else; a name in it holds characters that YAML changes"
+        )
+
+
 # ---------------------------------------------------------------- reading
 
 

@@ -12,6 +12,7 @@ from nnd_tasks import __version__
 from nnd_tasks.analysis.reading import rules_section
 from nnd_tasks.build import COLUMN_NOTES, NND_CITATION
 from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE, Recipe
+from nnd_tasks.files import check_yaml
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
 
@@ -85,11 +86,17 @@ def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str,
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as they are."""
+    """Writes texts of several lines as they are, and no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text.rstrip("\n") else None
+    odd = any(
+        mark in text for mark in "\x85\u2028\u2029\ufeff"
+    )  # YAML reads them as line breaks, unless they are escaped
+    style = '"' if odd else "|" if "\n" in text.rstrip("\n") else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -97,8 +104,10 @@ _Dumper.add_representer(str, _text)
 
 
 def recipe_yaml(values: Mapping[str, Any]) -> str:
-    """Return a recipe as YAML."""
-    return str(yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+    """Return a recipe as YAML; raise NNDError where reading it would give something else."""
+    text = str(yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+    check_yaml(text, dict(values))
+    return text
 
 
 def header(name: str, recipe: Recipe) -> dict[str, Any]:

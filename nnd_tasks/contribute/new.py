@@ -29,7 +29,7 @@ from nnd_tasks.contribute.tasks import (
     task_fields,
     write_contribution,
 )
-from nnd_tasks.datasets import dataset_folder, list_configs, read_report, write_dataset
+from nnd_tasks.datasets import dataset_folder, list_configs, making, read_report, write_dataset
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
 from nnd_tasks.schema import category_slugs, short_hash
@@ -254,11 +254,16 @@ def write_set(draft: Draft, *, into: Path | None = None, replace: bool = False) 
         replace: give up a set or task of this name that was made in another way.
 
     Raises:
-        NNDError: there is another set of this name, or something cannot be written.
+        NNDError: there is another set of this name, another command is making one, or something cannot be written.
     """
     if into is not None:
         check_checkout(into, draft.name)
     folder = dataset_folder(draft.name).absolute()
+    with making(folder):
+        return _write(draft, folder, into, replace)
+
+
+def _write(draft: Draft, folder: Path, into: Path | None, replace: bool) -> Written:
     key = short_hash(card.recipe_yaml(draft.report["recipe"]), *draft.report["source_sha256"].values())
     obsolete = _check_free(folder, key, replace)
     report = {**draft.report, "recipe_key": key}

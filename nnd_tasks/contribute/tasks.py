@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow as pa
 from nnd_tasks.contribute.chat import ends_open
 from nnd_tasks.contribute.recipe import Recipe
 from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import write_texts, yaml_mapping
 from nnd_tasks.schema import RESERVED_COLUMNS
 
 #: In the folder of a task; without .yaml, which lm-eval would take for a task.
@@ -129,17 +129,8 @@ def write_contribution(checkout: Path, name: str, fields: Mapping[str, Any], rec
         NNDError: the checkout cannot be written.
     """
     folder = checkout / "task_yamls" / name
-    lines = ["include: ../_base", f"task: nnd_{name}"]
-    lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
-    contents = dict(zip(_files(name), (recipe, "\n".join(lines) + "\n", readme), strict=True))
-    paths = []
-    try:
-        folder.mkdir(exist_ok=True)
-        for file, text in contents.items():
-            new = folder / f".{file}.{os.getpid()}.new"
-            new.write_text(text, encoding="utf-8")
-            new.replace(folder / file)
-            paths.append(folder / file)
-    except OSError as error:
-        raise NNDError(f"{folder}: cannot be written ({error.strerror or error})") from error
-    return paths
+    task = yaml_mapping({"include": "../_base", "task": f"nnd_{name}", **fields})
+    contents = dict(zip(_files(name), (recipe, task, readme), strict=True))
+    files = {folder / file: text for file, text in contents.items()}
+    write_texts(files)
+    return list(files)
