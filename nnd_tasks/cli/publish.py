@@ -32,13 +32,16 @@ def publish(
             help="The publisher's file or table, or its folder, to build the set from again. Default: download it."
         ),
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write into a repository of something else, too; shows what it loses.")
+    ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer of the hub.")] = 30.0,
 ) -> None:
     """Publish a set on the Hugging Face hub: card, parquet files, a tag for the version.
 
     Where the terms of its texts forbid that, ids, labels and a recipe to build the set go out instead. The set is built
     again first (one of `nnd new` with --source), and refused when something else comes out. What the hub has already is not
-    uploaded again.
+    uploaded again. A repository of anything else than this set is left alone.
     """
     from nnd_tasks.publish.plan import make_plan
     from nnd_tasks.publish.upload import check_repo, find_token, upload
@@ -52,7 +55,7 @@ def publish(
     if dry_run:
         _show_plan(plan)
     else:
-        _show_outcome(plan, upload(plan, private=private, timeout=timeout))
+        _show_outcome(plan, upload(plan, private=private, replace=replace, timeout=timeout, tell=warn))
 
 
 def _show_plan(plan: Plan) -> None:

@@ -257,6 +257,33 @@ def test_folders_that_are_none(own_set: SetMaker, tmp_path: Path) -> None:
         make_plan(str(tmp_path / "nothing"), "nnd/mine")
 
 
+def test_nothing_goes_out_from_outside_the_folder(own_set: SetMaker, nnd_home: Path, tmp_path: Path) -> None:
+    """A stranger's folder whose card, or whose links, name files of the reader's."""
+    folder = own_set()
+    (nnd_home / "secret").mkdir()
+    shutil.copy(folder / "all" / "test-00000-of-00001.parquet", nnd_home / "secret")
+    card, report = (folder / CARD).read_text(), (folder / REPORT).read_text()
+    for hostile in ("../../secret", "all/../all", "..", f"{nnd_home}/secret"):
+        (folder / CARD).write_text(card.replace("config_name: all", f"config_name: {hostile}"))
+        (folder / REPORT).write_text(report.replace('"all"', f'"{hostile}"'))
+        with pytest.raises(NNDError, match="config"):
+            make_plan(str(folder), "nnd/mine", dry_run=True)
+    (folder / REPORT).write_text(report)
+    for hostile in ("../up", "a b; rm -rf x", "a`b`"):
+        (folder / CARD).write_text(card.replace("nnd_set: mine", f"nnd_set: {hostile}"))
+        with pytest.raises(NNDError, match=r"README\.md: a set is named by letters, digits, _, - and \."):
+            make_plan(str(folder), "nnd/mine", dry_run=True)
+    (folder / CARD).write_text(card)
+    for name in ("all/test-00000-of-00001.parquet", "all", CARD, REPORT):
+        elsewhere = (folder / name).rename(tmp_path / "elsewhere")
+        (folder / name).symlink_to(elsewhere)
+        with pytest.raises(NNDError, match=r"is a link to a place outside of the folder"):
+            make_plan(str(folder), "nnd/mine", dry_run=True)
+        (folder / name).unlink()
+        elsewhere.rename(folder / name)
+    assert make_plan(str(folder), "nnd/mine", dry_run=True).name == "mine"
+
+
 def test_a_card_that_quotes_texts_is_no_card_of_ids(own_set: SetMaker) -> None:
     text = some_tests()["context"][0].as_py()
     own_set(body=f"# Mine\n\nSuch as: {text}\n\n```bibtex\n@misc{{a,}}\n```\n")
