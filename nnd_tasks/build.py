@@ -15,6 +15,7 @@ from nnd_tasks.cleaning import REASONS, clean, clean_name
 from nnd_tasks.datasets import dataset_folder, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.markdown import cell, code
 from nnd_tasks.pairing import PairingReport, form_tests
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Test
 from nnd_tasks.sources import get_source
@@ -242,7 +243,7 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mappi
         "| config | category | tests |",
         "|---|---|---|",
         *[
-            f"| `{s.name}` | {_cell(category)} | {count:,} |"
+            f"| `{s.name}` | {cell(category)} | {count:,} |"
             for s in summaries
             for category, count in s.categories.items()
         ],
@@ -267,7 +268,7 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mappi
         "",
         "Texts are as published, in Unicode NFC, and nothing was trimmed.",
         "",
-        *rules_section(reports or {}),
+        *rules_on_card(reports or {}),
         *_cleaning_section(reports or {}),
         "## Origin and licence",
         "",
@@ -315,15 +316,24 @@ def _cleaning_section(reports: Mapping[str, Any]) -> list[str]:
         for reason in REASONS:
             for test in part["reasons"][reason]["examples"][:1]:
                 lines.append(
-                    f"- `{name}`, `{reason}`, test `{test['test_id']}` ({_cell(test['category'])}): "
-                    f"better: {_cell(test['high']) or '(nothing)'}; worse: {_cell(test['low']) or '(nothing)'}"
+                    f"- `{name}`, `{reason}`, test {code(test['test_id'])} ({cell(test['category'])}): "
+                    f"better: {cell(test['high']) or '(nothing)'}; worse: {cell(test['low']) or '(nothing)'}"
                 )
     return [*lines, ""]
 
 
-def _cell(text: str) -> str:
-    """Return ``text`` as it can stand in a cell of a Markdown table."""
-    return " ".join(text.split()).replace("|", "\\|")
+def rules_on_card(reports: Mapping[str, Any]) -> list[str]:
+    """Return `rules_section` for a card: categories come from data, and may hold HTML.
+
+    Args:
+        reports: config -> its part of ``build_report.json``.
+    """
+    escaped = {}
+    for name, part in reports.items():
+        if isinstance(part, Mapping) and "trivial_rules" in part:
+            rates = {cell(category): found for category, found in part["trivial_rules"].items()}
+            escaped[name] = {**part, "trivial_rules": rates}
+    return rules_section(escaped)
 
 
 def _task_hint(source: Source) -> str:

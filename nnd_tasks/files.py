@@ -251,7 +251,11 @@ def parse_yaml(text: str, where: str, loader: type[PlainLoader] = PlainLoader) -
     """
     try:
         _check_plain(text, loader)
-        return yaml.load(text, Loader=loader)  # noqa: S506 - a subclass of SafeLoader
+        made = loader(text)
+        try:
+            return made.get_single_data()
+        finally:
+            made.dispose()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or first_line(error)

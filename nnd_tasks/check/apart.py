@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pickle
 import queue
 import subprocess
 import sys
@@ -21,9 +20,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
+import pyarrow as pa
+from pyarrow import feather
+
 from nnd_tasks.check.findings import Finding, Row, Severity, finding
 from nnd_tasks.check.loading import Config, Loaded
-from nnd_tasks.check.yamls import Yaml
+from nnd_tasks.check.yamls import Yaml, dump_yaml, parse_settings
 from nnd_tasks.errors import NNDError
 
 #: Seconds for each task, to render its prompts and again to run it, and in addition for each of its prompts.
@@ -97,26 +99,53 @@ class _Process:
             for task in yamls
             if (name := task.config or loaded.default) in configs
         }
-        # The cells of a table are made again over there: they would travel twice.
-        bare = {name: Config(name, config.table) for name, config in configs.items()}
-        self._request = pickle.dumps((loaded.without_data(), bare, list(yamls), run, sorted(skip)))
+        self._tables = {name: config.table for name, config in configs.items()}
+        self._request: dict[str, Any] = {
+            "set": {
+                "folder": str(loaded.folder),
+                "name": loaded.name,
+                "known": loaded.known,
+                "default": loaded.default,
+            },
+            "configs": list(loaded.configs),
+            "yamls": [
+                {
+                    "name": task.name,
+                    "path": str(task.path),
+                    "config": task.config,
+                    "settings": dump_yaml(task.settings),
+                    "foreign": list(task.foreign),
+                }
+                for task in yamls
+            ],
+            "run": run,
+            "skip": sorted(skip),
+        }
 
     def result(self) -> tuple[list[Finding], list[str]]:
         """Return the findings and the names of the tasks that were run; `task` is set where it was ended."""
         # As the modules are found here: started with -c alone, it would import from the current folder.
         code = f"import sys; sys.path[:] = {sys.path!r}; from nnd_tasks.check.apart import main; main()"
         with tempfile.TemporaryDirectory(prefix="nnd-check-") as scratch:  # an ended process leaves its files
+            self._request["tables"] = {}
+            for i, (name, table) in enumerate(self._tables.items()):
+                self._request["tables"][name] = path = str(Path(scratch) / f"{i}.arrow")
+                feather.write_feather(table, path, compression="uncompressed")
             environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), scratch)}
             command = [sys.executable, "-c", code]
             try:
-                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+                process = subprocess.Popen(  # noqa: S603 - Python itself
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+                )
             except OSError as error:
                 raise NNDError(f"a process to check the tasks cannot be started ({error.strerror})") from error
             assert process.stdin is not None
             assert process.stdout is not None
             lines: queue.Queue[bytes] = queue.Queue()
             threading.Thread(target=_read, args=(process.stdout, lines), daemon=True).start()
-            threading.Thread(target=_send, args=(process.stdin, self._request), daemon=True).start()
+            threading.Thread(
+                target=_send, args=(process.stdin, json.dumps(self._request).encode()), daemon=True
+            ).start()
             try:
                 return self._follow(process, lines)
             finally:
@@ -201,7 +230,7 @@ def check_here(
 
 def main() -> None:
     """Answer the request on standard input."""
-    request = sys.stdin.buffer.read()
+    asked = json.loads(sys.stdin.buffer.read())
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)  # what other libraries print is no answer
@@ -212,7 +241,7 @@ def main() -> None:
         answers.flush()
 
     try:
-        loaded, configs, yamls, run, skip = pickle.loads(request)  # noqa: S301 - of the parent
+        loaded, configs, yamls = _received(asked)
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # its address space would not fit, and the tiny model needs none
         import lm_eval.tasks  # noqa: F401 - before memory is counted
 
@@ -220,7 +249,12 @@ def main() -> None:
 
         _limit_memory(MEMORY)
         findings, ran = check_here(
-            loaded, configs, yamls, run=run, skip=skip, tell=lambda task, runs: answer(task=task, runs=runs)
+            loaded,
+            configs,
+            yamls,
+            run=asked["run"],
+            skip=asked["skip"],
+            tell=lambda task, runs: answer(task=task, runs=runs),
         )
         answer(findings=[asdict(one) for one in findings], ran=ran)
     except NNDError as error:
@@ -229,6 +263,31 @@ def main() -> None:
         answer(bug=traceback.format_exc())
     answers.close()
     os._exit(0)  # at once: threads of libraries may go on
+
+
+def _received(asked: Mapping[str, Any]) -> tuple[Loaded, dict[str, Config], list[Yaml]]:
+    """Return what a parent has sent, as it had it: of a config whose columns are not in order, only the name."""
+    tables = {name: feather.read_table(path, memory_map=False) for name, path in asked["tables"].items()}
+    configs = {name: Config(name, table) for name, table in tables.items()}
+    loaded = Loaded(
+        **{**asked["set"], "folder": Path(asked["set"]["folder"])},
+        header={},
+        card="",
+        body="",
+        configs={name: Config(name, tables.get(name, pa.table({}))) for name in asked["configs"]},
+    )
+    yamls = [
+        Yaml(
+            **{
+                **one,
+                "path": Path(one["path"]),
+                "settings": parse_settings(one["settings"]),
+                "foreign": tuple(one["foreign"]),
+            }
+        )
+        for one in asked["yamls"]
+    ]
+    return loaded, configs, yamls
 
 
 def _limit_memory(more: int) -> None:

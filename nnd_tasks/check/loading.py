@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -92,13 +92,6 @@ class Loaded:
     configs: dict[str, Config]
     default: str
     findings: list[Finding] = field(default_factory=list)
-
-    def without_data(self) -> Loaded:
-        """Return what the card says, and the names of the configs."""
-        return replace(self, card="", body="", configs=dict.fromkeys(self.configs, _NO_DATA), findings=[])
-
-
-_NO_DATA = Config("", pa.table({}))
 
 
 def find(name: str) -> Path:

@@ -13,6 +13,7 @@ from nnd_tasks.check.checking import Report
 from nnd_tasks.check.findings import Finding, Severity
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import write_text
+from nnd_tasks.markdown import code, plain
 
 FORMATS = ("text", "markdown", "json")
 #: A comment on GitHub holds 65,536 characters.
@@ -109,7 +110,7 @@ def markdown(report: Report, *, texts: bool = True) -> str:
         "| config | tests | contexts | categories |",
         "|---|---|---|---|",
         *[
-            f"| {_code(name)} | {size.tests:,} | {size.contexts:,} | "
+            f"| {code(name)} | {size.tests:,} | {size.contexts:,} | "
             f"{', '.join(f'{_plain(category)} {count:,}' for category, count in size.categories.items())} |"
             for name, size in report.sizes.items()
         ],
@@ -137,39 +138,23 @@ def markdown(report: Report, *, texts: bool = True) -> str:
 
 
 def _markdown_of(one: Finding, *, texts: bool) -> Iterator[str]:
-    where = f" ({_code(one.config)})" if one.config else ""
+    where = f" ({code(one.config)})" if one.config else ""
     yield f"- **`{one.code}`**{where}: {_plain(one.message)}. *To do:* {_plain(one.fix)}{'' if one.fix.endswith('?') else '.'}"
     for row in one.rows:
-        detail = f": {_code(row.detail)}" if row.detail and texts else ""
-        yield f"  - row {row.index}, test {_code(row.test_id or '?')}{detail}"
+        detail = f": {code(row.detail)}" if row.detail and texts else ""
+        yield f"  - row {row.index}, test {code(row.test_id or '?')}{detail}"
     if one.rows and one.count > len(one.rows):
         yield f"  - and {one.count - len(one.rows):,} more"
 
 
-def _code(value: str) -> str:
-    """Return text as code, on one line, however many backticks it holds."""
-    value = visible(value).replace("|", "\u2502")  # a table cell ends at |, even in code
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", value)), default=0))
-    pad = " " if value[:1] in ("`", " ", "") or value[-1:] in ("`", " ") else ""
-    return f"{fence}{pad}{value}{pad}{fence}"
-
-
-#: What may begin something in CommonMark, in GitHub's extensions of it, or in HTML. Mentions, references to issues and
-#: addresses GitHub looks for in the rendered text too: a character without width keeps it from seeing one.
-_MEANT = re.compile(
-    r"(?P<entity>[\\`|<>&])|(?P<escape>[*_~\[\](){}!$])|(?P<broken>[@#]|:(?=//)|(?<=www)\.|(?<=gh)-)", re.I
-)
+#: Mentions, references to issues and addresses, which GitHub looks for in the rendered text too: a character without width
+#: keeps it from seeing one. The # of an entity is none.
+_BROKEN = re.compile(r"@|(?<!&)#|:(?=//)|(?<=www)\.|(?<=gh)-", re.IGNORECASE)
 
 
 def _plain(value: str) -> str:
-    """Return text whose characters mean themselves; backticks make no code, as data may stand in any message."""
-
-    def meant(match: re.Match[str]) -> str:
-        if match["escape"]:
-            return f"\\{match[0]}"
-        return f"&#{ord(match[0])};{'&#8203;' if match['broken'] else ''}"
-
-    return _MEANT.sub(meant, visible(value))
+    """Return `plain` for a comment; backticks make no code, as data may stand in any message."""
+    return _BROKEN.sub(lambda match: f"&#{ord(match[0])};&#8203;", plain(value))
 
 
 # ---------------------------------------------------------------- JSON

@@ -6,6 +6,7 @@ of a stranger, only a copy of the one YAML that was read here.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -223,6 +224,12 @@ _Dumper.add_representer(Function, lambda dumper, name: dumper.represent_scalar("
 def dump_yaml(settings: Mapping[str, Any]) -> str:
     """Return what `read_yaml` has merged as one YAML that includes no other."""
     return str(yaml.dump(dict(settings), Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+
+
+def parse_settings(text: str) -> dict[str, Any]:
+    """Return the settings that `dump_yaml` has written."""
+    found: dict[str, Any] = parse_yaml(text, "settings", _Functions().loader(Path(os.devnull)))
+    return found
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from nnd_tasks.check.card import has_bibtex, unfilled
 from nnd_tasks.datasets import CARD
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import parse_yaml, read_text
+from nnd_tasks.markdown import code
 from nnd_tasks.publish.terms import Terms, licences
 
 _HEADER = {
@@ -136,7 +137,7 @@ def sources_section(reports: Mapping[str, Any]) -> list[str]:
         "| file | SHA-256 | configs |",
         "|---|---|---|",
         *[
-            f"| `{file}` | `{sha256}` | {', '.join(f'`{n}`' for n in names)} |"
+            f"| {code(file)} | {code(str(sha256))} | {', '.join(f'`{n}`' for n in names)} |"
             for (file, sha256), names in rows.items()
         ],
     ]

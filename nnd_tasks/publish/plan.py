@@ -25,7 +25,7 @@ from nnd_tasks.datasets import (
     read_report,
     read_table,
 )
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.publish.card import Card, lacking, read_card, sources_section, terms_section
 from nnd_tasks.publish.checks import check_data, check_no_texts, check_rebuild
 from nnd_tasks.publish.ids import ids_card, ids_table, own_recipes, recipe, without_quotes
@@ -255,7 +255,7 @@ def _signature(name: str, version: str, digest: str, reports: Mapping[str, Any])
     sources = hashlib.sha256(hashes.encode("utf-8")).hexdigest()[:16]
     built = ",".join(sorted({str(part.get("nnd_tasks", "?")) for part in reports.values()}))
     return [
-        f"`set:{name}|schema:{SCHEMA_VERSION}|data:{digest}|sources:{sources}|nnd-tasks:{built}`",
+        f"`set:{name}|schema:{SCHEMA_VERSION}|data:{digest}|sources:{sources}|nnd-tasks:{visible(built).replace('`', '')}`",
         "",
         f"Version `{version}`, a tag of this repository: it changes with the data of any config, not with this card. "
         "`data` is a hash over the fingerprints of the configs, `sources` over those of the source files.",
