@@ -9,10 +9,12 @@ from nnd_tasks.errors import visible
 #: What may begin something in CommonMark, in GitHub's extensions of it, or in HTML; _ between letters begins nothing.
 _MEANT = re.compile(r"(?P<entity>[\\`|<>&])|(?P<escape>[*~\[\]$]|(?<![^\W_])_|_(?![^\W_]))")
 
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\\": "&#92;", "`": "&#96;", "|": "&#124;"}
+
 
 def plain(text: str) -> str:
     """Return text on one line whose characters mean themselves, in a cell of a table too."""
-    return _MEANT.sub(lambda m: f"\\{m[0]}" if m["escape"] else f"&#{ord(m[0])};", visible(text))
+    return _MEANT.sub(lambda m: f"\\{m[0]}" if m["escape"] else _ENTITIES[m[0]], visible(text))
 
 
 def cell(text: str) -> str:

@@ -18,6 +18,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from lm_eval.tasks import TaskManager
+from markdown_it import MarkdownIt
 
 from nnd_tasks.build import build_set
 from nnd_tasks.datasets import CARD, REPORT, list_configs, read_report, read_table
@@ -347,6 +348,29 @@ def test_few_prompts_and_trivial_categories_are_limits_on_the_card(own_set: SetM
     card = make_plan("mine", "nnd/mine").card
     assert "fewer than 10 distinct prompts, so no reliable error bar: dull (4), long (4), wrong (4)." in card
     assert "`all` dull: `longer` 1.00" in card, "better answers are longer, always"
+
+
+HOSTILE = "<img src=x onerror=alert(1)> | ![x](http://x) `</code>` <script>a</script>"
+
+
+def test_nothing_from_data_is_markup_on_a_published_card(own_set: SetMaker) -> None:
+    """Names of categories and of files, in every section that publishing writes."""
+    table = some_tests(12)
+    categories = pa.array([HOSTILE] * 12)
+    table = table.set_column(table.column_names.index("category"), table.schema.field("category"), categories)
+    folder = own_set(tables={"all": table.append_column(HOSTILE, pa.array(["x"] * 12))})
+    report = json.loads((folder / REPORT).read_text())
+    report["all"] |= {"source_sha256": {f"a.csv\n```\n{HOSTILE}": HOSTILE}, "nnd_tasks": f"`{HOSTILE}"}
+    (folder / REPORT).write_text(json.dumps(report))
+    for ids_only in (False, True):
+        card = make_plan("mine", "nnd/mine", ids_only=ids_only).card
+        for heading in ("What trivial rules reach", "Known limits", "Sources", "Build signature"):
+            assert f"## {heading}" in card
+        body = card.split("---\n", 2)[2]
+        tokens = [token for block in MarkdownIt().enable("table").parse(body) for token in [block, *(block.children or [])]]
+        assert [token for token in tokens if token.type in ("html_block", "html_inline", "image", "link_open")] == []
+        rendered = "".join(token.content for token in tokens if token.type in ("text", "text_special"))
+        assert "<script>" in rendered, "it is shown as it is"
 
 
 def test_configs_of_other_options_are_built_again_too(data: Path, tmp_path: Path) -> None:
