@@ -131,7 +131,8 @@ def ids_card(card: Card, name: str, repo: str, table: pa.Table, reports: Mapping
     why = "The terms of the texts do not let us publish them." if must else "The texts of this set are not published."
     lines = [
         f"{why} This repository holds the identifiers and labels of the tests and SHA-256 hashes of their texts. To have the "
-        "set itself, build it from the publisher's files:",
+        "set itself, install nnd-tasks from a clone of its repository (`pip install .` there; it is on no package index yet) "
+        "and build the set from the publisher's files:",
         "",
         *fenced("sh", *commands(name, reports)),
         "",

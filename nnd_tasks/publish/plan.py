@@ -26,6 +26,7 @@ from nnd_tasks.datasets import (
     read_table,
 )
 from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.files import new_folder
 from nnd_tasks.publish.card import Card, lacking, read_card, sources_section, terms_section
 from nnd_tasks.publish.checks import check_data, check_no_texts, check_rebuild
 from nnd_tasks.publish.ids import ids_card, ids_table, own_recipes, recipe, without_quotes
@@ -84,9 +85,47 @@ class Plan:
         """The card's text."""
         return self.files[0].data.decode("utf-8")
 
+    @property
+    def task(self) -> str | None:
+        """The YAML of the task that goes out with the set, or None where none does."""
+        return next((file.data.decode("utf-8") for file in self.files if file.path == f"nnd_{self.name}.yaml"), None)
+
+    def write(self, folder: Path) -> None:
+        """Write all files into a new or empty folder: all of them, or none.
+
+        Raises:
+            NNDError: there is something already, or the folder cannot be written.
+        """
+        check_out(folder)
+        try:
+            with new_folder(folder) as new:
+                for file in self.files:
+                    path = new / file.path
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(file.data)
+                if folder.exists():
+                    folder.rmdir()
+                new.rename(folder)
+        except OSError as error:
+            raise NNDError(f"--out {folder}: cannot be written ({error.strerror or error})") from error
+
     def listing(self) -> str:
         """Return a line per file: size in bytes, SHA-256, path."""
         return "\n".join(f"{len(file.data):>12,}  {file.sha256}  {file.path}" for file in self.files)
+
+
+def check_out(folder: Path) -> None:
+    """Check that `Plan.write` can write a folder, as far as one can tell before.
+
+    Raises:
+        NNDError: it is a file, or holds files.
+    """
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise NNDError(f"--out {folder}: cannot be read ({error.strerror or error})") from error
+    if taken:
+        raise NNDError(f"--out {folder}: something is there already; name a new folder, or an empty one")
 
 
 def find_set(name: str) -> tuple[str, Path]:

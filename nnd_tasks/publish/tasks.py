@@ -26,8 +26,9 @@ def published_task(name: str, repo: str) -> str | None:
 def how_to_score(name: str, repo: str) -> list[str]:
     """Return the section on how to score a model on a published set of a user's own."""
     return [
+        "Install nnd-tasks from a clone of its repository, as it is on no package index yet: `pip install .` there. Then:",
+        "",
         "```sh",
-        "pip install nnd-tasks",
         f"hf download {repo} nnd_{name}.yaml --repo-type dataset --local-dir tasks",
         f"nnd run --include_path tasks --model hf --model_args pretrained=MODEL --tasks nnd_{name}",
         "```",

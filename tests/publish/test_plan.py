@@ -367,7 +367,9 @@ def test_nothing_from_data_is_markup_on_a_published_card(own_set: SetMaker) -> N
         for heading in ("What trivial rules reach", "Known limits", "Sources", "Build signature"):
             assert f"## {heading}" in card
         body = card.split("---\n", 2)[2]
-        tokens = [token for block in MarkdownIt().enable("table").parse(body) for token in [block, *(block.children or [])]]
+        tokens = [
+            token for block in MarkdownIt().enable("table").parse(body) for token in [block, *(block.children or [])]
+        ]
         assert [token for token in tokens if token.type in ("html_block", "html_inline", "image", "link_open")] == []
         rendered = "".join(token.content for token in tokens if token.type in ("text", "text_special"))
         assert "<script>" in rendered, "it is shown as it is"

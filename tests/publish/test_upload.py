@@ -351,6 +351,32 @@ def test_a_dry_run_shows_files_and_card_and_asks_the_hub_nothing(client: Client,
     assert read_report(folder)
 
 
+def test_a_dry_run_shows_the_task_and_writes_all_that_would_go_out(
+    client: Client, tmp_path: Path, nnd_home: Path
+) -> None:
+    from nnd_tasks.contribute.new import draft_set, write_set
+    from tests.conftest import REPO
+    from tests.publish.test_plan import ANSWERS
+
+    source = str(REPO / "examples" / "answers.csv")
+    write_set(draft_set("answers", source, ANSWERS))
+    out = tmp_path / "out"
+    out.mkdir()
+    publish = ("-m", "nnd_tasks.cli", "publish", "answers", "--repo", "me/answers", "--source", source, "--out", out)
+    assert "add --dry-run" in client.run(*publish).refusal()
+    done = client.run(*publish, "--dry-run")
+    assert done.status == 0, done.err
+    plan = make_plan("answers", "me/answers", source=source)
+    written = {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert written == {file.path: file.data for file in plan.files}
+    assert plan.task is not None
+    assert "\ndataset_path: me/answers\n" in plan.task
+    assert plan.task in done.out
+    assert "pip install nnd-tasks" not in plan.card, "it is on no index"
+    assert "something is there already" in client.run(*publish, "--dry-run").refusal()
+    assert client.hub.requests == []
+
+
 def _sha256(data: bytes) -> str:
     import hashlib
 
