@@ -24,7 +24,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand, new_folder
+from nnd_tasks.files import expand, new_folder, read_json
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 CARD = "README.md"
 REPORT = "build_report.json"
 SPLIT = "test"
+_REPORT_BYTES = 100_000_000  # the largest of ours has 0.2 MB
 logger = logging.getLogger(__name__)
 _VERSION_KEY = b"nnd_schema_version"
 
@@ -331,8 +332,8 @@ def _configs(header: Mapping[str, Any]) -> list[str]:
 def read_report(folder: Path) -> dict[str, Any]:
     """Return config -> what its build stored of itself; ``{}`` where nothing is known."""
     try:
-        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        report = read_json(folder / REPORT, limit=_REPORT_BYTES)
+    except NNDError:
         return {}
     return report if isinstance(report, dict) else {}
 

@@ -20,6 +20,7 @@ from nnd_tasks.check.loading import load
 from nnd_tasks.check.texts import Scanner
 from nnd_tasks.contribute.card import todo
 from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE
+from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.publish.card import lacking, read_card
 from nnd_tasks.schema import cluster_key, short_hash
@@ -549,6 +550,8 @@ def test_data_files_that_never_end_or_lie_elsewhere_are_not_read(made: Made, nnd
         nnd_home / "victim" / "test-00000-of-00001.parquet"
     )
     os.mkfifo(made.folder / "authors" / "test-00000-of-00001.parquet")
+    os.mkfifo(made.folder / "build_report.json")
+    assert read_report(made.folder) == {}
     loaded = load(made.folder)
     assert loaded.configs == {}
     assert {one.code for one in loaded.findings} == {"data_missing", "data_unreadable"}
