@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nnd_tasks.check import trial
+from nnd_tasks.check import apart, trial
 from nnd_tasks.check.checking import check_set
 from nnd_tasks.check.findings import Severity
 from nnd_tasks.check.loading import load
@@ -322,6 +322,18 @@ def test_a_run_leaves_nothing_behind(made: Made, tmp_path: Path, monkeypatch: py
     assert not list(scratch.glob("nnd-check-*"))
 
 
+@pytest.mark.apart
+def test_a_process_of_its_own_finds_the_same(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.rows[5]["category"] = "style"
+    made.files["task_yamls/made/a.yaml"] = "include: nnd_made.yaml\ntask: a\nclass: !function evil.Task\n"
+    made.files["task_yamls/made/b.yaml"] = "include: nnd_made.yaml\ntask: b\nmetadata: {}\n"
+    there = made.check(run=True)
+    assert {"categories_undeclared", "task_code", "categories_open"} <= {one.code for one in there.findings}
+    assert there.ran == ["b"]
+    monkeypatch.setattr(apart, "check_apart", apart.check_here)
+    assert made.check(run=True) == there
+
+
 @pytest.mark.slow
 @pytest.mark.apart
 def test_what_hangs_or_fills_the_memory_is_stopped_and_the_rest_is_checked(
@@ -335,6 +347,7 @@ def test_what_hangs_or_fills_the_memory_is_stopped_and_the_rest_is_checked(
     for name, template in hostile.items():
         content = yaml.safe_dump({"include": "nnd_made.yaml", "task": name, "doc_to_text": template})
         made.files[f"task_yamls/made/{name}.yaml"] = content
+    made.files["task_yamls/made/zz.yaml"] = "include: nnd_made.yaml\ntask: zz\nmetadata: {}\n"
     # With -c Python would import from here.
     (tmp_path / "json.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
@@ -343,14 +356,14 @@ def test_what_hangs_or_fills_the_memory_is_stopped_and_the_rest_is_checked(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    report = made.check(run=True)
-    found = {one.message.split()[0]: one for one in report.findings}
-    assert {one.code for one in report.findings} == {"prompt_invalid"}, [one.message for one in report.findings]
-    assert found.keys() == hostile.keys()
+    found = {one.message.split()[0]: one for one in made.check().findings}
+    assert {name: one.code for name, one in found.items()} == {
+        **dict.fromkeys(hostile, "prompt_invalid"),
+        "zz": "categories_open",
+    }
     for name in ("loops", "regex"):
         assert found[name].message == f"{name} was stopped: rendering its prompts took more than 20 seconds"
     assert found["memory"].message == "memory cannot render a prompt: it asks for too much memory"
-    assert report.ran == ["nnd_made"]
     assert list(scratch.iterdir()) == []
 
 
