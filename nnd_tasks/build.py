@@ -22,6 +22,7 @@ from nnd_tasks.sources.base import Source
 from nnd_tasks.sources.demo import PATH as DEMO_PATH
 from nnd_tasks.sources.download import Fetched, fetch, sha256_of
 from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_table
+from nnd_tasks.wording import cell, code
 
 NND_CITATION = """@inproceedings{laban2022nnd,
   title = {Near-Negative Distinction: Giving a Second Life to Human Evaluation Datasets},
@@ -269,7 +270,7 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mappi
         "| config | category | tests |",
         "|---|---|---|",
         *[
-            f"| `{s.name}` | {_cell(category)} | {count:,} |"
+            f"| `{s.name}` | {cell(category)} | {count:,} |"
             for s in summaries
             for category, count in s.categories.items()
         ],
@@ -294,7 +295,7 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mappi
         "",
         "Texts are as published, in Unicode NFC, and nothing was trimmed.",
         "",
-        *rules_section(reports or {}),
+        *rules_on_card(reports or {}),
         *_cleaning_section(reports or {}, source.mended_note),
         "## Origin and licence",
         "",
@@ -350,15 +351,24 @@ def _cleaning_section(reports: Mapping[str, Any], mended_note: str = "") -> list
         for reason in REASONS:
             for test in part["reasons"][reason]["examples"][:1]:
                 lines.append(
-                    f"- `{name}`, `{reason}`, test `{test['test_id']}` ({_cell(test['category'])}): "
-                    f"better: {_cell(test['high']) or '(nothing)'}; worse: {_cell(test['low']) or '(nothing)'}"
+                    f"- `{name}`, `{reason}`, test {code(test['test_id'])} ({cell(test['category'])}): "
+                    f"better: {cell(test['high']) or '(nothing)'}; worse: {cell(test['low']) or '(nothing)'}"
                 )
     return [*lines, ""]
 
 
-def _cell(text: str) -> str:
-    """Return ``text`` as it can stand in a cell of a Markdown table."""
-    return " ".join(text.split()).replace("|", "\\|")
+def rules_on_card(reports: Mapping[str, Any]) -> list[str]:
+    """Return `rules_section` for a card: categories come from data, and may hold HTML.
+
+    Args:
+        reports: config -> its part of ``build_report.json``.
+    """
+    escaped = {}
+    for name, part in reports.items():
+        if isinstance(part, Mapping) and "trivial_rules" in part:
+            rates = {cell(category): found for category, found in part["trivial_rules"].items()}
+            escaped[name] = {**part, "trivial_rules": rates}
+    return rules_section(escaped)
 
 
 def _task_hint(source: Source) -> str:

@@ -120,7 +120,7 @@ def making(folder: Path, timeout: float = 600.0) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(_only_writer(folder.with_name(f"{folder.name}.making"), timeout))
+            stack.enter_context(only_writer(folder.with_name(f"{folder.name}.making"), timeout))
         except Timeout as error:
             raise NNDError(
                 f"{folder}: another command is making this set; run this one again when that is done, or take another name"

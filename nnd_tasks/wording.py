@@ -66,6 +66,19 @@ def code(value: str, *, cell: bool = True) -> str:
     return f"{fence}{pad}{value}{pad}{fence}"
 
 
+def cell(value: str) -> str:
+    """Return `plain` of text whose white space is folded: in a table, line breaks are no part of a name."""
+    return plain(" ".join(value.split()))
+
+
+def fenced(kind: str, *texts: str) -> list[str]:
+    """Return the lines of a block of code, which no text in it can end."""
+    fence = "```"
+    while any(fence in text for text in texts):
+        fence += "`"
+    return [f"{fence}{kind}", *texts, fence]
+
+
 #: What our own cells of numbers look like: 0.7 [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
 _NUMBERS = re.compile(r"(?:[-+\d.,% \[\]†‡]|to|<(?=0\.))*")
 

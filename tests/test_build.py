@@ -469,6 +469,17 @@ def test_card_languages_are_those_of_all_configs_in_the_folder(tmp_path: Path) -
     assert sorted(card(tmp_path / "out")[0]["language"]) == ["de", "en", "zh"]
 
 
+def test_card_shows_html_of_the_data_as_text(tmp_path: Path) -> None:
+    """Categories and the texts that are quoted as examples come from the publisher's file."""
+    evil = "<img src=x onerror=alert(1)>"
+    rows = [[cell.replace("Fluency", f"Fluency{evil}").replace("wieder", evil) for cell in row] for row in mqm_rows()]
+    rows.append([*rows[1][:6], rows[0][6], *rows[1][7:]])  # equal texts, which are quoted
+    source = write_files(tmp_path / "in", {"mqm_ted_ende.tsv": tsv(MQM_COLUMNS, rows)})
+    _, body = card(build_set("mqm", source, tmp_path / "out").folder)
+    assert "Fluency&lt;img src=x" in body
+    assert "<img" not in body
+
+
 def test_card_names_the_task_that_runs_the_set() -> None:
     yamls = {path.stem for path in (Path(__file__).parent.parent / "task_yamls").rglob("nnd_*.yaml")}
     summaries = build_set("demo").built

@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 
 from nnd_tasks import __version__
-from nnd_tasks.analysis.reading import rules_section
-from nnd_tasks.build import COLUMN_NOTES, NND_CITATION
+from nnd_tasks.build import COLUMN_NOTES, NND_CITATION, rules_on_card
 from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE, Recipe
 from nnd_tasks.files import check_yaml
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
+from nnd_tasks.wording import cell, code, fenced
 
 CONFIG = "default"
 _LABELS = 12  # that are named
@@ -63,14 +63,6 @@ def _safe(text: str) -> str:
 
 def _title(name: str, recipe: Recipe) -> str:
     return _safe(" ".join((recipe.title or name).split()))
-
-
-def _fenced(kind: str, *texts: str) -> list[str]:
-    """Return the lines of a block of code, which no text in it can end."""
-    fence = "```"
-    while any(fence in text for text in texts):
-        fence += "`"
-    return [f"{fence}{kind}", *texts, fence]
 
 
 def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str, str]:
@@ -160,7 +152,7 @@ def body(name: str, recipe: Recipe, summary: ConfigSummary, columns: Sequence[st
         "|---|---|",
         *[f"| `{column}` | {notes[column]} |" for column in columns if column in notes],
         *[
-            f"| `{column}` | prompt field: column {_cell(recipe.field.get(column, column))} of the table |"
+            f"| `{column}` | prompt field: column {cell(recipe.field.get(column, column))} of the table |"
             for column in fields
         ],
         "",
@@ -180,7 +172,7 @@ def body(name: str, recipe: Recipe, summary: ConfigSummary, columns: Sequence[st
         "",
         "## Citation",
         "",
-        *_fenced("bibtex", known(recipe, "citation").strip(), "", NND_CITATION),
+        *fenced("bibtex", known(recipe, "citation").strip(), "", NND_CITATION),
     ]
     return "\n".join(lines)
 
@@ -194,8 +186,7 @@ _SPLIT = (
 
 def _trivial(report: Mapping[str, Any]) -> list[str]:
     """Return the section on trivial rules, and of how many tests it speaks."""
-    rates = {_safe(category): found for category, found in report["trivial_rules"].items()}
-    lines = rules_section({CONFIG: {"trivial_rules": rates}})
+    lines = rules_on_card({CONFIG: report})
     if sampled := report.get("trivial_rules_sample"):
         lines += [f"The rates are of {sampled:,} of the tests, drawn at random.", ""]
     return lines
@@ -211,7 +202,7 @@ def _sizes(summary: ConfigSummary) -> list[str]:
         "",
         "| config | category | tests |",
         "|---|---|---|",
-        *[f"| `{summary.name}` | {_cell(name)} | {count:,} |" for name, count in summary.categories.items()],
+        *[f"| `{summary.name}` | {cell(name)} | {count:,} |" for name, count in summary.categories.items()],
         "",
     ]
 
@@ -238,22 +229,17 @@ def _made(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
     if dropped:
         lines += ["Left out:", "", *[f"- {_safe(text)}" for text in _left_out(report).values()], ""]
     lines += ["The recipe, as a file for `nnd new --recipe`:", ""]
-    return [*lines, *_fenced("yaml", recipe_yaml(report["recipe"]).rstrip()), ""]
+    return [*lines, *fenced("yaml", recipe_yaml(report["recipe"]).rstrip()), ""]
 
 
 def _left_out(report: Mapping[str, Any]) -> dict[str, str]:
     return left_out(report["dropped"], report.get("unranked_labels", ()))
 
 
-def _cell(text: str) -> str:
-    """Return ``text`` as it can stand in a cell of a Markdown table."""
-    return _safe(" ".join(text.split())).replace("|", "\\|")
-
-
 def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mapping[str, Any]) -> str:
     """Return the README beside the task, in the form of lm-eval's own tasks; it holds no text of the set."""
-    categories = [f"| {_cell(category)} | {count:,} |" for category, count in summary.categories.items()]
-    sources = [f"* `{file}`, SHA-256 `{digest}`" for file, digest in report["source_sha256"].items()]
+    categories = [f"| {cell(category)} | {count:,} |" for category, count in summary.categories.items()]
+    sources = [f"* {code(file)}, SHA-256 `{digest}`" for file, digest in report["source_sha256"].items()]
     lines = [
         f"# {_title(name, recipe)} NND",
         "",
@@ -271,7 +257,7 @@ def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mappi
         "",
         "### Citation",
         "",
-        *_fenced("bibtex", known(recipe, "citation").strip(), NND_CITATION),
+        *fenced("bibtex", known(recipe, "citation").strip(), NND_CITATION),
         "",
         "### Groups, Tags, and Tasks",
         "",

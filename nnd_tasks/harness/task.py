@@ -275,7 +275,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         if not field:
             return None
         key = next((key for key in ("description", "gen_prefix") if field == getattr(self.config, key)), None)
-        return self._render(key or "fewshot_config.gen_prefix", field, doc)
+        rendered: str | None = self._render(key or "fewshot_config.gen_prefix", field, doc)
+        return rendered
 
     def _render(self, key: str, template: Any, doc: Mapping[str, Any]) -> Any:
         """Return a field of a document, or a template filled with its fields; from a YAML of whatever origin.

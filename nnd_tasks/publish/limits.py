@@ -7,9 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.analysis.reading import ALL, rules_section, trivial_rates
+from nnd_tasks.analysis.reading import ALL, trivial_rates
+from nnd_tasks.build import rules_on_card
 from nnd_tasks.publish.card import Card
 from nnd_tasks.schema import fold
+from nnd_tasks.wording import cell
 
 HEADING = "Known limits"
 _FEW = 10  # clusters below which a standard error is unreliable
@@ -21,7 +23,7 @@ def add_missing(card: Card, tables: Mapping[str, pa.Table], reports: Mapping[str
     """Put the rates of trivial rules and the known limits on a card that does not have them."""
     rates = {config: _rates(table, reports.get(config, {})) for config, table in tables.items()}
     if card.section("What trivial rules reach") is None:
-        lines = rules_section({config: {"trivial_rules": found} for config, found in rates.items()})
+        lines = rules_on_card({config: {"trivial_rules": found} for config, found in rates.items()})
         card.put("What trivial rules reach", lines[1:])
     if card.section(HEADING) is None:
         card.put(HEADING, known_limits(tables, rates, synthetic="corpus" in next(iter(reports.values()), {})))
@@ -65,7 +67,7 @@ def _few(config: str, columns: Mapping[str, list[str]]) -> list[str]:
     clusters: dict[str, set[str]] = {}
     for category, cluster in zip(columns["category"], columns["cluster_id"], strict=True):
         clusters.setdefault(category, set()).add(cluster)
-    few = [f"{category} ({len(found)})" for category, found in sorted(clusters.items()) if len(found) < _FEW]
+    few = [f"{cell(category)} ({len(found)})" for category, found in sorted(clusters.items()) if len(found) < _FEW]
     return (
         [f"- `{config}`: fewer than {_FEW} distinct prompts, so no reliable error bar: {', '.join(few)}."]
         if few
@@ -75,7 +77,7 @@ def _few(config: str, columns: Mapping[str, list[str]]) -> list[str]:
 
 def _trivial(rates: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
     found = [
-        (rate, f"`{config}` {category}: `{rule}` {rate:.2f}")
+        (rate, f"`{config}` {cell(category)}: `{rule}` {rate:.2f}")
         for config, by_category in rates.items()
         for category, by_rule in by_category.items()
         if category != ALL
