@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from typer.main import get_group
-
-from nnd_tasks.cli import app
 from nnd_tasks.cli import main as run
 
 
 def main() -> None:
     """Run `nnd publish` with this module's arguments."""
-    run(partial(get_group(app).commands["publish"], prog_name="python -m hub_upload"))
+    run(_publish)
+
+
+def _publish() -> None:
+    from typer.main import get_group
+
+    from nnd_tasks.cli import app
+
+    get_group(app).commands["publish"](prog_name="python -m hub_upload")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""MkDocs hook: one page per set, from the README of its tasks."""
+"""MkDocs hooks: one page per set, from the README of its tasks, to which the links in the repository lead here."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def on_files(files: Files, config: Any) -> Files:
         text = re.sub(r"^(#{3,4}) ", lambda match: match[1][1:] + " ", text, flags=re.MULTILINE)  # levels without gaps
         files.append(File.generated(config, f"sets/{readme.parent.name}.md", content=text))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Let a link to the README of a set, which holds in the repository, lead to the page that is made of it."""
+    return re.sub(r"\]\(\.\./task_yamls/(\w+)/README\.md", r"](sets/\1.md", markdown)

@@ -25,6 +25,7 @@ from nnd_tasks.recipes.places import locate
 from nnd_tasks.recipes.readers import Table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.shelf import SetRecipe, find_recipe
+from nnd_tasks.schema import language_pair
 from nnd_tasks.tables import ConfigSummary, summarize
 
 
@@ -242,8 +243,6 @@ def write_formed(
 
 def _languages(recipe: Recipe, configs: list[str]) -> dict[str, list[str]]:
     """Return the languages that the names of configs say, such as ``ende``; nothing where they say none."""
-    from nnd_tasks.recipes.places import language_pair
-
     pairs = [pair for name in configs if recipe.config == "@file" and (pair := language_pair(name))]
     return {"language": sorted({code for pair in pairs for code in pair})} if pairs else {}
 

@@ -15,10 +15,11 @@ from nnd_tasks import __version__
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.cleaning import REASONS as CLEANING
 from nnd_tasks.cleaning import clean_name
-from nnd_tasks.errors import NNDError, count_of
-from nnd_tasks.files import read_text
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import check_yaml, parse_yaml, read_text
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
+from nnd_tasks.wording import cell, code, counted, fenced
 
 CARD = "README.md"
 #: Fact that only a person can know -> what to write; a card says TODO where it is not known.
@@ -136,19 +137,6 @@ def safe(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def cell(text: str) -> str:
-    """Return ``text`` as it can stand in a cell of a Markdown table."""
-    return safe(" ".join(text.split())).replace("|", "\\|")
-
-
-def fenced(kind: str, *texts: str) -> list[str]:
-    """Return the lines of a block of code, which no text in it can end."""
-    fence = "```"
-    while any(fence in text for text in texts):
-        fence += "`"
-    return [f"{fence}{kind}", *texts, fence]
-
-
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a Markdown table; cells are taken as they are."""
     return [
@@ -159,11 +147,16 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as they are."""
+    """Writes texts of several lines as they are, and no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text.rstrip("\n") else None
+    # YAML reads these as line breaks, unless they are escaped.
+    odd = any(mark in text for mark in "\x85\u2028\u2029\ufeff")
+    style = '"' if odd else "|" if "\n" in text.rstrip("\n") else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -171,8 +164,10 @@ _Dumper.add_representer(str, _text)
 
 
 def dump_yaml(values: Mapping[str, Any]) -> str:
-    """Return plain data as YAML, texts of several lines readable."""
-    return str(yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+    """Return plain data as YAML, texts of several lines readable; raise NNDError where reading it gives something else."""
+    text = str(yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+    check_yaml(text, dict(values))
+    return text
 
 
 # ---------------------------------------------------------------- the card
@@ -229,8 +224,6 @@ def parse_card(text: str, where: str) -> Card:
         NNDError: its header is no YAML mapping; begins with ``where``.
     """
     from huggingface_hub import RepoCard
-
-    from nnd_tasks.files import parse_yaml
 
     match = re.match(r"\s*---\n(.*?)\n---\n", text, flags=re.DOTALL)
     header = parse_yaml(match[1], where) if match else None  # bounded, before the hub's class reads it
@@ -324,9 +317,9 @@ def sizes_section(summaries: Sequence[ConfigSummary]) -> list[str]:
     """Return the numbers of tests, prompts and candidates of each config, and of tests per category."""
     head = ["config", "tests", "clusters (distinct prompts)", "distinct (prompt, candidate)", "fingerprint"]
     rows = [
-        [f"`{s.name}`", f"{s.tests:,}", f"{s.clusters:,}", f"{s.candidates:,}", f"`{s.fingerprint}`"] for s in summaries
+        [code(s.name), f"{s.tests:,}", f"{s.clusters:,}", f"{s.candidates:,}", f"`{s.fingerprint}`"] for s in summaries
     ]
-    categories = [[f"`{s.name}`", cell(name), f"{count:,}"] for s in summaries for name, count in s.categories.items()]
+    categories = [[code(s.name), cell(name), f"{count:,}"] for s in summaries for name, count in s.categories.items()]
     return [*table(head, rows), "", *table(["config", "category", "tests"], categories)]
 
 
@@ -349,9 +342,9 @@ def task_of(name: str) -> str:
 def columns_section(facts: Facts, columns: Sequence[str]) -> list[str]:
     """Return what each column of the tables holds."""
     notes = {**COLUMN_NOTES, "high_first": _ALPHABET} if facts.pairs else COLUMN_NOTES
-    rows = [[f"`{name}`", notes[name]] for name in columns if name in notes]
+    rows = [[code(name), notes[name]] for name in columns if name in notes]
     rows += [
-        [f"`{name}`", f"prompt field: {cell(facts.fields.get(name, name))}"]
+        [code(name), f"prompt field: {cell(facts.fields.get(name, name))}"]
         for name in columns
         if name not in RESERVED_COLUMNS
     ]
@@ -406,7 +399,7 @@ def baselines_section(reports: Mapping[str, Any]) -> list[str]:
     if not found:
         return []
     rows = [
-        [f"`{name}`", cell(category), *[f"{rates[rule]:.3f}" for rule in BASELINES]]
+        [code(name), cell(category), *[f"{rates[rule]:.3f}" for rule in BASELINES]]
         for name, by_category in found.items()
         for category, rates in by_category.items()
     ]
@@ -436,8 +429,8 @@ def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True, note:
         kept = [f"{part['kept']:,}", f"`{clean_name(name)}`"] if part["kept"] else ["0", "none"]
         rows.append([f"`{name}`", f"{reports[name]['tests']:,}", *cells, *kept])
     mended = [
-        f"- `{clean_name(name)}`: {count_of(part['mended']['left_out'], 'judgement')} left out; the others give "
-        f"{count_of(part['mended']['tests'], 'test')}"
+        f"- `{clean_name(name)}`: {counted(part['mended']['left_out'], 'judgement')} left out; the others give "
+        f"{counted(part['mended']['tests'], 'test')}"
         for name, part in found.items()
         if "mended" in part
     ]

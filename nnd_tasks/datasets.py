@@ -11,10 +11,11 @@ import json
 import logging
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import platformdirs
@@ -23,8 +24,8 @@ import pyarrow.parquet as pq
 import yaml
 from filelock import FileLock, Timeout
 
-from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand, new_folder
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import expand, new_folder, parse_yaml, read_json, read_text, write_texts
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
 
@@ -36,6 +37,8 @@ REPORT = "build_report.json"
 SPLIT = "test"
 logger = logging.getLogger(__name__)
 _VERSION_KEY = b"nnd_schema_version"
+_MAX_REPORT_BYTES = 100_000_000
+_TRIES = 3  # to read a set that other processes replace
 
 
 def nnd_home() -> Path:
@@ -85,6 +88,17 @@ def find_dataset(path: str) -> Path | None:
     return None
 
 
+def built_sets() -> list[str]:
+    """Return the names of the folders in which sets are built, also of one that a build is just replacing."""
+    parent = dataset_folder("")
+    try:
+        found = [path.name for path in parent.iterdir() if path.is_dir()]
+    except OSError:
+        return []
+    moving = [match[1] for name in found if (match := re.fullmatch(r"\.(.+)\.old-[^.]*", name))]
+    return sorted({*moving, *(name for name in found if not name.startswith("."))})
+
+
 # ---------------------------------------------------------------- writing
 
 
@@ -93,8 +107,13 @@ def _lock_file(folder: Path) -> Path:
 
 
 @contextmanager
-def _only_writer(folder: Path, timeout: float) -> Iterator[None]:
-    """Let one process at a time write ``folder``; the lock file does not stay."""
+def only_writer(folder: Path, timeout: float) -> Iterator[None]:
+    """Let one process at a time write ``folder``; the lock file beside it does not stay.
+
+    Args:
+        folder: what is written.
+        timeout: seconds to wait for another writer; then `filelock.Timeout` is raised.
+    """
     path = _lock_file(folder)
     path.open("a").close()  # a place that takes no files is told at once: FileLock may wait for it
     with FileLock(path, timeout=timeout):
@@ -103,6 +122,30 @@ def _only_writer(folder: Path, timeout: float) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 path.unlink()  # while it is held: who waits for it sees that it is gone, and makes a new one
+
+
+@contextmanager
+def making(folder: Path, timeout: float = 600.0) -> Iterator[None]:
+    """Let one process at a time make the set in ``folder``, as its data, its task and its recipe belong together.
+
+    Args:
+        folder: the dataset folder.
+        timeout: seconds to wait for another process.
+
+    Raises:
+        NNDError: another process makes it for longer than that, or the place takes no files.
+    """
+    with ExitStack() as stack:
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(only_writer(folder.with_name(f"{folder.name}.making"), timeout))
+        except Timeout as error:
+            raise NNDError(
+                f"{folder}: another command is making this set; run this one again when that is done, or take another name"
+            ) from error
+        except OSError as error:
+            raise NNDError(f"{folder}: cannot be written ({error.strerror or error})") from error
+        yield
 
 
 def _leftovers(folder: Path, kind: str) -> list[Path]:
@@ -118,7 +161,7 @@ def _recover(folder: Path, *, locked: bool = False) -> None:
     """Give ``folder`` its earlier build back where a build was killed between taking that away and moving in."""
     if not _leftovers(folder, "old"):
         return
-    with suppress(OSError, Timeout), nullcontext() if locked else _only_writer(folder, 10.0):
+    with suppress(OSError, Timeout), nullcontext() if locked else only_writer(folder, 10.0):
         earlier = _leftovers(folder, "old")
         if earlier and not folder.exists():
             earlier[-1].rename(folder)
@@ -182,7 +225,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
     parent = folder.parent
     parent.mkdir(parents=True, exist_ok=True)
     _clear(folder)
-    old = parent / f".{folder.name}.old-{os.getpid()}"
+    old = parent / f".{folder.name}.old-{secrets.token_hex(4)}"
     with new_folder(folder) as new:
         try:
             yield new
@@ -240,14 +283,14 @@ def write_dataset(
     if not tables:
         raise ValueError("write_dataset needs at least one table")
     for name in tables:
-        if not re.fullmatch(r"\w[\w.-]*", name):
+        if not is_name(name):
             raise NNDError(f"config {name!r}: a config is named by letters, digits, _, - and .")
     try:
         folder = expand(folder).resolve()
         if not folder.name or not _is_text(str(folder)):
             raise NNDError(f"{folder}: no folder that a dataset can be written to; choose another place with --out")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _only_writer(folder, timeout), _replacing(folder) as new:
+        with only_writer(folder, timeout), _replacing(folder) as new:
             merged = _existing(folder, header([]) if callable(header) else header)
             merged = {name: table for name, table in merged.items() if name not in obsolete}
             reports = {name: value for name, value in read_report(folder).items() if name in merged}
@@ -258,8 +301,10 @@ def write_dataset(
             summaries = [summarize(name, table) for name, table in merged.items()]
             _keep_the_rest(folder, new)
             meta = header(summaries) if callable(header) else header
-            (new / CARD).write_text(_card(summaries, meta, body(summaries, reports), default), encoding="utf-8")
-            (new / REPORT).write_text(json.dumps(reports, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            card = _card(summaries, meta, body(summaries, reports), default)
+            write_texts(
+                {new / CARD: card, new / REPORT: json.dumps(reports, indent=2, ensure_ascii=False) + "\n"},
+            )
     except Timeout as error:
         raise NNDError(f"{folder}: another build of this set is still running; try again when it is done") from error
     except OSError as error:
@@ -316,15 +361,14 @@ def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: s
 def _read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
     """Return the card's YAML header; raise NNDError when ``folder`` is no NND dataset (of our schema version)."""
     path = folder / CARD
+    if not folder.exists():
+        _recover(folder)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path).replace("\r\n", "\n")
+    except NNDError as error:
         raise NNDError(f"{folder}: no NND dataset is there (its {CARD} cannot be read)") from error
     match = re.match(r"---\n(.*?\n)---\n", text, flags=re.DOTALL)
-    try:
-        header = yaml.safe_load(match[1]) if match else None
-    except yaml.YAMLError as error:
-        raise NNDError(f"{path}: its header is no valid YAML") from error
+    header = parse_yaml(match[1], f"{path}: its header cannot be read") if match else None
     if not isinstance(header, dict) or "nnd_schema_version" not in header:
         raise NNDError(f"{folder}: no NND dataset is there (its {CARD} names no nnd_schema_version)")
     found = header["nnd_schema_version"]
@@ -332,7 +376,46 @@ def _read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
         raise NNDError(f"{folder}: written by a later release (schema version {found}); upgrade nnd-tasks to read it")
     if found != SCHEMA_VERSION and not any_version:
         raise NNDError(f"{folder}: schema version {found}, this release reads {SCHEMA_VERSION}; build the set again")
+    _check_names(path, header)
     return header
+
+
+def _check_names(path: Path, header: Mapping[str, Any]) -> None:
+    """Check that names and paths in a card stay in its folder: a card may come from a stranger.
+
+    Raises:
+        NNDError: one does not.
+    """
+    name = header.get("nnd_set")
+    if name is not None and not is_name(name):
+        raise NNDError(f"{path}: nnd_set {name!r}: a set is named by letters, digits, _, - and .")
+    entries = header.get("configs")
+    for entry in entries if isinstance(entries, list) else []:
+        if not isinstance(entry, dict):
+            continue
+        config = entry.get("config_name")
+        if config is not None and not is_name(str(config)):
+            raise NNDError(f"{path}: config {config!r}: a config is named by letters, digits, _, - and .")
+        for place in _places([entry.get("data_files"), entry.get("data_dir")]):
+            if PurePosixPath(place).is_absolute() or ".." in PurePosixPath(place).parts or re.search(r"[:\\]", place):
+                raise NNDError(f"{path}: config {config!r} takes data from outside its folder ({place!r})")
+
+
+def _places(value: Any) -> Iterator[str]:
+    """Yield the paths in what a card says of data files: a path, a list of them, or by split."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _places(item)
+    elif isinstance(value, dict):
+        for item in [value["path"]] if "path" in value else value.values():
+            yield from _places(item)
+
+
+def is_name(name: Any) -> bool:
+    """Tell whether a set or a config can be called ``name``; it becomes the name of a folder."""
+    return isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name) is not None
 
 
 def _entries(header: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -349,8 +432,8 @@ def _configs(header: Mapping[str, Any]) -> list[str]:
 def read_report(folder: Path) -> dict[str, Any]:
     """Return config -> what its build stored of itself; ``{}`` where nothing is known."""
     try:
-        report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        report = read_json(folder / REPORT, limit=_MAX_REPORT_BYTES)
+    except NNDError:
         return {}
     return report if isinstance(report, dict) else {}
 
@@ -387,6 +470,26 @@ def read_table(folder: Path, config: str | None = None) -> pa.Table:
     Raises:
         NNDError: no dataset, no such config, another schema version, or an unreadable file.
     """
+    for _ in range(_TRIES - 1):
+        before = _identity(folder)
+        try:
+            return _read_table(folder, config)
+        except NNDError:
+            if _identity(folder) == before:
+                raise
+    return _read_table(folder, config)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Return what changes when a build replaces a folder."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns
+
+
+def _read_table(folder: Path, config: str | None) -> pa.Table:
     names, default = list_configs(folder)
     config = config or default
     if config not in names:
@@ -398,8 +501,9 @@ def read_table(folder: Path, config: str | None = None) -> pa.Table:
         raise NNDError(f"{folder}: the data of config {config!r} is missing; build the set again")
     try:
         table = pa.concat_tables([pq.read_table(file) for file in files])
-    except (OSError, pa.ArrowException) as error:
-        raise NNDError(f"{files[0]}: cannot be read as parquet ({error}); build the set again") from error
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are no UTF-8
+        reason = first_line(error)
+        raise NNDError(f"{files[0]}: cannot be read as parquet ({reason}); build the set again") from error
     return check_table(table, f"{folder} (config {config})")
 
 

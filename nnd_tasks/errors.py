@@ -17,11 +17,6 @@ def visible(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def count_of(number: int, what: str) -> str:
-    """Return a count in words: ``1 test``, ``2,686 tests``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 class NNDError(Exception):
     """Something the user can act on: one line that says what is wrong, where, and what to do.
 

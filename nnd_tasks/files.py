@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -25,6 +26,9 @@ from nnd_tasks.errors import NNDError, first_line
 MAX_CONFIG_BYTES = 5_000_000
 #: Levels of lists and mappings inside one another that a YAML or JSON file may have.
 MAX_DEPTH = 100
+#: Parts that a YAML file may have: keys, values, beginnings and ends of lists and mappings.
+MAX_VALUES = 500_000
+_MAX_DIGITS = 1000  # of a number in YAML
 
 
 def expand(path: str | Path) -> Path:
@@ -138,6 +142,34 @@ def new_folder(beside: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+#: What JSON takes as it is and YAML does not, or reads as a line break; mojibake is full of it.
+_NO_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+def yaml_mapping(fields: Mapping[str, Any]) -> str:
+    """Return plain data as YAML, one key per line, that gives the same data when it is read.
+
+    Raises:
+        NNDError: it does not.
+    """
+    lines = []
+    for key, value in fields.items():
+        # JSON strings are YAML strings, and keep their line breaks readable.
+        shown = _NO_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+        lines.append(f"{key}: {shown}\n")
+    text = "".join(lines)
+    check_yaml(text, fields)
+    return text
+
+
+def check_yaml(text: str, value: Any) -> None:
+    """Raise NNDError for a YAML text that does not give ``value`` when it is read: nobody could use the file."""
+    if parse_yaml(text, "YAML to be written") != value:
+        raise NNDError(
+            "YAML to be written: reading it gives something else; a name in it holds characters that YAML changes"
+        )
+
+
 # ---------------------------------------------------------------- reading
 
 
@@ -184,39 +216,86 @@ def parse_json(text: str, where: str) -> Any:
     """Return what a JSON text holds.
 
     Raises:
-        NNDError: no valid JSON, or nested too deeply; begins with ``where``.
+        NNDError: no valid JSON, nested too deeply, or with text that is no Unicode; begins with ``where``.
     """
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except RecursionError as error:
         raise NNDError(f"{where}: its lists and objects are nested too deeply to be read") from error
     except ValueError as error:
         raise NNDError(f"{where}: is no valid JSON ({first_line(error)})") from error
+    check_json(found, text, where)
+    return found
 
 
-class _PlainLoader(yaml.SafeLoader):
-    """YAML without aliases: 835 bytes of them can unfold to more than the memory holds."""
+#: How JSON writes half of a character beyond U+FFFF; whole ones are pairs of it.
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
-    depth = 0
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.events.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(
-                None, None, f"the alias *{event.anchor} is not allowed here; write the value out", event.start_mark
-            )
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise yaml.composer.ComposerError(
-                None,
-                None,
-                f"nested deeper than {MAX_DEPTH} levels",
-                self.peek_event().start_mark,  # type: ignore[no-untyped-call]
-            )
+def check_json(found: Any, text: str, where: str) -> None:
+    """Check what `json.loads` lets through and later steps, such as writing it, would stumble over.
+
+    Args:
+        found: what the JSON holds.
+        text: the JSON itself; most need no closer look.
+        where: begins the error.
+
+    Raises:
+        NNDError: it is nested deeper than `MAX_DEPTH`, or holds half of a character.
+    """
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        level: list[Any] = [[found]]
+        for _ in range(MAX_DEPTH + 1):  # a list of one more: a text may be no list nor object at all
+            inner = (value.values() if isinstance(value, dict) else value for value in level)
+            level = [value for values in inner for value in values if isinstance(value, (dict, list))]
+        if level:
+            raise NNDError(f"{where}: its lists and objects are nested deeper than {MAX_DEPTH} levels")
+    if _HALF.search(text):
         try:
-            return super().compose_node(parent, index)
-        finally:
-            self.depth -= 1
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise NNDError(f"{where}: a text in it holds half of a character (a lone surrogate); correct it") from error
+
+
+if TYPE_CHECKING:
+    from yaml import SafeLoader as _Loader
+else:  # libyaml is faster by ten times; neither makes objects of Python
+    _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class PlainLoader(_Loader):
+    """A loader for `parse_yaml`; one that knows more tags is a subclass of it."""
+
+
+def _number(kind: str) -> Callable[[PlainLoader, yaml.ScalarNode], Any]:
+    make = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
+
+    def number(loader: PlainLoader, node: yaml.ScalarNode) -> Any:
+        if len(node.value) > _MAX_DIGITS:  # those between colons, as in 1:30:00, take quadratic time
+            raise yaml.constructor.ConstructorError(None, None, "a number is too long", node.start_mark)
+        return make(loader, node)
+
+    return number
+
+
+for _kind in ("int", "float"):
+    PlainLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _number(_kind))
+
+
+def _check_plain(text: str, loader: type[PlainLoader]) -> None:
+    """Raise a YAMLError for what unfolds to more than is written: 835 bytes of aliases can fill the memory."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, Loader=loader)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        problem = ""
+        if isinstance(event, yaml.AliasEvent):
+            problem = f"the alias *{event.anchor} is not allowed here; write the value out"
+        elif depth > MAX_DEPTH:
+            problem = f"nested deeper than {MAX_DEPTH} levels"
+        elif count > MAX_VALUES:
+            problem = f"more than {MAX_VALUES:,} values"
+        if problem:
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)  # type: ignore[arg-type]
 
 
 def read_yaml(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
@@ -224,14 +303,19 @@ def read_yaml(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
     return parse_yaml(read_text(path, limit=limit), str(path))
 
 
-def parse_yaml(text: str, where: str) -> Any:
-    """Return what a YAML text holds; plain data only: no tags of Python, no aliases, bounded depth.
+def parse_yaml(text: str, where: str, loader: type[PlainLoader] = PlainLoader) -> Any:
+    """Return what a YAML text holds; plain data only: no tags of Python, no aliases, bounded depth and count.
 
     Raises:
-        NNDError: no valid YAML, with an alias, or nested too deeply; begins with ``where`` and names the line.
+        NNDError: no valid YAML, with an alias, nested too deeply or too long; begins with ``where`` and names the line.
     """
     try:
-        return _PlainLoader(text).get_single_data()
+        _check_plain(text, loader)
+        made = loader(text)
+        try:
+            return made.get_single_data()
+        finally:
+            made.dispose()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or first_line(error)

@@ -65,8 +65,76 @@ def clustered_standard_error(passed: ArrayLike, tests: ArrayLike) -> float:
     return float(math.sqrt(k / (k - 1) * float(residual @ residual)) / total)
 
 
+#: How alike tests that share a prompt are taken to be where the degrees of freedom of an interval are counted. Small models
+#: gave 0.11 to 0.21 (`nnd_tasks.analysis.power`). Where all prompts have equally many tests it plays no part.
+WITHIN = 0.15
+
+
+def _small_sample(residual: NDArray[np.float64], n: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the standard error that intervals use, and its degrees of freedom (Bell and McCaffrey, 2002).
+
+    A prompt with many tests draws the pooled rate towards itself, so its residual is too small: it is divided by
+    sqrt(1 - its share of the tests) ("CR2"). And a few large prompts decide the error alone, so it has fewer degrees of
+    freedom than prompts less one (Satterthwaite), here with tests of a prompt that correlate by `WITHIN`. With equally
+    many tests in every prompt both are the usual ones.
+
+    Args:
+        residual: of each cluster, its count less its tests times the pooled rate, shape (clusters,).
+        n: tests of each cluster, two clusters at least, shape (clusters,).
+    """
+    total = n.sum()
+    share = n / total
+    scale = 1 / (1 - share)  # squared
+    error = float(math.sqrt((residual**2 * scale).sum()) / total)
+    # Covariance of two scaled residuals, with variances v of the counts and their sum s:
+    # sqrt(scale_i scale_j) (v_i [i = j] - share_i v_j - share_j v_i + share_i share_j s). Degrees: trace^2 / sum of squares.
+    v = n * (1 + (n - 1) * WITHIN)
+    s = v.sum()
+    trace = (scale * (v - 2 * share * v + share**2 * s)).sum()
+    ss, vv, sv = (scale * share**2).sum(), (scale * v**2).sum(), (scale * share * v).sum()
+    squares = (scale**2 * v**2 * (1 - 4 * share)).sum() + 2 * s * (scale**2 * share**2 * v).sum()
+    squares += 2 * ss * vv + 2 * sv**2 + s**2 * ss**2 - 4 * s * ss * sv
+    return error, float(np.clip(trace**2 / squares, 1, n.size - 1))
+
+
+def wilson(rate: float, tests: float, quantile: float) -> tuple[float, float]:
+    """Return Wilson's interval of a share (Wilson, 1927): within 0 and 1, and wide near both.
+
+    Args:
+        rate: share that was found.
+        tests: independent tests that would be as sure, above 0.
+        quantile: of Student's t, or of the normal distribution.
+    """
+    lost = quantile**2 / tests
+    centre = (rate + lost / 2) / (1 + lost)
+    half = math.sqrt(lost * rate * (1 - rate) + lost**2 / 4) / (1 + lost)
+    # Rounding must leave no rate outside of its own interval.
+    return max(0.0, min(rate, centre - half)), min(1.0, max(rate, centre + half))
+
+
+def effective_tests(rate: float, error: float, least: float, most: float) -> float:
+    """Return how many independent tests would be as sure as those that share prompts.
+
+    That number has the same standard error: rate (1 - rate) / error². Where all tests end alike nothing tells how alike
+    tests of one prompt are, so a prompt counts as one test.
+
+    Args:
+        rate: pooled.
+        error: its clustered standard error.
+        least: tests if those of one prompt always ended alike.
+        most: all tests.
+    """
+    if rate in (0.0, 1.0):
+        return least
+    return min(most, rate * (1 - rate) / error**2) if error else most
+
+
 def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Return the t interval with k - 1 degrees of freedom around the pooled rate, clipped to [0, 1].
+    """Return Wilson's interval around the pooled rate, made for tests that share prompts.
+
+    `wilson` with as many tests as `effective_tests` says, a standard error and degrees of freedom for few and unequal
+    prompts, and Student's t (Dean and Pagano, 2015, compare such intervals). Unlike rate ± t x error it holds near 0 and 1,
+    and has a width there; ``benchmarks/coverage.py`` shows both.
 
     Args:
         passed: tests passed in each cluster, shape (clusters,).
@@ -82,12 +150,13 @@ def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95
     if not 0 < level < 1:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
     x, n = _as_counts(passed, tests)
-    error = clustered_standard_error(x, n)
-    if math.isnan(error):
+    if n.size < 2:
         return math.nan, math.nan
-    rate = pooled_rate(x, n)
-    half = float(stdtrit(n.size - 1, 0.5 + level / 2)) * error
-    return max(0.0, rate - half), min(1.0, rate + half)
+    total = float(n.sum())
+    rate = float(x.sum()) / total
+    error, degrees = _small_sample(x - rate * n, n)
+    size = effective_tests(rate, error, total**2 / float(n @ n), total)
+    return wilson(rate, size, float(stdtrit(degrees, 0.5 + level / 2)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +166,8 @@ class PairedDifference:
     Attributes:
         difference: rate of the second less rate of the first, between -1 and 1; nan without tests.
         standard_error: cluster-robust; nan for fewer than two clusters.
-        low: lower end of the confidence interval, not clipped; nan for fewer than two clusters.
-        high: its upper end.
+        low: lower end of the confidence interval, -1 or more; nan for fewer than two clusters, or where all differ alike.
+        high: its upper end, 1 or less.
         clusters: how many have tests.
     """
 
@@ -121,8 +190,10 @@ def paired_difference(
         sqrt(k / (k - 1) * sum_i (passed_b_i - passed_a_i - d * tests_i)**2) / sum_i tests_i
 
     What is hard or easy for both models cancels within each cluster, which is what pairing gains. The interval is
-    Student's with k - 1 degrees of freedom. Its error is 0 where every cluster differs by the same share, and unreliable
-    for small k (below about 10).
+    Student's. With equally many tests in every cluster it is d ± t(k - 1) x that error; large clusters beside small ones
+    make its error larger and its degrees of freedom fewer (Bell and McCaffrey, 2002). Where every cluster differs by the
+    same share, as with two equal models, nothing tells the spread, and there is no interval. It is unreliable for small k
+    (below about 10) where the rates are near 0 or 1.
 
     Args:
         passed_a: tests that the first model passes in each cluster, shape (clusters,).
@@ -144,10 +215,14 @@ def paired_difference(
     difference = float((b - a).sum() / total)
     if k < 2:
         return PairedDifference(difference, math.nan, math.nan, math.nan, k)
-    residual = (b - a) - difference * n
+    # Whole numbers, so that clusters that differ by one share leave exactly nothing.
+    residual = ((b - a) * total - (b - a).sum() * n) / total
     error = float(math.sqrt(k / (k - 1) * float(residual @ residual)) / total)
-    half = float(stdtrit(k - 1, 0.5 + level / 2)) * error
-    return PairedDifference(difference, error, difference - half, difference + half, k)
+    wider, degrees = _small_sample(residual, n)
+    if not error:
+        return PairedDifference(difference, error, math.nan, math.nan, k)
+    half = float(stdtrit(degrees, 0.5 + level / 2)) * wider
+    return PairedDifference(difference, error, max(-1.0, difference - half), min(1.0, difference + half), k)
 
 
 def pool(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:

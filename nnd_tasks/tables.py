@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SCHEMA_VERSION, Test, category_slugs, severity_slugs
 
 _TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
@@ -44,6 +44,10 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
     Raises:
         NNDError: a required column is missing, a column has a wrong type or an empty cell, two tests have one id.
     """
+    try:
+        table.validate(full=True)  # parquet from elsewhere can hold what is no UTF-8
+    except (UnicodeDecodeError, pa.ArrowInvalid) as error:
+        raise NNDError(f"{where}: cannot be read ({first_line(error)}); build the set again") from error
     for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
         if name not in table.column_names:
             if name in REQUIRED_COLUMNS:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -259,6 +261,18 @@ def test_output_path_that_the_system_refuses_is_a_plain_error(
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
 
 
+@pytest.mark.parametrize("mask", [0o077, 0o022])
+def test_what_a_build_writes_has_the_mode_that_the_user_asks_for(mask: int, quiz: Path, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        folder = build_set("quiz_design", quiz, tmp_path / "new" / "out").folder
+        build_set("quiz_design", quiz, folder)
+    finally:
+        os.umask(before)
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [folder, folder.parent, *folder.rglob("*")]}
+    assert modes == {path: (0o777 if path.is_dir() else 0o666) & ~mask for path in modes}
+
+
 def test_failed_build_leaves_the_earlier_one_as_it_was(quiz: Path, tmp_path: Path) -> None:
     build_set("quiz_design", quiz, tmp_path / "out")
     before = tree(tmp_path / "out")
@@ -453,6 +467,17 @@ def test_card_languages_are_those_of_all_configs_in_the_folder(tmp_path: Path) -
     names = set(list_configs(tmp_path / "out")[0])
     assert {name for name in names if not name.endswith("_clean")} == {"newstest2021_ende", "newstest2021_zhen"}
     assert sorted(card(tmp_path / "out")[0]["language"]) == ["de", "en", "zh"]
+
+
+def test_card_shows_html_of_the_data_as_text(tmp_path: Path) -> None:
+    """Categories and the texts that are quoted as examples come from the publisher's file."""
+    evil = "<img src=x onerror=alert(1)>"
+    rows = [[cell.replace("Fluency", f"Fluency{evil}").replace("wieder", evil) for cell in row] for row in mqm_rows()]
+    rows.append([*rows[1][:6], rows[0][6], *rows[1][7:]])  # equal texts, which are quoted
+    source = write_files(tmp_path / "in", {"mqm_ted_ende.tsv": tsv(MQM_COLUMNS, rows)})
+    _, body = card(build_set("mqm", source, tmp_path / "out").folder)
+    assert "Fluency&lt;img src=x" in body
+    assert "<img" not in body
 
 
 def test_card_names_the_task_that_runs_the_set() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow.parquet as pq
 import pytest
 
 from nnd_tasks import __version__, cli
@@ -28,6 +30,7 @@ from tests.recipes.test_formats import (
     small_source,
     write_files,
 )
+from tests.test_datasets import not_utf8
 
 
 class Outcome(NamedTuple):
@@ -104,6 +107,23 @@ def test_process_reports_a_mistake_in_one_line_with_status_1(tmp_path: Path) -> 
     assert refused(done) == f"{tmp_path / 'none.jsonl'}: no such file or folder"
 
 
+@pytest.mark.parametrize("module", ["nnd_tasks.cli", "hub_upload"])
+@pytest.mark.parametrize("at", ["typer", "rich"])
+def test_process_interrupted_while_it_imports_shows_no_traceback(module: str, at: str, tmp_path: Path) -> None:
+    """Importing takes half a second; these stand in for a signal in the middle of it."""
+    (tmp_path / f"{at}.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--help"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "nnd: interrupted\n")
+
+
 def test_process_shows_the_traceback_with_debug() -> None:
     done = nnd_process("--debug", "build", "nowhere")
     assert done.status == 1
@@ -150,6 +170,35 @@ def test_list_shows_size_licence_and_folder_of_every_set(tmp_path: Path, nnd_hom
         for count in built.get(name, list(source.published.values())):
             assert re.search(number(count), row), f"{name}: {count} tests"
     assert not re.search(number(2686), row_of(done.out, "quiz_design")), "what is built counts, not what was published"
+
+
+def test_a_set_that_cannot_be_read_does_not_hide_the_others(nnd: Callable[..., Outcome], nnd_home: Path) -> None:
+    build_set("demo")
+    sets, demo = nnd_home / "nnd", nnd_home / "nnd" / "demo"
+    bomb = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9 if i else ['lol'] * 9)}]\n" for i in range(12))
+    bomb += "configs: [{config_name: *a11}]\n"
+    for name, header in {"bomb": bomb, "deep": "a: " + "[" * 3000 + "]" * 3000 + "\n"}.items():
+        write_files(sets / name, {"README.md": f"---\nnnd_schema_version: 1\n{header}---\n"})
+    shutil.copytree(demo, sets / "mojibake")
+    file = sets / "mojibake" / "authors" / "test-00000-of-00001.parquet"
+    table = pq.read_table(file)
+    pq.write_table(table.set_column(3, "context", not_utf8(table["context"])), file)
+    done = nnd("list")
+    assert done.status == 0
+    assert f"built in {demo}" in done.out
+    for name in ("bomb", "deep", "mojibake"):
+        row = done.out[done.out.index(f"{name}  (your own)") :].splitlines()[1]
+        assert "cannot be read" in row, row
+
+
+def test_a_set_between_the_two_moves_of_a_build_is_listed(nnd: Callable[..., Outcome], nnd_home: Path) -> None:
+    build_set("demo")
+    sets = nnd_home / "nnd"
+    shutil.copytree(sets / "demo", sets / ".mine.old-0")
+    (sets / "demo").rename(sets / ".demo.old-0")
+    done = nnd("list")
+    assert f"built in {sets / 'demo'}" in done.out
+    assert f"built in {sets / 'mine'}" in done.out
 
 
 def test_list_shows_a_home_with_brackets_as_it_is(tmp_path: Path) -> None:

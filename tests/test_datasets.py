@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -613,6 +614,71 @@ def test_entries_of_a_card_that_are_no_configs_are_ignored_or_refused(folder: Pa
         assert list_configs(folder) == (["authors"], "authors")
     except NNDError as error:
         assert str(folder) in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header["configs"][0].update(config_name="../../victim"),
+        lambda header: header["configs"][0].update(config_name=".."),
+        lambda header: header["configs"][0]["data_files"][0].update(path="../../victim/test-*.parquet"),
+        lambda header: header["configs"][0].update(data_files={"test": ["/etc/passwd"]}),
+        lambda header: header["configs"][0].update(data_files="https://publisher.invalid/x.parquet"),
+        lambda header: header["configs"].append({"data_dir": "../.."}),
+        lambda header: header.update(nnd_set="../../victim"),
+    ],
+    ids=["config", "dots", "path", "list", "address", "data_dir", "set"],
+)
+def test_names_in_a_card_do_not_lead_out_of_its_folder(
+    folder: Path, tmp_path: Path, change: Callable[[dict[str, Any]], Any]
+) -> None:
+    write(folder)
+    write(tmp_path / "victim")
+    shutil.copytree(tmp_path / "victim" / "authors", tmp_path / "victim", dirs_exist_ok=True)
+    text = (folder / "README.md").read_text("utf-8")
+    header = yaml.safe_load(text.split("---\n")[1])
+    change(header)
+    (folder / "README.md").write_text(f"---\n{yaml.safe_dump(header)}---\n# Sizes\n", encoding="utf-8")
+    before = contents(tmp_path)
+    for action in (
+        lambda: list_configs(folder),
+        lambda: read_table(folder),
+        lambda: write(folder, {"clean": to_table(make(1))}),
+    ):
+        with pytest.raises(NNDError, match="README"):
+            action()
+    assert contents(tmp_path) == before
+
+
+def not_utf8(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column of strings whose bytes are no UTF-8."""
+    data = b"\xff" * len(column)
+    offsets = struct.pack(f"<{len(column) + 1}i", *range(len(column) + 1))
+    return pa.StringArray.from_buffers(len(column), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def test_data_that_are_no_utf8_are_refused_by_name(folder: Path) -> None:
+    write(folder)
+    table = pq.read_table(parquet(folder))
+    pq.write_table(table.set_column(3, "context", not_utf8(table["context"])), parquet(folder))
+    with pytest.raises(NNDError, match=r"config authors\): cannot be read .*build the set again") as caught:
+        read_table(folder)
+    assert str(folder) in str(caught.value)
+
+
+def test_a_set_that_is_replaced_while_it_is_read_is_read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder)
+    read, calls = pq.read_table, iter(range(9))
+
+    def replaced(file: Path) -> pa.Table:
+        if next(calls) == 0:
+            write(folder, {"authors": to_table(make(7))})
+            raise FileNotFoundError(file)
+        return read(file)
+
+    monkeypatch.setattr(pq, "read_table", replaced)
+    monkeypatch.setattr("nnd_tasks.datasets._existing", lambda *_: {})
+    assert read_table(folder).num_rows == 7
 
 
 # ---------------------------------------------------------------- writing that fails

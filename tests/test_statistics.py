@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, stats
 
+from benchmarks.coverage import missed, outcomes, percentiles, plain_t
 from nnd_tasks.statistics import (
+    WITHIN,
     PairedDifference,
     clustered_standard_error,
     confidence_interval,
@@ -46,6 +48,40 @@ def slow_error(pairs: list[tuple[int, int]]) -> float:
     mean_size = Fraction(total, k)
     spread = sum((passed - rate * tests) ** 2 for passed, tests in pairs) / (k - 1)  # of the cluster residuals
     return math.sqrt(spread / k / mean_size**2)
+
+
+def slow_small_sample(residuals: list[Fraction], sizes: list[int]) -> tuple[float, float]:
+    """Return error and degrees of freedom of Bell and McCaffrey for a mean over tests, with matrices."""
+    n = np.array(sizes, dtype=float)
+    k, share = n.size, n / n.sum()
+    scale = np.diag(1 / np.sqrt(1 - share))
+    centre = np.eye(k) - np.outer(share, np.ones(k))  # from counts to residuals
+    covariance = scale @ centre @ np.diag(n * (1 + (n - 1) * WITHIN)) @ centre.T @ scale
+    scaled = scale @ np.array([float(one) for one in residuals])
+    return float(np.linalg.norm(scaled) / n.sum()), float(np.trace(covariance) ** 2 / np.trace(covariance @ covariance))
+
+
+def slow_interval(pairs: list[tuple[int, int]], level: float) -> tuple[float, float]:
+    """Return where the score test with an effective number of tests holds a rate possible (Wilson, 1927), found by search."""
+    pairs = [(passed, tests) for passed, tests in pairs if tests]
+    passed, total = sum(x for x, _ in pairs), sum(n for _, n in pairs)
+    rate = Fraction(passed, total)
+    error, degrees = slow_small_sample([x - rate * n for x, n in pairs], [n for _, n in pairs])
+    p = float(rate)
+    most = total**2 / sum(n * n for _, n in pairs) if passed in (0, total) else total
+    size = min(most, p * (1 - p) / error**2) if 0 < passed < total and error > 1e-12 else most
+    t = stats.t.ppf(0.5 + level / 2, degrees)
+
+    def far(q: float) -> float:
+        return (p - q) ** 2 * size - t * t * q * (1 - q)
+
+    low = optimize.brentq(far, 0, p, xtol=1e-13) if p and far(p) < 0 < far(0) else p if p else 0.0
+    high = optimize.brentq(far, p, 1, xtol=1e-13) if p < 1 and far(p) < 0 < far(1) else p if p < 1 else 1.0
+    if p == 1:
+        low = 1 / (1 + t * t / size)
+    if p == 0:
+        high = 1 - 1 / (1 + t * t / size)
+    return low, high
 
 
 def close(value: float) -> Any:
@@ -152,7 +188,9 @@ def test_when_all_tests_end_alike_the_error_is_exactly_0(tests: list[int]) -> No
     for rate, passed in ((0.0, [0] * len(tests)), (1.0, tests)):
         assert pooled_rate(passed, tests) == rate
         assert clustered_standard_error(passed, tests) == 0
-        assert confidence_interval(passed, tests) == (rate, rate)
+        low, high = confidence_interval(passed, tests)
+        assert (low, high)[round(rate)] == rate
+        assert high - low > 0.005, "all alike is no certainty"
 
 
 WRONG = {
@@ -188,16 +226,15 @@ def test_a_level_that_is_no_probability_is_refused(level: float) -> None:
 
 @quick
 @given(clusters, st.sampled_from([0.5, 0.8, 0.95, 0.99]))
-@example([(0, 1), (1, 1)], 0.95)  # clipped on both sides
-@example([(9, 10), (10, 10), (10, 10)], 0.95)  # above
-@example([(1, 10), (0, 10), (0, 10)], 0.95)  # below
-def test_the_interval_is_students_with_one_degree_less_than_clusters_within_0_and_1(
-    pairs: list[tuple[int, int]], level: float
-) -> None:
-    k, rate, error = sum(tests > 0 for _, tests in pairs), slow_rate(pairs), slow_error(pairs)
-    assume(k >= 2 and error > 1e-9)
-    low, high = stats.t.interval(level, k - 1, loc=rate, scale=error)
-    assert confidence_interval(*pool(pairs), level) == close((min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)))
+@example([(0, 1), (1, 1)], 0.95)
+@example([(10, 10), (10, 10), (1, 1)], 0.95)
+@example([(0, 10), (0, 2)], 0.95)
+@example([(2, 4), (3, 6)], 0.95)  # no spread at all
+def test_the_interval_is_wilsons_with_the_effective_number_of_tests(pairs: list[tuple[int, int]], level: float) -> None:
+    assume(sum(tests > 0 for _, tests in pairs) >= 2)
+    low, high = confidence_interval(*pool(pairs), level)
+    assert (low, high) == pytest.approx(slow_interval(pairs, level), abs=1e-6)
+    assert 0 <= low <= pooled_rate(*pool(pairs)) <= high <= 1
 
 
 def test_the_level_is_95_percent_unless_told() -> None:
@@ -221,6 +258,18 @@ def test_the_interval_covers_the_true_rate_where_tests_of_a_cluster_are_alike_an
         naive += abs(p - true_rate) <= 1.96 * math.sqrt(p * (1 - p) / n.sum())
     assert 0.91 < covered / sets < 0.98
     assert naive / sets < 0.88
+
+
+#: (rate, prompts, sizes), seeds fixed. The interval that was printed before misses 11% to 47% of these.
+@pytest.mark.parametrize(
+    ("rate", "prompts", "sizes"), [(0.9, 10, "equal"), (0.9, 50, "heavy"), (0.95, 7, "equal"), (0.98, 10, "heavy")]
+)
+def test_the_interval_of_a_rate_near_1_covers_it(rate: float, prompts: int, sizes: str) -> None:
+    runs = 400
+    tests, passed = outcomes(np.random.default_rng(1), runs, prompts, (rate,), sizes)
+    pairs = list(zip(passed[..., 0], tests, strict=True))
+    assert sum(missed(*confidence_interval(x, n), rate) for x, n in pairs) / runs < 0.05 + 3 * math.sqrt(0.05 / runs)
+    assert sum(missed(*plain_t(x, n), rate) for x, n in pairs) / runs > 0.09, "the test can tell"
 
 
 def test_the_clustered_error_is_the_spread_of_the_rate_over_repeated_studies() -> None:
@@ -292,7 +341,9 @@ def test_equal_models_differ_by_exactly_0(triples: Triples) -> None:
     if result.clusters:
         assert result.difference == 0
     if result.clusters > 1:
-        assert (result.standard_error, result.low, result.high) == (0, 0, 0)
+        assert result.standard_error == 0
+        assert math.isnan(result.low), "no spread, no interval: +0.000 to +0.000 would be a claim"
+        assert math.isnan(result.high)
 
 
 @quick
@@ -319,8 +370,43 @@ def test_with_one_test_per_cluster_it_is_the_one_sample_t_interval(pairs: list[t
     assume(len(set(differences)) > 1)
     expected = stats.ttest_1samp(differences, 0).confidence_interval(level)
     result = compared([(a, b, 1) for a, b in pairs], level)
-    assert (result.low, result.high) == close((expected.low, expected.high))
+    assert (result.low, result.high) == close((max(-1, expected.low), min(1, expected.high)))
     assert result.standard_error == close(float(stats.sem(differences)))
+
+
+@quick
+@given(paired_clusters)
+def test_the_interval_of_a_difference_is_students_with_the_error_and_degrees_of_bell_and_mccaffrey(
+    triples: Triples,
+) -> None:
+    result = compared(triples)
+    triples = [triple for triple in triples if triple[2]]
+    assume(len(triples) > 1 and result.standard_error > 0)
+    difference = Fraction(sum(b - a for a, b, _ in triples), sum(n for *_, n in triples))
+    error, degrees = slow_small_sample([b - a - difference * n for a, b, n in triples], [n for *_, n in triples])
+    low, high = stats.t.interval(0.95, degrees, loc=float(difference), scale=error)
+    assert (result.low, result.high) == pytest.approx((max(-1, low), min(1, high)), abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("rate", "prompts", "sizes"), [(0.5, 4, "heavy"), (0.5, 7, "equal"), (0.75, 7, "heavy"), (0.9, 20, "heavy")]
+)
+def test_the_interval_of_a_difference_covers_0_where_models_are_equal(rate: float, prompts: int, sizes: str) -> None:
+    runs = 400
+    rng = np.random.default_rng(2)
+    tests, passed = outcomes(rng, runs, prompts, (rate, rate), sizes)
+    found = [paired_difference(x[:, 0], x[:, 1], n) for x, n in zip(passed, tests, strict=True)]
+    assert sum(missed(one.low, one.high, 0) for one in found) / runs < 0.05 + 3 * math.sqrt(0.05 / runs)
+    old = [percentiles(x[:, 1] - x[:, 0], n, rng) for x, n in zip(passed, tests, strict=True)]
+    assert sum(missed(*ends, 0) for ends in old) / runs > 0.08, "the test can tell"
+
+
+@pytest.mark.parametrize("triple", [(1, 1, 4), (1, 2, 4), (0, 3, 3)])
+def test_clusters_that_all_differ_alike_give_no_interval(triple: tuple[int, int, int]) -> None:
+    result = compared([triple] * 12)
+    assert result.difference == (triple[1] - triple[0]) / triple[2]
+    assert result.standard_error == 0
+    assert math.isnan(result.low)
 
 
 def test_pairing_gains_where_the_models_find_the_same_clusters_hard() -> None:

@@ -1,4 +1,4 @@
-"""Compare models on the same tests: paired by test, resampled by cluster."""
+"""Compare models on the same tests: paired by test, by cluster."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binomtest
 
-from nnd_tasks.analysis.power import LEVEL, detectable
+from nnd_tasks.analysis.power import EXACT, LEVEL, RESAMPLES, detectable
 from nnd_tasks.analysis.results import Paired, Run, left_out, pair
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference, pooled_rate
 
 ALL = "all"
-RESAMPLES = 10_000
-#: What memory allows: a million draws of the rates of a few models.
+#: More would take hours.
 MOST_RESAMPLES = 1_000_000
-#: Clusters up to which all sign flips are counted instead of drawn.
-EXACT = 13
 _CHUNK = 1 << 22  # entries of a block of resamples
 
 
@@ -33,7 +30,7 @@ class Rate:
     Attributes:
         rate: between 0 and 1.
         standard_error: clustered.
-        low: lower end of the 95% t interval.
+        low: lower end of the 95% interval (`nnd_tasks.statistics.confidence_interval`).
         high: its upper end.
     """
 
@@ -51,12 +48,14 @@ class Difference:
         first: the model that is subtracted.
         second: the other one.
         difference: of the rates.
-        low: lower end of the 95% interval by paired bootstrap over clusters (percentiles).
+        low: lower end of the 95% interval (`nnd_tasks.statistics.paired_difference`); nan where there is none.
         high: its upper end.
         p: two-sided, by paired permutation over clusters.
-        p_holm: the same after Holm's correction over the categories of this pair; nan for all tests together.
+        p_holm: the same after Holm's correction: on all tests over the pairs of models, on a category over the pairs and the
+            categories.
         mcnemar: exact p value of McNemar's test, which takes tests for independent; for reference.
-        detectable: smallest true difference found with probability 0.8 at level 0.05, from the paired variance.
+        detectable: smallest true difference found with probability 0.8 at level 0.05 after that correction, from the paired
+            variance; infinity where none can be found, nan where nothing tells.
     """
 
     first: str
@@ -68,6 +67,11 @@ class Difference:
     p_holm: float
     mcnemar: float
     detectable: float
+
+    @property
+    def disagrees(self) -> bool:
+        """Tell whether interval and p give different answers to: can the true difference be 0?"""
+        return not math.isnan(self.low) and (self.low > 0 or self.high < 0) != (self.p < LEVEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,9 @@ class Rank:
         rate: overall.
         best: 1 + how many models are significantly better (Holm over pairs).
         worst: number of models less those that are significantly worse.
-        cluster: models of one number are not told apart: every model of a cluster is significantly better than every
-            model of the next one (as in the rankings of the WMT shared tasks).
+        cluster: number of its rank group. Every model of a group is significantly better than every model of the groups
+            below (as in the rankings of the WMT shared tasks); within a group some pairs may differ, but no line between
+            its models parts all above from all below.
     """
 
     model: str
@@ -117,8 +122,8 @@ class Comparison:
         paired: what was compared.
         categories: ``all``, then each category.
         ranks: the best first; empty for fewer than three models.
-        resamples: of bootstrap and permutation.
-        seed: of both.
+        resamples: of the permutation test.
+        seed: of it.
         alone: a line per run that nothing could be compared with.
     """
 
@@ -148,32 +153,6 @@ def cluster_counts(
     counts = np.zeros((len(names), passed.shape[1]), dtype=np.int64)
     np.add.at(counts, rows, passed.astype(np.int64))
     return counts, np.bincount(rows, minlength=len(names)), names
-
-
-def bootstrap_rates(
-    counts: ArrayLike, tests: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
-) -> NDArray[np.float64]:
-    """Draw clusters with replacement and return the pooled rates of each draw; one draw serves all models.
-
-    Args:
-        counts: tests passed, shape (clusters, models).
-        tests: shape (clusters,), each above 0.
-        resamples: how many draws.
-        seed: of the draws.
-
-    Returns:
-        Shape (resamples, models).
-    """
-    passed, n = np.asarray(counts, dtype=np.float64), np.asarray(tests, dtype=np.float64)
-    k = n.size
-    rng = np.random.default_rng(seed)
-    rates = np.empty((resamples, passed.shape[1]))
-    step = max(1, _CHUNK // max(k, 1))
-    for start in range(0, resamples, step):
-        size = min(step, resamples - start)
-        weights = rng.multinomial(k, np.full(k, 1 / k), size=size).astype(np.float64)
-        rates[start : start + size] = (weights @ passed) / (weights @ n)[:, None]
-    return rates
 
 
 def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.float64]:
@@ -244,8 +223,8 @@ def compare_runs(
     Args:
         runs: as `nnd_tasks.analysis.results.read_runs` returns them.
         allow: parts of the protocol that may differ.
-        resamples: of bootstrap and permutation, 100 to `MOST_RESAMPLES`.
-        seed: of both, 0 or more.
+        resamples: of the permutation test, 100 to `MOST_RESAMPLES`.
+        seed: of it, 0 or more.
 
     Raises:
         NNDError: no set has two models, runs cannot be compared, or ``resamples`` or ``seed`` is out of range.
@@ -257,6 +236,8 @@ def compare_runs(
     pairs = pair(runs, allow)
     found = [paired for paired in pairs if len(paired.runs) > 1]
     if not found:
+        if any(one.set == other.set and one.model != other.model for one, other in combinations(runs, 2)):
+            raise NNDError(left_out(runs, pairs)[0])  # on one set, but not asked the same
         raise NNDError(
             f"no set has two models: {', '.join(f'{run.model} on {run.set}' for run in runs)}; name runs of two models or more"
         )
@@ -272,21 +253,23 @@ def compare(paired: Paired, resamples: int = RESAMPLES, seed: int = 0) -> Compar
 
     Args:
         paired: models on the same tests, at least two.
-        resamples: of bootstrap and permutation.
-        seed: of both.
+        resamples: of the permutation test.
+        seed: of it.
     """
     categories = [ALL, *sorted(set(paired.tests["category"]))]
-    results = [_category(name, paired, resamples, seed) for name in categories]
-    pairs = len(results[0].differences)
-    for i in range(pairs):  # Holm over categories, for each pair of models
-        corrected = holm([result.differences[i].p for result in results[1:]])
-        for result, p in zip(results[1:], corrected, strict=True):
-            result.differences[i] = replace(result.differences[i], p_holm=p)
+    pairs = math.comb(len(paired.runs), 2)
+    asked = {name: pairs if name == ALL else pairs * (len(categories) - 1) for name in categories}
+    results = [_category(name, paired, resamples, seed, asked[name]) for name in categories]
+    # Two questions: which models differ, and on which categories. Each table of answers has one chance of a false alarm.
+    for family in (results[:1], results[1:]):
+        corrected = iter(holm([difference.p for result in family for difference in result.differences]))
+        for result in family:
+            result.differences[:] = [replace(found, p_holm=next(corrected)) for found in result.differences]
     ranks = rank(results[0]) if len(paired.runs) > 2 else []
     return Comparison(paired, results, ranks, resamples, seed)
 
 
-def _category(name: str, paired: Paired, resamples: int, seed: int) -> CategoryResult:
+def _category(name: str, paired: Paired, resamples: int, seed: int, hypotheses: int) -> CategoryResult:
     chosen = np.ones(len(paired.tests), dtype=bool) if name == ALL else (paired.tests["category"] == name).to_numpy()
     passed = paired.passed[chosen]
     counts, tests, clusters = cluster_counts(passed, paired.tests["cluster_id"][chosen].tolist())
@@ -300,23 +283,21 @@ def _category(name: str, paired: Paired, resamples: int, seed: int) -> CategoryR
         for j, model in enumerate(models)
     }
     pairs = list(combinations(range(len(models)), 2))
-    draws = bootstrap_rates(counts, tests, resamples, seed)
     p_values = permutation_p(np.stack([counts[:, b] - counts[:, a] for a, b in pairs], axis=1), resamples, seed)
     differences = []
     for (a, b), p in zip(pairs, p_values, strict=True):
         exact = paired_difference(counts[:, a], counts[:, b], tests)
-        low, high = np.quantile(draws[:, b] - draws[:, a], [LEVEL / 2, 1 - LEVEL / 2])
         differences.append(
             Difference(
                 first=models[a],
                 second=models[b],
                 difference=exact.difference,
-                low=float(low) if len(clusters) > 1 else math.nan,
-                high=float(high) if len(clusters) > 1 else math.nan,
+                low=exact.low,
+                high=exact.high,
                 p=float(p),
                 p_holm=math.nan,
                 mcnemar=mcnemar(passed[:, a], passed[:, b]),
-                detectable=detectable(exact.standard_error, exact.clusters),
+                detectable=detectable(exact.standard_error, exact.clusters, hypotheses, resamples),
             )
         )
     return CategoryResult(name, int(chosen.sum()), len(clusters), rates, differences)

@@ -12,13 +12,23 @@ from scipy.special import stdtrit
 
 from nnd_tasks.analysis.curves import EPOCH, Chart, Point, ordered, short, together, training_curve
 from nnd_tasks.analysis.power import LEVEL
-from nnd_tasks.analysis.results import read_lines, read_runs
+from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.samples import read_lines
 from nnd_tasks.analysis.tags import STEP, read_tags
 from nnd_tasks.errors import NNDError
+from nnd_tasks.statistics import effective_tests, wilson
+
+#: Letters that the name of a task may have: files are named after it.
+_LONGEST = 200
 
 
 def read_curve(
-    places: Sequence[Path], x: str = STEP, tags: Path | None = None, allow: Sequence[str] = (), panels: str = "task"
+    places: Sequence[Path],
+    x: str = STEP,
+    tags: Path | None = None,
+    allow: Sequence[str] = (),
+    panels: str = "task",
+    select: Sequence[str] = (),
 ) -> list[Chart]:
     """Return the curves of one training, from runs of its checkpoints or from the callback's JSONL.
 
@@ -28,6 +38,7 @@ def read_curve(
         tags: file of tags; for runs only.
         allow: parts of the protocol that may differ.
         panels: ``task`` or ``category``.
+        select: as for `read_runs`; for runs only.
 
     Raises:
         NNDError: see `training_curve` and `logged_curve`.
@@ -37,9 +48,11 @@ def read_curve(
     chosen: Literal["category", "task"] = "task" if panels == "task" else "category"
     logs = [path for path in places if is_log(path)]
     if not logs:
-        return training_curve(read_runs(places), x, None if tags is None else read_tags(tags), allow, chosen)
+        return training_curve(read_runs(places, select), x, None if tags is None else read_tags(tags), allow, chosen)
     if len(logs) < len(places):
         raise NNDError(f"{logs[0]} is a log of NNDCallback, the rest are runs: draw them apart")
+    if select:
+        raise NNDError(f"--select {select[0]}: is for runs; {logs[0]} is a log of NNDCallback")
     if tags is not None:
         raise NNDError(f"--tags {tags}: is for runs; the lines of {logs[0]} have steps of their own")
     return logged_curve(logs, x, allow, chosen)
@@ -93,15 +106,23 @@ def logged_curve(
 
 
 def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, entry in read_lines(path):
+    try:
+        lines = list(read_lines(path))
+    except RecursionError as error:
+        raise NNDError(f"{path}: holds a line that is nested too deeply; NNDCallback writes none") from error
+    for number, entry in lines:
         where = f"{path}, line {number}"
         step, rates = entry.get("step"), entry.get("rates")
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
             raise NNDError(f"{where}: step is {step!r}, which is no whole number")
-        if not isinstance(entry.get("task"), str) or not entry["task"]:
+        if not isinstance(entry.get("task"), str) or not 0 < len(entry["task"]) <= _LONGEST:
             raise NNDError(f"{where}: names no task")
         if not isinstance(rates, dict) or not all(isinstance(rate, dict) for rate in rates.values()):
             raise NNDError(f"{where}: has no rates; it is no line of NNDCallback")
+        try:
+            "\n".join([entry["task"], *rates, str(entry.get("signature"))]).encode()
+        except UnicodeEncodeError as error:
+            raise NNDError(f"{where}: holds half of a character (a lone surrogate) in a name") from error
         yield where, entry
 
 
@@ -113,22 +134,28 @@ def _place(entry: Mapping[str, Any], x: str, where: str) -> float:
 
 
 def _logged_point(where: str, task: str, step: int, place: float, category: str, found: Mapping[str, Any]) -> Point:
-    """Return a point with the interval that its standard error and number of clusters give."""
+    """Return a point with the interval that its standard error and number of clusters give.
+
+    A log has no tests per prompt, so the interval is that of prompts with equally many.
+    """
     rate, error = _number(found.get("rate")), _number(found.get("stderr"))
     tests, clusters = _number(found.get("tests")), _number(found.get("clusters"))
     if not 0 <= rate <= 1 or error < 0 or not tests >= 0:
         raise NNDError(f"{where}: {category!r} has no rate between 0 and 1 with stderr, tests and clusters")
     low = high = math.nan
-    if clusters > 1 and not math.isnan(error):
-        half = float(stdtrit(clusters - 1, 1 - LEVEL / 2)) * error
-        low, high = max(0.0, rate - half), min(1.0, rate + half)
+    if clusters > 1 and tests > 0 and not math.isnan(error):
+        size = effective_tests(rate, error, clusters, tests)
+        low, high = wilson(rate, size, float(stdtrit(clusters - 1, 1 - LEVEL / 2)))
     k = None if math.isnan(clusters) else int(clusters)
     return Point(task, category, "", f"step {step}", place, int(tests), k, rate, error, low, high)
 
 
 def _number(value: Any) -> float:
     """Return a finite number as it is, all else as nan."""
-    found = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    try:
+        found = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    except OverflowError:  # a whole number of hundreds of digits
+        found = math.nan
     return found if math.isfinite(found) else math.nan
 
 

@@ -20,6 +20,7 @@ from nnd_tasks.analysis.power import FEW
 from nnd_tasks.analysis.tables import few, number
 from nnd_tasks.analysis.tags import PARAMETERS, STEP
 from nnd_tasks.errors import NNDError
+from nnd_tasks.wording import csv_cell, plain, table_row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,21 +34,17 @@ def markdown(chart: Chart) -> str:
     tasks, families = len({p.task for p in chart.points}) > 1, any(p.family for p in chart.points)
     names = ["task"] * tasks + ["category"] + ["family"] * families + ["model"]
     head = [*names, chart.x, "tests", "clusters", "pass rate", "std. error", "95% interval"]
-    lines = [f"# {chart.title}", "", *(f"{note}\n" for note in chart.notes), _line(head)]
+    lines = [f"# {plain(chart.title)}", "", *(f"{plain(note)}\n" for note in chart.notes), table_row(head)]
     lines.append("|" + "---|" * len(names) + "---:|" * (len(head) - len(names)))
     for p in chart.points:
         cells = [p.task] * tasks + [p.category] + [p.family] * families + [p.model, short(p.x), f"{p.tests:,}"]
         cells.append("-" if p.clusters is None else f"{p.clusters:,}{few(p.clusters)}")
         interval = "-" if math.isnan(p.low) else f"{number(p.low)} to {number(p.high)}"
-        lines.append(_line([*cells, number(p.rate), number(p.standard_error, 4), interval]))
-    lines += ["", "Intervals are t intervals, clustered by prompt. Chance is 0.5, less half the share of ties."]
+        lines.append(table_row([*cells, number(p.rate), number(p.standard_error, 4), interval]))
+    lines += ["", "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties."]
     if any(p.clusters is not None and p.clusters < FEW for p in chart.points):
         lines += ["", f"† fewer than {FEW} prompts: the error bars are not to be relied on."]
     return "\n".join(lines) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _plain(value: Any) -> Any:
@@ -67,7 +64,7 @@ def to_csv(chart: Chart) -> str:
     rows = [{chart.x if key == "x" else key: value for key, value in row.items()} for row in _rows(chart)]
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: csv_cell(value) for key, value in cells.items()} for cells in rows)
     return text.getvalue()
 
 

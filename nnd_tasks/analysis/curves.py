@@ -6,10 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 from nnd_tasks.analysis.compare import ALL, cluster_counts
-from nnd_tasks.analysis.results import Paired, Run, pair
+from nnd_tasks.analysis.results import Paired, Run, left_out, pair
 from nnd_tasks.analysis.tags import (
     PARAMETERS,
     STEP,
@@ -40,7 +41,7 @@ class Point:
         clusters: that have any; None where it is not known.
         rate: pass rate, between 0 and 1.
         standard_error: clustered by prompt; nan where it cannot be known.
-        low: lower end of the 95% t interval; nan where it cannot be known.
+        low: lower end of the 95% interval; nan where it cannot be known.
         high: its upper end.
     """
 
@@ -176,10 +177,12 @@ def _groups(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[list[
     """Return the runs side by side, and a note on tasks that only one model ran."""
     paired = pair(runs, allow)
     groups = [group for group in paired if len(group.runs) > 1]
-    alone = [f"{group.runs[0].model} on {group.task}" for group in paired if len(group.runs) == 1]
+    alone = [f"{group.runs[0].model} on {group.title}" for group in paired if len(group.runs) == 1]
     if not groups:
+        if any(one.set == other.set and one.model != other.model for one, other in combinations(runs, 2)):
+            raise NNDError(left_out(runs, paired)[0])  # on one set, but not asked the same
         raise NNDError(f"one run only ({'; '.join(alone)}): {what} needs two models or checkpoints on one task")
-    return groups, [f"Left out, the only run of its task: {one}." for one in alone]
+    return groups, [f"Left out, the only run of its task and protocol: {one}." for one in alone]
 
 
 def _family(run: Run, x: str, tags: Tags | None) -> str:
@@ -206,11 +209,11 @@ def _points(paired: Paired, families: Mapping[str, str], places: Mapping[str, fl
         chosen = (paired.tests["category"] == category).to_numpy() | (category == ALL)
         counts, tests, clusters = cluster_counts(paired.passed[chosen], paired.tests["cluster_id"][chosen].tolist())
         if not clusters:
-            raise NNDError(f"{paired.task}: no test was scored by all of {', '.join(paired.models)}")
+            raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(paired.models)}")
         for j, run in enumerate(paired.runs):
             points.append(
                 Point(
-                    run.task,
+                    paired.task_of(run),
                     category,
                     families[run.model],
                     run.model,
@@ -227,15 +230,15 @@ def _points(paired: Paired, families: Mapping[str, str], places: Mapping[str, fl
 
 def _left_out(paired: Paired) -> list[str]:
     return (
-        [f"{paired.task}: {paired.left_out:,} tests left out that some model could not score."]
+        [f"{paired.title}: {paired.left_out:,} tests left out that some model could not score."]
         if paired.left_out
         else []
     )
 
 
 def _chart(kind: Kind, paired: Paired, x: str, points: Iterable[Point], notes: Iterable[str]) -> Chart:
-    signatures = {f"{run.task}: {run.model}": run.line for run in paired.runs}
-    return Chart(kind, paired.task, x, "category", ordered(points), tuple(notes), signatures)
+    signatures = {f"{paired.task_of(run)}: {run.model}": run.line for run in paired.runs}
+    return Chart(kind, paired.title, x, "category", ordered(points), tuple(notes), signatures)
 
 
 def ordered(points: Iterable[Point]) -> tuple[Point, ...]:

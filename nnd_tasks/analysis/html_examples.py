@@ -109,7 +109,7 @@ def failed_examples(paired: Paired, count: int) -> list[Example]:
         for row in worst(run.tests, count).to_dict("records"):
             passed = outcome.get(row["test_id"], [])
             better = [model for model, found in zip(paired.models, passed, strict=False) if found]
-            examples.append(_example(run, row, len(paired.models) - 1, better))
+            examples.append(_example(run, paired.task_of(run), row, len(paired.models) - 1, better))
     return examples
 
 
@@ -117,7 +117,7 @@ def worst(tests: pd.DataFrame, count: int) -> pd.DataFrame:
     """Return up to ``count`` failed tests, by margin: count // categories of each category, then whatever is worst.
 
     Args:
-        tests: with the columns of `nnd_tasks.analysis.results.COLUMNS`.
+        tests: with the columns of `nnd_tasks.analysis.samples.COLUMNS`.
         count: how many.
     """
     failed = tests[tests["passed"].eq(False).fillna(False) & tests["margin"].notna()].sort_values(
@@ -129,14 +129,14 @@ def worst(tests: pd.DataFrame, count: int) -> pd.DataFrame:
     return failed.loc[sorted([*first.index, *rest.index], key=failed.index.get_loc)]
 
 
-def _example(run: Run, row: Mapping[str, Any], others: int, passed_by: list[str]) -> Example:
+def _example(run: Run, task: str, row: Mapping[str, Any], others: int, passed_by: list[str]) -> Example:
     document = run.documents[row["document"]]
     high, low = contrast(str(document["candidates"][row["high"]]), str(document["candidates"][row["low"]]))
     scores = document["scores"][row["high"]], document["scores"][row["low"]]
     fields = [(key, value) for key, value in document.items() if key not in _NOT_PROMPT and value not in (None, "")]
     return Example(
         model=run.model,
-        task=run.task,
+        task=task,
         category=row["category"],
         detail=", ".join(str(row[key]) for key in ("subcategory", "severity") if row[key]),
         test_id=row["test_id"],

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import math
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,12 +19,12 @@ from nnd_tasks.analysis.compare import ALL, CategoryResult, Comparison, Rate, cl
 from nnd_tasks.analysis.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, Example, failed_examples
 from nnd_tasks.analysis.power import FEW, HOPELESS, LEVEL, POWER
 from nnd_tasks.analysis.reading import NEAR, ReadingAid, reading_aid
-from nnd_tasks.analysis.results import Paired, Run, pair, read_runs
-from nnd_tasks.analysis.tables import few, hopeless, number, p_value
+from nnd_tasks.analysis.results import Paired, Run, left_out, notes_on, pair, read_runs
+from nnd_tasks.analysis.tables import between, few, hopeless, number, odd, p_value
 from nnd_tasks.baselines import BASELINES
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import expand
-from nnd_tasks.harness.signature import SECRET
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand, writing
+from nnd_tasks.secrets import arguments_without_secrets, without_secrets
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pooled_rate
 
 if TYPE_CHECKING:
@@ -68,6 +67,7 @@ def write_report(
     allow: Sequence[str] = (),
     examples: int = EXAMPLES,
     title: str = "NND report",
+    select: Sequence[str] = (),
 ) -> Path:
     """Write the page about the runs in some places.
 
@@ -77,6 +77,7 @@ def write_report(
         allow: parts of the protocol that may differ.
         examples: failed tests to show per model and set.
         title: of the page.
+        select: as for `read_runs`.
 
     Returns:
         The file.
@@ -87,17 +88,9 @@ def write_report(
     path = expand(output)
     if path.is_dir():
         raise NNDError(f"{path}: is a folder; name a file, such as {path / 'report.html'}")
-    page = render(sections_of(pair(read_runs(places), allow)), places, allow, examples, title)
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    page = render(sections_of(pair(read_runs(places, select), allow)), places, allow, examples, title, select)
+    with writing(path) as new:
         new.write_bytes(page)
-        new.replace(path)
-    except OSError as error:
-        raise NNDError(f"{path}: cannot be written ({error.strerror or first_line(error)})") from error
-    finally:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
     return path
 
 
@@ -110,7 +103,7 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
     sections = []
     for place, paired in enumerate(pairs, start=1):
         if paired.tests.empty:
-            raise NNDError(f"{paired.runs[0].path}: no test was scored by every model; leave {paired.task} out")
+            raise NNDError(f"{paired.runs[0].path}: no test was scored by every model; leave {paired.title} out")
         comparison = compare(paired) if len(paired.runs) > 1 else None
         protocol, differing = _settings(paired.runs)
         sections.append(
@@ -161,6 +154,7 @@ def _shown(value: Any) -> str:
         return "yes" if value else "no"
     if value in (None, "", {}):
         return "none"
+    value = without_secrets(value)  # runs of stock lm_eval, or of earlier releases, may hold some
     return json.dumps(value, ensure_ascii=False, sort_keys=True) if isinstance(value, (dict, list)) else str(value)
 
 
@@ -170,7 +164,7 @@ def _shown(value: Any) -> str:
 def command_of(run: Run) -> str:
     """Return the command that asks the same again, from what lm-eval and the signature keep of it.
 
-    Secrets, such as a token for the hub, are left out.
+    Secrets, such as a token for the hub or the password in a URL, are left out.
     """
     asked, protocol = run.command, run.protocol
     shared = asked.get("model") == "hf-shared-prefix"  # what `nnd run --model hf` becomes
@@ -197,12 +191,11 @@ _FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multi
 def _arguments(given: Any) -> str:
     """Return model arguments as text: ``key=value`` pairs, or JSON where a value is more than a word."""
     if isinstance(given, str):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             given = json.loads(given)
     if not isinstance(given, Mapping):
-        items = (item for item in str(given or "").split(",") if item.partition("=")[0].strip().lower() not in SECRET)
-        return ",".join(items)
-    kept = {str(key): value for key, value in given.items() if str(key).lower() not in SECRET}
+        return arguments_without_secrets(str(given or ""))
+    kept: dict[str, Any] = without_secrets(given, None)
     plain = all(isinstance(value, (str, int, float)) and "," not in str(value) for value in kept.values())
     return ",".join(f"{key}={value}" for key, value in kept.items()) if plain else json.dumps(kept, default=str)
 
@@ -232,9 +225,10 @@ def _not_in_command(run: Run) -> list[str]:
     return notes
 
 
-def _again(places: Sequence[str | Path], allow: Sequence[str], several: bool) -> list[str]:
+def _again(places: Sequence[str | Path], allow: Sequence[str], select: Sequence[str], several: bool) -> list[str]:
     where = [str(place) for place in places]
     extra = ["--allow", ",".join(allow)] if allow else []
+    extra += [word for text in select for word in ("--select", text)]
     lines = [shlex.join(["nnd", "compare", *where, *extra])] if several else []
     return [*lines, shlex.join(["nnd", "report", *where, *extra, "-o", "report.html"])]
 
@@ -248,6 +242,7 @@ def render(
     allow: Sequence[str] = (),
     examples: int = EXAMPLES,
     title: str = "NND report",
+    select: Sequence[str] = (),
 ) -> bytes:
     """Return the page as UTF-8, with as many examples as `PAGE_LIMIT` has room for.
 
@@ -257,6 +252,7 @@ def render(
         allow: likewise.
         examples: failed tests per model and set, at most.
         title: of the page.
+        select: likewise.
     """
     template = _environment().get_template("report.html.j2")
     folder = Path(__file__).parent
@@ -272,7 +268,10 @@ def render(
         "sections": sections,
         "models": list(dict.fromkeys(run.model for run in runs)),
         "commands": [(run, command_of(run), _not_in_command(run)) for run in runs],
-        "again": _again(places, allow, any(section.comparison for section in sections)),
+        "again": _again(places, allow, select, any(section.comparison for section in sections)),
+        "alone": left_out(runs, [section.paired for section in sections])
+        if len({run.model for run in runs}) > 1
+        else [],
         "allowed": list(allow),
         "rules": BASELINES,
         "limits": {"context": CONTEXT_LIMIT, "candidate": CANDIDATE_LIMIT, "page": PAGE_LIMIT, "wanted": examples},
@@ -315,7 +314,10 @@ def _environment() -> jinja2.Environment:
         "percent": "{:.2%}".format,
         "few": few,
     }
-    environment.globals |= {"hopeless": hopeless, "beaten": _beaten, "scale_of": _scale}
+    environment.globals |= {
+        **{"hopeless": hopeless, "between": between, "odd": odd, "beaten": _beaten, "scale_of": _scale},
+        "notes_on": notes_on,
+    }
     return environment
 
 

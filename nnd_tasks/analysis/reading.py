@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from nnd_tasks.baselines import ALL, baseline_rates
 from nnd_tasks.datasets import find_dataset, read_table
 from nnd_tasks.errors import NNDError
@@ -32,14 +30,16 @@ class ReadingAid:
     Attributes:
         trivial: rule -> its pass rate on the same tests.
         near: share of tests decided by a margin smaller than `NEAR`.
-        flips: share of tests whose outcome differs between token, byte and sum normalization.
+        flips_bytes: share of tests that end otherwise by the likelihood per byte than by the one per token.
+        flips_sum: share of tests that end otherwise by the summed likelihood than by the one per token.
         pmi: pass rate by the difference of the means with and without context; None where a run has not scored it.
         survives: share of the passes that also pass without the context; None likewise.
     """
 
     trivial: dict[str, float]
     near: float
-    flips: float
+    flips_bytes: float
+    flips_sum: float
     pmi: float | None = None
     survives: float | None = None
 
@@ -76,7 +76,7 @@ def _set_texts(name: str, config: str, data: str) -> tuple[str, ...] | None:
 
 
 def _aid(tests: pd.DataFrame, trivial: dict[str, float]) -> ReadingAid:
-    signs = np.stack([tests[column].to_numpy() > 0 for column in ("margin", "margin_sum", "margin_bytes")])
+    token, summed, per_byte = (tests[column].to_numpy() > 0 for column in ("margin", "margin_sum", "margin_bytes"))
     pmi = survives = None
     if tests["without"].notna().all():
         pmi = float((tests["margin"] - tests["without"] > 0).mean())
@@ -85,7 +85,8 @@ def _aid(tests: pd.DataFrame, trivial: dict[str, float]) -> ReadingAid:
     return ReadingAid(
         trivial=trivial,
         near=float((tests["margin"].abs() < NEAR).mean()),
-        flips=float((signs != signs[0]).any(axis=0).mean()),
+        flips_bytes=float((per_byte != token).mean()),
+        flips_sum=float((summed != token).mean()),
         pmi=pmi,
         survives=survives,
     )

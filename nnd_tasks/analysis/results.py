@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
+import logging
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand
+from nnd_tasks.analysis import selecting
+from nnd_tasks.analysis.samples import Samples, read_lines, read_samples
+from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.files import check_json, expand, read_text, writing
 
-#: Columns of `Run.tests`. Margins are (better - worse) in nats: per token, summed, per UTF-8 byte. ``high`` and ``low`` are
-#: indices into the document's candidates, ``document`` that of the document in `Run.documents`.
-COLUMNS = (
-    *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", "high", "low"),
-    *("margin", "margin_sum", "margin_bytes", "passed", "tie"),
-)
+#: Bytes that a results file may have; with hundreds of tasks one has a few million.
+_MOST_BYTES = 500_000_000
 #: Last parts of a path that say nothing without the one before.
 _CHECKPOINT = re.compile(r"(step|checkpoint|epoch|iter|final|last|best|model|snapshot)s?[-_.]?\d*$", re.IGNORECASE)
+_logger = logging.getLogger(__name__)
 #: What may differ besides parts of the protocol.
 _ALLOWED = ("task", "version", "window")
+#: Parts of the protocol whose values say nothing to people.
+_DIGESTS = {"data", "prompt", "system"}
 _HOW = "run the task with --log_samples --output_path FOLDER"
+_CLOSE = 1e-9  # how far a rate may be from the one that is stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +53,9 @@ class Run:
         parameters: number of the model's parameters, where lm-eval knows it.
         truncated: how many contexts lost their end.
         documents: per cluster ``context`` and ``candidates``, and what else the prompt used.
-        tests: one row per test, columns `COLUMNS`; ``passed`` is missing where the test could not be scored.
-        extra: per document, what a task added to its samples.
+        tests: one row per test, columns `nnd_tasks.analysis.samples.COLUMNS`; ``passed`` is missing where the test could not
+            be scored.
+        earlier: results files of equal runs, which this one, the latest, stands for.
     """
 
     model: str
@@ -70,6 +72,7 @@ class Run:
     truncated: int
     documents: list[dict[str, Any]] = field(repr=False)
     tests: pd.DataFrame = field(repr=False)
+    earlier: tuple[Path, ...] = ()
 
     @property
     def set(self) -> str:
@@ -77,19 +80,27 @@ class Run:
         return f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
 
 
-def read_runs(places: Iterable[str | Path]) -> list[Run]:
+#: A task's results in a results file: (file, task, content of the file).
+_Piece: TypeAlias = tuple[Path, str, Mapping[str, Any]]
+
+
+def read_runs(places: Iterable[str | Path], select: Sequence[str] = ()) -> list[Run]:
     """Read every NND run below the given places.
+
+    Of runs that were asked the same of the same model the latest is taken; it names the others (`Run.earlier`).
 
     Args:
         places: folders that ``--output_path`` named, ``results_*.json`` or ``samples_*.jsonl`` files. Results of tasks that
             are not NND's are passed over.
+        select: ``KEY=VALUE`` texts with keys of `nnd_tasks.analysis.selecting.PARTS`: only runs of this protocol.
 
     Returns:
         The runs, in the order of the places, then by task; models have short names of their own.
 
     Raises:
-        NNDError: nothing is there, samples are missing or cut off, or a folder holds two runs of one model and task.
+        NNDError: nothing is there or is selected, or samples are missing, cut off or contradict themselves.
     """
+    wanted = selecting.parse(select)
     files: dict[Path, Path] = {}
     named: dict[Path, set[Path]] = {}  # results file -> the samples files by which it was named; empty where as a whole
     for place in places:
@@ -103,23 +114,71 @@ def read_runs(places: Iterable[str | Path]) -> list[Run]:
         for file in found:
             as_whole = path.suffix != ".jsonl" or not named.get(file.resolve(), {path})
             named[file.resolve()] = set() if as_whole else named.get(file.resolve(), set()) | {path.resolve()}
-    pieces: list[tuple[Path, str, Mapping[str, Any]]] = []
+    pieces: list[_Piece] = []
     for file in files:
         results = _read_json(file)
         configs = results.get("configs")
         if not isinstance(configs, Mapping):
             raise NNDError(f"{file}: holds no results of lm-eval")
-        wanted = named[file]
-        pieces += [
-            (file, task, results)
-            for task, config in configs.items()
-            if _ours(config) and (not wanted or _samples_file(file, task) in wanted)
-        ]
+        for task, config in configs.items():
+            if not _ours(config):
+                continue
+            _check_types(file, task, results)
+            if not named[file] or _samples_file(file, task) in named[file]:
+                pieces.append((file, task, results))
     if not pieces:
         raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
-    _refuse_repeats(pieces)
-    names = _short_names([_identity(results, task) for _, task, results in pieces])
-    return [_read_run(file, task, results, name) for (file, task, results), name in zip(pieces, names, strict=True)]
+    kept = _latest(_selected(pieces, wanted))
+    names = _short_names([_identity(results, task) for (_, task, results), _ in kept])
+    runs = [_read_run(*piece, name, earlier) for (piece, earlier), name in zip(kept, names, strict=True)]
+    for note in notes_on(runs):
+        _logger.warning(visible(note))
+    return runs
+
+
+def _selected(pieces: Sequence[_Piece], wanted: Mapping[str, str]) -> list[_Piece]:
+    """Return the pieces of the wanted protocol.
+
+    Raises:
+        NNDError: none is.
+    """
+    left = list(pieces)
+    for key, value in wanted.items():
+        values = {
+            i: selecting.value_of(key, task, _version(results, task), _part(_signature(results, task), "protocol"))
+            for i, (_, task, results) in enumerate(left)
+        }
+        chosen = [piece for i, piece in enumerate(left) if selecting.matches(key, value, values[i])]
+        if not chosen:
+            raise NNDError(
+                f"--select {key}={value}: no run has it; they have {', '.join(sorted(set(values.values())))}"
+            )
+        left = chosen
+    return left
+
+
+def _latest(pieces: Sequence[_Piece]) -> list[tuple[_Piece, tuple[Path, ...]]]:
+    """Return the pieces, of equal ones the latest that has samples, each with the files that it stands for."""
+    equal: dict[tuple[str, str, str, str], list[_Piece]] = defaultdict(list)
+    for file, task, results in pieces:
+        version = str(_version(results, task)).partition("-")[0]
+        asked = json.dumps(_part(_signature(results, task), "protocol"), sort_keys=True)
+        equal[task, version, asked, _identity(results, task)[1]].append((file, task, results))
+
+    def age(piece: _Piece) -> tuple[bool, str, float]:
+        file, task, _ = piece
+        return _samples_file(file, task).is_file(), _date(file), file.stat().st_mtime
+
+    kept = []
+    for found in equal.values():
+        *others, last = sorted(found, key=age)
+        kept.append((last, tuple(file for file, _, _ in others)))
+    return kept
+
+
+def _date(file: Path) -> str:
+    """Return when a run was, as lm-eval writes it into the name of its results file."""
+    return file.stem.removeprefix("results_")
 
 
 def _results_files(path: Path) -> list[Path]:
@@ -168,14 +227,16 @@ def _ours(config: Any) -> bool:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    text = read_text(path, limit=_MOST_BYTES)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
+        found = json.loads(text)
+    except RecursionError as error:
+        raise NNDError(f"{path}: its lists and objects are nested too deeply to be read") from error
     except ValueError as error:
         if not path.name.startswith("results_"):
             raise NNDError(f"{path}: is no results_*.json of lm-eval") from error
         raise NNDError(f"{path}: is no JSON, the file is cut off or damaged; run the task again") from error
+    check_json(found, text, str(path))
     if not isinstance(found, dict):
         raise NNDError(f"{path}: holds no results of lm-eval")
     return found
@@ -192,24 +253,16 @@ def _signature(results: Mapping[str, Any], task: str) -> Mapping[str, Any]:
     return found
 
 
+def _version(results: Mapping[str, Any], task: str) -> Any:
+    return _part(results, "versions").get(task)
+
+
 def _identity(results: Mapping[str, Any], task: str) -> tuple[str, str]:
     """Return (name, all that is known) of the model."""
     about = _part(_signature(results, task), "model")
-    name = str(about.get("name") or results.get("model_name") or results.get("model_source") or "model")
+    names = (about.get("name"), results.get("model_name"), results.get("model_source"), "model")
+    name = next(name for name in names if isinstance(name, str) and name)
     return name, json.dumps(about, sort_keys=True)
-
-
-def _refuse_repeats(pieces: Sequence[tuple[Path, str, Mapping[str, Any]]]) -> None:
-    """Raise NNDError where one model has two results for one task: which one is meant nobody can tell."""
-    seen: dict[tuple[str, str, str], Path] = {}
-    for file, task, results in pieces:
-        key = (task, json.dumps(_signature(results, task).get("protocol"), sort_keys=True), _identity(results, task)[1])
-        if key in seen:
-            raise NNDError(
-                f"two runs of {task} by one model, {seen[key]} and {file}; name the results file that you mean, or move the "
-                "other one away"
-            )
-        seen[key] = file
 
 
 def _short_names(models: Sequence[tuple[str, str]]) -> list[str]:
@@ -229,89 +282,84 @@ def _short_names(models: Sequence[tuple[str, str]]) -> list[str]:
         if counts[names[model]] > 1:
             numbers[names[model]] += 1
             names[model] += f" #{numbers[names[model]]}"
-    return [names[model] for model in models]
+    return [visible(names[model]) for model in models]
 
 
-def _read_run(file: Path, task: str, results: Mapping[str, Any], name: str) -> Run:
-    date = file.stem.removeprefix("results_")
+def _read_run(file: Path, task: str, results: Mapping[str, Any], name: str, earlier: tuple[Path, ...]) -> Run:
     samples = _samples_file(file, task)
     if not samples.is_file():
         raise NNDError(f"{file}: its samples {samples.name} are missing; {_HOW}")
-    documents, tests, truncated = _read_samples(samples)
-    expected = _part(_part(results, "n-samples"), task).get("effective")
-    if expected is not None and expected != len(documents):
-        raise NNDError(f"{samples}: {len(documents)} of {expected} contexts; the file is cut off, run the task again")
     signature = _signature(results, task)
+    protocol = _part(signature, "protocol")
+    ties = protocol.get("ties", "fail")
+    found = read_samples(samples, str(ties))
+    expected = _part(_part(results, "n-samples"), task).get("effective")
+    if expected is not None and expected != len(found.documents):
+        raise NNDError(
+            f"{samples}: {len(found.documents)} of {expected!r} contexts; the file is cut off, run the task again"
+        )
+    _check_rates(file, samples, _part(_part(results, "results"), task), found, str(ties))
     config = _part(results, "config")
     return Run(
         model=name,
         task=task,
         path=samples,
-        date=date,
-        protocol=_part(signature, "protocol"),
+        date=_date(file),
+        protocol=protocol,
         about=_part(signature, "model"),
         environment=_part(signature, "environment"),
         line=str(signature.get("line", "")),
-        version=_part(results, "versions").get(task),
+        version=_version(results, task),
         command={key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")},
         parameters=config.get("model_num_parameters"),
-        truncated=truncated,
-        documents=documents,
-        tests=tests,
+        truncated=found.truncated,
+        documents=found.documents,
+        tests=found.tests,
+        earlier=earlier,
     )
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (number, object) of each line of a JSONL file.
+def _check_types(file: Path, task: str, results: Mapping[str, Any]) -> None:
+    """Raise NNDError where something that the analysis uses is not of its kind: the file was damaged, or changed."""
 
-    Raises:
-        NNDError: it cannot be read, or a line is no object.
-    """
+    def refuse(what: str, value: Any, expected: str) -> None:
+        raise NNDError(
+            f"{file}: {what} is {value!r:.60}, expected {expected}; the file was changed, run the task again"
+        )
+
+    # lm-eval makes a file name of it, and so do we.
+    if not task or not task.isprintable() or {"/", "\\"} & set(task) or task.startswith("."):
+        refuse("the name of a task", task, "one that can be part of a file name")
+    protocol = _part(_signature(results, task), "protocol")
+    for key in ("set", "config", "ties", "selection"):
+        if key in protocol and not (isinstance(protocol[key], str) and protocol[key].isprintable()):
+            refuse(f"{key} in the signature of {task}", protocol[key], "text")
+    for key, value in protocol.items():
+        if isinstance(value, (Mapping, list)):
+            refuse(f"{key} in the signature of {task}", value, "text or a number")
+    config = _part(results, "config")
+    for what, value in (("limit", config.get("limit")), ("model_num_parameters", config.get("model_num_parameters"))):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
+        if value is not None and not number:
+            refuse(f"config: {what}", value, "a number")
+
+
+def _check_rates(file: Path, samples: Path, stored: Mapping[str, Any], found: Samples, ties: str) -> None:
+    """Raise NNDError where samples give other numbers than the results beside them: they are of another run, or changed."""
     try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    value = json.loads(line)
-                except ValueError as error:
-                    raise NNDError(f"{path}, line {number}: no JSON; the file is cut off or damaged") from error
-                if not isinstance(value, dict):
-                    raise NNDError(f"{path}, line {number}: no object")
-                yield number, value
-    except (OSError, UnicodeDecodeError) as error:
-        raise NNDError(f"{path}: cannot be read ({error})") from error
-
-
-def _read_samples(path: Path) -> tuple[list[dict[str, Any]], pd.DataFrame, int]:
-    documents: list[dict[str, Any]] = []
-    rows: list[tuple[Any, ...]] = []
-    truncated = 0
-    for number, sample in read_lines(path):
-        try:
-            doc, candidates = sample["doc"], sample["candidates"]
-            truncated += int(sample.get("truncated_contexts") or 0)
-            for test in sample["tests"]:
-                margins = _margins(candidates[test["high"]], candidates[test["low"]])
-                about = (test.get(key, "") for key in ("category", "subcategory", "severity"))
-                outcome = (test["passed"], test["tie"])
-                places = test.get("noise_ratio"), test.get("seed"), len(documents), test["high"], test["low"]
-                rows.append((test["test_id"], doc["cluster_id"], *about, *places, *margins, *outcome))
-            documents.append({**{k: v for k, v in doc.items() if k != "tests"}, "scores": candidates})
-            documents[-1]["no_context"] = sample.get("no_context")
-        except (KeyError, TypeError, IndexError) as error:
-            raise NNDError(f"{path}, line {number}: is no sample of an NND task ({error!r})") from error
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
-    return documents, table.astype({"passed": "boolean", "tie": bool, "noise_ratio": float, "seed": "Int64"}), truncated
-
-
-def _margins(high: Mapping[str, Any] | None, low: Mapping[str, Any] | None) -> tuple[float, float, float]:
-    """Return the three margins; nan where a candidate has no finite score."""
-    if high is None or low is None or high["sum"] is None or low["sum"] is None:
-        return math.nan, math.nan, math.nan
-    return (
-        high["mean"] - low["mean"],
-        high["sum"] - low["sum"],
-        high["sum"] / max(high["bytes"], 1) - low["sum"] / max(low["bytes"], 1),
-    )
+        rates = found.rates(ties)
+    except NNDError as error:
+        raise NNDError(f"{samples}: {error}") from error
+    for name, value in {**found.counts(), **rates}.items():
+        told = stored.get(f"{name},none")
+        if told is None:  # an analysis needs the samples only
+            continue
+        same = isinstance(told, (int, float)) and abs(told - value) <= _CLOSE
+        if not same:
+            raise NNDError(
+                f"{samples}: its tests give {name} {value:.6g}, {file.name} says {told!r:.40}: they are not of one run, or one "
+                "was changed; run the task again"
+            )
 
 
 def to_table(runs: Sequence[Run]) -> pd.DataFrame:
@@ -337,16 +385,9 @@ def write_table(runs: Sequence[Run], path: str | Path) -> Path:
         raise NNDError(f"{path}: is a folder; name a file for the table")
     if path.suffix != ".parquet":
         raise NNDError(f"{path}: the table is written as parquet; name a file that ends so")
-    new = path.with_name(f".{path.name}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        to_table(runs).to_parquet(new, index=False)
-        return new.replace(path)
-    except OSError as error:
-        raise NNDError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        with contextlib.suppress(OSError):
-            new.unlink()
+    with writing(path) as new, new.open("wb") as file:  # by its name pyarrow opens files with UTF-8 names only
+        to_table(runs).to_parquet(file, index=False)
+    return path
 
 
 # ---------------------------------------------------------------- runs side by side
@@ -364,6 +405,7 @@ class Paired:
             ``severity``, ``document`` (of the first run).
         passed: shape (tests, models).
         left_out: tests that some model could not score.
+        apart: what sets these runs apart from others on the same set and task, such as ``shots 2``; empty where none are.
     """
 
     task: str
@@ -372,6 +414,16 @@ class Paired:
     tests: pd.DataFrame = field(repr=False)
     passed: np.ndarray[Any, np.dtype[np.bool_]] = field(repr=False)
     left_out: int
+    apart: str = ""
+
+    @property
+    def title(self) -> str:
+        """Name of the task, with what sets these runs apart from others of it."""
+        return f"{self.task} ({self.apart})" if self.apart else self.task
+
+    def task_of(self, run: Run) -> str:
+        """Return the name of a run's task, as `title` has it."""
+        return f"{run.task} ({self.apart})" if self.apart else run.task
 
     @property
     def models(self) -> list[str]:
@@ -380,14 +432,14 @@ class Paired:
 
 
 def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
-    """Put the runs on each set side by side.
+    """Put the runs on each set side by side; runs of other protocols stand apart, in groups of their own.
 
     Args:
         runs: of any tasks; those on one set and config belong together.
         allow: parts of the protocol that may differ, such as ``prompt`` for models that each have a format of their own.
 
     Raises:
-        NNDError: the protocols of two runs on one set differ, or their tests do.
+        NNDError: a model has two runs in one group, contexts were shortened to other windows, or tests of two runs differ.
     """
     by_set: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
@@ -397,12 +449,61 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
     if unknown := [name for name in allow if name not in known]:
         raise NNDError(f"--allow {unknown[0]}: no part of the protocol; they are {', '.join(sorted(known))}")
     for found in by_set.values():
-        tasks = list(dict.fromkeys(run.task for run in found))
-        groups = [found] if allow else [[run for run in found if run.task == task] for task in tasks]
-        if not allow and all(len(group) == 1 for group in groups) and len({run.model for run in found}) > 1:
-            groups = [found]  # a task per model: what differs is worth a line
-        pairs += [_pair(group, allow) for group in groups]
+        groups = _groups(found, allow, by_task=not allow)
+        if not allow and len({run.task for run in found}) == len({run.model for run in found}) == len(found):
+            groups = _groups(found, allow, by_task=False)  # a task per model
+        pairs += [
+            replace(_pair(group, allow), apart=apart) for group, apart in zip(groups, _apart(groups), strict=True)
+        ]
     return pairs
+
+
+def _asked(run: Run, allow: Sequence[str] = ()) -> dict[str, Any]:
+    """Return all that must be equal for runs to be compared: the protocol, and N of a version N-X (docs/contribute.md)."""
+    asked = {key: value for key, value in run.protocol.items() if key not in allow}
+    return asked if "version" in allow else {**asked, "version": str(run.version).partition("-")[0]}
+
+
+def _groups(runs: Sequence[Run], allow: Sequence[str], *, by_task: bool) -> list[list[Run]]:
+    """Return the runs that were asked the same, of one task or of any."""
+    groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in runs:
+        without = (*allow, *(() if by_task else ("version",)))  # the versions of two tasks have nothing in common
+        groups[run.task if by_task else "", json.dumps(_asked(run, without), sort_keys=True)].append(run)
+    return list(groups.values())
+
+
+def _apart(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """Return what sets each group apart from the others of its tasks; empty where there are none.
+
+    Digests say little to people: they are named only where nothing else differs.
+    """
+    found = []
+    for group in groups:
+        tasks = {run.task for run in group}
+        rivals = [other for other in groups if tasks & {run.task for run in other}]
+        parts = [_asked(rival[0]) for rival in rivals]
+        keys = [
+            key
+            for key in dict.fromkeys(key for part in parts for key in part)
+            if len({str(part.get(key)) for part in parts}) > 1
+        ]
+        plain = [key for key in keys if key not in _DIGESTS]
+        tellable = {tuple(str(part.get(key)) for key in plain) for part in parts}
+        shown = plain if len(tellable) == len(parts) else keys
+        mine = _asked(group[0])
+        found.append(visible(", ".join(f"{key} {selecting.text_of(mine.get(key))}" for key in shown)))
+    return found
+
+
+def notes_on(runs: Sequence[Run]) -> list[str]:
+    """Return a line for each run that stands for earlier ones of the same model and protocol."""
+    return [
+        f"{run.model} on {run.task}: {len(run.earlier) + 1} equal runs, that of {run.date} is taken; passed over: "
+        f"{', '.join(map(str, run.earlier))}"
+        for run in runs
+        if run.earlier
+    ]
 
 
 def left_out(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
@@ -410,16 +511,23 @@ def left_out(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
     lines = []
     for lone in (paired.runs[0] for paired in pairs if len(paired.runs) == 1):
         line = f"{lone.model} on {lone.task} is compared with nothing"
-        other = next((run for run in runs if run.set == lone.set and run.model != lone.model), None)
-        if other is None:
+        others = [run for run in runs if run.set == lone.set and run.model != lone.model]
+        others.sort(key=lambda run: (run.task != lone.task, -_shared(run, lone)))
+        if not others:
             lines.append(f"{line}: no other model ran on {lone.set}")
             continue
         try:
-            check_comparable(other, lone)
-            lines.append(f"{line}: the others ran {other.task}; --allow task compares all tasks on {lone.set}")
+            first, second = sorted((others[0], lone), key=list(runs).index)
+            check_comparable(first, second)
+            lines.append(f"{line}: the others ran {others[0].task}; --allow task compares all tasks on {lone.set}")
         except NNDError as error:
             lines.append(f"{line}: {error}")
     return lines
+
+
+def _shared(run: Run, other: Run) -> int:
+    """Return how many parts of two protocols are equal."""
+    return sum(run.protocol.get(key) == value for key, value in other.protocol.items())
 
 
 def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
@@ -429,7 +537,11 @@ def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
     counts = Counter(run.model for run in runs)
     repeated = [model for model, count in counts.items() if count > 1]
     if repeated:
-        raise NNDError(f"{repeated[0]}: two runs of it on {first.set}, {', '.join(run.task for run in runs)}; name one")
+        tasks = ", ".join(dict.fromkeys(run.task for run in runs if run.model == repeated[0]))
+        raise NNDError(
+            f"{repeated[0]}: two runs of it on {first.set}, {tasks}; name the results file of one, or choose by what "
+            "differs, such as --select shots=0"
+        )
     for run in runs:
         double = run.tests["test_id"].duplicated()
         if double.any():

@@ -16,8 +16,9 @@ from nnd_tasks.analysis.compare import CategoryResult, Comparison, Difference
 from nnd_tasks.analysis.power import FEW, HOPELESS, is_hopeless
 from nnd_tasks.analysis.reading import ReadingAid
 from nnd_tasks.baselines import BASELINES
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand
+from nnd_tasks.wording import code, csv_cell, plain, table_row
 
 #: What a report of one comparison may be written as.
 FORMATS = ("md", "json", "csv", "tex")
@@ -27,10 +28,18 @@ Aids = Mapping[str, Mapping[str, ReadingAid]]
 
 
 def number(value: float, digits: int = 3, signed: bool = False) -> str:
-    """Return a number for a table; a dash for nan."""
-    if math.isnan(value):
-        return "-"
+    """Return a number for a table; a dash for nan, and ``none`` for what infinity stands for (`power.detectable`)."""
+    if not math.isfinite(value):
+        return "-" if math.isnan(value) else "none"
     return f"{value:{'+' if signed else ''}.{digits}f}"
+
+
+def between(low: float, high: float) -> str:
+    """Return the interval of a difference for a table, with as many digits as tell its ends apart."""
+    if math.isnan(low):
+        return "no interval"
+    digits = next((digits for digits in range(3, 9) if round(low, digits) != round(high, digits)), 9)
+    return f"{number(low, digits, signed=True)} to {number(high, digits, signed=True)}"
 
 
 def p_value(value: float) -> str:
@@ -50,6 +59,11 @@ def hopeless(difference: Difference, clusters: int) -> str:
     return "‡" if is_hopeless(difference.detectable, clusters) else ""
 
 
+def odd(difference: Difference) -> str:
+    """Return a mark for an interval and a p value that do not agree."""
+    return " ≠" if difference.disagrees else ""
+
+
 def rows_of(comparison: Comparison, aids: Aids | None = None) -> list[dict[str, Any]]:
     """Return one flat row per category and pair of models: what CSV holds."""
     rows = []
@@ -59,7 +73,7 @@ def rows_of(comparison: Comparison, aids: Aids | None = None) -> list[dict[str, 
             rows.append(
                 {
                     "set": comparison.paired.set,
-                    "task": comparison.paired.task,
+                    "task": comparison.paired.title,
                     "category": result.category,
                     "tests": result.tests,
                     "clusters": result.clusters,
@@ -81,7 +95,9 @@ def _aid_cells(aids: Aids | None, difference: Difference, category: str) -> dict
         aid = aids[model].get(category) if aids else None
         if aid is not None:
             cells |= {f"rule_{rule}": rate for rule, rate in aid.trivial.items()}
-            cells |= {f"{which}_{key}": getattr(aid, key) for key in ("flips", "near", "pmi", "survives")}
+            cells |= {
+                f"{which}_{key}": getattr(aid, key) for key in ("flips_bytes", "flips_sum", "near", "pmi", "survives")
+            }
     return cells
 
 
@@ -105,7 +121,7 @@ def _differences_table(comparison: Comparison) -> tuple[list[str], list[list[str
             result.category,
             f"{found.second} - {found.first}",
             number(found.difference, signed=True),
-            f"{number(found.low, signed=True)} to {number(found.high, signed=True)}",
+            between(found.low, found.high) + odd(found),
             p_value(found.p),
             p_value(found.p_holm),
             p_value(found.mcnemar),
@@ -118,7 +134,7 @@ def _differences_table(comparison: Comparison) -> tuple[list[str], list[list[str
 
 
 def _ranks_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    head = ["cluster", "rank", "model", "pass rate"]
+    head = ["rank group", "rank", "model", "pass rate"]
     body = [
         [
             str(rank.cluster),
@@ -134,12 +150,8 @@ def _ranks_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 def _aid_table(comparison: Comparison, aids: Aids) -> tuple[list[str], list[list[str]]]:
     models = comparison.paired.models
     with_context = any(aid.pmi is not None for found in aids.values() for aid in found.values())
-    head = [
-        "category",
-        *BASELINES,
-        *(f"flips: {model}" for model in models),
-        *(f"near ties: {model}" for model in models),
-    ]
+    head = ["category", *BASELINES, *(f"flips, bytes: {model}" for model in models)]
+    head += [*(f"flips, sum: {model}" for model in models), *(f"near ties: {model}" for model in models)]
     if with_context:
         head += [f"PMI: {model}" for model in models] + [f"survives: {model}" for model in models]
     body = []
@@ -149,7 +161,8 @@ def _aid_table(comparison: Comparison, aids: Aids) -> tuple[list[str], list[list
             continue
         row = [result.category, *(number(of_first.trivial[rule]) for rule in BASELINES)]
         here = [aids[model][result.category] for model in models]
-        row += [number(aid.flips) for aid in here] + [number(aid.near) for aid in here]
+        row += [number(aid.flips_bytes) for aid in here] + [number(aid.flips_sum) for aid in here]
+        row += [number(aid.near) for aid in here]
         if with_context:
             row += [number(math.nan if aid.pmi is None else aid.pmi) for aid in here]
             row += [number(math.nan if aid.survives is None else aid.survives) for aid in here]
@@ -158,11 +171,8 @@ def _aid_table(comparison: Comparison, aids: Aids) -> tuple[list[str], list[list
 
 
 def _markdown_table(table: tuple[Sequence[str], Sequence[Sequence[str]]]) -> list[str]:
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
     head, body = table
-    return [line(head), "|" + "---|" * len(head), *map(line, body), ""]
+    return [table_row(head), "|" + "---|" * len(head), *map(table_row, body), ""]
 
 
 def markdown(comparison: Comparison, aids: Aids | None = None, *, signatures: bool = True) -> str:
@@ -174,33 +184,42 @@ def markdown(comparison: Comparison, aids: Aids | None = None, *, signatures: bo
         signatures: end with the signature of each run, a long line.
     """
     paired = comparison.paired
-    lines = [f"# {paired.set}: {', '.join(paired.models)}", "", f"Task: {paired.task}.", ""]
+    lines = [f"# {plain(paired.set)}: {', '.join(map(plain, paired.models))}", "", f"Task: {plain(paired.title)}.", ""]
     if paired.left_out:
         lines += [f"{paired.left_out:,} tests are left out: some model could not score them.", ""]
-    lines += ["Pass rates with 95% t intervals, clustered by prompt:", "", *_markdown_table(_rates_table(comparison))]
+    lines += [
+        "Pass rates with 95% intervals (Wilson's), clustered by prompt:",
+        "",
+        *_markdown_table(_rates_table(comparison)),
+    ]
     if comparison.ranks:
         lines += [
-            "Models of one cluster are not told apart (paired permutation, Holm over pairs, 0.05):",
+            "Ranks. Between rank groups every pair of models differs; within one, some may differ too, as the differences "
+            "on all tests say (paired permutation, Holm over pairs, 0.05):",
             "",
             *_markdown_table(_ranks_table(comparison)),
         ]
     lines += [
-        f"Differences, paired by test: interval by bootstrap and p by permutation over clusters ({comparison.resamples:,} "
-        "resamples), Holm over the categories of a pair, McNemar's exact test for reference (it takes tests for independent); "
-        "detectable: the smallest true difference found with probability 0.8.",
+        f"Differences, paired by test and clustered by prompt: 95% t interval, p by permutation ({comparison.resamples:,} "
+        "resamples), McNemar's exact test for reference (it takes tests for independent); detectable: the smallest true "
+        "difference that p (Holm) finds with probability 0.8.",
+        "",
+        "p (Holm) answers two questions. On all tests: which models differ? Corrected over the pairs of models. On a category: "
+        "which models differ on which errors? Corrected over pairs and categories together. Of tables of equal models, at most "
+        "5% have any p (Holm) below 0.05 for the first question, and at most 5% for the second.",
         "",
         *_markdown_table(_differences_table(comparison)),
     ]
     if aids:
         lines += [
-            "Reading aid: share of tests that trivial rules pass, share of outcomes that change between token, byte and sum "
-            "normalization, share decided by less than 1e-6.",
+            "Reading aid: share of tests that trivial rules pass, flips (share of outcomes that the likelihood per byte, "
+            "or the summed one, changes against the one per token), share decided by less than 1e-6.",
             "",
             *_markdown_table(_aid_table(comparison, aids)),
         ]
     lines += _notes(comparison.categories)
-    lines += [f"- {run.model}: `{run.line}`" for run in paired.runs if signatures]
-    lines += [f"- Not in this table: {line}" for line in comparison.alone]
+    lines += [f"- {plain(run.model)}: {code(run.line, cell=False)}" for run in paired.runs if signatures]
+    lines += [f"- Not in this table: {plain(line)}" for line in comparison.alone]
     return "\n".join(lines) + "\n"
 
 
@@ -209,7 +228,15 @@ def _notes(categories: Sequence[CategoryResult]) -> list[str]:
     if any(few(result.clusters) for result in categories):
         notes.append(f"† fewer than {FEW} prompts: the error bars are not to be relied on.")
     if any(hopeless(found, result.clusters) for result in categories for found in result.differences):
-        notes.append(f"‡ too few prompts to detect what models really differ by (or more than {HOPELESS} needed).")
+        notes.append(
+            f"‡ too few prompts to detect what models really differ by (or more than {HOPELESS} needed). none: no difference "
+            "can be found, for no p can be small enough with so few prompts (or --resamples)."
+        )
+    if any(odd(found) for result in categories for found in result.differences):
+        notes.append(
+            "≠ interval and p (before Holm) do not agree on whether 0 is possible. They are two methods, and this is a close "
+            "call or one of few prompts: take the difference as not shown."
+        )
     return [*notes, ""] if notes else []
 
 
@@ -217,7 +244,7 @@ def to_json(comparison: Comparison, aids: Aids | None = None) -> str:
     """Return everything as JSON; nan as null."""
     found = {
         "set": comparison.paired.set,
-        "task": comparison.paired.task,
+        "task": comparison.paired.title,
         "models": comparison.paired.models,
         "signatures": {run.model: run.line for run in comparison.paired.runs},
         "left_out": comparison.paired.left_out,
@@ -246,9 +273,9 @@ def to_csv(comparison: Comparison, aids: Aids | None = None) -> str:
     """Return one row per category and pair of models, with the reading aid of both."""
     text = io.StringIO()
     rows = rows_of(comparison, aids)
-    writer = csv.DictWriter(text, fieldnames=list({key: 0 for row in rows for key in row}), lineterminator="\n")
+    writer = csv.DictWriter(text, fieldnames=list({key: 0 for cells in rows for key in cells}), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
+    writer.writerows({key: csv_cell(value) for key, value in cells.items()} for cells in rows)
     return text.getvalue()
 
 
@@ -257,7 +284,8 @@ _LATEX = str.maketrans(
     {
         **{char: "\\" + char for char in "&%$#_{}"},
         **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"},
-        **{_MINUS: r"$-$", "†": r"$\dagger$", "‡": r"$\ddagger$", "<": r"$<$"},
+        **{_MINUS: r"$-$", "†": r"$\dagger$", "‡": r"$\ddagger$", "≠": r"$\neq$"},
+        **{char: f"${char}$" for char in "<>|"},
     }
 )
 
@@ -278,15 +306,19 @@ def to_latex(comparison: Comparison, aids: Aids | None = None) -> str:
 
 def _latex_line(cells: Sequence[str]) -> str:
     # The minus of a number is no hyphen; that of a name, a date or a range stays.
-    return " & ".join(re.sub(r"(?<![\w.])-(?=\d)", _MINUS, cell).translate(_LATEX) for cell in cells) + r" \\"
+    escaped = [re.sub(r"(?<![\w.])-(?=\d)", _MINUS, visible(cell)).translate(_LATEX) for cell in cells]
+    # After the end of a row a bracket or a star would belong to that end.
+    return " & ".join(f"{{{cell[0]}}}{cell[1:]}" if cell[:1] in ("[", "*") else cell for cell in escaped) + r" \\"
 
 
 def file_names(comparisons: Sequence[Comparison]) -> list[str]:
     """Return a name for the files of each comparison: its set, and its task where another is on the same set."""
     sets = [comparison.paired.set.replace("nnd/", "") for comparison in comparisons]
-    tasks = [comparison.paired.task for comparison in comparisons]
+    tasks = [comparison.paired.title for comparison in comparisons]
     names = [f"{set_} {task}" if sets.count(set_) > 1 else set_ for set_, task in zip(sets, tasks, strict=True)]
-    return [re.sub(r"[^\w.-]+", "_", name).strip("_") for name in names]
+    # A name from outside must name a file of the folder, and no hidden one.
+    plain = [re.sub(r"[^\w.-]+", "_", name).strip("_.")[:200] or "comparison" for name in names]
+    return [f"{name}_{i}" if plain.count(name) > 1 else name for i, name in enumerate(plain, start=1)]
 
 
 def write_comparison(comparison: Comparison, stem: Path, aids: Aids | None = None) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
+import io
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import expand
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand, read_json, read_text, read_yaml
 
 PARAMETERS = "parameters"
 STEP = "step"
@@ -66,7 +66,7 @@ class Tags:
             return None
         try:
             number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise NNDError(f"{self.path}: {column} of {run.model} is {value!r}, which is no number")
@@ -93,14 +93,8 @@ def read_tags(path: str | Path) -> Tags:
     reader = readers.get(file.suffix.lower())
     if reader is None:
         raise NNDError(f"{file}: tags are read from .csv, .tsv, .yaml, .yml or .json")
-    try:
-        found = reader(file)
-    except OSError as error:
-        raise NNDError(f"{file}: cannot be read ({error.strerror or error})") from error
-    except UnicodeDecodeError as error:
-        raise NNDError(f"{file}: is not UTF-8") from error
     rows: dict[str, Mapping[str, Any]] = {}
-    for where, row in found:
+    for where, row in reader(file):
         name = row.get("model")
         if not isinstance(name, str) or not name.strip():
             raise NNDError(f"{file}, {where}: names no model; a column or key 'model' must")
@@ -114,31 +108,24 @@ def read_tags(path: str | Path) -> Tags:
 
 def _read_csv(file: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
     found: list[tuple[str, Mapping[str, Any]]] = []
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        reader = csv.reader(lines, delimiter="\t" if file.suffix.lower() == ".tsv" else ",", skipinitialspace=True)
-        try:
-            header = [cell.strip() for cell in next(reader, [])]
-            for row in reader:
-                if not any(cell.strip() for cell in row):
-                    continue
-                if len(row) != len(header):
-                    raise NNDError(f"{file}, line {reader.line_num}: {len(row)} fields, the header has {len(header)}")
-                cells = zip(header, (cell.strip() for cell in row), strict=True)
-                found.append((f"line {reader.line_num}", dict(cells)))
-        except csv.Error as error:
-            raise NNDError(f"{file}, line {reader.line_num}: {error}") from error
+    lines = io.StringIO(read_text(file), newline="")
+    reader = csv.reader(lines, delimiter="\t" if file.suffix.lower() == ".tsv" else ",", skipinitialspace=True)
+    try:
+        header = [cell.strip() for cell in next(reader, [])]
+        for row in reader:
+            if not any(cell.strip() for cell in row):
+                continue
+            if len(row) != len(header):
+                raise NNDError(f"{file}, line {reader.line_num}: {len(row)} fields, the header has {len(header)}")
+            cells = zip(header, (cell.strip() for cell in row), strict=True)
+            found.append((f"line {reader.line_num}", dict(cells)))
+    except csv.Error as error:
+        raise NNDError(f"{file}, line {reader.line_num}: {error}") from error
     return found
 
 
 def _read_objects(file: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    import yaml
-
-    text = file.read_text(encoding="utf-8-sig")
-    try:
-        found = json.loads(text) if file.suffix.lower() == ".json" else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        kind = "JSON" if file.suffix.lower() == ".json" else "YAML"
-        raise NNDError(f"{file}: is no {kind} ({first_line(error)})") from error
+    found = read_json(file) if file.suffix.lower() == ".json" else read_yaml(file)
     if isinstance(found, Mapping) and all(isinstance(value, Mapping) for value in found.values()):
         found = [{"model": str(name), **row} for name, row in found.items()]
     if not isinstance(found, list) or not all(isinstance(row, Mapping) for row in found):

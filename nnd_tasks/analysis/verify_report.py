@@ -16,6 +16,7 @@ from nnd_tasks.analysis.verify import AVERAGE, DESIGNS, Estimate, Row, published
 from nnd_tasks.analysis.verify_sets import CELLS, SETS, UNREACHABLE, SetReport
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.wording import csv_cell
 
 #: Two printed digits: what rounds to the paper's value, or to its neighbour, agrees.
 AGREES = 0.015
@@ -260,7 +261,7 @@ def to_csv(reports: Sequence[SetReport]) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, fieldnames=list(rows[0]) if rows else ["set"], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: csv_cell(value) for key, value in cells.items()} for cells in rows)
     return stream.getvalue()
 
 

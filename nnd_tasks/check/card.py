@@ -21,7 +21,7 @@ _TODO = re.compile(
     re.MULTILINE,
 )
 _BIBTEX = re.compile(r"^```bibtex[^\n]*\n\s*@\w+\s*\{", re.MULTILINE)
-_ENTRY = re.compile(r"^\s*@(\w+)\s*\{\s*([^,\s]*)", re.MULTILINE)
+_ENTRY = re.compile(r"^[ \t]*@(\w+)\s*\{\s*([^,\s]*)", re.MULTILINE)
 _FENCE = re.compile(r"^```bibtex[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: BibTeX keys on our cards that cite the method, not the judgements.
 _METHOD = {"laban2022nnd"}
@@ -35,7 +35,12 @@ def has_bibtex(text: str) -> bool:
 
 def unfilled(text: str) -> list[int]:
     """Return the 1-based lines of a card that are still to be filled in."""
-    return sorted({text.count("\n", 0, match.start()) + 1 for match in _TODO.finditer(text)})
+    lines, line, at = [], 1, 0
+    for match in _TODO.finditer(text):
+        line += text.count("\n", at, match.start())
+        at = match.start()
+        lines.append(line)
+    return list(dict.fromkeys(lines))
 
 
 def _has_no_citation(name: str) -> bool:

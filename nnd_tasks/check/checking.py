@@ -7,13 +7,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nnd_tasks.check import trial
+from nnd_tasks.check import apart
 from nnd_tasks.check.card import check_card, languages
 from nnd_tasks.check.columns import check_columns
 from nnd_tasks.check.findings import Finding, Severity
 from nnd_tasks.check.labels import check_labels
 from nnd_tasks.check.loading import Config, find, load
-from nnd_tasks.check.tasks import Documents, check_tasks, task_folders
+from nnd_tasks.check.tasks import task_folders
 from nnd_tasks.check.texts import Scanner, check_texts
 from nnd_tasks.check.yamls import find_yamls
 from nnd_tasks.datasets import read_report
@@ -100,14 +100,11 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
         findings += check_texts(config, loaded.known, languages(loaded), scanner)
     findings += check_card(loaded)
     yamls, problems = find_yamls(loaded, folders)
-    documents = Documents(loaded, loadable)
-    checked, runnable = check_tasks(loaded, loadable, yamls, documents)
+    checked, ran = (apart.check_apart if yamls else apart.check_here)(loaded, loadable, yamls, run=run)
     findings += [*problems, *checked]
-    ran = runnable if run else []
-    findings += trial.run(loaded, loadable, ran, documents)
     findings.sort(key=lambda one: -one.severity)
     sizes = {config.name: _size(config) for config in sound.values()}
-    return Report(loaded.name, loaded.folder, sizes, [y.name for y in yamls], [y.name for y in ran], findings)
+    return Report(loaded.name, loaded.folder, sizes, [y.name for y in yamls], ran, findings)
 
 
 def _size(config: Config) -> Size:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from nnd_tasks.analysis.power import FEW, HOPELESS, planned_by_category
+from nnd_tasks.analysis.power import FEW, HOPELESS, planned_by_category, points
 from nnd_tasks.baselines import ALL, BASELINES, baseline_passes
 from nnd_tasks.check.findings import EXAMPLES, Finding, Severity, finding, shown
 from nnd_tasks.check.loading import Config, distinct_first
@@ -55,12 +55,12 @@ def _sizes(config: Config) -> Iterator[Finding]:
         fix = "add contexts, or merge categories: with so few a standard error cannot be relied on"
         yield finding("few_contexts", message, fix, count=len(few), config=config.name)
     weak = [
-        f"{name} ({100 * smallest:.0f})"
+        f"{name} ({points(smallest)})"
         for name, (smallest, count) in sizes.items()
         if count >= FEW and not math.isnan(smallest) and smallest > HOPELESS
     ]
     if weak:
-        message = f"can only show differences between models above this many percentage points: {', '.join(weak)}"
+        message = f"smallest difference between two models that can be expected to show, in percentage points: {', '.join(weak)}"
         yield finding("low_power", message, "add tests, best of further contexts", count=len(weak), config=config.name)
 
 

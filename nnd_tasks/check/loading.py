@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,14 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
 from nnd_tasks.check.findings import EXAMPLES, Finding, Row, differing, finding
 from nnd_tasks.datasets import CARD, SPLIT, find_dataset, how_to_build
 from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import parse_yaml, read_text
 from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
 
 _AGAIN = "build the set again"
+#: What a parquet file may have, packed and unpacked; the largest config of ours has 50,000 tests and 40 MB.
+_MAX_BYTES, _MAX_ROWS = 2_000_000_000, 5_000_000
 
 
 @dataclass
@@ -118,7 +121,7 @@ def load(folder: Path, only: Collection[str] = ()) -> Loaded:
     Raises:
         NNDError: ``folder`` is no dataset of tests at all, or has no such config.
     """
-    text = _card(folder)
+    text = read_text(folder / CARD).replace("\r\n", "\n")
     header, body, findings = _split(text)
     stored = sorted({path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet")})
     if not stored and "nnd_schema_version" not in header:
@@ -135,6 +138,8 @@ def load(folder: Path, only: Collection[str] = ()) -> Loaded:
         findings += _check_listing(header, listed, stored)
     configs: dict[str, Config] = {}
     for name in only or names:
+        if name not in stored:  # found missing already; a name such as ../../x would lead out of the folder
+            continue
         config = _read(folder, name, findings)
         if config is not None:
             configs[name] = config
@@ -143,29 +148,23 @@ def load(folder: Path, only: Collection[str] = ()) -> Loaded:
     return Loaded(folder, own, header, text, body, names, configs, next(iter([*marked, *names]), ""), findings)
 
 
-def _card(folder: Path) -> str:
-    try:
-        return (folder / CARD).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise NNDError(f"{folder / CARD}: cannot be read as UTF-8 text ({first_line(error)})") from error
-
-
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
 def _split(text: str) -> tuple[dict[str, Any], str, list[Finding]]:
     """Return the card's header, its body, and what is wrong with the header."""
-    match = re.match(r"---\r?\n(.*?\n)---\r?\n?", text, flags=re.DOTALL)
+    match = re.match(r"---\n(.*?\n)---\n?", text, flags=re.DOTALL)
     body = text[match.end() :] if match else text
+    where = f"the YAML header of {CARD}"
+    problem = f"{where} {'is not a mapping' if match else 'is missing: it stands between two lines ---'}"
     try:
-        header = yaml.safe_load(match[1]) if match else None
-        problem = "is not a mapping" if match else "is missing: it stands between two lines ---"
-    except yaml.YAMLError as error:
-        header, problem = None, f"is no valid YAML ({first_line(error)})"
+        header = parse_yaml(match[1], where) if match else None
+    except NNDError as error:
+        header, problem = None, str(error)
     if isinstance(header, dict):
         return header, body, []
-    return {}, body, [finding("card_header", f"the YAML header of {CARD} {problem}", f"mend it, or {_AGAIN}")]
+    return {}, body, [finding("card_header", problem, f"mend it, or {_AGAIN}")]
 
 
 def _check_listing(header: Mapping[str, Any], listed: Sequence[str], stored: Sequence[str]) -> list[Finding]:
@@ -196,7 +195,11 @@ def _read(folder: Path, name: str, findings: list[Finding]) -> Config | None:
     tables = []
     for file in files:
         try:
+            _check_parquet(file)
             tables.append(pq.read_table(file))
+        except NNDError as error:
+            findings.append(finding("data_unreadable", str(error), _AGAIN, config=name))
+            return None
         except (OSError, pa.ArrowException) as error:
             message = f"{name}/{file.name} cannot be read as parquet ({first_line(error)})"
             findings.append(finding("data_unreadable", message, _AGAIN, config=name))
@@ -209,3 +212,23 @@ def _read(folder: Path, name: str, findings: list[Finding]) -> Config | None:
         message = f"the files of {name} have different columns ({first_line(error)})"
         findings.append(finding("data_unreadable", message, _AGAIN, config=name))
         return None
+
+
+def _check_parquet(path: Path) -> None:
+    """Check that a parquet file can be read in bounded time and memory.
+
+    Raises:
+        NNDError: it is a FIFO or a device, too large, or unfolds to too much.
+        OSError: it cannot be read; `pyarrow.ArrowException` likewise.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise NNDError(f"{path.parent.name}/{path.name} is no regular file")
+    with pq.ParquetFile(path) as file:
+        metadata = file.metadata
+        size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    if max(status.st_size, size) > _MAX_BYTES or metadata.num_rows > _MAX_ROWS:
+        raise NNDError(
+            f"{path.parent.name}/{path.name} has {metadata.num_rows:,} rows and {max(status.st_size, size) / 1e9:.1f} GB; "
+            f"a set may have {_MAX_ROWS:,} and {_MAX_BYTES / 1e9:.0f} GB"
+        )

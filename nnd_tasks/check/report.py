@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ from nnd_tasks.check.checking import Report
 from nnd_tasks.check.findings import Finding, Severity
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import write_text
+from nnd_tasks.wording import code, counted, json_text
+from nnd_tasks.wording import plain as plain_text
 
 FORMATS = ("text", "markdown", "json")
 #: A comment on GitHub holds 65,536 characters.
@@ -53,8 +54,7 @@ def write(content: str, path: Path) -> None:
 
 def totals(report: Report) -> str:
     """Return the numbers of findings in words."""
-    parts = [(report.count(severity), severity.label) for severity in reversed(Severity)]
-    return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in parts)
+    return ", ".join(counted(report.count(severity), severity.label) for severity in reversed(Severity))
 
 
 def _tasks(report: Report) -> str:
@@ -80,9 +80,9 @@ def text(report: Report) -> str:
 
 
 def _text_of(one: Finding) -> Iterator[str]:
-    yield f"{one.severity.label}: {one.code}{f' [{one.config}]' if one.config else ''}: {one.message}"
+    yield f"{one.severity.label}: {one.code}{f' [{visible(one.config)}]' if one.config else ''}: {one.message}"
     for row in one.rows:
-        yield f"    row {row.index}, test {visible(row.test_id) or '?'}{f': {row.detail}' if row.detail else ''}"
+        yield f"    row {row.index}, test {visible(row.test_id) or '?'}{f': {visible(row.detail)}' if row.detail else ''}"
     if one.rows and one.count > len(one.rows):
         yield f"    and {one.count - len(one.rows):,} more"
     yield f"    to do: {one.fix}"
@@ -90,6 +90,7 @@ def _text_of(one: Finding) -> Iterator[str]:
 
 # ---------------------------------------------------------------- Markdown
 
+plain = partial(plain_text, posted=True)
 _TITLES = {Severity.ERROR: "Errors", Severity.WARNING: "Warnings", Severity.NOTE: "Notes"}
 
 
@@ -101,16 +102,16 @@ def markdown(report: Report, *, texts: bool = True) -> str:
         texts: whether texts of the set may be quoted.
     """
     head = [
-        f"## `nnd check`: {_plain(report.name)}",
+        f"## `nnd check`: {plain(report.name)}",
         "",
-        f"**{totals(report).capitalize()}.** {_plain(_tasks(report))}",
+        f"**{totals(report).capitalize()}.** {plain(_tasks(report))}",
         *([] if texts else ["", "Texts are left out: their terms do not let them be passed on."]),
         "",
         "| config | tests | contexts | categories |",
         "|---|---|---|---|",
         *[
-            f"| {_code(name)} | {size.tests:,} | {size.contexts:,} | "
-            f"{', '.join(f'{_plain(category)} {count:,}' for category, count in size.categories.items())} |"
+            f"| {code(name)} | {size.tests:,} | {size.contexts:,} | "
+            f"{', '.join(f'{plain(category)} {count:,}' for category, count in size.categories.items())} |"
             for name, size in report.sizes.items()
         ],
     ]
@@ -137,39 +138,13 @@ def markdown(report: Report, *, texts: bool = True) -> str:
 
 
 def _markdown_of(one: Finding, *, texts: bool) -> Iterator[str]:
-    where = f" ({_code(one.config)})" if one.config else ""
-    yield f"- **`{one.code}`**{where}: {_plain(one.message)}. *To do:* {_plain(one.fix)}{'' if one.fix.endswith('?') else '.'}"
+    where = f" ({code(one.config)})" if one.config else ""
+    yield f"- **`{one.code}`**{where}: {plain(one.message)}. *To do:* {plain(one.fix)}{'' if one.fix.endswith('?') else '.'}"
     for row in one.rows:
-        detail = f": {_code(row.detail)}" if row.detail and texts else ""
-        yield f"  - row {row.index}, test {_code(row.test_id or '?')}{detail}"
+        detail = f": {code(row.detail)}" if row.detail and texts else ""
+        yield f"  - row {row.index}, test {code(row.test_id or '?')}{detail}"
     if one.rows and one.count > len(one.rows):
         yield f"  - and {one.count - len(one.rows):,} more"
-
-
-def _code(value: str) -> str:
-    """Return text as code, on one line, however many backticks it holds."""
-    value = visible(value).replace("|", "\u2502")  # a table cell ends at |, even in code
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", value)), default=0))
-    pad = " " if value[:1] in ("`", " ", "") or value[-1:] in ("`", " ") else ""
-    return f"{fence}{pad}{value}{pad}{fence}"
-
-
-#: What may begin something in CommonMark, in GitHub's extensions of it, or in HTML. Mentions, references to issues and
-#: addresses GitHub looks for in the rendered text too: a character without width keeps it from seeing one.
-_MEANT = re.compile(
-    r"(?P<entity>[\\`|<>&])|(?P<escape>[*_~\[\](){}!$])|(?P<broken>[@#]|:(?=//)|(?<=www)\.|(?<=gh)-)", re.I
-)
-
-
-def _plain(value: str) -> str:
-    """Return text whose characters mean themselves; backticks make no code, as data may stand in any message."""
-
-    def meant(match: re.Match[str]) -> str:
-        if match["escape"]:
-            return f"\\{match[0]}"
-        return f"&#{ord(match[0])};{'&#8203;' if match['broken'] else ''}"
-
-    return _MEANT.sub(meant, visible(value))
 
 
 # ---------------------------------------------------------------- JSON
@@ -186,4 +161,4 @@ def as_json(report: Report) -> str:
         "counts": {severity.label: report.count(severity) for severity in reversed(Severity)},
         "findings": [{**asdict(one), "severity": one.severity.label} for one in report.findings],
     }
-    return json.dumps(content, indent=2, ensure_ascii=False)
+    return json_text(content)

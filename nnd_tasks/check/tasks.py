@@ -91,7 +91,13 @@ def quiet() -> Iterator[None]:
 
 
 def check_tasks(
-    loaded: Loaded, configs: Mapping[str, Config], yamls: Collection[Yaml], documents: Documents
+    loaded: Loaded,
+    configs: Mapping[str, Config],
+    yamls: Collection[Yaml],
+    documents: Documents,
+    *,
+    skip: Collection[str] = (),
+    tell: Callable[[str], object] = lambda name: None,
 ) -> tuple[list[Finding], list[Yaml]]:
     """Check the tasks that read a set.
 
@@ -100,6 +106,8 @@ def check_tasks(
         configs: those whose columns are in order.
         yamls: its tasks.
         documents: of the set.
+        skip: names of tasks that are not looked at.
+        tell: is called with the name of each task before it is loaded.
 
     Returns:
         The findings, and the tasks that a model can run.
@@ -115,6 +123,9 @@ def check_tasks(
             findings.append(finding("config_without_task", f"no task reads the config {name}", fix, config=name))
     runnable = []
     for task in yamls:
+        if task.name in skip:
+            continue
+        tell(task.name)
         found = list(_check(task, loaded, configs, documents))
         findings += found
         codes = {one.code for one in found}
@@ -163,7 +174,8 @@ def _no_config(task: Yaml, config: str, loaded: Loaded) -> Finding:
 def _unloadable(name: str, error: Exception, config: str) -> Finding:
     """Return the finding for a task that lm-eval cannot load; it renders the first prompt while it loads."""
     reason = _reason(error)
-    if isinstance(error, NNDError) and (_TEMPLATE in str(error) or "is unsafe" in str(error)):
+    wrong = isinstance(error, NNDError) and (_TEMPLATE in str(error) or "is unsafe" in str(error))
+    if wrong or isinstance(error, MemoryError):
         return finding("prompt_invalid", f"{name} cannot render a prompt: {reason}", _CORRECT, config=config)
     return finding("task_invalid", f"{name} cannot be loaded: {reason}", "mend the YAML", config=config)
 
@@ -273,6 +285,8 @@ def _shown(config: Config, rows: list[int]) -> list[Row]:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "it asks for too much memory"
     text = str(error) if isinstance(error, NNDError) else f"{type(error).__name__}: {first_line(error)}"
     return text.partition(_TEMPLATE)[2] or text
 

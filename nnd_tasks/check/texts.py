@@ -15,6 +15,7 @@ from nnd_tasks.schema import fold
 
 #: Normalized Levenshtein similarity (1 less the distance over the longer length) from which two texts are nearly equal.
 NEAR = 0.95
+_LONG = 200_000  # characters from which texts are not compared so: it takes quadratic time
 
 
 def check_texts(
@@ -68,7 +69,11 @@ def _bare(text: str) -> str:
 def _near(config: Config, bare: Sequence[tuple[str, str]]) -> Iterator[Finding]:
     from rapidfuzz.distance import Levenshtein
 
-    near = [i for i, (a, b) in enumerate(bare) if a != b and Levenshtein.normalized_similarity(a, b, score_cutoff=NEAR)]
+    near = [
+        i
+        for i, (a, b) in enumerate(bare)
+        if a != b and max(len(a), len(b)) <= _LONG and Levenshtein.normalized_similarity(a, b, score_cutoff=NEAR)
+    ]
     if near:
         message = (
             f"{len(near):,} tests ({len(near) / len(bare):.1%}) have candidates that are equal to {NEAR:.0%} "
@@ -152,7 +157,7 @@ _SEARCHES = {
     "html": _Search(_regex(rf"</?(?:{_TAGS})(?:\s[^<>]{{0,300}})?/?>", re.IGNORECASE, "<"), _CLEAN),
     "markdown": _Search(
         _regex(
-            r"```|^#{1,6} \S.*|(?<![\w*])\*\*[^\s*](?:[^*\n]{0,200}[^\s*])?\*\*(?![\w*])|\[[^\]\n]{1,200}\]\(https?://[^)\s]+\)",
+            r"```|^#{1,6} \S.*|(?<![\w*])\*\*[^\s*](?:[^*\n]{0,200}[^\s*])?\*\*(?![\w*])|\[[^\]\n]{1,200}\]\(https?://[^)\s]{1,500}\)",
             re.MULTILINE,
             "`#*[",
         ),

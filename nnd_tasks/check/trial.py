@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -58,15 +58,24 @@ def make_model(folder: Path, texts: Iterable[str]) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def run(loaded: Loaded, configs: Mapping[str, Config], tasks: Sequence[Yaml], documents: Documents) -> list[Finding]:
-    """Run tasks on a tiny model that is made in a temporary folder, and return what failed."""
+def run(
+    loaded: Loaded,
+    configs: Mapping[str, Config],
+    tasks: Sequence[Yaml],
+    documents: Documents,
+    *,
+    tell: Callable[[str], object] = lambda name: None,
+) -> list[Finding]:
+    """Run tasks on a tiny model that is made in a temporary folder, and return what failed; `tell` as for `check_tasks`."""
     findings: list[Finding] = []
     if not tasks:
         return findings
     with tempfile.TemporaryDirectory(prefix="nnd-check-") as place:
+        tell(tasks[0].name)
         with _silent():
             make_model(Path(place), _sample(configs.values()))
         for task in tasks:
+            tell(task.name)
             name = task.config or loaded.default
             try:
                 with _silent(), documents.served():

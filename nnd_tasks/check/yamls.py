@@ -6,24 +6,21 @@ of a stranger, only a copy of the one YAML that was read here.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Loaded
 from nnd_tasks.errors import NNDError, first_line
-
-if TYPE_CHECKING:
-    from yaml import SafeLoader as _Base
-else:  # libyaml is faster by ten times; neither makes objects of Python
-    _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from nnd_tasks.files import PlainLoader, expand, parse_yaml, read_text
 
 #: What a YAML may name after ``!function``, and where: anything else is code, which lm-eval would run.
 _FUNCTIONS = {
@@ -39,6 +36,7 @@ _MODEL = (
     *("base_url", "gguf_file", "model", "peft", "pretrained", "revision", "subfolder", "tokenizer"),
     *("tokenizer_backend", "trust_remote_code"),
 )
+_FILES = 100  #: that one YAML may include, each as often as it is named: ten that include two each are a thousand
 _IGNORED = {"__pycache__", ".ipynb_checkpoints"}  #: folders that lm-eval does not search
 
 
@@ -73,11 +71,12 @@ class _Functions:
     """Collects what stands after ``!function``."""
 
     foreign: set[str] = field(default_factory=set)
+    files: int = 0  # that were read
 
-    def loader(self, folder: Path) -> type[yaml.SafeLoader]:
+    def loader(self, folder: Path) -> type[PlainLoader]:
         """Return a YAML loader for a file in ``folder`` that imports nothing."""
 
-        def function(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Function:
+        def function(loader: PlainLoader, node: yaml.ScalarNode) -> Function:
             name = Function(loader.construct_scalar(node))
             # lm-eval prefers a file beside the YAML over a module of that name.
             beside = folder / f"{name.rpartition('.')[0].replace('.', '/')}.py"
@@ -85,7 +84,7 @@ class _Functions:
                 self.foreign.add(str(name))
             return name
 
-        class Loader(_Base):
+        class Loader(PlainLoader):
             """Has constructors of its own."""
 
         Loader.add_constructor("!function", function)
@@ -96,10 +95,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return a task's YAML merged with what it includes, as lm-eval does it, and what it names that is foreign.
 
     Raises:
-        ValueError: it is no mapping, or includes itself.
-        RuntimeError: it includes a file of a user whom there is not, or is nested too deeply.
-        OSError: it, or what it includes, cannot be read.
-        yaml.YAMLError: it is no valid YAML.
+        NNDError: it, or what it includes, cannot be read, is no plain YAML mapping, or includes itself or too much.
     """
     functions = _Functions()
     merged = _merged(path.resolve(), functions, ())
@@ -131,20 +127,26 @@ def _placed(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 
 def _merged(path: Path, functions: _Functions, above: tuple[Path, ...]) -> dict[str, Any]:
     if path in above:
-        raise ValueError(f"{path} includes itself")
-    loader = functions.loader(path.parent)(path.read_text(encoding="utf-8"))
-    try:
-        own = loader.get_single_data()
-    finally:
-        loader.dispose()
+        raise NNDError(f"{path}: includes itself")
+    functions.files += 1
+    if functions.files > _FILES:
+        raise NNDError(f"{above[0]}: includes more than {_FILES} files")
+    own = parse_yaml(read_text(path), str(path), functions.loader(path.parent))
     if not isinstance(own, dict):
-        raise ValueError("it holds no mapping")
+        raise NNDError(f"{path}: holds no mapping")
     includes = own.pop("include", [])
     merged: dict[str, Any] = {}
     for name in includes if isinstance(includes, list) else [includes]:
-        place = (path.parent / Path(str(name)).expanduser()).resolve()
-        merged |= _merged(place, functions, (*above, path))
+        merged |= _merged(_place(path.parent, str(name)), functions, (*above, path))
     return merged | own
+
+
+def _place(folder: Path, name: str) -> Path:
+    """Return the file that a YAML in ``folder`` names."""
+    try:
+        return (folder / expand(name)).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL in the name
+        raise NNDError(f"{name}: cannot be read ({first_line(error)})") from error
 
 
 def find_yamls(loaded: Loaded, folders: Iterable[Path]) -> tuple[list[Yaml], list[Finding]]:
@@ -191,9 +193,9 @@ def _read(folder: Path, name: str) -> tuple[dict[Path, tuple[dict[str, Any], tup
     for path in _files(folder):
         try:
             read[path] = read_yaml(path)
-        except (OSError, ValueError, RuntimeError, yaml.YAMLError) as error:
+        except NNDError as error:
             if _looks_like(path, name):
-                message = f"{path.name} cannot be read: {first_line(error)}"
+                message = f"{path.name} cannot be used: {error}"
                 findings.append(finding("task_invalid", message, "mend the YAML"))
     return read, findings
 
@@ -222,6 +224,12 @@ _Dumper.add_representer(Function, lambda dumper, name: dumper.represent_scalar("
 def dump_yaml(settings: Mapping[str, Any]) -> str:
     """Return what `read_yaml` has merged as one YAML that includes no other."""
     return str(yaml.dump(dict(settings), Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+
+
+def parse_settings(text: str) -> dict[str, Any]:
+    """Return the settings that `dump_yaml` has written."""
+    found: dict[str, Any] = parse_yaml(text, "settings", _Functions().loader(Path(os.devnull)))
+    return found
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""The command line ``nnd``: thin verbs over the rest."""
+"""The command line ``nnd``: thin verbs over the rest.
+
+Importing this imports next to nothing: what takes time is imported by `main`, where an interruption is caught.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,55 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from nnd_tasks.cli import sets  # noqa: F401 - these add their commands, in this order
-
-# isort: split
-from nnd_tasks.cli import analysis, check, contribute, publish, stress  # noqa: F401
-from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import err, warn
 from nnd_tasks.errors import NNDError
+
+if TYPE_CHECKING:
+    from nnd_tasks.cli.app import app as app
 
 __all__ = ["app", "main"]
 
 
-def main(command: Callable[[], object] = app) -> None:
-    """Entry point: a user's mistake ends in one line and status 1, without a traceback."""
+def __getattr__(name: str) -> Any:
+    """Return ``app``, with all its commands, on first use."""
+    if name == "app":
+        return _with_commands()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _with_commands() -> Any:
+    from nnd_tasks.cli import sets  # noqa: F401 - these add their commands, in this order
+
+    # isort: split
+    from nnd_tasks.cli import analysis, check, contribute, publish, stress  # noqa: F401
+    from nnd_tasks.cli.app import app as found
+
+    globals()["app"] = found  # importing the module of this name has put the module here
+    return found
+
+
+def main(command: Callable[[], object] | None = None) -> None:
+    """Entry point: a user's mistake ends in one line and status 1, without a traceback.
+
+    Args:
+        command: what to run, which imports what it needs; None runs `app`.
+    """
     debug = "--debug" in sys.argv or bool(os.environ.get("NND_DEBUG"))
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names of files may hold what the terminal has no letters for
-            stream.reconfigure(errors="backslashreplace")
     try:
-        command()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # names of files may hold what the terminal has no letters for
+                stream.reconfigure(errors="backslashreplace")
+        (command or _with_commands())()
     except NNDError as error:
         if debug:
             raise
+        from nnd_tasks.cli.console import warn
+
         warn(f"nnd: error: {error}")
         sys.exit(1)
     except KeyboardInterrupt:
         if debug:
             raise
-        err.print("nnd: interrupted", markup=False, highlight=False)
+        print("nnd: interrupted", file=sys.stderr)
         sys.exit(130)

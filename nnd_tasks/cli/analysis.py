@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nnd_tasks.analysis.selecting import HELP as SELECT
 from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import check_folder, parts_of, say, warn
+from nnd_tasks.cli.console import check_folder, parts_of, say, show, warn
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.curves import Chart
@@ -23,8 +24,9 @@ def compare(
     allow: Annotated[
         str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
     ] = "",
-    resamples: Annotated[int, typer.Option(help="Of bootstrap and permutation.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of both.")] = 0,
+    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
+    resamples: Annotated[int, typer.Option(help="Sign flips drawn for p values.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of the sign flips.")] = 0,
     table: Annotated[Path | None, typer.Option(help="Write one row per model and test, as parquet.")] = None,
 ) -> None:
     """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""
@@ -34,13 +36,13 @@ def compare(
     from nnd_tasks.analysis.tables import file_names, markdown, write_comparison
 
     check_folder("--out", out_dir)
-    found = read_runs(runs)
+    found = read_runs(runs, select or ())
     if table is not None:
         say(f"written: {write_table(found, table)}")
     comparisons = compare_runs(found, parts_of(allow), resamples, seed)
     for comparison, name in zip(comparisons, file_names(comparisons), strict=True):
         aids = {run.model: reading_aid(run) for run in comparison.paired.runs}
-        say(markdown(comparison, aids, signatures=False))
+        show(markdown(comparison, aids, signatures=False))
         if out_dir is not None:
             for path in write_comparison(comparison, out_dir / name, aids):
                 say(f"written: {path}")
@@ -55,11 +57,12 @@ def report(
     allow: Annotated[
         str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
     ] = "",
+    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
 ) -> None:
     """Write one HTML page: rates, differences, what to know before reading them, failed tests, signatures, commands."""
     from nnd_tasks.analysis.html_report import write_report
 
-    say(f"written: {write_report(runs, output, parts_of(allow))}")
+    say(f"written: {write_report(runs, output, parts_of(allow), select=select or ())}")
 
 
 @app.command()
@@ -72,6 +75,7 @@ def scaling(
     allow: Annotated[
         str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
     ] = "",
+    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
     log: Annotated[
         bool | None, typer.Option("--log/--linear", help="Of the x axis. Default: log for parameters.")
     ] = None,
@@ -84,7 +88,7 @@ def scaling(
 
     check_folder("--out", out_dir)
     known = None if tags is None else read_tags(tags)
-    _show_charts(chart(read_runs(runs), x, known, parts_of(allow)), log, out_dir)
+    _show_charts(chart(read_runs(runs, select or ()), x, known, parts_of(allow)), log, out_dir)
 
 
 @app.command()
@@ -97,6 +101,7 @@ def curve(
     allow: Annotated[
         str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
     ] = "",
+    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
     panels: Annotated[
         str, typer.Option(help="What has a panel of its own: task, or category as in the paper's Figure 4.")
     ] = "task",
@@ -109,7 +114,7 @@ def curve(
     from nnd_tasks.analysis.curve_log import read_curve
 
     check_folder("--out", out_dir)
-    _show_charts(read_curve(runs, x, tags, parts_of(allow), panels), log, out_dir)
+    _show_charts(read_curve(runs, x, tags, parts_of(allow), panels, select or ()), log, out_dir)
 
 
 def _show_charts(charts: Sequence[Chart], log: bool | None, out_dir: Path | None) -> None:
@@ -117,7 +122,7 @@ def _show_charts(charts: Sequence[Chart], log: bool | None, out_dir: Path | None
     from nnd_tasks.analysis.curve_report import markdown, write
 
     for chart in charts:
-        say(markdown(chart))
+        show(markdown(chart))
     if out_dir is not None:
         for path in write(charts, out_dir, log):
             say(f"written: {path}")
@@ -144,7 +149,7 @@ def verify(
     check_folder("--out", out_dir)
     names = None if metrics is None else [part for part in map(str.strip, metrics.split(",")) if part]
     reports = verify_sets(name, source, Metrics(names, model, encoder), progress=sys.stderr.isatty())
-    say(markdown(reports))
+    show(markdown(reports))
     if out_dir is not None:
         for path in write_reports(reports, out_dir):
             say(f"written: {path}")
@@ -169,13 +174,13 @@ def reproduce(
     from nnd_tasks.analysis.recipes import listing
 
     if experiment is None:
-        say(listing())
+        show(listing())
         return
     from nnd_tasks.analysis.reproduce import Options
     from nnd_tasks.analysis.reproduce import reproduce as run_recipes
 
     options = Options(limit=limit, device=device, batch_size=batch_size)
     report = run_recipes(
-        experiment, out=out_dir, only=only, models=models, folders=model or [], options=options, say=say
+        experiment, out=out_dir, only=only, models=models, folders=model or [], options=options, say=show
     )
     say(f"written: {report}")

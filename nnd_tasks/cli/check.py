@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import say
+from nnd_tasks.cli.console import say, show
 
 
 @app.command()
@@ -44,7 +44,7 @@ def check(
     texts = texts_may_go(terms_of(report.name, part)) and not refused
     content = render(report, form, texts=texts)
     if output is None:
-        say(content)
+        show(content)
     else:
         write(content, output)
         say(f"{totals(report)}; written: {output}")

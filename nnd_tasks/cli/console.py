@@ -17,17 +17,19 @@ def lines_of(text: str) -> str:
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
-def say(text: str) -> None:
-    """Print text: names from outside are no markup and no terminal escapes, and paths must not be wrapped.
+def say(line: str = "") -> None:
+    """Print one line: names from outside are no markup, no terminal escapes and no further lines; nothing is wrapped."""
+    out.print(visible(line), markup=False, highlight=False, soft_wrap=True)
 
-    Line breaks in ``text`` are printed: names that may hold some go through `nnd_tasks.errors.visible` first.
-    """
+
+def show(text: str) -> None:
+    """Print a text of several lines, such as a report, in which names from outside have no line breaks any more."""
     out.print(lines_of(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def warn(text: str) -> None:
-    """Print text on standard error, as `say` does."""
-    err.print(lines_of(text), markup=False, highlight=False, soft_wrap=True)
+def warn(line: str) -> None:
+    """Print one line on standard error, as `say` does."""
+    err.print(visible(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def parts_of(names: str) -> list[str]:

@@ -232,11 +232,13 @@ def _preview(draft: Draft) -> None:
         say(visible(line))
     say(visible(f"rule: {draft.recipe.rule_text()}"))
     for test in examples(draft.table, 3):
-        say(f"\n[{visible(test['category'])}]")
+        say()
+        say(f"[{visible(test['category'])}]")
         for part in ("context", "high", "low"):
             text = visible(" ".join(test[part].split()))
             say(f"  {part:<8} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
-    say(f"\n{draft.table.num_rows:,} tests")
+    say()
+    say(f"{draft.table.num_rows:,} tests")
     for category, count in draft.categories.items():
         say(f"  {visible(category):<24}{count:>10,}")
     if draft.dropped.counts:
@@ -252,7 +254,8 @@ def _preview(draft: Draft) -> None:
 
 def _print_written(draft: Draft, written: Written) -> None:
     """Say where everything is, how to run it, and what only a person can add."""
-    say(f"\nwritten to {written.folder}")
+    say()
+    say(f"written to {written.folder}")
     for path in written.files:
         say(f"written: {path}")
     say(f"task {written.task.name}: {written.task.path}")
@@ -261,7 +264,8 @@ def _print_written(draft: Draft, written: Written) -> None:
             f"note: {written.task.path} has other content than this set would give it, and stays; --replace writes it anew"
         )
     arguments = f"--model hf --model_args pretrained=MODEL --tasks {written.task.name}"
-    say(f"\nrun it:  nnd run {arguments}")
+    say()
+    say(f"run it:  nnd run {arguments}")
     say(f"or:      lm_eval --include_path {shlex.quote(str(written.task.path.parent))} {arguments}")
     _print_missing(draft.recipe)
 
@@ -271,6 +275,7 @@ def _print_missing(recipe: Recipe) -> None:
 
     missing = recipe.unknown()
     if missing:
-        say("\nneeded before publishing (marked TODO on the card):")
+        say()
+        say("needed before publishing (marked TODO on the card):")
         for key in missing:
             say(f"  {key:<10}{KNOWN_BY_PEOPLE[key]}")

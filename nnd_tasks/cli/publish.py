@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import say, warn
+from nnd_tasks.cli.console import say, show, warn
+from nnd_tasks.errors import NNDError
 
 if TYPE_CHECKING:
     from nnd_tasks.publish.plan import Plan
@@ -20,8 +21,13 @@ def publish(
     name: Annotated[str, typer.Argument(help="A set that is built here, or a dataset folder.")],
     repo: Annotated[str, typer.Option(help="The dataset repository of the hub: NAMESPACE/NAME.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check, and show the files and the card; asks the hub nothing.")
+        bool,
+        typer.Option("--dry-run", help="Only check, and show the files, the card and the task; asks the hub nothing."),
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="With --dry-run: write all that would be uploaded into this folder, new or empty."),
+    ] = None,
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
     ids_only: Annotated[
         bool, typer.Option("--ids-only", help="Publish ids and a recipe where the texts might go out, too.")
@@ -32,37 +38,51 @@ def publish(
             help="The publisher's file or table, or its folder, to build the set from again. Default: download it."
         ),
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write into a repository of something else, too; shows what it loses.")
+    ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer of the hub.")] = 30.0,
 ) -> None:
     """Publish a set on the Hugging Face hub: card, parquet files, a tag for the version.
 
     Where the terms of its texts forbid that, ids, labels and a recipe to build the set go out instead. The set is built
     again first (one of `nnd new` with --source), and refused when something else comes out. What the hub has already is not
-    uploaded again.
+    uploaded again. A repository of anything else than this set is left alone.
     """
-    from nnd_tasks.publish.plan import make_plan
+    from nnd_tasks.files import expand
+    from nnd_tasks.publish.plan import check_out, make_plan
     from nnd_tasks.publish.upload import check_repo, find_token, upload
 
     check_repo(repo)
+    if out is not None:
+        if not dry_run:
+            raise NNDError("--out shows what would be uploaded; add --dry-run")
+        out = expand(out)
+        check_out(out)
     if not dry_run:
         find_token()  # before the work begins
     plan = make_plan(name, repo, source=source, ids_only=ids_only, dry_run=dry_run)
     for note in plan.notes:
         warn(f"note: {note}")
     if dry_run:
-        _show_plan(plan)
+        if out is not None:
+            plan.write(out)
+        _show_plan(plan, out)
     else:
-        _show_outcome(plan, upload(plan, private=private, timeout=timeout))
+        _show_outcome(plan, upload(plan, private=private, replace=replace, timeout=timeout, tell=warn))
 
 
-def _show_plan(plan: Plan) -> None:
+def _show_plan(plan: Plan, out: Path | None) -> None:
     what = "ids and a recipe, no texts" if plan.ids_only else "with its texts"
     say(f"{plan.name} {plan.version}, {what}, for {plan.repo}:")
     say("       bytes  sha256                                                            file")
-    say(plan.listing())
+    show(plan.listing())
     say("")
-    say(plan.card)
-    say("dry run: nothing was uploaded")
+    show(plan.card)
+    if plan.task is not None:
+        say(f"nnd_{plan.name}.yaml:")
+        show(plan.task)
+    say(f"dry run: nothing was uploaded{f'; written: {out}' if out else ''}")
 
 
 def _show_outcome(plan: Plan, outcome: Outcome) -> None:

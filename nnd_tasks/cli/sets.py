@@ -12,7 +12,8 @@ import typer
 
 from nnd_tasks.cli.app import app
 from nnd_tasks.cli.console import say, warn
-from nnd_tasks.errors import count_of, visible
+from nnd_tasks.errors import visible
+from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.build import BuildResult
@@ -51,10 +52,11 @@ def build(
 def _print_build(result: BuildResult) -> None:
     for summary in result.built:
         say(
-            f"{summary.name}: {summary.tests:,} tests, {summary.clusters:,} clusters, {summary.candidates:,} candidates"
+            f"{summary.name}: {counted(summary.tests, 'test')}, {counted(summary.clusters, 'cluster')}, "
+            f"{counted(summary.candidates, 'candidate')}"
         )
         for category, count in summary.categories.items():
-            say(f"  {category:<24}{count:>8,}")
+            say(f"  {visible(category):<24}{count:>8,}")
     if result.kept:
         say(f"kept as they were: {', '.join(result.kept)}")
     for note in result.notes:
@@ -71,14 +73,16 @@ def list_sets(
     In brackets: the smallest difference between two models that a category can be expected to show, in percentage points, if
     they decide 30% of its tests differently; ‡ marks what is too small to tell models apart.
     """
-    from nnd_tasks.catalogue import catalogue
+    from nnd_tasks.cli.catalogue import catalogue
 
     if as_json:
         typer.echo(json.dumps([asdict(entry) for entry in catalogue()], indent=2))
         return
     say(
-        "[points]: smallest difference between two models that a category can show; ‡: too few tests to tell models apart\n"
+        "[points]: smallest difference between two models that a category can show; ‡: too few tests to tell models apart; "
+        "none: they can show none"
     )
+    say()
     for entry in catalogue():
         own = "" if entry.shipped else "your own; "
         say(f"{visible(entry.name)}  ({own}{visible('; '.join(part for part in (entry.kind, entry.license) if part))})")
@@ -87,10 +91,10 @@ def list_sets(
                 f"{visible(category)} {count:,} [{config.points[category]}]"
                 for category, count in config.categories.items()
             ]
-            say(f"  {visible(config.name)}: {count_of(config.tests, 'test')} = {' + '.join(parts)}")
+            say(f"  {visible(config.name)}: {counted(config.tests, 'test')} = {' + '.join(parts)}")
         if not entry.configs:
             for config_name, tests in entry.published.items():
-                say(f"  {config_name}: {count_of(tests, 'test')}")
+                say(f"  {config_name}: {counted(tests, 'test')}")
         say(f"  {visible(entry.state)}")
 
 
@@ -104,7 +108,7 @@ def show(
 
     nnd show quiz_design --tests 2
     """
-    from nnd_tasks.catalogue import describe
+    from nnd_tasks.cli.catalogue import describe
 
     for line in describe(name, config, count):
         say(line)
@@ -121,7 +125,8 @@ def run(context: typer.Context) -> None:
     ours = {"--debug", "--no-shared-prefix"}
     if {"--help", "-h"} & set(context.args):
         say("nnd run: lm_eval with the tasks nnd_* and without --cache_requests; of its own it has one option")
-        say("  --no-shared-prefix   for --model hf: read every request on its own, as lm_eval does\n")
+        say("  --no-shared-prefix   for --model hf: read every request on its own, as lm_eval does")
+        say()
     run_lm_eval(
         [argument for argument in context.args if argument not in ours],
         shared_prefix="--no-shared-prefix" not in context.args,
@@ -134,7 +139,7 @@ def register() -> None:
     from nnd_tasks.harness.register import register as make
 
     folder, count = make()
-    say(f"registered {count} tasks and groups in {folder}")
+    say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {folder}")
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import check_folder, parts_of, say, warn
+from nnd_tasks.cli.console import check_folder, parts_of, say, show, warn
 from nnd_tasks.errors import NNDError
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ def _show_reports(reports: Sequence[Report], out_dir: Path | None) -> None:
     from nnd_tasks.stress.report import markdown, summary, write_reports
 
     if overview := summary(reports):
-        say(overview)
+        show(overview)
     for report in reports:
-        say(markdown(report))
+        show(markdown(report))
     if out_dir is not None:
         for path in write_reports(reports, out_dir):
             say(f"written: {path}")

@@ -20,7 +20,7 @@ from rich.console import Console
 from nnd_tasks.build import build_set
 from nnd_tasks.demo.compare import compare, comparison_table, read_outcomes
 from nnd_tasks.demo.model import Settings, make_models
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand
 
 #: Where the comparison is written, below the demo's folder.
@@ -49,7 +49,7 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
     console.rule("1. build the embedded set")
     result = build_set("demo", out=folder / "nnd" / "demo")
     summary = result.built[0]
-    console.print(f"{summary.tests} tests over {summary.clusters} contexts in {_short(result.folder)}")
+    console.print(f"{summary.tests} tests over {summary.clusters} contexts in {visible(_short(result.folder))}")
 
     console.rule("2. train a tiny model from scratch")
     settings = Settings(seed=seed)
@@ -59,9 +59,9 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
     )
     start = time.monotonic()
     if make_models(folder / "untrained", folder / "trained", settings):
-        console.print(f"trained in {time.monotonic() - start:.0f} seconds: {_short(folder / 'trained')}")
+        console.print(f"trained in {time.monotonic() - start:.0f} seconds: {visible(_short(folder / 'trained'))}")
     else:
-        console.print(f"used again, from an earlier run with the same settings: {_short(folder / 'trained')}")
+        console.print(f"used again, from an earlier run with the same settings: {visible(_short(folder / 'trained'))}")
 
     console.rule("3. score it with lm_eval, untrained and trained")
     options = [] if shared_prefix else ["--no-shared-prefix"]
@@ -76,7 +76,7 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
         "The interval is of the difference: paired by test, clustered by context. Above 0, training has taught the model to "
         "tell such candidates from good ones."
     )
-    console.print(f"Every test's outcome is in the samples_*.jsonl below {_short(folder / 'results')}.\n")
+    console.print(f"Every test's outcome is in the samples_*.jsonl below {visible(_short(folder / 'results'))}.\n")
     command = shlex.quote(_short(Path(sys.executable).with_name("nnd")))
     console.print("Next, a real set and a model of yours (this downloads both):")
     console.print(f"  {command} build quiz_design")
@@ -101,7 +101,7 @@ def _score(console: Console, folder: Path, model: str, options: Sequence[str]) -
         *("--model", "hf", "--model_args", f"pretrained={_short(folder / model)}", "--device", "cpu"),
         *("--tasks", "nnd_demo", "--output_path", _short(results), "--log_samples", *options),
     ]
-    console.print(f"nnd run {shlex.join(command)}")
+    console.print(visible(f"nnd run {shlex.join(command)}"))
     # Offline for good: the demo must not depend on a network, nor wait for one.
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     environment = {**os.environ, "NND_HOME": str(folder), **offline}
@@ -120,7 +120,7 @@ def _score(console: Console, folder: Path, model: str, options: Sequence[str]) -
         raise NNDError(f"lm_eval ended with status {done.returncode}; its own output above says why")
     said = (line[line.index(_SHARING) :] for line in done.stderr.splitlines() if _SHARING in line)
     tables = (line for line in done.stdout.splitlines() if line.startswith("|"))
-    console.print("\n".join([*said, *tables]))
+    console.print("\n".join(map(visible, [*said, *tables])))
     written = set(results.rglob("samples_nnd_demo_*.jsonl")) - earlier
     if not written:
         raise NNDError(f"lm_eval wrote no samples below {results}")

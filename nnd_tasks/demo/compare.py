@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from nnd_tasks.analysis.tables import between
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import PairedDifference, paired_difference
 
@@ -120,5 +121,5 @@ def comparison_table(comparisons: list[Comparison], before: str, after: str) -> 
             table.add_section()
         paired = row.paired
         cells = (f"{row.before:.3f}", f"{row.after:.3f}", f"{paired.difference:+.3f}")
-        table.add_row(row.category, str(row.tests), *cells, f"{paired.low:+.3f} to {paired.high:+.3f}")
+        table.add_row(row.category, str(row.tests), *cells, between(paired.low, paired.high))
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,8 +28,14 @@ CAUSAL = {
 #: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
 SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus"}
 
+#: Of these, the types that read ``use_sliding_window`` (transformers 5.23); the others window wherever ``sliding_window`` is
+#: set.
+WINDOW_SWITCH = {"qwen2", "qwen3"}
+
 #: Kinds of rotary embedding whose frequencies do not depend on how long the input is.
 ROPE = {"default", "linear", "llama3", "yarn"}
+
+_WINDOW_NAME = re.compile("window|chunk|local")
 
 
 def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
@@ -44,7 +51,8 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
     known = SEQ2SEQ if backend == "seq2seq" else CAUSAL
     if config.model_type not in known:
         return f"the architecture {config.model_type} is not known to allow it"
-    if getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True):
+    switched_off = config.model_type in WINDOW_SWITCH and not getattr(text, "use_sliding_window", True)
+    if getattr(text, "sliding_window", None) is not None and not switched_off:
         return "sliding-window attention"
     kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
     if kinds != {"full_attention"}:
@@ -69,6 +77,24 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
     if not hasattr(model, "get_base_model") and not isinstance(model, PreTrainedModel):
         return f"the model is wrapped in {type(model).__name__}"
     return None
+
+
+def windows(config: Any) -> set[int]:
+    """Return the numbers of tokens that a model's config calls a window, a chunk or a local reach.
+
+    Some of its settings that count something else have such a name too, as ``max_window_layers``.
+    """
+    found: set[int] = set()
+    waiting: list[tuple[bool, Any]] = [(False, config.to_dict())]
+    while waiting:
+        named, value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting += [(bool(_WINDOW_NAME.search(str(name))), part) for name, part in value.items()]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(named, part) for part in value]
+        elif named and isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            found.add(value)
+    return found
 
 
 def _rope_kinds(config: Any) -> set[str]:

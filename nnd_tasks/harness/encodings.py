@@ -10,6 +10,8 @@ import numpy as np
 from lm_eval.models.huggingface import HFLM
 from numpy.typing import NDArray
 
+from nnd_tasks.errors import NNDError
+
 #: (text, special tokens asked for, BOS setting, prefix token): all that HFLM's ``tok_encode`` depends on.
 _Key = tuple[str, bool | None, bool | None, int | None]
 
@@ -86,3 +88,26 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
 
     def _encode(self, string: str, add_special_tokens: bool | None) -> list[int]:
         return list(super().tok_encode(string, add_special_tokens))
+
+    def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        """Split a request into tokens of context and continuation as lm-eval does.
+
+        Raises:
+            NNDError: the tokenizer ends both texts with a token of its own. lm-eval splits where the context alone would
+                end, so the first token of the continuation would go unscored, and the appended one be scored.
+        """
+        if self.backend == "causal" and self._ends_with("a") and (token := self._ends_with(context + continuation)):
+            raise NNDError(
+                f"the tokenizer {self.tokenizer.name_or_path} puts {token!r} after every text, which lm-eval would score in "
+                "place of a part of the candidate; add add_bos_token=False to --model_args (no special tokens), or name a "
+                "tokenizer that puts none after a text with tokenizer=..."
+            )
+        context_tokens, continuation_tokens = super()._encode_pair(context, continuation)
+        return list(context_tokens), list(continuation_tokens)
+
+    def _ends_with(self, text: str) -> str | None:
+        """Return the token that the tokenizer puts after a text; None where it puts none."""
+        plain, whole = self.tok_encode(text, add_special_tokens=False), self.tok_encode(text)
+        if not plain or whole[-1:] == plain[-1:]:
+            return None
+        return str(self.tokenizer.convert_ids_to_tokens(whole[-1]))

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import datasets
+import torch
 from lm_eval.models.utils import DEFAULT_MAX_LENGTH, resolve_max_length
 
 from nnd_tasks.errors import NNDError, first_line
@@ -38,6 +39,10 @@ _API_WINDOW = 2048  # default of `TemplateAPI.__init__`, lm-eval 0.4.13
 #: token is never an input. From reading `VLLM._loglikelihood_tokens` and `SGLangLM._loglikelihood_tokens`, 0.4.13.
 _ROOM = {"vllm": -1, "sglang": 0}
 _ARGUMENTS = {"vllm": ("max_model_len", "gpu_memory_utilization"), "sglang": ("context_length", "mem_fraction_static")}
+
+
+#: Names of lm-eval's model type for transformers.
+_HF = ("hf", "hf-auto", "huggingface")
 
 
 def _looks_like(backend: str, metadata: Mapping[str, Any], model_type: str | None) -> bool:
@@ -97,6 +102,8 @@ class TokenCounter(TokenizingOnce):
                 "tokenizer_backend=huggingface and tokenizer=NAME_OR_FOLDER in --model_args"
             )
         self.remote = remote
+        hf = model_type in _HF if model_type else not remote
+        self._types = (metadata.get("dtype"), metadata.get("softmax_dtype")) if hf else None
         self.room = next((room for name, room in _ROOM.items() if _looks_like(name, metadata, model_type)), 1)
         self._config: Any = None
         if remote or self.masked:
@@ -215,6 +222,9 @@ class TokenCounter(TokenizingOnce):
         """Return the number of tokens that the backend conditions on, and of those whose log-probabilities it sums.
 
         Source of the rule: `TemplateLM.loglikelihood` and `TemplateLM._encode_pair` of lm-eval 0.4.13.
+
+        Raises:
+            NNDError: the tokenizer ends every text with a token of its own, and the model is a causal one.
         """
         if context:
             encoded, scored = self._encode_pair(context, continuation)
@@ -224,6 +234,17 @@ class TokenCounter(TokenizingOnce):
             return 0, len(scored)
         # With an empty context the first token is the condition when it equals the prefix token.
         return 1, len(scored) - (bool(scored) and scored[0] == self.prefix_token_id)
+
+    @property
+    def rounds_to(self) -> str | None:
+        """The type of 16 bits in which lm-eval's hf models would sum log-probabilities; None where that is not known."""
+        if self._types is None or self._types[1] is not None or self.room != 1 or not isinstance(self._model, str):
+            return None
+        dtype = self._types[0]
+        if dtype in (None, "auto"):
+            dtype = getattr(self._config, "dtype", None)
+        found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+        return str(found).removeprefix("torch.") if found in (torch.bfloat16, torch.float16) else None
 
     @property
     def model_config(self) -> Any:

@@ -93,6 +93,10 @@ _OURS = {
     "metric_list": "the metrics are those of NND",
     "process_results": "the metrics are those of NND",
     "process_docs": "a document is a cluster of tests",
+    "use_prompt": "the prompt is doc_to_text",
+    "doc_to_image": "a prompt is text",
+    "doc_to_audio": "a prompt is text",
+    "doc_to_decontamination_query": "nothing is compared with training data",
 }
 
 
@@ -126,7 +130,7 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 class ClusterSampler(ContextSampler):  # type: ignore[misc]
-    """Draws few-shot exemplars from other clusters, by (seed, cluster).
+    """Draws few-shot exemplars from clusters with other contexts, by (seed, cluster).
 
     lm-eval's own sampler draws in sequence, so there the exemplars of a document depend on which others are evaluated.
     """
@@ -145,9 +149,20 @@ class ClusterSampler(ContextSampler):  # type: ignore[misc]
         df: Sequence[Mapping[str, Any]] | None = None,
         **kwargs: Any,
     ) -> list[Mapping[str, Any]]:
-        """Return ``n`` documents of other clusters than that of ``eval_doc``."""
+        """Return ``n`` documents of other clusters than that of ``eval_doc``, and about other contexts.
+
+        Several prompts can ask about one context, where a good candidate of one would give away another's.
+
+        Raises:
+            NNDError: there are not so many.
+        """
+        known = df or self.df
         own = eval_doc["cluster_id"] if eval_doc else ""
-        pool = [doc for doc in (df or self.df) if doc["cluster_id"] != own]
+        # By the cluster: the context at hand may be shortened, or left out, and that must not change the exemplars.
+        contexts = {doc.get("context") for doc in known if doc["cluster_id"] == own} - {"", None}
+        pool = [doc for doc in known if doc["cluster_id"] != own and doc.get("context") not in contexts]
         if n > len(pool):
-            raise NNDError(f"--num_fewshot {n}: the set has only {len(pool)} other contexts to take exemplars from")
+            raise NNDError(
+                f"--num_fewshot {n}: the set has only {len(pool)} prompts about other contexts to take exemplars from"
+            )
         return Random(f"{self.seed}:{own}").sample(pool, n)  # noqa: S311 - no cryptography

@@ -10,13 +10,16 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
+from filelock import FileLock
 
 from nnd_tasks.datasets import tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import new_folder, read_yaml
 
 FOLDER = "nnd_tasks"
 MARKER = "REGISTERED_BY_NND_TASKS.txt"
@@ -73,6 +76,62 @@ def is_current() -> bool:
     return stubs == {name: _stub(path) for name, path in task_files().items()}
 
 
+def _is_ours(folder: Path) -> bool:
+    """Tell whether `register` made a folder: by its marker, or, where one was killed in removing it, by what is left."""
+    if (folder / MARKER).is_file():
+        return True
+    try:
+        return all(path.suffix == ".yaml" and _is_stub(path) for path in folder.iterdir())
+    except OSError:
+        return False
+
+
+def _is_stub(path: Path) -> bool:
+    try:
+        content = read_yaml(path)
+    except NNDError:
+        return False
+    if content is None:  # cut off before its first letter
+        return True
+    included = content.get("include") if isinstance(content, dict) and len(content) == 1 else None
+    return isinstance(included, str) and Path(included).name == path.name.rpartition("__")[2]
+
+
+@contextmanager
+def _only_writer(folder: Path) -> Iterator[Path]:
+    """Let one process at a time change the stubs, and remove what one that was killed left.
+
+    Yields:
+        A name outside the folder that lm-eval searches, which must never see half of the stubs; new stubs are made and
+        old ones removed beside it.
+    """
+    beside = folder.parent.parent / FOLDER
+    lock = _lock_file(beside)
+    lock.open("a").close()  # a place that takes no files is told at once: FileLock may wait for it
+    with FileLock(lock, timeout=60):
+        try:
+            for left in _leftovers(beside):
+                shutil.rmtree(left, ignore_errors=True)
+            yield beside
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _lock_file(beside: Path) -> Path:
+    return beside.with_name(f".{FOLDER}.lock")
+
+
+def _leftovers(beside: Path) -> list[Path]:
+    found = [*beside.parent.glob(f".{FOLDER}.new-*"), *beside.parent.glob(".nnd-*")]  # the latter of earlier releases
+    return [path for path in found if path.is_dir() and (_is_ours(path) or _is_ours(path / FOLDER))]
+
+
+def _take_away(folder: Path, beside: Path) -> None:
+    """Remove the stubs: all at once for lm-eval, whenever this is stopped."""
+    with new_folder(beside) as place:  # a name of its own, removed with what it holds
+        folder.rename(place / FOLDER)
+
+
 def register() -> tuple[Path, int]:
     """Make our tasks known to stock ``lm_eval``; doing it again brings the stubs up to date.
 
@@ -83,22 +142,17 @@ def register() -> tuple[Path, int]:
         NNDError: the folder of lm-eval cannot be written, or something else has our name there.
     """
     folder = lm_eval_tasks_dir() / FOLDER
-    if folder.exists() and not (folder / MARKER).is_file():
-        raise NNDError(f"{folder}: exists and was not made by nnd register; move it away")
     files = task_files()
     try:
-        # The stubs are made outside the folder that lm-eval searches, which must never see half of them.
-        new = Path(tempfile.mkdtemp(prefix=".nnd-", dir=folder.parent.parent))
-        try:
-            new.chmod(0o755)
-            (new / MARKER).write_text(f"Stubs of {tasks_dir()}. Remove them with: nnd unregister\n", encoding="utf-8")
+        with _only_writer(folder) as beside, new_folder(beside) as new:
+            if folder.exists() and not _is_ours(folder):
+                raise NNDError(f"{folder}: exists and was not made by nnd register; move it away")
             for name, path in files.items():
                 (new / name).write_text(_stub(path), encoding="utf-8")
+            (new / MARKER).write_text(f"Stubs of {tasks_dir()}. Remove them with: nnd unregister\n", encoding="utf-8")
             if folder.exists():
-                shutil.rmtree(folder)
+                _take_away(folder, beside)
             new.rename(folder)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         raise NNDError(
             f"{folder}: cannot be written ({error.strerror or error}); use `nnd run ...`, or "
@@ -113,11 +167,15 @@ def unregister() -> Path | None:
     Raises:
         NNDError: it cannot be removed.
     """
-    folder = registered()
-    if folder is None:
+    folder = lm_eval_tasks_dir() / FOLDER
+    beside = folder.parent.parent / FOLDER
+    if not (folder.exists() or _lock_file(beside).exists() or _leftovers(beside)):
         return None
     try:
-        shutil.rmtree(folder)
+        with _only_writer(folder) as beside:
+            if not folder.exists() or not _is_ours(folder):
+                return None
+            _take_away(folder, beside)
     except OSError as error:
         raise NNDError(f"{folder}: cannot be removed ({error.strerror or error})") from error
     return folder

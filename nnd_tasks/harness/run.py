@@ -6,7 +6,9 @@ Both go through `guarded`, which finds a user's mistakes before the model is loa
 from __future__ import annotations
 
 import difflib
+import logging
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,9 +20,14 @@ from typing import Any
 from unittest.mock import patch
 
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.harness.register import include_paths, is_current
+from nnd_tasks.harness.hiding import cleaned, veiled_config, without
+from nnd_tasks.harness.register import FOLDER, include_paths, is_current, lm_eval_tasks_dir
+from nnd_tasks.harness.saving import whole_results
+from nnd_tasks.secrets import Veiled, secret_values
 
 _VERBS = ("run", "ls", "validate")
+#: Types of models, besides those in ``hf...``, that take ``pretrained`` and nothing in its place.
+_PRETRAINED = ("huggingface", "nnd_mlm", "vllm", "sglang")
 
 
 @contextmanager
@@ -54,8 +61,43 @@ def _with_our_tasks(requested: set[str] | None = None) -> Iterator[None]:
                     _check_name(name, self)
         return found
 
-    with patch.object(TaskManager, "__init__", init), patch.object(TaskManager, "match_tasks", match_tasks):
+    with (
+        _stubs_give_way(),
+        patch.object(TaskManager, "__init__", init),
+        patch.object(TaskManager, "match_tasks", match_tasks),
+    ):
         yield
+
+
+@contextmanager
+def _stubs_give_way() -> Iterator[None]:
+    """Keep lm-eval from warning of every stub of `register` in whose place a YAML of ours is read, as is meant."""
+    stubs, ours = lm_eval_tasks_dir() / FOLDER, include_paths()
+
+    def wanted(record: logging.LogRecord) -> bool:
+        places = [Path(place) for place in record.args if isinstance(place, (str, Path))][-2:] if record.args else []
+        if "overrides existing task" not in str(record.msg) or len(places) < 2:
+            return True
+        return not (places[1].is_relative_to(stubs) and any(places[0].is_relative_to(folder) for folder in ours))
+
+    logger = logging.getLogger("lm_eval.tasks._index")
+    logger.addFilter(wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(wanted)
+
+
+def _git_commit() -> str | None:
+    """Return what lm-eval's `get_git_commit_hash` does; git itself does not complain where there is no repository."""
+    from lm_eval.loggers.utils import get_commit_from_path
+
+    try:
+        done = subprocess.run(["git", "describe", "--always"], capture_output=True, check=True)  # noqa: S607
+        return done.stdout.strip().decode()
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        commit: str | None = get_commit_from_path(Path.cwd())
+        return commit
 
 
 def _check_name(name: str, manager: Any) -> None:
@@ -80,7 +122,8 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """Return lm-eval's `simple_evaluate` with our checks before it.
 
     The tasks are loaded before the model; a cache of answers is keyed by the model; a cache of requests is refused; models
-    of type ``hf`` read common beginnings of requests once, where that is known to give the same numbers.
+    of type ``hf`` read common beginnings of requests once, where that is known to give the same numbers. Secrets among the
+    arguments reach the model, and nothing else.
     """
 
     def run(
@@ -103,6 +146,8 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
 
+        arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
+        _check_model(model, arguments)
         if cache_requests:
             raise NNDError(
                 "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
@@ -115,29 +160,56 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 _check_name(name, task_manager)
         loaded = task_manager.load(tasks)
         ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
-        arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
-        _check_output(kwargs.get("evaluation_tracker"))
+        tracker = kwargs.get("evaluation_tracker")
+        _check_output(tracker)
         with ExitStack() as stack:
+            stack.enter_context(without(secret_values([arguments, kwargs.get("metadata")])))
             stack.enter_context(shared_encodings())
+            stack.enter_context(patch("lm_eval.evaluator.get_git_commit_hash", _git_commit))
             for task in ours:
                 task.check_metadata(model, arguments)
                 task.model_type = model if isinstance(model, str) else None
+                task.ready_made = not isinstance(model, str)
                 task.check_tokenizer(chat=bool(apply_chat_template))
             stack.enter_context(patch.object(task_manager, "load", lambda task_list: loaded))
             if use_cache is not None:
                 use_cache = f"{use_cache}_{cache_key(model, arguments)}"
                 stack.enter_context(patch("lm_eval.api.model.CachingLM", JSONCachingLM))
-            return simple_evaluate(
+            results = simple_evaluate(
                 model=model,
-                model_args=model_args,
+                model_args=Veiled(arguments) if model_args else model_args,
                 tasks=tasks,
                 task_manager=task_manager,
                 use_cache=use_cache,
                 apply_chat_template=apply_chat_template,
                 **kwargs,
             )
+            return cleaned(results, tracker)
 
     return run
+
+
+def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
+    """Raise NNDError when nothing says which model is meant."""
+    from lm_eval.api.model import LM
+
+    if not isinstance(model, (str, LM)):
+        raise NNDError(
+            f"{type(model).__name__} is no model of lm-eval; for a model of transformers pass model='hf', "
+            "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
+        )
+    if not isinstance(model, str) or not (model.startswith("hf") or model in _PRETRAINED):
+        return
+    given = arguments.get("pretrained")
+    if given is not None and not (isinstance(given, str) and not given):
+        return
+    near = difflib.get_close_matches("pretrained", [str(key).lower() for key in arguments], n=1, cutoff=0.7)
+    misspelt = [key for key in arguments if key != "pretrained" and str(key).lower() in near]
+    hint = f"did you mean it by {misspelt[0]!r}?" if misspelt else "add it"
+    raise NNDError(
+        f"--model {'hf' if model == 'hf-shared-prefix' else model} needs to know which model: --model_args has no "
+        f"pretrained=NAME_OR_FOLDER; {hint}"
+    )
 
 
 def _check_output(tracker: Any) -> None:
@@ -170,7 +242,11 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
 
     verb = [] if arguments and arguments[0] in _VERBS else ["run"]
     evaluate_once = partial(guarded(lm_eval.simple_evaluate), shared_prefix=shared_prefix)
+    secrets = secret_values(list(arguments))
     with (
+        without(secrets),
+        veiled_config(secrets),
+        whole_results(),
         patch.object(sys, "argv", ["lm_eval", *verb, *(arguments or ["--help"])]),
         patch.object(lm_eval, "simple_evaluate", evaluate_once),
         _with_our_tasks(_requested(arguments)),
@@ -233,7 +309,7 @@ def evaluate(
         lm-eval's results: ``results``, ``configs``, ``samples`` and so on.
 
     Raises:
-        NNDError: there is no such task, a set is not built, or the tokenizer of the model is not known.
+        NNDError: there is no such task, a set is not built, or the model or its tokenizer is not known.
     """
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
@@ -254,7 +330,8 @@ def evaluate(
     settings = {"include_path": folders, "metadata": {**known, **(metadata or {})}}
     manager = TaskManager(include_defaults=False, **settings)
     if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
-        manager = TaskManager(**settings)
+        with _stubs_give_way():
+            manager = TaskManager(**settings)
     return dict(
         guarded(simple_evaluate)(
             model, arguments or None, names, task_manager=manager, shared_prefix=shared_prefix, **kwargs

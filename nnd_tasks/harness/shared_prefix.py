@@ -20,7 +20,7 @@ from tqdm import tqdm
 from transformers import Cache, DynamicCache
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.architectures import why_unsuitable
+from nnd_tasks.harness.architectures import why_unsuitable, windows
 from nnd_tasks.harness.encodings import TokenizingOnce
 from nnd_tasks.harness.packed_decoder import PackedDecoder
 from nnd_tasks.harness.prefix_tree import Branch, Ints, Pack, branch_mask, make_packs, rows_of
@@ -153,10 +153,20 @@ class SharedPrefixLM(TokenizingOnce):
                 logger.info("hf-shared-prefix: every distinct token is read once")
             else:
                 logger.info("hf-shared-prefix: not sharing prefixes, plain hf instead: %s", self._reason)
+                if self.softmax_dtype is None and self._dtype in (torch.bfloat16, torch.float16):
+                    logger.warning(
+                        "hf-shared-prefix: plain hf will round the log-likelihoods to %s, which makes ties and wrong outcomes; "
+                        "add softmax_dtype=float32 to --model_args",
+                        str(self._dtype).removeprefix("torch."),
+                    )
         return self._reason
 
     def _self_check(self) -> str | None:
-        """Compare a small tree of random tokens with the model's own logits."""
+        """Compare small trees of random tokens with the model's own logits.
+
+        Another tree reaches beyond each window that the config names: within a window, one that sharing ignores or counts
+        wrongly changes nothing.
+        """
         random = np.random.default_rng(0)
         size = min(int(self._inner.config.vocab_size), len(self.tokenizer))
         draw: Callable[[int], list[int]] = lambda n: random.integers(0, size, n).tolist()  # noqa: E731
@@ -169,6 +179,13 @@ class SharedPrefixLM(TokenizingOnce):
             (draw(6), draw(3)),
         ]
         pairs += [(trunk, pairs[0][1][:1]), (trunk[:5], trunk[5:])]
+        for window in sorted(windows(self._inner.config)):
+            if window >= self.max_length:  # no input is longer than that
+                continue
+            before = draw(max(window - 2, 1))
+            for context, length in ((before, 7), (before, 4), (before + twig, 3), (before[:3], window + 4)):
+                room = self.max_length + 1 - len(context)
+                pairs += [(context, draw(min(length, room)))] * (room > 0)
         requests = [(None, context, continuation) for context, continuation in pairs]
         rows = self.row_tokens, self.decoder_row_tokens
         try:

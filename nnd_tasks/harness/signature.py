@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks import __version__
+from nnd_tasks.secrets import bare_urls, hide, is_secret, open_query, without_secrets
 
 _PACKAGES = ("lm_eval", "torch", "transformers", "tokenizers", "datasets")
-#: Model arguments that must not be written anywhere.
-SECRET = {"token", "auth_token", "hf_token", "use_auth_token", "api_key", "header", "headers", "password", "secret"}
 _PROBE = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}]
 
 _WHOLE = 1 << 24  # bytes up to which a file is hashed as a whole
@@ -85,6 +84,8 @@ def protocol_part(
         "prompt": digest([rendered, config.target_delimiter, config.filter_list]),
         "shots": shots,
         "shots_seed": seed,
+        # What exemplars are drawn from; without any it decides nothing, and earlier runs have no such item.
+        **({"exemplars": "other contexts"} if shots else {}),
         "chat_template": bool(apply_chat_template),
         "multiturn": bool(fewshot_as_multiturn and apply_chat_template and shots),
         "system": digest(system_instruction) if system_instruction else None,
@@ -123,12 +124,16 @@ def model_part(metadata: Mapping[str, Any], settings: Iterable[str], counter: An
         counter: the `TokenCounter` of the run.
     """
     # lm-eval adds the path of the YAML; what it says is in the protocol.
-    skipped = {*settings, *SECRET, "version", "pretrained", "model", "tokenizer", "config_source"}
-    arguments = {key: _shown(value) for key, value in sorted(metadata.items()) if key.lower() not in skipped}
+    skipped = {*settings, "version", "pretrained", "model", "tokenizer", "config_source"}
+    arguments = {
+        key: _shown(value)
+        for key, value in sorted(metadata.items())
+        if key.lower() not in skipped and not is_secret(key)
+    }
     subfolder = str(metadata.get("subfolder") or "")
     name = metadata.get("pretrained") or metadata.get("model")
     return {
-        "name": name if isinstance(name, str) else type(name).__name__,
+        "name": bare_urls(name) if isinstance(name, str) else type(name).__name__,
         "weights": weights_digest(name, subfolder) if isinstance(name, str) else None,
         "adapter": weights_digest(metadata["peft"]) if isinstance(metadata.get("peft"), str) else None,
         "commit": counter.commit,
@@ -136,16 +141,21 @@ def model_part(metadata: Mapping[str, Any], settings: Iterable[str], counter: An
         "stored_dtype": _short(getattr(counter.model_config, "dtype", None)),
         "backend": "server" if counter.remote else counter.backend,
         "window": counter.window,
-        "tokenizer": counter.name,
+        "tokenizer": bare_urls(counter.name),
         "tokenizer_digest": tokenizer_digest(counter.tokenizer),
         "arguments": arguments,
     }
 
 
 def _shown(value: Any) -> Any:
-    """Return an argument as it can be compared; of a local file or folder with a digest of its content."""
-    if isinstance(value, str) and (content := weights_digest(value)):
-        return f"{value} ({content})"
+    """Return an argument as it can be compared and shown; of a local file or folder with a digest of its content."""
+    if isinstance(value, str):
+        if content := weights_digest(value):
+            return f"{value} ({content})"
+        # What a URL asks for may choose the model: two that differ there stay two, though only a digest is kept.
+        asked = open_query(value)
+        return f"{hide(value)} (query {digest(asked)})" if asked else hide(value)
+    value = without_secrets(value, None)
     return value if isinstance(value, (str, int, float, bool, type(None))) else digest(_plain(value))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import logging
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
@@ -21,10 +22,10 @@ from lm_eval import utils
 from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.documents import cluster_documents, load_tests
-from nnd_tasks.harness.lengths import TokenCounter
+from nnd_tasks.harness.lengths import TokenCounter, warn_once
 from nnd_tasks.harness.prompts import ClusterSampler, Settings, check_config
 from nnd_tasks.harness.signature import (
     chat_digest,
@@ -36,6 +37,8 @@ from nnd_tasks.harness.signature import (
     selection,
 )
 from nnd_tasks.harness.truncation import Fitter
+from nnd_tasks.schema import LANGUAGES, language_pair
+from nnd_tasks.secrets import without_secrets
 
 # A name below lm-eval's own logger, so that its settings for verbosity hold for us too.
 logger = logging.getLogger("lm_eval.nnd")
@@ -57,6 +60,10 @@ _OF_THE_MODEL = {
     *("max_length", "max_model_len", "context_length"),
 }
 
+#: A comment in a template: the languages that its words are for, such as ``{# languages: en-de #}``. It goes where the
+#: template goes, so a YAML that includes another and sets a prompt of its own has no such comment.
+_LANGUAGES = re.compile(r"\{#-?\s*languages:\s*(\w+)-(\w+)\s*-?#\}")
+
 _BOS_AND_CHAT = (
     "task {task} puts the BOS token between prompt and candidate, where it would follow the chat template; leave out "
     "--apply_chat_template, or take the task without _gpt2"
@@ -72,7 +79,7 @@ def _sandbox() -> ImmutableSandboxedEnvironment:
     return found
 
 
-#: Prompts of YAMLs are rendered in it; `nnd check` puts it in the place of ``lm_eval.utils.env``, for all other templates.
+#: All templates of a task's YAML are rendered in it; `nnd check` puts it in the place of ``lm_eval.utils.env`` besides.
 SANDBOX = _sandbox()
 
 
@@ -103,10 +110,11 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         known = config.get("metadata") or {}
         self._metadata: dict[str, Any] = dict(known)
         self.settings = Settings.read(known)
-        # Models and tokenizers passed as Python objects would be copied into the results.
-        config["metadata"] = {key: value for key, value in known.items() if _is_plain(value)}
+        # Models and tokenizers passed as Python objects, and secrets, would be copied into the results.
+        config["metadata"] = without_secrets({key: value for key, value in known.items() if _is_plain(value)}, None)
         self._counter: TokenCounter | None = None
         self.model_type: str | None = None  #: what ``--model`` names; stock lm-eval does not tell its tasks
+        self.ready_made = False  #: the model is a Python object, which may sum otherwise than its name says
         self._fitter: Fitter | None = None
         self._rendering: tuple[int, dict[str, Any]] = (0, {})  # how the harness asked for the latest prompt
         self._protocol: dict[str, Any] = {}
@@ -114,6 +122,11 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         self._sizes: dict[str, dict[str, dict[str, int]]] = {}
         self._precision: str | None = None
         super().__init__(data_dir, cache_dir, download_mode, config=config)
+        first = self.eval_docs[0]  # lm-eval tries its prompt; the other templates would fail after the model is loaded
+        self.doc_to_text(first, self.fewshot_cfg.doc_to_text)
+        self.doc_to_prefix(first)
+        for template in (self.config.description, self.fewshot_cfg.gen_prefix):
+            self.resolve_field(first, template)
         self._metric_fn_list: dict[str, Any] = {}  # the harness's defaults for multiple choice; ours depend on the data
 
     # ------------------------------------------------------------ data
@@ -136,10 +149,24 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             self._origin["config"],
             self._origin["fingerprint"],
         )
+        self._check_languages(str(self._origin["config"]), where)
         self._check_categories(set(tests["category"]), where)
         documents = cluster_documents(tests, where)
         self.breakdown = metrics.Breakdown.of(test for document in documents for test in document["tests"])
         self.dataset = {split: documents}
+
+    def _check_languages(self, config: str, where: str) -> None:
+        template = self.config.doc_to_text
+        declared = _LANGUAGES.search(template) if isinstance(template, str) else None
+        found = language_pair(config)
+        if declared is None or found is None or found == declared.groups():
+            return
+        source, target = (LANGUAGES[code] for code in found)
+        raise NNDError(
+            f"task {self.config.task}: its prompt is for {'-'.join(declared.groups())}, {where} config {config} is "
+            f"{'-'.join(found)}; set a prompt of your own in the YAML: "
+            f'doc_to_text: "{source}: {{{{context}}}}\\n{target}:"'
+        )
 
     def _check_categories(self, found: set[str], where: str) -> None:
         declared = self.settings.categories
@@ -200,7 +227,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             chat: whether prompts will go through the chat template.
 
         Raises:
-            NNDError: no tokenizer is named, it cannot be loaded, or it lacks a token or template.
+            NNDError: no tokenizer is named, it cannot be loaded, it lacks a token or template, or it appends a token to
+                every text, so that a model would be asked for something else than the candidates.
         """
         counter = self.counter
         for needed, which in ((self.settings.append_eos, "eos"), (self.settings.append_bos, "bos")):
@@ -213,6 +241,17 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 f"the tokenizer {counter.name} has no chat template; leave out --apply_chat_template, or name the "
                 "tokenizer of a chat model with tokenizer=... in --model_args"
             )
+        if not chat:  # whether prompts can be told from candidates
+            counter.lengths(self.doc_to_text(self.eval_docs[0]), " a")
+        self._warn_of_rounding()
+
+    def _warn_of_rounding(self) -> None:
+        """Say before the model runs what `apply_filters` would find after it."""
+        if (coarse := self.counter.rounds_to) and not self.ready_made:
+            warn_once(
+                f"with --model hf the log-likelihoods of {self.counter.name} will be rounded to {coarse}, which makes ties and "
+                "wrong outcomes; add softmax_dtype=float32 to --model_args"
+            )
 
     def doc_to_text(self, doc: Mapping[str, Any], doc_to_text: Any = None) -> str:
         """Render the prompt; unlike the harness, never read a prompt of digits as a number.
@@ -223,17 +262,40 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         template = self.config.doc_to_text if doc_to_text is None else doc_to_text
         if not isinstance(template, str):
             return str(super().doc_to_text(doc, doc_to_text))
+        key = "doc_to_text" if template == self.config.doc_to_text else "fewshot_config.doc_to_text"
+        return str(self._render(key, template, doc))
+
+    def doc_to_prefix(self, doc: Mapping[str, Any]) -> str | None:
+        """Render ``gen_prefix``, what the answer begins with; None where there is none."""
+        template = self.config.gen_prefix
+        return None if template is None else self._render("gen_prefix", template, doc)
+
+    def resolve_field(self, doc: Mapping[str, Any], field: str | None = None) -> str | None:
+        """Render a description or a prefix of exemplars, where lm-eval would render it without a sandbox."""
+        if not field:
+            return None
+        key = next((key for key in ("description", "gen_prefix") if field == getattr(self.config, key)), None)
+        rendered: str | None = self._render(key or "fewshot_config.gen_prefix", field, doc)
+        return rendered
+
+    def _render(self, key: str, template: Any, doc: Mapping[str, Any]) -> Any:
+        """Return a field of a document, or a template filled with its fields; from a YAML of whatever origin.
+
+        Raises:
+            NNDError: the template reaches into Python, is none, or names a field that the set does not have.
+        """
+        where = f"task {self.config.task}: {key}"
+        if not isinstance(template, str):
+            raise NNDError(f"{where} is {template!r}; expected text")
         if template in doc:
-            return str(doc[template])
+            return doc[template]
         try:
             return str(_compiled(template).render(**doc))
         except SecurityError as error:
-            raise NNDError(
-                f"task {self.config.task}: doc_to_text is unsafe, it reaches into Python: {error}"
-            ) from error
-        except jinja2.TemplateError as error:
+            raise NNDError(f"{where} is unsafe, it reaches into Python: {error}") from error
+        except Exception as error:  # a template can divide by zero
             fields = ", ".join(name for name in doc if name not in ("tests", "candidates"))
-            raise NNDError(f"task {self.config.task}: doc_to_text: {error} (fields of this set: {fields})") from error
+            raise NNDError(f"{where}: {first_line(error)} (fields of this set: {fields})") from error
 
     def doc_to_target(self, doc: Mapping[str, Any], doc_to_target: Any = None) -> str:
         """Return a better candidate, not an empty one if there is another: the target of a few-shot exemplar."""
@@ -309,6 +371,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         if self.settings.append_bos and kwargs.get("apply_chat_template"):
             raise NNDError(_BOS_AND_CHAT.format(task=self.config.task))
         self._fitter = None
+        self._warn_of_rounding()
         super().build_all_requests(**kwargs)
         if self.fitter.shortened:
             logger.warning(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_text, write_text
 from nnd_tasks.schema import category_slugs
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -18,6 +19,9 @@ logger = logging.getLogger("lm_eval.nnd")
 LOG_NAME = "nnd.jsonl"
 #: The rate over all tests, among those of the categories.
 ALL = "all"
+
+#: Bytes that the file may have; a line of ours has about 1,000.
+_MOST = 500_000_000
 
 #: One evaluation of one task: ``step``, ``epoch``, ``task``, ``rates``, ``signature``.
 Line = dict[str, Any]
@@ -29,19 +33,14 @@ def check_writable(path: Path) -> None:
     Raises:
         NNDError: that is not possible, or ``path`` is something else than a file.
     """
-    if path.exists() and not path.is_file():
-        raise NNDError(f"log_path {path}: is no file; name one")
     try:
+        if path.exists() and not path.is_file():
+            raise NNDError(f"log_path {path}: is no file; name one")
         path.parent.mkdir(parents=True, exist_ok=True)
-        trial = _beside(path)
-        trial.touch()
-        trial.unlink()
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
         raise NNDError(f"log_path {path}: cannot be written ({error.strerror or error})") from error
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.new")
 
 
 def read_log(path: Path) -> list[Line]:
@@ -51,17 +50,17 @@ def read_log(path: Path) -> list[Line]:
         NNDError: it cannot be read, or is something else.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise NNDError(f"log_path {path}: cannot be read ({first_line(error)}); name another file") from error
+        text = read_text(path, limit=_MOST)
+    except NNDError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return []
+        raise NNDError(f"log_path {error}; name another file") from error
     lines = []
     for number, row in enumerate(text.splitlines(), start=1):
         try:
             line = json.loads(row)
             good = type(line["step"]) is int and isinstance(line["task"], str)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             good = False
         if not good:
             raise NNDError(f"log_path {path}, line {number}: not written by NNDCallback; name another file")
@@ -75,17 +74,12 @@ def write_log(path: Path, lines: Sequence[Line]) -> None:
     Raises:
         NNDError: it cannot be written.
     """
-    new = _beside(path)
     try:
-        with new.open("w", encoding="ascii") as file:
-            file.writelines(f"{json.dumps(line)}\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except OSError as error:
-        raise NNDError(f"log_path {path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        new.unlink(missing_ok=True)
+        write_text(path, "".join(f"{json.dumps(line)}\n" for line in lines))
+    except NNDError as error:
+        raise NNDError(f"log_path {error}") from error
+    except RecursionError as error:
+        raise NNDError(f"log_path {path}: holds a line nested too deeply; name another file") from error
 
 
 def add_lines(path: Path, lines: Sequence[Line]) -> None:

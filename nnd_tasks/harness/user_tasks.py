@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.datasets import tasks_dir, user_tasks_dir
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.files import write_text, yaml_mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,11 @@ def write_task(
     if (shipped := shipped_task(name)) and not over_shipped:
         return UserTask(name, shipped)
     path = folder / f"{name}.yaml" if folder else user_task(name)
-    # JSON strings are YAML strings, and keep their line breaks readable.
-    lines = [f"include: {json.dumps(str(tasks_dir() / '_base'), ensure_ascii=False)}", f"task: {name}"]
-    lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
-    text = "\n".join(lines) + "\n"
+    text = yaml_mapping({"include": str(tasks_dir() / "_base"), "task": name, **fields})
     try:
         if path.is_file():
-            return UserTask(name, path, kept=path.read_text(encoding="utf-8") != text)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
+            return UserTask(name, path, kept=path.read_bytes() != text.encode("utf-8"))
     except OSError as error:
-        raise NNDError(f"{path}: cannot be written ({error.strerror or error})") from error
+        raise NNDError(f"{path}: cannot be read ({first_line(error)})") from error
+    write_text(path, text)
     return UserTask(name, path)

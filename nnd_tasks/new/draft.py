@@ -12,7 +12,7 @@ import pyarrow as pa
 from nnd_tasks import __version__
 from nnd_tasks.build import Formed, add_config, write_formed
 from nnd_tasks.card import FULLER, dump_yaml
-from nnd_tasks.datasets import dataset_folder, list_configs, read_report
+from nnd_tasks.datasets import dataset_folder, list_configs, making, read_report
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
 from nnd_tasks.new.propose import Choice, complete
@@ -211,11 +211,16 @@ def write_set(draft: Draft, *, into: Path | None = None, replace: bool = False) 
         replace: give up a set or task of this name that was made in another way.
 
     Raises:
-        NNDError: there is another set of this name, or something cannot be written.
+        NNDError: there is another set of this name, another command is making one, or something cannot be written.
     """
     if into is not None:
         check_checkout(into, draft.name)
     folder = dataset_folder(draft.name).absolute()
+    with making(folder):
+        return _write(draft, folder, into, replace)
+
+
+def _write(draft: Draft, folder: Path, into: Path | None, replace: bool) -> Written:
     report = draft.report
     key = short_hash(dump_yaml(report["recipe"]), *report["source_sha256"].values())
     obsolete = _check_free(folder, draft.config, key, replace)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,15 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.card import NND_CITATION, cell, dump_yaml, fenced, left_out, safe, table
+from nnd_tasks.card import NND_CITATION, dump_yaml, left_out, safe, table
 from nnd_tasks.datasets import user_tasks_dir
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import write_text, write_texts
+from nnd_tasks.files import write_text, write_texts, yaml_mapping
 from nnd_tasks.recipes.chat import ends_open
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.shelf import RECIPE
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
+from nnd_tasks.wording import cell, code, fenced
 
 #: Prompt where some contexts are dialogues that end with ``Assistant:`` and others one message: all end alike.
 _OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"
@@ -134,9 +134,8 @@ def write_contribution(
         NNDError: the checkout cannot be written.
     """
     folder = checkout / "task_yamls" / name
-    lines = ["include: ../_base", f"task: nnd_{name}"]
-    lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
-    texts = (dump_yaml(recipe), "\n".join(lines) + "\n", readme)
+    task = yaml_mapping({"include": "../_base", "task": f"nnd_{name}", **fields})
+    texts = (dump_yaml(recipe), task, readme)
     contents = dict(zip((folder / file for file in _files(name)), texts, strict=True))
     write_texts(contents, hint="name another checkout with --into")
     return list(contents)
@@ -157,7 +156,7 @@ def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mappi
     """Return the README beside the task, in the form of lm-eval's own tasks; it holds no text of the set."""
     facts = recipe.facts(name)
     title = safe(" ".join(facts.title.split()))
-    sources = [f"* `{file}`, SHA-256 `{digest}`" for file, digest in report["source_sha256"].items()]
+    sources = [f"* {code(file)}, SHA-256 `{digest}`" for file, digest in report["source_sha256"].items()]
     dropped = [f"* {safe(text)}" for text in left_out(report["dropped"], report.get("unranked_labels", ())).values()]
     rows = [[cell(category), f"{count:,}"] for category, count in summary.categories.items()]
     lines = [

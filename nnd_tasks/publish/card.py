@@ -13,7 +13,9 @@ import yaml
 from nnd_tasks.check.card import has_bibtex, unfilled
 from nnd_tasks.datasets import CARD
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import parse_yaml, read_text
 from nnd_tasks.publish.terms import Terms, licences
+from nnd_tasks.wording import code
 
 _HEADER = {
     "license": "the licence of the annotations",
@@ -62,18 +64,12 @@ def read_card(folder: Path) -> Card:
     """Return the card of a dataset folder.
 
     Raises:
-        NNDError: it cannot be read, or its header is no YAML mapping.
+        NNDError: it cannot be read, or its header is no plain YAML mapping.
     """
     path = folder / CARD
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise NNDError(f"{path}: cannot be read; build the set again") from error
+    text = read_text(path).replace("\r\n", "\n")
     match = re.match(r"---\n(.*?\n)---\n", text, flags=re.DOTALL)
-    try:
-        header = yaml.safe_load(match[1]) if match else None
-    except yaml.YAMLError as error:
-        raise NNDError(f"{path}: its header is no valid YAML") from error
+    header = parse_yaml(match[1], f"{path}: its header") if match else None
     if match is None or not isinstance(header, dict):
         raise NNDError(f"{path}: it has no YAML header between two lines of ---; build the set again")
     return Card(header, _sections(text[match.end() :]))
@@ -104,7 +100,7 @@ def lacking(folder: Path) -> list[str]:
         missing.append("license (the licence of the annotations)")
     if not has_bibtex(card.text()):
         missing.append("a citation (a ```bibtex block)")
-    marked = [str(i) for i in unfilled((folder / CARD).read_text(encoding="utf-8"))]
+    marked = [str(i) for i in unfilled(read_text(folder / CARD))]
     if marked:
         missing.append(f"what is marked TODO in line{'s' if len(marked) > 1 else ''} {', '.join(marked)}")
     return missing
@@ -141,7 +137,7 @@ def sources_section(reports: Mapping[str, Any]) -> list[str]:
         "| file | SHA-256 | configs |",
         "|---|---|---|",
         *[
-            f"| `{file}` | `{sha256}` | {', '.join(f'`{n}`' for n in names)} |"
+            f"| {code(file)} | {code(str(sha256))} | {', '.join(f'`{n}`' for n in names)} |"
             for (file, sha256), names in rows.items()
         ],
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,12 +12,14 @@ import pyarrow as pa
 from nnd_tasks import __version__
 from nnd_tasks.card import dump_yaml
 from nnd_tasks.datasets import how_to_build
+from nnd_tasks.errors import visible
 from nnd_tasks.harness.user_tasks import shipped_task
 from nnd_tasks.publish.card import Card, without_examples
 from nnd_tasks.recipes.recipe import File
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.tables import fingerprint
+from nnd_tasks.wording import cell, code, fenced
 
 _OWN_RECIPE = "recipe.yaml"
 #: Columns that go out with the ids: labels, and no texts or names of people.
@@ -84,19 +87,25 @@ def commands(name: str, reports: Mapping[str, Any]) -> list[str]:
     known = _files(name)
     for config, part in reports.items():
         if "corpus" in part:
+            texts, seeds, errors = (_word(str(x)) for x in (part["texts"], part["seeds"], ",".join(part["levels"])))
             found.append(
-                f"nnd stress build {name} --corpus {part['corpus']} --source FOLDER --texts {part['texts']} "
-                f"--seeds {part['seeds']} --errors {','.join(part['levels'])}"
+                f"nnd stress build {name} --corpus {_word(str(part['corpus']))} --source FOLDER --texts {texts} "
+                f"--seeds {seeds} --errors {errors}"
             )
             continue
         if "recipe" in part:
             table = next(iter(part.get("source_sha256", {})), "TABLE")
             given = "".join(f" --recipe {path}" for path in own_recipes(name, {config: part}))
-            found.append(f"nnd new {name} --from {table}{given}")
+            found.append(f"nnd new {name} --from {_word(table)}{given}")
             continue
         own = [file for file in part.get("source_sha256", {}) if known and file not in known]
-        found.append(how_to_build(name, config) + (f" --source {own[0]}" if own else ""))
+        found.append(how_to_build(name, config) + (f" --source {_word(own[0])}" if own else ""))
     return list(dict.fromkeys(found))
+
+
+def _word(text: str) -> str:
+    """Return the name of a file as one word of a command, whatever it holds."""
+    return visible(shlex.quote(text))
 
 
 def own_recipes(name: str, reports: Mapping[str, Any]) -> dict[str, str]:
@@ -128,17 +137,16 @@ def ids_card(card: Card, name: str, repo: str, table: pa.Table, reports: Mapping
     why = "The terms of the texts do not let us publish them." if must else "The texts of this set are not published."
     lines = [
         f"{why} This repository holds the identifiers and labels of the tests and SHA-256 hashes of their texts. To have the "
-        "set itself, build it from the publisher's files:",
+        "set itself, install nnd-tasks from a clone of its repository (`pip install .` there; it is on no package index yet) "
+        "and build the set from the publisher's files:",
         "",
-        "```sh",
-        *commands(name, reports),
-        "```",
+        *fenced("sh", *commands(name, reports)),
         "",
         "The build is the same where its fingerprints are those on this card; `recipe.json` has them, and the hashes of the "
         "files. A model cannot be scored on the ids: `nnd run` asks for the build.",
     ]
     card.put("Ids and a recipe, no texts", lines, first=True)
-    rows = [f"| `{column}` | {_meaning(column)} |" for column in table.column_names]
+    rows = [f"| {code(column)} | {_meaning(column)} |" for column in table.column_names]
     card.put("Columns", ["| column | what it holds |", "|---|---|", *rows])
     card.put("Use", ["```python", "from datasets import load_dataset", "", f'ids = load_dataset("{repo}")', "```"])
     cleaning = card.section("Clean configs")
@@ -149,9 +157,9 @@ def ids_card(card: Card, name: str, repo: str, table: pa.Table, reports: Mapping
 def _meaning(column: str) -> str:
     hashed = column.removesuffix("_sha256")
     if hashed != column:
-        return f"SHA-256 of the UTF-8 bytes of `{hashed}`"
+        return f"SHA-256 of the UTF-8 bytes of {code(hashed)}"
     return {
         "test_id": "identifier of the test, stable over builds",
         "cluster_id": "all tests that give a model the same prompt fields",
         "high_first": "whether the better candidate comes first in the source",
-    }.get(column, f"{column.replace('_', ' ')}, as in the build")
+    }.get(column, f"{cell(column.replace('_', ' '))}, as in the build")

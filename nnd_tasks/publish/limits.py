@@ -11,6 +11,7 @@ from nnd_tasks.baselines import ALL, table_rates
 from nnd_tasks.card import baselines_section
 from nnd_tasks.publish.card import Card
 from nnd_tasks.schema import fold
+from nnd_tasks.wording import cell
 
 HEADING = "Known limits"
 _FEW = 10  # clusters below which a standard error is unreliable
@@ -64,7 +65,7 @@ def _few(config: str, columns: Mapping[str, list[str]]) -> list[str]:
     clusters: dict[str, set[str]] = {}
     for category, cluster in zip(columns["category"], columns["cluster_id"], strict=True):
         clusters.setdefault(category, set()).add(cluster)
-    few = [f"{category} ({len(found)})" for category, found in sorted(clusters.items()) if len(found) < _FEW]
+    few = [f"{cell(category)} ({len(found)})" for category, found in sorted(clusters.items()) if len(found) < _FEW]
     return (
         [f"- `{config}`: fewer than {_FEW} distinct prompts, so no reliable error bar: {', '.join(few)}."]
         if few
@@ -74,7 +75,7 @@ def _few(config: str, columns: Mapping[str, list[str]]) -> list[str]:
 
 def _trivial(rates: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
     found = [
-        (rate, f"`{config}` {category}: `{rule}` {rate:.2f}")
+        (rate, f"`{config}` {cell(category)}: `{rule}` {rate:.2f}")
         for config, by_category in rates.items()
         for category, by_rule in by_category.items()
         if category != ALL

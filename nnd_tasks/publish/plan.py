@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,8 @@ from nnd_tasks.datasets import (
     read_report,
     read_table,
 )
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.files import new_folder
 from nnd_tasks.publish.card import Card, lacking, read_card, sources_section, terms_section
 from nnd_tasks.publish.checks import check_data, check_no_texts, check_rebuild
 from nnd_tasks.publish.ids import ids_card, ids_table, own_recipes, recipe, without_quotes
@@ -36,6 +38,7 @@ from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import fingerprint
 
 RECIPE = "recipe.json"
+_NAME = re.compile(r"\w[\w.-]*")  #: of sets and configs: they become paths, and parts of commands
 _DTYPES = {pa.string(): "string", pa.bool_(): "bool", pa.float64(): "float64", pa.int64(): "int64"}
 
 
@@ -82,9 +85,47 @@ class Plan:
         """The card's text."""
         return self.files[0].data.decode("utf-8")
 
+    @property
+    def task(self) -> str | None:
+        """The YAML of the task that goes out with the set, or None where none does."""
+        return next((file.data.decode("utf-8") for file in self.files if file.path == f"nnd_{self.name}.yaml"), None)
+
+    def write(self, folder: Path) -> None:
+        """Write all files into a new or empty folder: all of them, or none.
+
+        Raises:
+            NNDError: there is something already, or the folder cannot be written.
+        """
+        check_out(folder)
+        try:
+            with new_folder(folder) as new:
+                for file in self.files:
+                    path = new / file.path
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(file.data)
+                if folder.exists():
+                    folder.rmdir()
+                new.rename(folder)
+        except OSError as error:
+            raise NNDError(f"--out {folder}: cannot be written ({error.strerror or error})") from error
+
     def listing(self) -> str:
         """Return a line per file: size in bytes, SHA-256, path."""
         return "\n".join(f"{len(file.data):>12,}  {file.sha256}  {file.path}" for file in self.files)
+
+
+def check_out(folder: Path) -> None:
+    """Check that `Plan.write` can write a folder, as far as one can tell before.
+
+    Raises:
+        NNDError: it is a file, or holds files.
+    """
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise NNDError(f"--out {folder}: cannot be read ({error.strerror or error})") from error
+    if taken:
+        raise NNDError(f"--out {folder}: something is there already; name a new folder, or an empty one")
 
 
 def find_set(name: str) -> tuple[str, Path]:
@@ -103,7 +144,26 @@ def find_set(name: str) -> tuple[str, Path]:
         raise NNDError(
             f"there is no set {name!r} in {dataset_folder('')}, and no dataset folder of that name; see nnd list"
         )
-    return str(read_card(folder).header.get("nnd_set") or folder.resolve().name), folder
+    _check_inside(folder, CARD)
+    own = str(read_card(folder).header.get("nnd_set") or folder.resolve().name)
+    if not _NAME.fullmatch(own):
+        raise NNDError(f"{folder / CARD}: a set is named by letters, digits, _, - and ., not {own!r}")
+    return own, folder
+
+
+def _check_inside(folder: Path, *files: str) -> None:
+    """Check that files of a dataset folder lie in it: a link may show a stranger's folder any file of the reader's.
+
+    Raises:
+        NNDError: one is a link to a place outside of the folder.
+    """
+    for file in files:
+        try:
+            inside = (folder / file).resolve().is_relative_to(folder.resolve())
+        except (OSError, RuntimeError):  # a loop of links
+            inside = False
+        if not inside:
+            raise NNDError(f"{folder / file}: is a link to a place outside of the folder; put the file itself there")
 
 
 def make_plan(
@@ -126,8 +186,14 @@ def make_plan(
     missing = lacking(folder)
     if missing:
         raise NNDError(f"{folder / CARD}: not complete, it lacks {'; '.join(missing)}; fill it in, then publish")
+    configs = list_configs(folder)[0]
+    for config in configs:
+        if not _NAME.fullmatch(config):
+            raise NNDError(f"{folder / CARD}: config {config!r}: a config is named by letters, digits, _, - and .")
+    parquet = [f"{path.parent.name}/{path.name}" for config in configs for path in _parquet_files(folder, config)]
+    _check_inside(folder, REPORT, *configs, *parquet)
     reports = read_report(folder)
-    tables = {config: read_table(folder, config) for config in list_configs(folder)[0]}
+    tables = {config: read_table(folder, config) for config in configs}
     check_data(folder, tables, reports)
     terms = terms_of(name, next(iter(reports.values())))
     must = not texts_may_go(terms)
@@ -138,6 +204,7 @@ def make_plan(
         check_licences(named, str(folder / CARD))
     notes = check_rebuild(name, tables, reports, source, must=not dry_run)
     card.header["license"] = named[0] if len(named) == 1 else named
+    card.header.setdefault("nnd_set", name)  # by which the next version knows the repository
     data = _data_files(folder, tables, ids_only)
     digest = _digest(tables, ids_only)
     version = f"v{SCHEMA_VERSION}-{digest[:8]}"
@@ -181,13 +248,17 @@ def _data_files(folder: Path, tables: Mapping[str, pa.Table], ids_only: bool) ->
             ids = ids_table(table)
             found[f"{config}/{SPLIT}-00000-of-00001.parquet"] = ids, _parquet(ids)
             continue
-        paths = sorted((folder / config).glob(f"{SPLIT}-*.parquet"))
+        paths = _parquet_files(folder, config)
         if len(paths) != 1:
             raise NNDError(
                 f"{folder}: config {config} has {len(paths)} parquet files, expected one; build the set again"
             )
         found[f"{config}/{paths[0].name}"] = table, paths[0].read_bytes()
     return found
+
+
+def _parquet_files(folder: Path, config: str) -> list[Path]:
+    return sorted((folder / config).glob(f"{SPLIT}-*.parquet"))
 
 
 def _parquet(table: pa.Table) -> bytes:
@@ -223,7 +294,7 @@ def _signature(name: str, version: str, digest: str, reports: Mapping[str, Any])
     sources = hashlib.sha256(hashes.encode("utf-8")).hexdigest()[:16]
     built = ",".join(sorted({str(part.get("nnd_tasks", "?")) for part in reports.values()}))
     return [
-        f"`set:{name}|schema:{SCHEMA_VERSION}|data:{digest}|sources:{sources}|nnd-tasks:{built}`",
+        f"`set:{name}|schema:{SCHEMA_VERSION}|data:{digest}|sources:{sources}|nnd-tasks:{visible(built).replace('`', '')}`",
         "",
         f"Version `{version}`, a tag of this repository: it changes with the data of any config, not with this card. "
         "`data` is a hash over the fingerprints of the configs, `sources` over those of the source files.",

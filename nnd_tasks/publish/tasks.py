@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import yaml
-
 from nnd_tasks.check.yamls import dump_yaml, read_yaml
 from nnd_tasks.datasets import user_tasks_dir
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.user_tasks import shipped_task
 
 
@@ -19,10 +17,7 @@ def published_task(name: str, repo: str) -> str | None:
     path = user_tasks_dir() / name / f"nnd_{name}.yaml"
     if shipped_task(f"nnd_{name}") is not None or not path.is_file():
         return None
-    try:
-        settings, foreign = read_yaml(path)
-    except (OSError, ValueError, RuntimeError, yaml.YAMLError) as error:
-        raise NNDError(f"{path}: cannot be read ({first_line(error)})") from error
+    settings, foreign = read_yaml(path)
     if foreign:
         raise NNDError(f"{path}: it names {', '.join(foreign)}, which cannot be published with a set; take it out")
     return "# Needs the package nnd-tasks.\n" + dump_yaml({**settings, "dataset_path": repo})
@@ -31,9 +26,13 @@ def published_task(name: str, repo: str) -> str | None:
 def how_to_score(name: str, repo: str) -> list[str]:
     """Return the section on how to score a model on a published set of a user's own."""
     return [
+        "Install nnd-tasks from a clone of its repository, as it is on no package index yet: `pip install .` there. Then:",
+        "",
         "```sh",
-        "pip install nnd-tasks",
         f"hf download {repo} nnd_{name}.yaml --repo-type dataset --local-dir tasks",
         f"nnd run --include_path tasks --model hf --model_args pretrained=MODEL --tasks nnd_{name}",
         "```",
+        "",
+        "lm-eval runs whatever code a task YAML names after `!function`, as soon as it reads the file: look into it first. All",
+        "that it should name there begins with `nnd_tasks.`; templates of an NND task are rendered in a sandbox.",
     ]

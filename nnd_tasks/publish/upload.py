@@ -5,22 +5,30 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nnd_tasks.datasets import CARD
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import MAX_CONFIG_BYTES
+from nnd_tasks.publish.card import read_card
 from nnd_tasks.publish.plan import Plan
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 _KIND = "dataset"
+_SHOWN = 10  # files that a refusal names
 _LOGIN = "run `hf auth login`, or set HF_TOKEN"
 #: Files that earlier versions of a published set may have left; anything else in the repository is not ours to remove.
 _OURS = re.compile(r"[\w.-]+/test-\d+-of-\d+\.parquet|recipe\.(json|yaml)|build_report\.json")
+#: Files that the hub puts into a new repository.
+_EMPTY = frozenset({".gitattributes"})
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -50,12 +58,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Remote:
-    """What a repository holds: the commit, path -> hashes of its content (git's and SHA-256), its tags."""
+    """What a repository holds: the commit, path -> hashes of its content (git's and SHA-256), its tags, the card's size."""
 
     head: str
     private: bool
     files: dict[str, frozenset[str]]
     tags: frozenset[str]
+    card_bytes: int
 
 
 class _LimitedError(Exception):
@@ -85,8 +94,17 @@ def check_repo(repo: str) -> None:
         raise NNDError(f"--repo {repo}: expected NAMESPACE/NAME, such as nnd/quiz_design")
 
 
-def upload(plan: Plan, *, private: bool = False, timeout: float = 30.0) -> Outcome:
+def upload(
+    plan: Plan,
+    *,
+    private: bool = False,
+    replace: bool = False,
+    timeout: float = 30.0,
+    tell: Callable[[str], object] = lambda line: None,
+) -> Outcome:
     """Bring a repository of the hub to a plan: what is there already is not uploaded again.
+
+    A repository that holds anything else than an earlier version of the set is left alone, as a folder is by a build.
 
     Data go up first and become visible with one commit on the state that was compared, so that an interrupted or refused
     upload leaves the repository as it was. The hub is that of ``HF_ENDPOINT``; the token is the one of `huggingface_hub`
@@ -95,10 +113,12 @@ def upload(plan: Plan, *, private: bool = False, timeout: float = 30.0) -> Outco
     Args:
         plan: from `nnd_tasks.publish.plan.make_plan`.
         private: make a new repository private.
+        replace: write into a repository of something else, too.
         timeout: seconds to wait for an answer.
+        tell: is called with a line for each of the changes to a repository of something else, before they are made.
 
     Raises:
-        NNDError: no token, or the hub cannot be reached or refuses.
+        NNDError: no token, the repository holds something else, or the hub cannot be reached or refuses.
     """
     from huggingface_hub import HfApi
 
@@ -111,6 +131,10 @@ def upload(plan: Plan, *, private: bool = False, timeout: float = 30.0) -> Outco
             raise NNDError(
                 f"{plan.repo} is public already; leave out --private, or change its settings on the hub first"
             )
+        foreign = ""
+        if found is not None:
+            with _one_line(plan.repo, token, "nothing was changed"):
+                foreign = _foreign(api, plan, found, timeout)
         before = "nothing was changed"
         created = found is None
         if found is None:
@@ -124,6 +148,9 @@ def upload(plan: Plan, *, private: bool = False, timeout: float = 30.0) -> Outco
         kept = {file.path for file in plan.files}
         old = sorted(path for path in found.files if path not in kept and _OURS.fullmatch(path))
         head = found.head
+        if foreign:
+            replaced = [file.path for file in new if file.path in found.files]
+            _show_changes(plan.repo, foreign, replaced, old, None if not replace else tell)
         if new or old:
             with _one_line(plan.repo, token, before, lambda: _after(api, plan.repo, timeout, head, before)):
                 head = _commit(api, plan, found.head, [(file.path, file.data) for file in new], old)
@@ -169,7 +196,52 @@ def _remote(api: HfApi, repo: str, timeout: float) -> _Remote | None:
         hashes = {entry.blob_id, entry.lfs.sha256 if entry.lfs else None}
         files[entry.rfilename] = frozenset(item for item in hashes if item)
     tags = frozenset(tag.name for tag in api.list_repo_refs(repo, repo_type=_KIND).tags)
-    return _Remote(str(info.sha), bool(info.private), files, tags)
+    card_bytes = next((entry.size or 0 for entry in info.siblings or [] if entry.rfilename == CARD), 0)
+    return _Remote(str(info.sha), bool(info.private), files, tags, card_bytes)
+
+
+def _foreign(api: HfApi, plan: Plan, found: _Remote, timeout: float) -> str:
+    """Return why a repository is not that of the set, or nothing where it is, or is empty."""
+    if CARD not in found.files:
+        return "it has files and no card" if found.files.keys() - _EMPTY else ""
+    if found.card_bytes > MAX_CONFIG_BYTES:
+        return "its card is too large to be one of ours"
+    with tempfile.TemporaryDirectory(prefix="nnd-publish-") as folder:
+        api.hf_hub_download(
+            plan.repo, CARD, repo_type=_KIND, revision=found.head, local_dir=folder, etag_timeout=timeout
+        )
+        try:
+            name = read_card(Path(folder)).header.get("nnd_set")
+        except NNDError as error:
+            return "its card names no nnd_set" if "no YAML header" in str(error) else "its card cannot be read"
+    if name is None:
+        return "its card names no nnd_set"
+    return "" if name == plan.name else f"it holds the set {name}"
+
+
+def _show_changes(
+    repo: str, why: str, replaced: list[str], deleted: list[str], tell: Callable[[str], object] | None
+) -> None:
+    """Tell what would be lost in a repository of something else; without ``tell`` refuse to change it.
+
+    Raises:
+        NNDError: ``tell`` is None.
+    """
+    if tell is None:
+        parts = [f"{verb} {_named(files)}" for verb, files in (("replace", replaced), ("delete", deleted)) if files]
+        would = f"publishing would {' and '.join(parts) or 'add files to it'}"
+        raise NNDError(
+            f"{repo}: {why}, so it is left alone; {would}; name another repository with --repo, or add --replace"
+        )
+    tell(f"note: {repo}: {why}")
+    for verb, files in (("replaces", replaced), ("deletes", deleted)):
+        if files:
+            tell(f"note: {verb} {', '.join(files)}")
+
+
+def _named(files: list[str]) -> str:
+    more = f" and {len(files) - _SHOWN} more files" if len(files) > _SHOWN else ""
+    return ", ".join(files[:_SHOWN]) + more
 
 
 def _commit(api: HfApi, plan: Plan, head: str, new: list[tuple[str, bytes]], old: list[str]) -> str:

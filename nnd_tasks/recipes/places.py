@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from nnd_tasks.errors import NNDError
@@ -10,15 +9,6 @@ from nnd_tasks.recipes.archives import is_archive, unpack
 from nnd_tasks.recipes.readers import SUFFIXES
 from nnd_tasks.recipes.recipe import File
 from nnd_tasks.recipes.shelf import SetRecipe
-
-_CODES = "cs|de|en|es|et|fi|fr|gu|ha|he|hi|is|ja|kk|lt|lv|pl|ro|ru|ta|tr|uk|zh"  # languages of WMT
-_PAIR = re.compile(rf"_({_CODES})({_CODES})$")
-
-
-def language_pair(name: str) -> tuple[str, str] | None:
-    """Return source and target language of a config such as ``newstest2021_ende``, or None."""
-    match = _PAIR.search(name)
-    return (match[1], match[2]) if match else None
 
 
 def locate(found: SetRecipe, place: Path, scratch: Path) -> dict[str, Path]:

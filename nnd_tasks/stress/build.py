@@ -11,7 +11,7 @@ from typing import Any
 from nnd_tasks import __version__
 from nnd_tasks.baselines import table_rates
 from nnd_tasks.card import baselines_section
-from nnd_tasks.datasets import dataset_folder, read_report, write_dataset
+from nnd_tasks.datasets import dataset_folder, making, read_report, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task
@@ -20,7 +20,7 @@ from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress.corpora import Corpus, read_corpus
 from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.registry import ERRORS, NEEDS
-from nnd_tasks.stress.synthesize import Plan, discard, frequent_ngrams, scratch_folder, synthesize
+from nnd_tasks.stress.synthesize import VERSION, Plan, discard, frequent_ngrams, scratch_folder, synthesize
 from nnd_tasks.stress.text import Parser, find_pipeline
 from nnd_tasks.tables import ConfigSummary, check_table, to_table
 
@@ -104,7 +104,7 @@ def build_stress_set(
         progress: show progress.
 
     Raises:
-        NNDError: an argument is wrong, or the corpus cannot be read.
+        NNDError: an argument is wrong, the corpus cannot be read, or another process builds this set.
     """
     for argument, value, least in (("--texts", texts, "0 (all)"), ("--seeds", seeds, "1"), ("--workers", workers, "1")):
         if value is not None and value < 1:
@@ -149,48 +149,49 @@ def build_stress_set(
     )
     folder = (expand(out) if out is not None else dataset_folder(name)).absolute()
     key = plan.key(parser.name)
-    if not replace:
-        _check_same(folder, key)
-    made = synthesize(plan, scratch_folder(folder, key), parser, workers=workers, progress=progress)
-    if not made.tests:
+    with making(folder, timeout=0):  # a build may take hours: nobody waits for one unasked
+        if not replace:
+            _check_same(folder, key)
+        made = synthesize(plan, scratch_folder(folder, key), parser, workers=workers, progress=progress)
+        if not made.tests:
+            discard(folder)
+            raise NNDError(f"corpus {found.name}: every text stayed as it was; no test came out")
+        named = {error: [ERRORS[error].level(amount) for amount in amounts] for error, amounts in chosen.items()}
+        table = check_table(to_table(made.tests), f"corpus {found.name}")
+        report = {
+            "plan": key,
+            "corpus": found.name,
+            "source_sha256": found.sha256,
+            "texts": len(golds),
+            "seeds": seeds,
+            "levels": named,
+            "trivial_rules": table_rates(table),
+            "unchanged": dict(made.unchanged),
+            "repeated": dict(made.repeated),
+            "left_out": left_out,
+            "pipeline": parser.name,
+            "masked_model": Path(mlm).name if mlm else None,
+            "nnd_tasks": __version__,
+        }
+        [summary] = write_dataset(
+            folder,
+            {CONFIG: table},
+            header=_header(name, found),
+            body=lambda summaries, reports: _card(name, found, summaries, reports[CONFIG]),
+            default=CONFIG,
+            report={CONFIG: report},
+        )
         discard(folder)
-        raise NNDError(f"corpus {found.name}: every text stayed as it was; no test came out")
-    named = {error: [ERRORS[error].level(amount) for amount in amounts] for error, amounts in chosen.items()}
-    table = check_table(to_table(made.tests), f"corpus {found.name}")
-    report = {
-        "plan": key,
-        "corpus": found.name,
-        "source_sha256": found.sha256,
-        "texts": len(golds),
-        "seeds": seeds,
-        "levels": named,
-        "trivial_rules": table_rates(table),
-        "unchanged": dict(made.unchanged),
-        "repeated": dict(made.repeated),
-        "left_out": left_out,
-        "pipeline": parser.name,
-        "masked_model": Path(mlm).name if mlm else None,
-        "nnd_tasks": __version__,
-    }
-    [summary] = write_dataset(
-        folder,
-        {CONFIG: table},
-        header=_header(name, found),
-        body=lambda summaries, reports: _card(name, found, summaries, reports[CONFIG]),
-        default=CONFIG,
-        report={CONFIG: report},
-    )
-    discard(folder)
-    task = write_task(
-        f"nnd_{name}",
-        {
-            "dataset_path": f"nnd/{name}" if out is None else str(folder),
-            "dataset_name": CONFIG,
-            "doc_to_text": (PROMPT if prompt is None else prompt) if golds[0].source else "",
-            "target_delimiter": "",
-            "metadata": {"version": "1-A"},
-        },
-    )
+        task = write_task(
+            f"nnd_{name}",
+            {
+                "dataset_path": f"nnd/{name}" if out is None else str(folder),
+                "dataset_name": CONFIG,
+                "doc_to_text": (PROMPT if prompt is None else prompt) if golds[0].source else "",
+                "target_delimiter": "",
+                "metadata": {"version": f"{VERSION}-A"},
+            },
+        )
     return StressResult(folder, summary, named, dict(made.unchanged), dict(made.repeated), left_out, task)
 
 

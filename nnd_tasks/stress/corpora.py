@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +9,12 @@ from typing import Any
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, parse_json, read_text
 from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.schema import normalize
+
+#: Bytes that a corpus may have; it is read as a whole.
+_MOST_BYTES = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +130,8 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
 
 
 def _rows(path: Path) -> Iterator[Gold]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split(
-            "\n"
-        )  # texts may hold what else str.splitlines takes for an end
-    except OSError as error:
-        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except UnicodeDecodeError as error:
-        raise NNDError(f"{path}: is no text in UTF-8 (byte {error.start})") from error
+    # Texts may hold what else str.splitlines takes for an end.
+    lines = read_text(path, limit=_MOST_BYTES).replace("\r\n", "\n").split("\n")
     if path.suffix not in (".jsonl", ".json"):
         return (Gold(normalize(line.strip())) for line in lines)
     return _json_rows(path, lines)
@@ -145,11 +141,8 @@ def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[Gold]:
     for number, line in enumerate(map(str.strip, lines), start=1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise NNDError(f"{path}, line {number}: no JSON ({error})") from error
-        yield _gold(row, f"{path}, line {number}")
+        where = f"{path}, line {number}"
+        yield _gold(parse_json(line, where), where)
 
 
 def _gold(row: Any, where: str) -> Gold:

@@ -6,9 +6,12 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.text import Parser
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,15 @@ def error(
         return make
 
     return register
+
+
+def drawn(rng: random.Random, items: Sequence[_Item], count: int) -> list[_Item]:
+    """Return the first ``count`` of ``items`` in a random order.
+
+    The order is the same for every count, so a higher level takes what a lower one took, and more. `random.Random.sample`
+    alone does not promise that.
+    """
+    return rng.sample(items, len(items))[:count]
 
 
 def count_of(amount: float, items: int) -> int:

@@ -17,6 +17,7 @@ from nnd_tasks.files import expand
 from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
 from nnd_tasks.stress.registry import ERRORS
 from nnd_tasks.stress.verdict import Level, Scored, Verdict, judge, rep_4gram
+from nnd_tasks.wording import figure_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -198,8 +199,8 @@ def draw(report: Report) -> Figure:
         axes.set_xlabel("noise ratio")
         if axes.get_lines():
             axes.legend(fontsize="small")
-    figure.axes[0].set_ylabel(report.metric)
-    figure.suptitle(report.title)
+    figure.axes[0].set_ylabel(figure_text(report.metric))
+    figure.suptitle(figure_text(report.title))
     return figure
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nnd_tasks.stress.registry import Resources, count_of, error
+from nnd_tasks.stress.registry import Resources, count_of, drawn, error
 from nnd_tasks.stress.text import Parsed, Word, join
 from nnd_tasks.stress.words import alone, like
 
@@ -30,6 +31,13 @@ _SOMETHING = "something"
 _TRIES = 100
 _AUXILIARY_WORDS = "am is are was were can could may might must shall should will would do does did has have had"
 _AUXILIARIES = frozenset(_AUXILIARY_WORDS.split())
+#: What is left of a verb when "n't" goes -> the verb.
+_BASES = {"ca": "can", "wo": "will", "sha": "shall"}
+_SUBJECTS = frozenset(["i", "you", "he", "she", "it", "we", "they"])
+_ASKING = frozenset(["how", "what", "when", "where", "who", "why"])
+#: Words whose "'s" is "is" or "has", whatever a tagger takes it for.
+_BEFORE_IS = _SUBJECTS | _ASKING | frozenset(["that", "there", "here"])
+_DETERMINERS = frozenset(["a", "an", "the", "no", "my", "your", "his", "her", "its", "our", "their"])
 #: What ends a part of a sentence (note 14).
 DELIMITERS = frozenset(",.?!")
 
@@ -40,7 +48,7 @@ def middle_swap(text: str, amount: float, rng: random.Random, resources: Resourc
     parsed = resources.parser.parse(text)
     words = list(parsed.words)
     long = [(start, end) for start, end in parsed.sentences if _core(words, start, end) - start >= 2]
-    for start, end in rng.sample(long, min(int(amount), len(long))):
+    for start, end in drawn(rng, long, int(amount)):
         stop = _core(words, start, end)
         middle = (start + stop) // 2
         last = words[stop - 1].space
@@ -106,7 +114,7 @@ def sentence_replacement(text: str, amount: float, rng: random.Random, resources
     parsed = resources.parser.parse(text)
     sentences = _sentences(parsed)
     movable = _movable(parsed, resources)
-    places = rng.sample(range(movable), min(int(amount), movable))
+    places = drawn(rng, range(movable), int(amount))
     taken = set(sentences)
     for i in places:
         for _ in range(_TRIES):  # what is taken is few
@@ -128,7 +136,7 @@ def negation(text: str, amount: float, rng: random.Random, resources: Resources)
     """Random sentences are negated, or freed of their "not"."""
     parsed = resources.parser.parse(text)
     changed = {span: new for span in parsed.sentences if (new := _negated(parsed.words[slice(*span)])) is not None}
-    chosen = set(rng.sample(sorted(changed), count_of(amount, len(changed))))
+    chosen = set(drawn(rng, sorted(changed), count_of(amount, len(changed))))
     words: list[Word] = []
     for span in parsed.sentences:
         words += changed[span] if span in chosen else parsed.words[slice(*span)]
@@ -136,27 +144,111 @@ def negation(text: str, amount: float, rng: random.Random, resources: Resources)
 
 
 def _negated(sentence: Sequence[Word]) -> list[Word] | None:
-    """Return a sentence with its first finite verb negated; None where there is none."""
+    """Return a sentence with its first finite verb negated, or freed of its first "not"; None where there is none."""
     words = list(sentence)
+    return _freed(words) or next((new for i in range(len(words)) if (new := _negated_at(words, i))), None)
+
+
+def _freed(words: list[Word]) -> list[Word] | None:
+    """Return a sentence without its first "not"; None where it has none."""
     for i, word in enumerate(words):
-        if word.text.lower() in ("not", "n't", "n\u2019t"):
-            if word.text.lower() != "not" and i and words[i - 1].text.lower() in ("ca", "wo", "sha"):
-                base = {"ca": "can", "wo": "will", "sha": "shall"}[words[i - 1].text.lower()]
-                words[i - 1] = replace(words[i - 1], text=like(base, words[i - 1].text))
-            if i:
-                words[i - 1] = replace(words[i - 1], space=word.space)
-            return words[:i] + words[i + 1 :]
-    for i, word in enumerate(words):
-        finite = word.tag in ("VBD", "VBZ", "VBP", "MD")
-        if not finite or not (word.pos in ("VERB", "AUX") or word.tag == "MD"):
+        attached = i > 0 and not words[i - 1].space
+        if word.text.lower() != "not" and not (attached and _plain(word) in ("n't", "nt")):
             continue
-        helping = word.tag == "MD" or word.lemma == "be" or (word.text.lower() in _AUXILIARIES and word.pos == "AUX")
-        if helping:
-            return [*words[:i], replace(word, space=" "), Word("not", word.space or " "), *words[i + 1 :]]
-        support = {"VBD": "did", "VBZ": "does", "VBP": "do"}[word.tag]
-        verb = replace(word, text=word.lemma or word.text)
-        return [*words[:i], Word(like(support, word.text), " "), Word("not", " "), verb, *words[i + 1 :]]
+        if i:
+            before = words[i - 1]
+            text = before.text
+            if _plain(word) != "not" and (base := _BASES.get(_plain(before)) or _of_aint(words, i)):
+                text = like(base, text)
+            words[i - 1] = replace(before, text=text, space=word.space)
+        return words[:i] + words[i + 1 :]
     return None
+
+
+def _plain(word: Word) -> str:
+    return word.text.lower().replace("\u2019", "'")
+
+
+def _of_aint(words: Sequence[Word], i: int) -> str | None:
+    """Return the verb that "ain't" stands for, where the words before ``i`` end in its "ai"; else None."""
+    if _plain(words[i - 1]) != "ai":
+        return None
+    subject = _plain(words[i - 2]) if i > 1 else ""
+    many = subject in ("you", "we", "they")
+    if i + 1 < len(words) and _plain(words[i + 1]) in ("been", "got", "had", "seen"):
+        return "have" if many or subject == "i" else "has"
+    return "am" if subject == "i" else "are" if many else "is"
+
+
+def _negated_at(words: Sequence[Word], i: int) -> list[Word] | None:
+    """Return a sentence with the verb at ``i`` negated; None where there is no finite verb."""
+    word = words[i]
+    if kind := _contracted(words, i):
+        if kind in ("ve", "d") and _has_something(words, i):  # "They'd the money", not a part of another verb
+            support, words = {"ve": "do", "d": "did"}[kind], [*words]
+            words[i - 1] = replace(words[i - 1], space=" ")
+            return [*words[:i], Word(support, " "), Word("not", " "), replace(word, text="have"), *words[i + 1 :]]
+        return _with_not(words, _after_subject(words, i))
+    if word.tag not in ("VBD", "VBZ", "VBP", "MD") or not (word.pos in ("VERB", "AUX") or word.tag == "MD"):
+        return None
+    if word.tag == "MD" or word.lemma == "be" or (word.text.lower() in _AUXILIARIES and word.pos == "AUX"):
+        return _with_not(words, i)
+    if i and not words[i - 1].space and words[i - 1].spoken:  # a part of a word, such as the "got" of "gotta" is not
+        return None
+    if (i + 1 < len(words) and not word.space and words[i + 1].spoken) or "'" in _plain(word):
+        return None
+    support = {"VBD": "did", "VBZ": "does", "VBP": "do"}[word.tag]
+    verb = replace(word, text=word.lemma or word.text)
+    return [*words[:i], Word(like(support, word.text), " "), Word("not", " "), verb, *words[i + 1 :]]
+
+
+def _with_not(words: Sequence[Word], i: int) -> list[Word]:
+    """Return ``words`` with "not" after the one at ``i``."""
+    rest = list(words[i + 1 :])
+    space = words[i].space
+    if rest and not space and _plain(rest[0]) in ("'ve", "ve"):  # "should've": its parts are apart now
+        rest[0], space = replace(rest[0], text="have"), " "
+    return [*words[:i], replace(words[i], space=" "), Word("not", space), *rest]
+
+
+def _contracted(words: Sequence[Word], i: int) -> str:
+    """Return which contracted verb the word at ``i`` is or ends in: ``m``, ``re``, ``ve``, ``ll``, ``d`` or ``s``; else ``""``.
+
+    By spelling, as taggers know few of them, least of all those with a curly apostrophe. A contracted verb keeps its form
+    and gets a "not", so nothing depends on whether "She'd" is "She had" or "She would".
+    """
+    word, plain = words[i], _plain(words[i])
+    if not i or words[i - 1].space or not words[i - 1].text.isalpha():  # in one token: "John'll", but not "He OK'd it"
+        found = re.fullmatch(r"([^\W\d_]+)'(re|ve|ll|d)", plain)
+        past = found and found[2] == "d" and word.text[: len(found[1])].isupper()
+        return found[2] if found and not past else ""
+    before = _plain(words[i - 1])
+    kind = plain.removeprefix("'")
+    if kind == "s" and "'" in plain:
+        verb = word.tag in ("VBZ", "VBP", "VBD") or before in _BEFORE_IS
+        return "s" if verb and word.tag != "POS" and before != "let" else ""
+    if kind not in ("m", "re", "ve", "ll", "d") or (kind == "ve" and word.tag == "VB"):
+        return ""
+    return kind
+
+
+def _has_something(words: Sequence[Word], i: int) -> bool:
+    """Tell whether a contracted "have" is all of the verb: what one has comes next."""
+    after = [_plain(word) for word in words[i + 1 : i + 3]]
+    if not after or words[i].text[0] not in "'\u2019" or _plain(words[i - 1]) in _ASKING:
+        return False
+    return after[0] in _DETERMINERS and after[1:] not in (["sooner"], ["longer"], ["doubt"])
+
+
+def _after_subject(words: Sequence[Word], i: int) -> int:
+    """Return after which word "not" comes, where it belongs to the contracted verb at ``i``."""
+    if i + 1 < len(words):
+        after = _plain(words[i + 1])
+        if after in _SUBJECTS and i and _plain(words[i - 1]) in _ASKING:  # "How'd you do that?"
+            return i + 1
+        if after in ("better", "rather", "sooner") and _contracted(words, i) == "d":  # "I'd better go"
+            return i + 1
+    return i
 
 
 @error(
@@ -168,7 +260,7 @@ def _negated(sentence: Sequence[Word]) -> list[Word] | None:
 def generic_named_entity(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
     """Random named entities are replaced by a general word for their kind."""
     parsed = resources.parser.parse(text)
-    chosen = set(rng.sample(range(len(parsed.entities)), count_of(amount, len(parsed.entities))))
+    chosen = set(drawn(rng, range(len(parsed.entities)), count_of(amount, len(parsed.entities))))
     return _with_entities(
         parsed,
         {
@@ -280,7 +372,7 @@ def bert_diverge(text: str, amount: float, rng: random.Random, resources: Resour
     places = [i for i, word in enumerate(words) if word.spoken]
     if resources.fill is None or not places:
         return text
-    for i in rng.sample(places, count_of(amount, len(places))):
+    for i in drawn(rng, places, count_of(amount, len(places))):
         options = resources.fill([word.text + word.space for word in words], i)
         if options:
             words[i] = replace(words[i], text=rng.choice(options))

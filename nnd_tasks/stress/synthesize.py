@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import write_text
 from nnd_tasks.schema import Test, short_hash
 from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
 from nnd_tasks.stress.corpora import Gold
@@ -29,6 +30,8 @@ from nnd_tasks.stress.registry import ERRORS, ErrorType, Resources
 from nnd_tasks.stress.text import Parser, find_pipeline, join
 
 PIECE = 20  # texts
+#: Goes up when the same plan gives other tests: the N of the tasks' version N-X.
+VERSION = 2
 #: Why there is no test: the error left the text as it was, or gave what a lower level or an earlier seed gave.
 UNCHANGED, REPEATED = "unchanged", "repeated"
 
@@ -65,7 +68,7 @@ class Plan:
             [[gold.text, gold.source] for gold in self.texts],
             short_hash(*self.corpus),
             {name: list(amounts) for name, amounts in self.levels.items()},
-            [list(self.seeds), self.keep_last, self.ngram_words, self.masked, parser, __version__],
+            [list(self.seeds), self.keep_last, self.ngram_words, self.masked, parser, __version__, VERSION],
             {size: list(map(list, found)) for size, found in (self.ngrams or {}).items()},
         ]
         return short_hash(json.dumps(parts, ensure_ascii=False))
@@ -234,9 +237,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    new = path.with_suffix(".new")
-    new.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    new.replace(path)
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def frequent_ngrams(texts: Sequence[str], parser: Parser, most: int) -> dict[int, tuple[tuple[str, ...], ...]]:

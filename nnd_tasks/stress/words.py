@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from nnd_tasks.stress.registry import Resources, count_of, error
+from nnd_tasks.stress.registry import Resources, count_of, drawn, error
 from nnd_tasks.stress.text import Word, join
 
 ARTICLES = frozenset({"a", "an", "the"})
@@ -38,17 +39,36 @@ def _remove(words: Sequence[Word], gone: set[int]) -> str:
 def _removal(chosen: Callable[[Word], bool], text: str, amount: float, rng: random.Random, resources: Resources) -> str:
     words = resources.parser.parse(text).words
     eligible = [i for i, word in enumerate(words) if chosen(word)]
-    return _remove(words, set(rng.sample(eligible, count_of(amount, len(eligible))))) if eligible else text
+    return _remove(words, set(drawn(rng, eligible, count_of(amount, len(eligible))))) if eligible else text
 
 
 @error("fluency", "share of words", example=("She went to the office.", "She went to.", 0.5))
 def truncation(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
     """Words at the end are removed; a full stop ends what is left."""
     words = resources.parser.parse(text).words
-    kept = join(words[: len(words) - count_of(amount, len(words))])
+    kept = _without_opening(join(words[: len(words) - count_of(amount, len(words))]))
     if not kept or kept.rstrip(_CLOSING).endswith(_FINAL):
         return kept
-    return f"{kept.rstrip(_OPEN)}."
+    return f"{kept}."
+
+
+def _without_opening(text: str) -> str:
+    """Return ``text`` without what no full stop follows at its end: commas, brackets and quotes that open."""
+    while True:
+        text, before = text.rstrip(_OPEN), text
+        if _opens_quote(text):
+            text = text[:-1]
+        if text == before:
+            return text
+
+
+def _opens_quote(text: str) -> bool:
+    """Tell whether a text ends in a straight quote that opens; some texts have a space before one that closes, too."""
+    if text[-2:-1].strip(_OPEN):
+        return False
+    if text.endswith('"'):
+        return text.count('"') % 2 == 1
+    return text.endswith("'") and not re.search(r"(?<!\S)'", text[:-1])
 
 
 @error("fluency", "share of articles", example=("She went to the office.", "She went to office.", 1))
@@ -76,7 +96,7 @@ def verb_lemmatization(text: str, amount: float, rng: random.Random, resources: 
     """Random verbs are put into their base form; parts of contractions (it's, won't) stay."""
     words = list(resources.parser.parse(text).words)
     verbs = [i for i, word in enumerate(words) if word.pos in ("VERB", "AUX") and word.lemma and alone(words, i)]
-    for i in rng.sample(verbs, count_of(amount, len(verbs))):
+    for i in drawn(rng, verbs, count_of(amount, len(verbs))):
         words[i] = replace(words[i], text=like(words[i].lemma, words[i].text))
     return join(words)
 
@@ -91,7 +111,7 @@ def token_drop(text: str, amount: float, rng: random.Random, resources: Resource
 def repeated_token(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
     """Random words come twice."""
     words = resources.parser.parse(text).words
-    twice = set(rng.sample(range(len(words)), count_of(amount, len(words))))
+    twice = set(drawn(rng, range(len(words)), count_of(amount, len(words))))
     return join(
         [copy for i, word in enumerate(words) for copy in ([replace(word, space=" "), word] if i in twice else [word])]
     )
@@ -102,7 +122,8 @@ def local_swap(text: str, amount: float, rng: random.Random, resources: Resource
     """Random words change places with the word to their right."""
     words = resources.parser.parse(text).words
     texts = [word.text for word in words]
-    for i in sorted(rng.sample(range(max(len(words) - 1, 0)), count_of(amount, max(len(words) - 1, 0)))):
+    places = range(max(len(words) - 1, 0))
+    for i in drawn(rng, places, count_of(amount, len(places))):  # in this order, so that a higher level only goes on
         texts[i], texts[i + 1] = texts[i + 1], texts[i]
     return join([replace(word, text=other) for word, other in zip(words, texts, strict=True)])
 
@@ -112,7 +133,7 @@ def noised_punctuation(text: str, amount: float, rng: random.Random, resources: 
     """Random punctuation marks become others: comma and colon to full stop, the rest to comma."""
     words = list(resources.parser.parse(text).words)
     marks = [i for i, word in enumerate(words) if word.text in PUNCTUATION]
-    for i in rng.sample(marks, count_of(amount, len(marks))):
+    for i in drawn(rng, marks, count_of(amount, len(marks))):
         words[i] = replace(words[i], text=PUNCTUATION[words[i].text])
     return join(words)
 

@@ -1,5 +1,33 @@
-"""The models and sets of the harness's tests."""
+"""The models and sets of the harness's tests, and results of lm-eval on them."""
 
 from __future__ import annotations
 
-from tests.harness.conftest import _home, _one_thread, _real_home, real_home, tiny_models  # noqa: F401 - fixtures
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.harness.run import run_lm_eval
+from tests.harness.conftest import (  # noqa: F401 - fixtures
+    _home,
+    _one_thread,
+    _real_home,
+    real_home,
+    tiny_models,
+)
+
+
+@pytest.fixture(scope="session")
+def scored(_home: Path, tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
+    """Return a folder with results of three tiny models on ten contexts of the demo."""
+    out = tmp_path_factory.mktemp("scored")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NND_HOME", str(_home))
+        for name in ("gpt2", "llama", "t5"):
+            run_lm_eval(
+                [
+                    *("--model", "hf", "--model_args", f"pretrained={tiny_models[name]},dtype=float32"),
+                    *("--tasks", "nnd_demo", "--limit", "10", "--device", "cpu"),
+                    *("--output_path", str(out / name), "--log_samples"),
+                ]
+            )
+    return out

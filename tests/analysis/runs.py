@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.analysis.results import COLUMNS, Paired, Run
+from nnd_tasks.analysis.results import Paired, Run
+from nnd_tasks.analysis.samples import COLUMNS
 
 PROTOCOL = {"set": "nnd/demo", "config": "default", "data": "abc", "prompt": "p"}
 

@@ -20,7 +20,6 @@ from nnd_tasks.analysis.compare import (
     CategoryResult,
     Difference,
     Rate,
-    bootstrap_rates,
     cluster_counts,
     compare,
     compare_runs,
@@ -29,9 +28,27 @@ from nnd_tasks.analysis.compare import (
     permutation_p,
     rank,
 )
-from nnd_tasks.analysis.power import LEVEL, detectable, planned, planned_by_category, shown
+from nnd_tasks.analysis.power import (
+    DISAGREEMENT,
+    LEVEL,
+    POWER,
+    detectable,
+    least_p,
+    planned,
+    planned_by_category,
+    shown,
+)
 from nnd_tasks.analysis.reading import reading_aid
-from nnd_tasks.analysis.tables import file_names, markdown, rows_of, to_csv, to_json, to_latex, write_comparison
+from nnd_tasks.analysis.tables import (
+    between,
+    file_names,
+    markdown,
+    rows_of,
+    to_csv,
+    to_json,
+    to_latex,
+    write_comparison,
+)
 from nnd_tasks.errors import NNDError
 from tests.analysis.runs import PROTOCOL, make_paired, make_run
 
@@ -104,28 +121,9 @@ def test_p_values_are_uniform_where_models_do_not_differ(clusters: int) -> None:
 def test_blocks_of_resamples_do_not_change_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     counts = rng.integers(0, 4, size=(30, 2))
-    whole = permutation_p(counts[:, :1] - counts[:, 1:], 300), bootstrap_rates(counts, np.full(30, 3), 300)
+    whole = permutation_p(counts[:, :1] - counts[:, 1:], 300)
     monkeypatch.setattr(module, "_CHUNK", 30 * 7)
-    parts = permutation_p(counts[:, :1] - counts[:, 1:], 300), bootstrap_rates(counts, np.full(30, 3), 300)
-    assert whole[0].tolist() == parts[0].tolist()
-    assert np.array_equal(whole[1], parts[1])
-
-
-def test_the_bootstrap_is_that_of_its_definition() -> None:
-    rng = np.random.default_rng(2)
-    tests = rng.integers(1, 5, size=50)
-    counts = np.stack([rng.binomial(tests, 0.4), rng.binomial(tests, 0.6)], axis=1)
-    rates = bootstrap_rates(counts, tests, 4000)
-    weights = np.random.default_rng(0).multinomial(50, [1 / 50] * 50, size=4000)
-    for r in range(0, 4000, 397):
-        drawn = [i for i, times in enumerate(weights[r]) for _ in range(times)]
-        for j in range(2):
-            assert rates[r, j] == pytest.approx(sum(counts[i, j] for i in drawn) / sum(tests[i] for i in drawn))
-    from nnd_tasks.statistics import clustered_standard_error, paired_difference
-
-    assert rates[:, 0].std() == pytest.approx(clustered_standard_error(counts[:, 0], tests), rel=0.08)
-    exact = paired_difference(counts[:, 0], counts[:, 1], tests)
-    assert (rates[:, 1] - rates[:, 0]).std() == pytest.approx(exact.standard_error, rel=0.08)
+    assert whole.tolist() == permutation_p(counts[:, :1] - counts[:, 1:], 300).tolist()
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
@@ -160,6 +158,86 @@ def test_what_is_detectable_is_detected_four_times_in_five() -> None:
     assert math.isnan(detectable(0.0, 50))
 
 
+def test_nothing_is_detectable_where_no_p_value_can_be_small_enough() -> None:
+    assert permutation_p([[5], [6], [5], [6]])[0] == least_p(4) == 0.125
+    assert math.isinf(detectable(0.01, 4))
+    assert math.isfinite(detectable(0.01, 7))
+    assert math.isinf(detectable(0.01, 7, hypotheses=5)), "two of 128 patterns are more than 0.05 / 5"
+    assert math.isinf(detectable(0.01, 500, hypotheses=600)), "10,000 flips find no p below 1 / 10,001"
+    assert math.isfinite(detectable(0.01, 500, hypotheses=600, resamples=100_000))
+    assert math.isinf(detectable(0.4, 7)), "no difference exceeds 1"
+    # No pair that decides 30% of the tests differently can differ by more.
+    assert math.isinf(planned([8] * 7))
+    assert planned([8] * 10) <= DISAGREEMENT
+    rows = [(True, False), (True, False), (False, False), (True, True)] * 4
+    four = compare(make_paired(rows, [f"k{i // 4}" for i in range(15)] + ["k0"]), resamples=100)
+    assert math.isinf(four.categories[0].differences[0].detectable)
+    assert "| none‡ |" in markdown(four)
+    assert "none: no difference can be found" in markdown(four)
+    assert json.loads(to_json(four))["categories"][0]["differences"][0]["detectable"] is None
+
+
+@pytest.mark.parametrize(("clusters", "hypotheses"), [(10, 1), (40, 15)])
+def test_what_is_detectable_is_found_by_the_permutation_test_after_holm(clusters: int, hypotheses: int) -> None:
+    rng = np.random.default_rng(clusters)
+    true = detectable(0.3 / math.sqrt(clusters), clusters, hypotheses)
+    draws = np.round(1000 * rng.normal(true, 0.3, size=(clusters, 600))).astype(np.int64)
+    found = float((permutation_p(draws, 4000) * hypotheses < LEVEL).mean())
+    assert found == pytest.approx(POWER, abs=0.07)
+    # Without Holm in the formula it would be found far less often.
+    assert hypotheses == 1 or found - 0.2 > float(
+        (
+            permutation_p(draws - int(1000 * (true - detectable(0.3 / math.sqrt(clusters), clusters))), 4000)
+            * hypotheses
+            < LEVEL
+        ).mean()
+    )
+
+
+def test_equal_models_seldom_give_a_table_with_a_false_alarm() -> None:
+    """Six equal models, five categories: before, a third of the tables had some p (Holm) below 0.05."""
+    rng = np.random.default_rng(3)
+    clusters = [f"k{i // 3}" for i in range(180)]
+    categories = [f"c{i // 36}" for i in range(180)]
+    alarms = old = 0
+    for _ in range(12):
+        found = compare(make_paired(rng.random((180, 6)) < 0.7, clusters, categories), resamples=2000)
+        tables = [[result.differences[i] for result in found.categories[1:]] for i in range(15)]
+        alarms += any(one.p_holm < LEVEL for table in tables for one in table)
+        old += any(min(holm([one.p for one in table])) < LEVEL for table in tables)
+    assert alarms <= 1
+    assert old >= 3, "the test can tell"
+
+
+def test_an_interval_and_a_p_value_that_disagree_are_marked() -> None:
+    # Every prompt differs, by nearly the same: t is sure, but of four prompts no p is below 0.125.
+    rows = [(False, True)] * 3 + [(True, True)]
+    found = compare(make_paired((rows * 3) + [(False, True)] * 4, [f"k{i // 4}" for i in range(16)]), resamples=100)
+    [difference] = found.categories[0].differences
+    assert difference.low > 0
+    assert difference.p == 0.125
+    assert difference.disagrees
+    text = markdown(found)
+    assert f"+{difference.high:.3f} ≠ | 0.125 |" in text
+    assert "≠ interval and p (before Holm) do not agree" in text
+    assert r"$\neq$" in to_latex(found)
+    same = compare(make_paired(rows * 4, [f"k{i % 8}" for i in range(16)]), resamples=100)
+    assert not any(one.disagrees for result in same.categories for one in result.differences)
+    assert "≠" not in markdown(same)
+
+
+def test_an_interval_is_never_shown_as_one_number() -> None:
+    assert between(0.1, 0.2) == "+0.100 to +0.200"
+    assert between(-0.00004, 0.00003) == "-0.00004 to +0.00003"
+    assert between(0.123401, 0.123402) == "+0.123401 to +0.123402"
+    assert between(math.nan, math.nan) == "no interval"
+    # One test of 3,000 is decided differently.
+    rows = [(True, True)] * 2999 + [(False, True)]
+    text = markdown(compare(make_paired(rows, [f"k{i // 3}" for i in range(3000)]), resamples=100))
+    assert "+0.000 to +0.000" not in text
+    assert "| -0.000 to +0.001 |" in text
+
+
 def test_what_is_planned_has_the_variance_that_is_assumed() -> None:
     rng = np.random.default_rng(0)
     sizes = np.array([1, 2, 3, 10, 4, 4, 7, 1, 1, 5, 6, 2] * 2)
@@ -174,9 +252,9 @@ def test_what_is_planned_has_the_variance_that_is_assumed() -> None:
         draws.append(sum(sums) / sizes.sum())
     assert planned(sizes, share, within) == pytest.approx(detectable(float(np.std(draws)), sizes.size), rel=0.03)
     assert planned([1] * 100) < planned([1] * 50)
-    found = planned_by_category("aabbc" * 20 + "xy", ["many"] * 100 + ["few"] * 2)
-    assert found["many"] == (planned([40, 40, 20]), 3)
-    assert shown(found, "few").endswith(" ‡")
+    found = planned_by_category([f"p{i}" for i in range(100)] * 2 + ["x", "y"], ["many"] * 200 + ["few"] * 2)
+    assert found["many"] == (planned([2] * 100, hypotheses=2), 100)
+    assert shown(found, "few") == "none ‡"
     assert shown({"c": (0.0314, 200)}, "c") == "3"
 
 
@@ -196,10 +274,10 @@ def test_a_comparison_adds_up(rows: list[Any]) -> None:
             rates = result.rates[difference.second].rate, result.rates[difference.first].rate
             assert difference.difference == pytest.approx(rates[0] - rates[1])
             assert 0 < difference.p <= 1
-            if result.category == "all":
-                assert math.isnan(difference.p_holm)
-            else:
-                assert difference.p <= difference.p_holm <= 1
+            assert difference.p <= difference.p_holm <= 1
+    for family in (found.categories[:1], found.categories[1:]):  # which models; which models on which errors
+        differences = [difference for result in family for difference in result.differences]
+        assert [one.p_holm for one in differences] == holm([one.p for one in differences])
     assert [place.model for place in found.ranks] == sorted(
         (f"m{j}" for j in range(3)), key=lambda model: (-found.categories[0].rates[model].rate, model)
     )
@@ -208,6 +286,20 @@ def test_a_comparison_adds_up(rows: list[Any]) -> None:
 def ranking(*pairs: tuple[str, str, float, float], rates: dict[str, float]) -> Any:
     differences = [Difference(a, b, d, 0, 0, p, 1, 1, 0.1) for a, b, d, p in pairs]
     return rank(CategoryResult("all", 9, 9, {m: Rate(r, 0, 0, 0) for m, r in rates.items()}, differences))
+
+
+def test_the_rank_table_says_what_its_groups_mean() -> None:
+    # a beats c within the one group, so "not told apart" would be wrong.
+    clusters = [f"k{i}" for i in range(60)]
+    rows = [(i % 10 < 8, i % 10 < 6 or i % 20 == 9, i % 20 < 10) for i in range(60)]
+    found = compare(make_paired(rows, clusters), resamples=2000)
+    differ = {(one.first, one.second) for one in found.categories[0].differences if one.p_holm < LEVEL}
+    assert {place.cluster for place in found.ranks} == {1}
+    assert ("m0", "m2") in differ
+    text = markdown(found)
+    assert "told apart" not in text
+    assert "Between rank groups every pair of models differs; within one, some may differ too" in text
+    assert "| rank group | rank | model | pass rate |" in text
 
 
 def test_models_that_are_not_told_apart_share_a_cluster() -> None:
@@ -247,8 +339,9 @@ def comparison() -> Any:
 
 def test_markdown_has_every_number_and_marks_what_is_unreliable(comparison: Any) -> None:
     text = markdown(comparison)
-    assert "| all | 12 | 3† | 0.500 [0.500, 0.500] | 0.750 [0.750, 0.750] |" in text
-    assert "| all | m1 - m0 | +0.250 | +0.250 to +0.250 | 0.250 | - | 0.508 | -‡ |" in text
+    assert "| all | 12 | 3† | 0.500 [0.111, 0.889] | 0.750 [0.228, 0.968] |" in text
+    # All three prompts differ by the same: there is no interval, and with three no p below 0.25.
+    assert "| all | m1 - m0 | +0.250 | no interval | 0.250 | 0.250 | 0.508 | -‡ |" in text
     assert "† fewer than 10 prompts" in text
     assert "- m0: `set:nnd/demo || name:m0`" in text
 
@@ -260,10 +353,11 @@ def test_csv_json_and_latex_hold_the_same_numbers(comparison: Any, tmp_path: Any
     head, first, *_ = to_csv(comparison).splitlines()
     fields = dict(zip(head.split(","), first.split(","), strict=True))
     assert float(fields["second_rate"]) == 0.75
-    assert fields["p_holm"] == ""
+    assert float(fields["p_holm"]) == 0.25
+    assert fields["low"] == ""
     found = json.loads(to_json(comparison))
     assert found["categories"][0]["differences"][0]["difference"] == 0.25
-    assert found["categories"][0]["differences"][0]["p_holm"] is None
+    assert found["categories"][0]["differences"][0]["low"] is None
     latex = to_latex(comparison)
     assert r"x\_1 & 6 & 3$\dagger$" in latex
     assert r"y\&z" in latex
@@ -323,7 +417,8 @@ def test_the_reading_aid_stands_beside_the_rates_in_every_form(comparison: Any) 
     head, first, *_ = to_csv(comparison, aids).splitlines()
     fields = dict(zip(head.split(","), first.split(","), strict=True))
     assert float(fields["rule_overlap"]) == aids["m0"]["all"].trivial["overlap"]
-    assert float(fields["second_flips"]) == aids["m1"]["all"].flips
+    assert float(fields["second_flips_bytes"]) == aids["m1"]["all"].flips_bytes
+    assert float(fields["second_flips_sum"]) == aids["m1"]["all"].flips_sum
     assert "overlap" in to_latex(comparison, aids)
     assert "overlap" not in to_latex(comparison)
 
@@ -332,7 +427,7 @@ def test_latex_keeps_hyphens_and_turns_minus_signs() -> None:
     runs = [make_run("tiny-lm-m/step-01244", [True, True], ["k", "l"]), make_run("x", [False, False], ["k", "l"])]
     latex = to_latex(compare_runs(runs, resamples=100)[0])
     assert "x - tiny-lm-m/step-01244" in latex
-    assert r"$-$1.000 to $-$1.000" in latex
+    assert r"& $-$1.000 & no interval &" in latex
 
 
 def test_windows_are_compared_between_any_two_runs() -> None:

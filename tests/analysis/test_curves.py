@@ -29,6 +29,7 @@ from nnd_tasks.harness.run import run_lm_eval
 from tests.analysis.fake_runs import write_run
 from tests.analysis.runs import make_run
 from tests.conftest import MODELS
+from tests.test_statistics import slow_interval
 
 CLUSTERS = ("a", "a", "a", "b", "b", "c", "d", "d")
 KINDS = ("x", "x", "y", "x", "y", "y", "x", "y")
@@ -41,17 +42,13 @@ def run_of(name: str, passed: Sequence[bool | None] = OUTCOMES, revision: str | 
 
 
 def by_definition(passed: Sequence[bool], clusters: Sequence[str]) -> tuple[float, float, float]:
-    """Return rate and 95% interval by the formula of the design, in plain loops."""
+    """Return rate and 95% interval by their definition."""
     rate = sum(passed) / len(passed)
     names = set(clusters)
-    squares = 0.0
-    for name in names:
-        inside = [outcome for outcome, cluster in zip(passed, clusters, strict=True) if cluster == name]
-        squares += (sum(inside) - rate * len(inside)) ** 2
-    k = len(names)
-    error = math.sqrt(k / (k - 1) * squares) / len(passed) if k > 1 else math.nan
-    half = stats.t.ppf(0.975, k - 1) * error if k > 1 else math.nan
-    return rate, max(0.0, rate - half) if k > 1 else math.nan, min(1.0, rate + half) if k > 1 else math.nan
+    if len(names) < 2:
+        return rate, math.nan, math.nan
+    counts = [[outcome for outcome, cluster in zip(passed, clusters, strict=True) if cluster == name] for name in names]
+    return rate, *slow_interval([(sum(inside), len(inside)) for inside in counts], 0.95)
 
 
 # ---------------------------------------------------------------- names and tags
@@ -141,7 +138,11 @@ def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
         ("t.csv", "model,x\na,1,5\n", "line 2: 3 fields, the header has 2"),
         ("t.csv", "model,x\n", "holds no tags"),
         ("t.csv", "", "holds no tags"),
-        ("t.json", "[{", "is no JSON"),
+        ("t.json", "[{", "is no valid JSON"),
+        ("t.json", "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("t.json", '[{"model": "a", "x": ' + "[" * 500 + "]" * 500 + "}]", "nested deeper than 100 levels"),
+        ("t.yaml", "a: " + "[" * 5000 + "]" * 5000, "nested deeper than 100 levels"),
+        ("t.yaml", "a: &a [x]\nb: {c: *a}", "the alias *a is not allowed"),
         ("t.json", '{"a": 1}', "neither a list"),
         ("t.json", '[{"x": 1}]', "entry 1: names no model"),
         ("t.yaml", "a: [", "is no YAML"),
@@ -155,6 +156,13 @@ def test_wrong_tags_are_named(name: str, content: str, message: str, tmp_path: P
     with pytest.raises(NNDError, match=re.escape(message)) as caught:
         read_tags(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_tag_beyond_every_number_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "tags.json"
+    path.write_text(json.dumps([{"model": "m1", "x": 10**400}]))
+    with pytest.raises(NNDError, match=r"tags\.json: x of m1 is 1000+, which is no number"):
+        find_number(run_of("m1"), "x", read_tags(path))
 
 
 def test_tags_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -185,7 +193,7 @@ def test_rates_and_intervals_follow_the_definition(rows: list[tuple[str, str, bo
         kept = [row for row in rows if point.category in ("all", row[1])]
         j = ["lm-0b", "lm-1b"].index(point.model)
         expected = by_definition([row[2 + j] for row in kept], [row[0] for row in kept])
-        assert (point.rate, point.low, point.high) == pytest.approx(expected, nan_ok=True)
+        assert (point.rate, point.low, point.high) == pytest.approx(expected, abs=1e-6, nan_ok=True)
         assert (point.tests, point.clusters) == (len(kept), len({row[0] for row in kept}))
         assert point.x == 10 ** (9 + j)
 
@@ -350,15 +358,20 @@ def log_of(path: Path, *entries: Any) -> Path:
     return path
 
 
-def test_a_log_becomes_points_with_t_intervals(tmp_path: Path) -> None:
+def test_a_log_becomes_points_with_the_intervals_of_equal_prompts(tmp_path: Path) -> None:
     path = log_of(tmp_path / "nnd.jsonl", entry(0), entry(500), entry(0, "nnd_b"), entry(500, "nnd_b"))
     [chart] = logged_curve([path])
     assert {p.task for p in chart.points} == {"nnd_demo", "nnd_b"}
     first = {p.category: p for p in chart.points if p.x == 0 and p.task == "nnd_demo"}
-    expected = stats.t(df=11, loc=0.6, scale=0.02).interval(0.95)
-    assert (first["all"].low, first["all"].high) == pytest.approx(expected)
-    assert first["x"].high == 1, "clipped"
-    assert first["x"].low == pytest.approx(stats.t(df=3, loc=0.99, scale=0.03).interval(0.95)[0])
+    # Both ends of "all" are where (0.6 - q)^2 = t^2 q (1 - q) / n; 100 tests, fewer than its error would allow.
+    for end in (first["all"].low, first["all"].high):
+        assert (0.6 - end) ** 2 == pytest.approx(stats.t.ppf(0.975, 11) ** 2 * end * (1 - end) / 100)
+    for end in (first["x"].low, first["x"].high):
+        assert (0.99 - end) ** 2 == pytest.approx(
+            stats.t.ppf(0.975, 3) ** 2 * end * (1 - end) / (0.99 * 0.01 / 0.03**2)
+        )
+    assert first["all"].low < 0.6 < first["all"].high
+    assert 0 < first["x"].low < 0.99 < first["x"].high < 1
     assert math.isnan(first["y"].low)
     assert math.isnan(first["z"].low), "without clusters there are no degrees of freedom"
     assert first["z"].standard_error == 0.1
@@ -385,6 +398,10 @@ def test_a_log_in_parts_goes_by_epoch_too(tmp_path: Path) -> None:
         ([entry(True)], "line 1: step is True"),
         ([entry(-1)], "line 1: step is -1"),
         ([entry(1, task=None)], "line 1: names no task"),
+        ([entry(1, task="x" * 300)], "line 1: names no task"),
+        ([entry(1, task="\ud800")], "line 1: holds half of a character"),
+        ([entry(10**400)], "line 1: step is 1000"),
+        ([entry(0), '{"step": ' + "[" * 100_000], "nnd.jsonl"),
         ([entry(1, rates=[])], "line 1: has no rates"),
         ([entry(1, rates={"all": 0.5})], "line 1: has no rates"),
         (
@@ -451,7 +468,7 @@ def test_the_table_as_a_whole() -> None:
         "| all | fam\\|ily | m1 | 3,500,000 | 1,234 | 40 | 0.600 | 0.0500 | 0.500 to 0.700 |\n"
         "| x | fam\\|ily | m0 | 1,000,000 | 1,234 | 9† | 0.700 | 0.0500 | 0.600 to 0.800 |\n"
         "| x | fam\\|ily | m1 | 3,500,000 | 1,234 | 9† | 0.700 | 0.0500 | 0.600 to 0.800 |\n\n"
-        "Intervals are t intervals, clustered by prompt. Chance is 0.5, less half the share of ties.\n\n"
+        "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.\n\n"
         "† fewer than 10 prompts: the error bars are not to be relied on.\n"
     )
 
@@ -538,6 +555,18 @@ def test_log_of_what_has_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match="--log: change has values below 0"):
         draw(chart, log=True)
     assert draw(chart).axes[0].get_xscale() == "linear"
+
+
+@pytest.mark.parametrize("name", ["$^{$", "a$b", "a$b$c", r"\$^{$"])
+def test_names_are_no_formulas(name: str, tmp_path: Path) -> None:
+    series = Series(name, [1, 2], [0.5, 0.6], [0.4, 0.5], [0.6, 0.7])
+    for panels in ([Panel(name, [series])], [Panel(name, [series]), Panel("q", [series])]):
+        figure = draw_panels(panels, name, name)
+        png, _ = save(tmp_path, "x", {}, figure)
+        assert png.read_bytes().startswith(b"\x89PNG")
+        texts = [figure.texts[0], *(axes.xaxis.label for axes in figure.axes)]
+        texts += (figure.legends[0] if figure.legends else figure.axes[0].get_legend()).get_texts()[-1:]
+        assert {text._preprocess_math(text.get_text()) for text in texts} == {(name, False)}
 
 
 def test_lines_differ_in_colour_and_marker_or_dashes() -> None:
@@ -644,7 +673,7 @@ def test_curve_reads_checkpoints_and_logs(nnd: Callable[..., tuple[int, str, str
     path = log_of(tmp_path / "nnd.jsonl", entry(0), entry(50))
     status, out, err = nnd("curve", path)
     assert (status, err) == (0, "")
-    assert "| all | step 50 | 50 | 100 | 12 | 0.600 | 0.0200 | 0.556 to 0.644 |" in out
+    assert "| all | step 50 | 50 | 100 | 12 | 0.600 | 0.0200 | 0.490 to 0.701 |" in out
 
 
 def test_a_mistake_is_one_line(nnd: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from nnd_tasks.analysis import html_report
 from nnd_tasks.analysis.compare import compare
 from nnd_tasks.analysis.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, contrast, worst
 from nnd_tasks.analysis.html_report import command_of, rates_of_one, render, sections_of, write_report
+from nnd_tasks.analysis.reading import RULES, reading_aid
 from nnd_tasks.analysis.results import pair, read_runs
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
@@ -111,10 +112,12 @@ def test_the_tables_hold_the_numbers_of_the_comparison(three: list[Path], tmp_pa
     for row, found in zip(overall, comparison.categories[0].differences, strict=True):
         cells = [text_of(cell) for cell in row]
         assert cells[0] == f"{found.second} – {found.first}"  # noqa: RUF001
-        assert cells[1:3] == [f"{found.difference:+.3f}", f"{found.low:+.3f} to {found.high:+.3f}"]
+        shown = f"{found.low:+.3f} to {found.high:+.3f}{' ≠' if found.disagrees else ''}"
+        assert cells[1:3] == [f"{found.difference:+.3f}", shown]
         assert cells[4] == f"{found.p:.3f}"
-        assert cells[5] == f"{found.mcnemar:.3f}"
-        assert cells[6].startswith(f"{found.detectable:.3f}")
+        assert cells[5] == f"{found.p_holm:.3f}"
+        assert cells[6] == f"{found.mcnemar:.3f}"
+        assert cells[7].startswith(f"{found.detectable:.3f}")
     by_category = page.xpath("//details[@class='pair']")
     assert len(by_category) == 3
     for details, place in zip(by_category, range(3), strict=True):
@@ -122,6 +125,10 @@ def test_the_tables_hold_the_numbers_of_the_comparison(three: list[Path], tmp_pa
             cells = [text_of(cell) for cell in row]
             assert cells[0] == result.category
             assert cells[5] == f"{result.differences[place].p_holm:.3f}"
+    flips = [text_of(cell) for cell in rows[0].xpath("./td")]
+    aid = reading_aid(paired.runs[0])["all"]
+    assert flips[-len(RULES) - 2 : -len(RULES)] == [f"{aid.flips_bytes:.3f}", f"{aid.flips_sum:.3f}"]
+    assert "told apart" not in text_of(page.xpath("//body")[0])
     ranks = page.xpath("//div[starts-with(@aria-label, 'Ranks')]//tbody/tr")
     assert [text_of(row.find("th")) for row in ranks] == [rank.model for rank in comparison.ranks]
 
@@ -384,13 +391,21 @@ def test_what_differs_between_runs_is_shown(three: list[Path], tmp_path: Path) -
 # ---------------------------------------------------------------- wrong input
 
 
-def test_runs_that_cannot_be_compared_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_runs_that_cannot_be_compared_stand_apart_and_it_says_why(tmp_path: Path) -> None:
     places = [write_run(tmp_path / "a", "a"), write_run(tmp_path / "b", "b", prompt="p2")]
     path = tmp_path / "out" / "r.html"
-    with pytest.raises(NNDError, match="cannot be compared: prompt 'p1' and 'p2'"):
-        write_report(places, path)
-    assert not path.parent.exists()
+    page = parse(write_report(places, path))
+    assert len(page.xpath("//table[@class='rates']")) == 2
+    assert page.xpath("//select[@name='task']/option/@value")[1:] == ["nnd_demo [prompt p1]", "nnd_demo [prompt p2]"]
+    assert "cannot be compared: prompt 'p1' and 'p2'" in text_of(page.xpath("//section[@id='summary']")[0])
     assert "prompt (protocol)" in text_of(parse(write_report(places, path, allow=["prompt"])))
+
+
+def test_a_refused_report_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "out" / "r.html"
+    with pytest.raises(NNDError, match="--allow promt: no part of the protocol"):
+        write_report([write_run(tmp_path / "a", "a")], path, allow=["promt"])
+    assert not path.parent.exists()
 
 
 def test_a_set_without_any_outcome_is_refused() -> None:

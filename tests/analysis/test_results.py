@@ -16,31 +16,15 @@ import pytest
 from typer.testing import CliRunner
 
 from nnd_tasks.analysis import reading
+from nnd_tasks.analysis.compare import compare_runs
 from nnd_tasks.analysis.reading import Unigrams, reading_aid
-from nnd_tasks.analysis.results import check_comparable, pair, read_runs, to_table
+from nnd_tasks.analysis.results import check_comparable, left_out, pair, read_runs, to_table
+from nnd_tasks.analysis.selecting import PARTS, value_of
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.run import run_lm_eval
 from tests.analysis.runs import make_run
-from tests.harness.conftest import _home, home, tiny_models  # noqa: F401 - fixtures
-
-
-@pytest.fixture(scope="session")
-def scored(_home: Path, tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
-    """Return a folder with results of three tiny models on ten contexts of the demo."""
-    out = tmp_path_factory.mktemp("scored")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NND_HOME", str(_home))
-        for name in ("gpt2", "llama", "t5"):
-            run_lm_eval(
-                [
-                    *("--model", "hf", "--model_args", f"pretrained={tiny_models[name]},dtype=float32"),
-                    *("--tasks", "nnd_demo", "--limit", "10", "--device", "cpu"),
-                    *("--output_path", str(out / name), "--log_samples"),
-                ]
-            )
-    return out
+from tests.harness.conftest import home  # noqa: F401 - a fixture
 
 
 @pytest.fixture
@@ -104,7 +88,7 @@ def test_the_command_compares_and_writes(scored: Path, tmp_path: Path) -> None:
     done = nnd("compare", scored / "gpt2", scored / "llama", scored / "t5", "--out", tmp_path, "--resamples", "200")
     assert done.exit_code == 0, done.output
     assert "# nnd/demo (authors): gpt2, llama, t5" in done.output
-    assert "| cluster | rank | model | pass rate |" in done.output
+    assert "| rank group | rank | model | pass rate |" in done.output
     assert "| category | shorter | longer | overlap | unigram |" in done.output
     assert {path.name for path in tmp_path.iterdir()} == {
         f"demo_authors.{suffix}" for suffix in ("md", "json", "csv", "tex")
@@ -159,12 +143,6 @@ def _cut_results(folder: Path) -> None:
     path.write_text(path.read_text()[:500])
 
 
-def _again(folder: Path) -> None:
-    for path in list((folder / "gpt2").rglob("*_20*")):
-        stem, _, suffix = path.name.rpartition(".")
-        shutil.copy(path, path.with_name(f"{stem[:-1]}x.{suffix}"))
-
-
 def _change(key: str, value: Any, where: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         path = only(folder / "gpt2", "results_*.json")
@@ -198,17 +176,7 @@ def _foreign(folder: Path) -> None:
         (_cut_documents, r"samples_nnd_demo_.*jsonl: 7 of 10 contexts; the file is cut off"),
         (_cut_results, r"results_.*json: is no JSON, the file is cut off or damaged; run the task again"),
         (_no_results, r"samples_nnd_demo_.*jsonl: its results results_.*json are missing; put them there"),
-        (
-            _again,
-            r"two runs of nnd_demo by one model, .*gpt2.*results_.* and .*gpt2.*results_.*; name the results file",
-        ),
         (_foreign, r"no results of NND tasks"),
-        (_change("eos", True, _protocol), r"cannot be compared: eos True and False; .*--allow eos"),
-        (_change("data", "zzz", _protocol), r"cannot be compared: data 'zzz' and '.*'; run both in one way\n"),
-        (
-            _change("nnd_demo", "2-A", lambda results: results["versions"]),
-            r"cannot be compared: version of the task '2-A' and .*--allow version",
-        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(damage: Callable[[Path], None], message: str, results: Path) -> None:
@@ -275,11 +243,105 @@ def test_what_is_allowed_must_be_a_part_of_the_protocol(scored: Path) -> None:
         pair(read_runs([scored]), ["promt"])
 
 
-def test_other_selections_are_refused_without_a_way_around(results: Path) -> None:
-    _change("selection", "5 of 60 (abc)", _protocol)(results)
-    with pytest.raises(NNDError, match=r"selection .*--limit or --samples") as caught:
-        pair(read_runs([results]))
-    assert "--allow" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_change("eos", True, _protocol), r"cannot be compared: eos True and False; .*--allow eos"),
+        (_change("data", "zzz", _protocol), r"cannot be compared: data 'zzz' and '.*'; run both in one way$"),
+        (
+            _change("nnd_demo", "2-A", lambda results: results["versions"]),
+            r"cannot be compared: version of the task '2-A' and '1-A'.*--allow version",
+        ),
+        (_change("selection", "5 of 60 (abc)", _protocol), r"selection .*--limit or --samples took\)$"),
+    ],
+)
+def test_a_run_of_another_protocol_stands_apart(change: Callable[[Path], None], message: str, results: Path) -> None:
+    change(results)
+    runs = read_runs([results])
+    groups = pair(runs)
+    assert [group.models for group in groups] == [["gpt2"], ["llama", "t5"]]
+    [line] = left_out(runs, groups)
+    assert re.search(message, line), line
+    shutil.rmtree(results / "t5")
+    with pytest.raises(NNDError, match=r"compared with nothing: .*cannot be compared"):
+        compare_runs(read_runs([results]))
+
+
+def _rerun(folder: Path, name: str, date: str, **protocol: Any) -> None:
+    """Copy the results of a model as if it had been run at another time, asked otherwise where that is said."""
+    for path in list((folder / name).rglob("*_20*")):
+        stem = path.name[: path.name.index("_20")]
+        new = path.with_name(f"{stem}_{date}{path.suffix}")
+        shutil.copy(path, new)
+        if stem == "results":
+            raw = json.loads(new.read_text())
+            _protocol(raw).update(protocol)
+            new.write_text(json.dumps(raw))
+
+
+def test_of_equal_runs_the_latest_is_taken_and_said(
+    results: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = only(results / "gpt2", "results_*.json")
+    _rerun(results, "gpt2", "2099-01-01T00-00-00.5")
+    runs = read_runs([results])
+    assert (runs[0].model, runs[0].date[:4]) == ("gpt2", "2099")
+    assert len(runs) == 3
+    assert runs[0].earlier == (before,)
+    assert (
+        f"gpt2 on nnd_demo: 2 equal runs, that of 2099-01-01T00-00-00.5 is taken; passed over: {before}" in caplog.text
+    )
+    done = nnd("report", results, "-o", tmp_path / "r.html")
+    assert done.exit_code == 0, done.output
+    assert "that of 2099-01-01T00-00-00.5 is taken" in (tmp_path / "r.html").read_text()
+    only(results / "gpt2", "samples_*_2099*").unlink()  # a rerun without --log_samples says nothing about tests
+    assert read_runs([results])[0].path.name == before.name.replace("results", "samples_nnd_demo") + "l"
+
+
+def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(results: Path, tmp_path: Path) -> None:
+    for name in ("gpt2", "llama"):
+        _rerun(results, name, "2099-01-01T00-00-00.5", shots=2, prompt="other", shots_seed=1234)
+    out = tmp_path / "out"
+    done = nnd("compare", results, "--out", out, "--resamples", "100")
+    assert done.exit_code == 0, done.output
+    assert "Task: nnd_demo [shots 0, shots_seed no].\n\n" in done.output
+    assert "Task: nnd_demo [shots 2, shots_seed 1234].\n\n" in done.output
+    assert {path.stem for path in out.iterdir()} == {
+        "demo_authors_nnd_demo_shots_0_shots_seed_no",
+        "demo_authors_nnd_demo_shots_2_shots_seed_1234",
+    }
+    done = nnd("compare", results, "--select", "shots=2", "--resamples", "100")
+    assert "# nnd/demo (authors): gpt2, llama\n" in done.output
+    assert "t5" not in done.output
+    done = nnd("report", results, "--select", "shots=2,limit=10", "--select", "chat_template=no", "-o", out / "r.html")
+    assert done.exit_code == 0, done.output
+    assert "--select shots=2,limit=10 --select chat_template=no -o report.html" in (out / "r.html").read_text()
+    with pytest.raises(NNDError, match=r"gpt2: two runs of it on nnd/demo .*--select shots=0"):
+        pair(read_runs([results]), ["shots", "prompt", "shots_seed"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("shots=3", "--select shots=3: no run has it; they have 0"),
+        ("shot=0", "--select shot: no part of the protocol; they are task, version, limit"),
+        ("shots", "--select shots: write KEY=VALUE, such as shots=0"),
+        ("shots=0,shots=1", "--select shots: is given twice"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said(given: str, message: str, scored: Path) -> None:
+    with pytest.raises(NNDError, match=re.escape(message)):
+        read_runs([scored], [given])
+
+
+def test_what_can_be_chosen_by_is_what_the_signature_holds_and_is_in_the_help(scored: Path) -> None:
+    [run, *_] = read_runs([scored])
+    assert set(run.protocol) <= set(PARTS)
+    for key in PARTS:
+        [one] = read_runs([scored / "gpt2"], [f"{key}={value_of(key, run.task, run.version, run.protocol)}"])
+        assert one.protocol == run.protocol
+    shown = re.sub(r"[\s│]+", " ", CliRunner(env={"COLUMNS": "200"}).invoke(app, ["compare", "--help"]).output)
+    assert ", ".join(PARTS) in shown
 
 
 def test_a_samples_file_names_its_task_only(results: Path) -> None:
@@ -333,12 +395,13 @@ def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
         "a", [True, False, True, None], ["k", "k", "l", "l"], ["x", "x", "y", "y"], [1.0, -1e-9, 0.5, math.nan]
     )
     run.tests.loc[2, "margin_sum"] = -0.5
+    run.tests.loc[1, "margin_bytes"] = 0.5
     found = reading_aid(run)
     assert set(found) == {"all", "x", "y"}
     assert found["x"].near == 0.5
     assert found["all"].near == pytest.approx(1 / 3)
-    assert found["y"].flips == 1.0
-    assert found["x"].flips == 0.0
+    assert (found["y"].flips_sum, found["y"].flips_bytes) == (1.0, 0.0)
+    assert (found["x"].flips_sum, found["x"].flips_bytes) == (0.0, 0.5)
     # "better cat i" against "worse text i here": shorter, and "cat" is in the context.
     assert found["all"].trivial["shorter"] == 1.0
     assert found["all"].trivial["longer"] == 0.0

@@ -42,14 +42,12 @@ from nnd_tasks.analysis.verify_sets import (
 )
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.download import Fetched
-
-QUIZ_FILE = "quiz_design_groups.jsonl"
 from nnd_tasks.recipes.steps import ATTRIBUTES
-
-SUMMEVAL_FILE = "model_annotations.aligned.paired.jsonl"
 from tests.harness.conftest import _one_thread, tiny_models  # noqa: F401 - fixtures
 from tests.stress.conftest import masked_model  # noqa: F401 - fixture
 
+QUIZ_FILE = "quiz_design_groups.jsonl"
+SUMMEVAL_FILE = "model_annotations.aligned.paired.jsonl"
 #: Paper, Table 2: model and the share of its questions that teachers accepted, in the order of the table.
 ACCEPTED = {
     "dgpt2_sup": "33.4",

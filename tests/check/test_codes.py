@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnd_tasks.card import todo
-from nnd_tasks.check.card import unfilled
-from nnd_tasks.check.findings import CODES, Severity
+from nnd_tasks.card import KNOWN_BY_PEOPLE, todo
+from nnd_tasks.check.card import check_card, unfilled
+from nnd_tasks.check.findings import CODES, Severity, mask
 from nnd_tasks.check.licences import check_licences, licences
+from nnd_tasks.check.loading import load
 from nnd_tasks.check.texts import Scanner
+from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
-from nnd_tasks.publish.card import lacking
-from nnd_tasks.recipes.parse import KNOWN_BY_PEOPLE
+from nnd_tasks.publish.card import lacking, read_card
 from nnd_tasks.schema import cluster_key, short_hash
 from nnd_tasks.tables import fingerprint
 from tests.check.made import CATEGORIES, CITATION, Made, good_rows, text
@@ -487,3 +490,68 @@ def test_prompt_fields_are_part_of_the_prompt(made: Made) -> None:
     assert made.task is not None
     made.task["doc_to_text"] = "{{context}} {{answer}}"
     assert made.found() == {}
+
+
+# ---------------------------------------------------------------- what is made to take for ever
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[a](http://x" * 20_000,
+        "a" + " " * 200_000 + "b",
+        "**a" * 50_000,
+        "a@a." * 50_000,
+        "<a " * 50_000,
+        "`" * 200_000,
+    ],
+    ids=["links", "spaces", "stars", "addresses", "tags", "ticks"],
+)
+def test_long_texts_of_one_kind_take_no_time(value: str) -> None:
+    begun = time.process_time()
+    Scanner().scan(value)
+    mask(value)
+    assert time.process_time() - begun < 3, "in quadratic time it is a minute, or many"
+
+
+@pytest.mark.parametrize(
+    "body", ["TODO: x\n" * 150_000, "```bibtex\n" + "\n" * 400_000 + "x\n```\n"], ids=["todo", "bibtex"]
+)
+def test_long_cards_take_no_time(body: str, made: Made) -> None:
+    made.body = body
+    made.write()
+    loaded = load(made.folder)
+    begun = time.process_time()
+    assert len(list(check_card(loaded))) >= 1
+    assert time.process_time() - begun < 5, "in quadratic time it is minutes"
+
+
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
+
+
+@pytest.mark.parametrize("header", [BOMB, "a: &a {b: 1}\n<<: *a\n", "[" * 3000 + "\n", "a: 1" + ":59" * 400_000 + "\n"])
+def test_headers_that_unfold_to_much_are_not_unfolded(header: str, made: Made) -> None:
+    made.write()
+    (made.folder / "README.md").write_text(f"---\n{header}---\n{CITATION}")
+    begun = time.process_time()
+    found = {one.code: one for one in load(made.folder).findings}
+    assert "is no YAML that can be read here" in found["card_header"].message
+    assert time.process_time() - begun < 5
+    with pytest.raises(NNDError, match="is no YAML that can be read here"):
+        read_card(made.folder)
+
+
+def test_data_files_that_never_end_or_lie_elsewhere_are_not_read(made: Made, nnd_home: Path) -> None:
+    made.header["configs"].append({"config_name": "../../victim", "data_files": "x"})
+    made.write()
+    (nnd_home / "victim").mkdir()
+    (made.folder / "authors" / "test-00000-of-00001.parquet").rename(
+        nnd_home / "victim" / "test-00000-of-00001.parquet"
+    )
+    os.mkfifo(made.folder / "authors" / "test-00000-of-00001.parquet")
+    os.mkfifo(made.folder / "build_report.json")
+    assert read_report(made.folder) == {}
+    loaded = load(made.folder)
+    assert loaded.configs == {}
+    assert {one.code for one in loaded.findings} == {"data_missing", "data_unreadable"}
+    assert any("is no regular file" in one.message for one in loaded.findings)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from nnd_tasks.check import trial
+from nnd_tasks.check import apart, trial
 from nnd_tasks.check.checking import check_set
 from nnd_tasks.check.findings import Severity
 from nnd_tasks.check.loading import load
@@ -91,10 +92,15 @@ def test_two_tasks_of_one_name(made: Made) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("task: [nnd_made_more", "cannot be read: while parsing"),
+        ("task: [nnd_made_more", "is no YAML that can be read here (did not find expected ',' or ']' in line 2)"),
         ("include: nnd_made_more.yaml\ntask: x\n", "includes itself"),
         ("include: nowhere\ntask: x\n", "No such file"),
         ("include: ~nobody_of_that_name/x\ntask: x\n", "home directory"),
+        ("include: /dev/zero\ntask: x\n", "/dev/zero: is no regular file"),
+        ("include: fifo\ntask: x\n", "fifo: is no regular file"),
+        ("a: &a [x]\nb: *a\ntask: x\n", "the alias *a is not allowed here"),
+        ("a: &a {x: 1}\n<<: *a\ntask: x\n", "the alias *a is not allowed here"),
+        ("include: [i0, i0]\n", "includes more than 100 files"),
         ("- a\n", "holds no mapping"),
         ("dataset_path: nnd/made\n", "names no task"),
         ("include: nnd_made.yaml\ntask: more\ndataset_name: lost\n", "reads the config lost, which is not there"),
@@ -107,6 +113,10 @@ def test_two_tasks_of_one_name(made: Made) -> None:
 )
 def test_what_is_wrong_with_a_yaml_is_said(content: str, message: str, made: Made) -> None:
     made.files["task_yamls/made/nnd_made_more.yaml"] = content
+    made.files |= {f"task_yamls/made/i{i}": f"include: [i{i + 1}, i{i + 1}]\n" for i in range(30)}
+    made.files["task_yamls/made/i30"] = "x: 1\n"
+    made.yaml.parent.mkdir(parents=True)
+    os.mkfifo(made.yaml.parent / "fifo")
     report = made.check()
     [one] = [one for one in report.findings if one.severity is Severity.ERROR]
     assert one.code == "task_invalid"
@@ -310,6 +320,51 @@ def test_a_run_leaves_nothing_behind(made: Made, tmp_path: Path, monkeypatch: py
     assert check_set("made").ran == ["nnd_made"]
     assert sorted(made.folder.rglob("*")) == before
     assert not list(scratch.glob("nnd-check-*"))
+
+
+@pytest.mark.apart
+def test_a_process_of_its_own_finds_the_same(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.rows[5]["category"] = "style"
+    made.files["task_yamls/made/a.yaml"] = "include: nnd_made.yaml\ntask: a\nclass: !function evil.Task\n"
+    made.files["task_yamls/made/b.yaml"] = "include: nnd_made.yaml\ntask: b\nmetadata: {}\n"
+    there = made.check(run=True)
+    assert {"categories_undeclared", "task_code", "categories_open"} <= {one.code for one in there.findings}
+    assert there.ran == ["b"]
+    monkeypatch.setattr(apart, "check_apart", apart.check_here)
+    assert made.check(run=True) == there
+
+
+@pytest.mark.slow
+@pytest.mark.apart
+def test_what_hangs_or_fills_the_memory_is_stopped_and_the_rest_is_checked(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile = {
+        "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{{context}}",
+        "regex": "{{ ('a' * 40 + 'b') | regex_replace('(a+)+$', '') }}{{context}}",
+        "memory": "{{ 'a' * (5 * 10**9) }}{{context}}",
+    }
+    for name, template in hostile.items():
+        content = yaml.safe_dump({"include": "nnd_made.yaml", "task": name, "doc_to_text": template})
+        made.files[f"task_yamls/made/{name}.yaml"] = content
+    made.files["task_yamls/made/zz.yaml"] = "include: nnd_made.yaml\ntask: zz\nmetadata: {}\n"
+    # With -c Python would import from here.
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("nnd_tasks.check.apart.SECONDS", 20.0)
+    monkeypatch.setattr("nnd_tasks.check.apart.SECONDS_PER_PROMPT", 0.0)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    found = {one.message.split()[0]: one for one in made.check().findings}
+    assert {name: one.code for name, one in found.items()} == {
+        **dict.fromkeys(hostile, "prompt_invalid"),
+        "zz": "categories_open",
+    }
+    for name in ("loops", "regex"):
+        assert found[name].message == f"{name} was stopped: rendering its prompts took more than 20 seconds"
+    assert found["memory"].message == "memory cannot render a prompt: it asks for too much memory"
+    assert list(scratch.iterdir()) == []
 
 
 def test_any_protocol_runs(made: Made) -> None:

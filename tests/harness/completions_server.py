@@ -47,6 +47,7 @@ class CompletionsServer:
             before its answer is sent, so that a client that has the answer finds it here.
         sizes: the number of prompts of each well-formed request, held ones included, in the order of arrival.
         texts: how many prompts came as text, not as token ids.
+        heard: path and headers of each request.
         most_at_once: the largest number of requests that were in progress at the same time.
         holding: set when the first request is held; a test waits for it to know that the client waits.
     """
@@ -65,6 +66,7 @@ class CompletionsServer:
         self.answered: list[list[int]] = []
         self.sizes: list[int] = []
         self.texts = 0
+        self.heard: list[tuple[str, dict[str, str]]] = []
         self.most_at_once = 0
         self.holding = threading.Event()
         self._released = threading.Event()
@@ -221,7 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a request for completions; any other address is not found."""
         server = cast("_HTTPServer", self.server)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path != PATH:
+        server.owner.heard.append((self.path, dict(self.headers)))
+        if self.path.partition("?")[0] != PATH:
             self._send(404, {"error": {"message": f"only {PATH} is served", "type": "not_found"}})
             return
         try:

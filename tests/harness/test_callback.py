@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import runpy
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -413,7 +415,7 @@ def test_an_interrupted_write_leaves_the_old_file(failing: str, tmp_path: Path, 
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    owner: Any = training_log.os if failing == "fsync" else Path
+    owner: Any = os if failing == "fsync" else Path
     with monkeypatch.context() as patch:
         patch.setattr(owner, failing, interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -563,7 +565,29 @@ def test_a_file_that_cannot_be_one(refused: Callable[..., str], tmp_path: Path) 
     assert f"log_path {tmp_path}: is no file" in refused(log_path=tmp_path)
     assert "log_path /dev/null: is no file" in refused(log_path="/dev/null")
     file.write_bytes(b"\xff\xfe\n")
-    assert f"log_path {file}: cannot be read" in refused(log_path=file)
+    assert f"log_path {file}: is not UTF-8" in refused(log_path=file)
+
+
+@pytest.mark.parametrize(
+    "row", ['{"step": ' + "[" * 100_000, '{"step": 1, "task": "a", "rates": ' + "[" * 100_000, "[1]", '"a"']
+)
+def test_lines_of_somebody_else_are_refused(row: str, tmp_path: Path) -> None:
+    file = tmp_path / "nnd.jsonl"
+    file.write_text(f'{{"step": 1, "task": "nnd_demo"}}\n{row}\n', encoding="utf-8")
+    with pytest.raises(NNDError, match="line 2: not written by NNDCallback"):
+        training_log.read_log(file)
+
+
+def test_a_log_has_the_mode_that_the_user_asks_for_and_no_fixed_name_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "nnd.jsonl"
+    (tmp_path / ".nnd.jsonl.new").mkdir()  # the earlier name of the unfinished file
+    before = os.umask(0o027)
+    try:
+        training_log.check_writable(path)
+        training_log.write_log(path, [{"step": 1, "task": TASK}])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 def test_outside_of_a_trainer(tmp_path: Path) -> None:

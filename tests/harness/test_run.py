@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import logging
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lm_eval.loggers import evaluation_tracker
 from lm_eval.models.huggingface import HFLM
 
 import nnd_tasks
 from nnd_tasks import cli
+from nnd_tasks.analysis.html_report import write_report
 from nnd_tasks.datasets import dataset_folder, read_table, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.run import _requested
+from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+from tests.harness.completions_server import CompletionsServer
 from tests.harness.tiny import evaluate
 
 
@@ -227,6 +234,175 @@ def test_evaluate_names_near_tasks(tiny_models: dict[str, Path], home: Path) -> 
         evaluate(tiny_models["gpt2"], ["nnd_demoo"])
 
 
+def test_git_says_nothing_where_there_is_no_repository(
+    tiny_models: dict[str, Path],
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=1)
+    assert results["git_hash"] is None
+    assert "fatal" not in capfd.readouterr().err
+
+
+# ---------------------------------------------------------------- results on the disk
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    """Run ``nnd run ...`` in this process and return its status."""
+    monkeypatch.setattr("sys.argv", ["nnd", "run", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    return int(stop.value.code or 0)
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch, kind: str, room: int) -> None:
+    """Let files of results, or of samples, hold ``room`` characters; what comes after them does not fit."""
+    write_text, opened = Path.write_text, open
+
+    def fill(file: Any, text: str) -> None:
+        file.write(text[:room])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def write(self: Path, text: str, *args: Any, **kwargs: Any) -> int:
+        if "out" not in self.parts:
+            return write_text(self, text, *args, **kwargs)
+        with self.open("w", encoding="utf-8") as file:
+            fill(file, text)
+        return 0
+
+    class Limited:
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self.file = opened(*args, **kwargs)
+
+        def __enter__(self) -> Limited:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            self.file.close()
+
+        def write(self, text: str) -> None:
+            fill(self.file, text) if self.file.tell() + len(text) > room else self.file.write(text)
+
+    if kind == "results":
+        monkeypatch.setattr(Path, "write_text", write)
+    else:
+        monkeypatch.setattr(evaluation_tracker, "open", Limited, raising=False)
+
+
+@pytest.mark.parametrize("kind", ["results", "samples"])
+@pytest.mark.parametrize("output", ["out", "out/mine.json"])
+def test_a_disk_that_is_full_is_an_error_and_leaves_no_file(
+    kind: str,
+    output: str,
+    tiny_models: dict[str, Path],
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "3", "--log_samples")
+    words += ["--output_path", str(tmp_path / output)]
+    assert call(monkeypatch, *words) == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
+    assert len(before) == 2
+    capsys.readouterr()
+    full_disk(monkeypatch, kind, room=5000)
+    assert call(monkeypatch, *words) == 1
+    printed = capsys.readouterr()
+    line = printed.err.strip().splitlines()[-1]
+    assert line.startswith(
+        f"nnd: error: --output_path {tmp_path / output}: the results could not be saved (No space left on device)"
+    )
+    assert "|nnd_demo|" in printed.out.replace(" ", ""), "the numbers are not lost"
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")} == before
+
+
+# ---------------------------------------------------------------- secrets
+
+
+def secret_arguments(server: CompletionsServer, tokenizer: Path) -> dict[str, Any]:
+    address = server.url.replace("http://", "http://hush-user:hush-pw@") + "?api_key=hush-query&size=3"
+    header = {"Authorization": "Bearer hush-bearer", "X-Second": "hush-second"}
+    return {
+        **{"model": "served", "base_url": address, "tokenizer": str(tokenizer), "header": header, "max_retries": 1},
+        **{"hub_token": "hush-hub", "openai_api_key": "hush-key", "more": {"deep": [{"password": "hush-deep"}]}},
+    }
+
+
+def everything_written(folder: Path) -> str:
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix in (".json", ".jsonl", ".html")]
+    assert {path.suffix for path in files} >= {".json", ".jsonl"}
+    return "".join(f"{path}\n{path.read_text('utf-8')}" for path in files)
+
+
+def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(
+    tiny_models: dict[str, Path],
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with CompletionsServer.load(tiny_models["gpt2"]) as server, caplog.at_level(logging.DEBUG):
+        arguments = secret_arguments(server, tiny_models["gpt2"])
+        # A file of settings is printed as a whole, and so are the arguments that go before it.
+        config = {"model": "local-completions", "model_args": arguments, "tasks": ["nnd_demo"], "limit": 2}
+        (tmp_path / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
+        more = "--metadata", '{"api_token": "hush-metadata"}', "--log_samples", "--output_path", str(tmp_path / "out")
+        assert call(monkeypatch, "--config", tmp_path / "run.yaml", *more, "--show_config") == 0
+    path, headers = server.heard[-1]
+    assert path.endswith("?api_key=hush-query&size=3")
+    assert headers["X-Second"] == "hush-second", "the server gets what it was given"
+    printed = capfd.readouterr()
+    written = everything_written(tmp_path / "out")
+    for text in (printed.out, printed.err, caplog.text, written):
+        assert "hush" not in text
+    assert "'hub_token': '***'" in printed.out, "that it was given is shown"
+    assert server.url in written
+    write_report([tmp_path / "out"], tmp_path / "out" / "report.html")
+    assert "hush" not in everything_written(tmp_path / "out")
+
+
+def test_an_error_shows_no_secret(
+    tiny_models: dict[str, Path],
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with CompletionsServer.load(tiny_models["gpt2"]) as server:
+        arguments = secret_arguments(server, tiny_models["gpt2"])
+    words = "--model", "local-completions", "--model_args", json.dumps(arguments), "--tasks", "nnd_demo", "--limit", "1"
+    with caplog.at_level(logging.DEBUG):
+        assert call(monkeypatch, *words) == 1
+    printed = capfd.readouterr()
+    assert "lm-eval stopped with" in printed.err
+    for text in (printed.out, printed.err, caplog.text):
+        assert "hush" not in text
+
+
+def test_a_token_reaches_a_model_and_no_results(
+    tiny_models: dict[str, Path], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got: list[dict[str, Any]] = []
+    create = SharedPrefixLM._create_model
+
+    def seen(self: SharedPrefixLM, *args: Any, **kwargs: Any) -> None:
+        got.append(dict(kwargs))
+        create(self, *args, **kwargs)
+
+    monkeypatch.setattr(SharedPrefixLM, "_create_model", seen)
+    results = evaluate(
+        tiny_models["gpt2"], ["nnd_demo"], limit=1, model_args={"token": "hush", "softmax_dtype": "float32"}
+    )
+    assert got[0]["token"] == "hush"
+    assert "hush" not in json.dumps(results, default=str)
+    assert results["config"]["model_args"]["softmax_dtype"] == "float32"
+
+
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
@@ -240,3 +416,39 @@ def test_evaluate_names_near_tasks(tiny_models: dict[str, Path], home: Path) -> 
 )
 def test_the_tasks_asked_for_are_read_off_the_command_line(arguments: str, names: set[str] | None) -> None:
     assert _requested(arguments.split()) == names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--model_args", "pretraind=gpt2"], "no pretrained=NAME_OR_FOLDER; did you mean it by 'pretraind'?"),
+        (["--model_args", "Pretrained=gpt2,dtype=float32"], "did you mean it by 'Pretrained'?"),
+        (["--model_args", "dtype=float32"], "no pretrained=NAME_OR_FOLDER; add it"),
+        (["--model_args", "pretrained="], "no pretrained=NAME_OR_FOLDER; add it"),
+        ([], "no pretrained=NAME_OR_FOLDER; add it"),
+    ],
+)
+def test_a_model_that_is_not_named_is_what_the_error_is_about(
+    arguments: list[str], told: str, home: Path, refused: Callable[..., str]
+) -> None:
+    found = refused("--model", "hf", *arguments, "--tasks", "nnd_demo", "--device", "cpu")
+    assert told in found
+    assert found.startswith("--model hf needs to know which model: --model_args has ")
+
+
+def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(tiny_models: dict[str, Path], home: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"])
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    with pytest.raises(
+        NNDError, match=r"GPT2LMHeadModel is no model of lm-eval.*model_args=\{'pretrained': MODEL, 'token"
+    ):
+        nnd_tasks.evaluate("nnd_demo", model=model)
+    with pytest.raises(NNDError, match="NoneType is no model of lm-eval"):
+        nnd_tasks.evaluate("nnd_demo", model=None)
+    arguments = {"pretrained": model, "tokenizer": tokenizer}
+    found = nnd_tasks.evaluate("nnd_demo", model_args=arguments, limit=3, bootstrap_iters=0, device="cpu")
+    named = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3)
+    for one, two in zip(found["samples"]["nnd_demo"], named["samples"]["nnd_demo"], strict=True):
+        assert [c["sum"] for c in one["candidates"]] == pytest.approx([c["sum"] for c in two["candidates"]])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pytest
 import torch
 import transformers as tf
@@ -70,6 +71,20 @@ MODELS: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "olmo2": (tf.Olmo2Config, {**GROUPED}, True),
     "stablelm": (tf.StableLmConfig, {**GROUPED}, True),
     "starcoder2": (tf.Starcoder2Config, {**GROUPED, "sliding_window": None}, True),
+    # Of these four only the Qwens read the switch beside the window.
+    "mistral switch": (tf.MistralConfig, {**GROUPED, "sliding_window": 32, "use_sliding_window": False}, False),
+    "starcoder2 switch": (tf.Starcoder2Config, {**GROUPED, "sliding_window": 32, "use_sliding_window": False}, False),
+    "qwen2 switch": (tf.Qwen2Config, {**GROUPED, "sliding_window": 32, "use_sliding_window": False}, True),
+    "qwen3 switch": (
+        tf.Qwen3Config,
+        {**GROUPED, "head_dim": 8, "sliding_window": 32, "use_sliding_window": False},
+        True,
+    ),
+    "qwen2 sliding": (
+        tf.Qwen2Config,
+        {**GROUPED, "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 0},
+        False,
+    ),
     # The frequencies follow from the longest input of a call.
     "llama longrope": (
         tf.LlamaConfig,
@@ -115,6 +130,25 @@ MODELS: dict[str, tuple[Any, dict[str, Any], bool]] = {
 }
 
 
+def _save_random(kind: Any, arguments: dict[str, Any], tokenizer_of: Path, folder: Path) -> Path:
+    """Save a model with random weights, large enough to show a wrong mask, and the tokenizer of another."""
+    tokenizer = tf.AutoTokenizer.from_pretrained(tokenizer_of)
+    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = kind(vocab_size=len(tokenizer), **{**ENDS, **arguments})
+    seq2seq = config.is_encoder_decoder
+    model = (tf.AutoModelForSeq2SeqLM if seq2seq else tf.AutoModelForCausalLM).from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1 and config.model_type != "t5":
+                parameter.mul_(3.0)  # small weights would hide a wrong mask; T5's are large
+        if getattr(model, "final_logits_bias", None) is not None:
+            model.final_logits_bias.normal_()
+    model.eval().save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def pairs(tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
     """Return a function: architecture -> (plain model, sharing model), made once."""
@@ -124,20 +158,7 @@ def pairs(tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
         if name not in made:
             kind, arguments, _ = MODELS[name]
             folder = tmp_path_factory.mktemp("shared")
-            tokenizer = tf.AutoTokenizer.from_pretrained(tiny_models["gpt2"])
-            tokenizer.pad_token = tokenizer.eos_token
-            tokenizer.save_pretrained(folder)
-            torch.manual_seed(0)
-            config = kind(vocab_size=len(tokenizer), **{**ENDS, **arguments})
-            seq2seq = config.is_encoder_decoder
-            model = (tf.AutoModelForSeq2SeqLM if seq2seq else tf.AutoModelForCausalLM).from_config(config)
-            with torch.no_grad():
-                for parameter in model.parameters():
-                    if parameter.ndim > 1 and config.model_type != "t5":
-                        parameter.mul_(3.0)  # small weights would hide a wrong mask; T5's are large
-                if getattr(model, "final_logits_bias", None) is not None:
-                    model.final_logits_bias.normal_()
-            model.eval().save_pretrained(folder)
+            _save_random(kind, arguments, tiny_models["gpt2"], folder)
             settings = {"pretrained": str(folder), "dtype": "float32", "device": "cpu", "max_length": WINDOW}
             made[name] = HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
         return made[name]
@@ -288,6 +309,69 @@ def test_a_model_that_fails_the_check_on_itself_takes_the_plain_path(
     assert_same(plain, sharing, adversarial(len(plain.tokenizer))[:20])
 
 
+#: Windows that sharing ignores, were it tried: (config class, its arguments, whether they change any number).
+WINDOWED: dict[str, tuple[Any, dict[str, Any], bool]] = {
+    "mistral 16": (tf.MistralConfig, {**GROUPED, "sliding_window": 16}, True),
+    "mistral 200": (tf.MistralConfig, {**GROUPED, "sliding_window": 200}, True),
+    "mistral, one less than the model reads": (tf.MistralConfig, {**GROUPED, "sliding_window": WINDOW - 1}, True),
+    "mistral, as much as the model reads": (tf.MistralConfig, {**GROUPED, "sliding_window": WINDOW}, False),
+    "starcoder2 40": (tf.Starcoder2Config, {**GROUPED, "sliding_window": 40}, True),
+    "qwen2 120, and a smaller number that is none": (
+        tf.Qwen2Config,
+        {**GROUPED, "sliding_window": 120, "use_sliding_window": True, "max_window_layers": 1},
+        True,
+    ),
+}
+
+
+@pytest.fixture
+def windowed(
+    tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Any, dict[str, Any]], SharedPrefixLM]:
+    """Return a function: config class, its arguments -> a model with a window that sharing is made to ignore."""
+
+    def make(kind: Any, arguments: dict[str, Any]) -> SharedPrefixLM:
+        folder = _save_random(kind, arguments, tiny_models["gpt2"], tmp_path)
+        sharing = SharedPrefixLM(pretrained=str(folder), dtype="float32", device="cpu", max_length=WINDOW)
+        assert why_unsuitable(sharing.model, sharing.model, "causal") == "sliding-window attention"
+        monkeypatch.setattr("nnd_tasks.harness.shared_prefix.why_unsuitable", lambda *_: None)
+        return sharing
+
+    return make
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_the_check_finds_windows_that_nothing_else_kept_from_sharing(
+    name: str, windowed: Callable[[Any, dict[str, Any]], SharedPrefixLM]
+) -> None:
+    kind, arguments, matters = WINDOWED[name]
+    sharing = windowed(kind, arguments)
+    assert ("differ from the model's own" in str(sharing.why_not())) == matters
+    assert matters or sharing.why_not() is None
+
+
+@pytest.mark.parametrize("counted", ["right", "in places of the row", "one more"])
+def test_the_check_finds_windows_that_are_counted_wrongly(
+    counted: str, windowed: Callable[[Any, dict[str, Any]], SharedPrefixLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = 40
+    sharing = windowed(tf.MistralConfig, {**GROUPED, "sliding_window": window})
+    read = SharedPrefixLM._read
+
+    def read_windowed(self: SharedPrefixLM, tokens: Any, positions: Any, mask: Any, cache: Any) -> torch.Tensor:
+        if mask is not None:
+            if counted == "in places of the row":
+                key = np.arange(mask.shape[1])
+                distance = key[-len(mask) :, None] - key[None, :]
+            else:  # a token sees its ancestors and itself, the nearest of them last
+                distance = np.cumsum(mask[:, ::-1], axis=1)[:, ::-1] - 1
+            mask = mask & (distance < window + (counted == "one more"))
+        return read(self, tokens, positions, mask, cache)
+
+    monkeypatch.setattr(SharedPrefixLM, "_read", read_windowed)
+    assert (sharing.why_not() is None) == (counted == "right"), sharing.why_not()
+
+
 @pytest.mark.parametrize("name", ["llama", "bart"])
 def test_the_check_reads_stems_branches_and_rows_after_rows(
     name: str, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
@@ -377,6 +461,20 @@ def test_models_that_cannot_share_say_why(pairs: Callable[[str], Any]) -> None:
     scaled = tf.LlamaConfig(**GROUPED, vocab_size=50, rope_scaling={"rope_type": "dynamic", "factor": 4.0})
     model = tf.LlamaForCausalLM(scaled)
     assert "rotary embeddings of type dynamic" in str(why_unsuitable(model, model, "causal"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"dtype": "bfloat16"}, True), ({"dtype": "bfloat16", "softmax_dtype": "float32"}, False), ({}, False)],
+)
+def test_a_model_that_cannot_share_says_that_its_sums_will_be_rounded(
+    settings: dict[str, str], told: bool, tiny_models: dict[str, Path], tmp_path: Path, caplog: Any
+) -> None:
+    kind, arguments, _ = MODELS["mistral sliding"]
+    folder = _save_random(kind, arguments, tiny_models["gpt2"], tmp_path)
+    sharing = SharedPrefixLM(pretrained=str(folder), device="cpu", **{"dtype": "float32", **settings})
+    assert sharing.why_not() == "sliding-window attention"
+    assert ("add softmax_dtype=float32" in caplog.text) == told
 
 
 def test_cut_requests_are_counted_in_one_warning(pairs: Callable[[str], Any], caplog: pytest.LogCaptureFixture) -> None:

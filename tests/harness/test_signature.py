@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from nnd_tasks.build import build_set
 from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.harness.signature import digest, selection, tokenizer_digest, weights_digest
+from nnd_tasks.harness.signature import digest, line, model_part, selection, tokenizer_digest, weights_digest
 from tests.conftest import DEMO_ANNOTATIONS as DEMO
 from tests.harness.tiny import CHAT_TEMPLATE, evaluate
 
@@ -44,8 +44,9 @@ def plain(_plain: dict[str, Any], tiny_models: dict[str, Path], home: Path) -> t
 
 def changed(one: dict[str, Any], two: dict[str, Any]) -> set[str]:
     """Return the items of the protocol that differ; line and digest must agree with them."""
-    items = {key for key in one["protocol"] if one["protocol"][key] != two["protocol"][key]}
-    assert set(one["protocol"]) == set(two["protocol"])
+    keys = set(one["protocol"]) | set(two["protocol"])
+    items = {key for key in keys if one["protocol"].get(key) != two["protocol"].get(key)}
+    assert set(one["protocol"]) ^ set(two["protocol"]) <= {"exemplars"}, "which only a run with exemplars has"
     assert bool(items) == (one["protocol_digest"] != two["protocol_digest"])
     assert bool(items) == (one["line"].split(" || ")[0] != two["line"].split(" || ")[0])
     return items
@@ -58,7 +59,7 @@ FLIPS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "candidate prefix": ({"metadata": {"candidate_prefix": "$answer$ = "}}, {"candidate_prefix"}),
     "ties": ({"metadata": {"ties": "authors"}}, {"ties"}),
     "overlong": ({"metadata": {"overlong": "refuse"}}, {"overlong"}),
-    "shots": ({"num_fewshot": 1}, {"shots", "shots_seed", "prompt"}),
+    "shots": ({"num_fewshot": 1}, {"shots", "shots_seed", "exemplars", "prompt"}),
     "system instruction": ({"system_instruction": "Be brief."}, {"system"}),
     "chat template": ({"apply_chat_template": True}, {"chat_template"}),
     "limit": ({"limit": 3}, {"selection"}),
@@ -100,7 +101,7 @@ YAMLS = {
     "description": ('description: "Read this. "', {"prompt"}),
     "gen_prefix": ('gen_prefix: "It is"', {"prompt"}),
     "config": ("dataset_name: clean", {"config"}),
-    "exemplars": ("num_fewshot: 1", {"prompt", "shots", "shots_seed"}),
+    "exemplars": ("num_fewshot: 1", {"prompt", "shots", "shots_seed", "exemplars"}),
     "nothing": ("num_fewshot: 0", set()),
 }
 
@@ -279,12 +280,33 @@ def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(
 
 
 def test_secrets_among_the_arguments_are_not_written(tiny_models: dict[str, Path], home: Path) -> None:
-    counter = {"pretrained": str(tiny_models["gpt2"]), "auth_token": "hush", "header": {"k": "hush"}, "api_key": "hush"}
-    from nnd_tasks.harness.signature import line, model_part
+    secrets = {"auth_token": "hush", "header": {"k": "hush"}, "openai_api_key": "hush", "more": {"hub_token": "hush"}}
+    given = {"pretrained": str(tiny_models["gpt2"]), **secrets}
+    counter = TokenCounter(given)
 
-    part = model_part(counter, [], TokenCounter(counter))
-    assert "hush" not in json.dumps(part)
-    assert "hush" not in line({"a": 1}, part, {})
+    def about(query: str, **more: Any) -> dict[str, Any]:
+        return model_part({**given, "base_url": f"http://hush:hush@h/v1?{query}", **more}, [], counter)
+
+    one = about("api_key=hush&deployment=a")
+    assert "hush" not in json.dumps(one)
+    assert "hush" not in line({"a": 1}, one, {})
+    assert one["arguments"]["base_url"].startswith("http://h/v1 (query ")
+    assert about("deployment=a&api_key=hush-hush", more={"hub_token": "other"}) == one, "who asks does not matter"
+    assert about("api_key=hush&deployment=b") != one, "what answers does"
+
+
+def test_the_results_of_a_task_hold_no_secret_when_stock_lm_eval_runs_it(
+    tiny_models: dict[str, Path], home: Path
+) -> None:
+    from lm_eval.tasks import TaskManager
+
+    from nnd_tasks.harness.register import include_paths
+
+    known = {"pretrained": str(tiny_models["gpt2"]), "token": "hush", "base_url": "http://a:hush@h/v1?key=hush"}
+    manager = TaskManager(include_path=include_paths(), include_defaults=False, metadata=known)
+    config = manager.load(["nnd_demo"])["tasks"]["nnd_demo"].dump_config()
+    assert config["metadata"]["base_url"] == "http://h/v1"
+    assert "hush" not in json.dumps(config, default=str)
 
 
 # ---------------------------------------------------------------- digests

@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from lm_eval.tasks import TaskManager
 
 import nnd_tasks
+from nnd_tasks.build import build_set
 from nnd_tasks.datasets import read_table, tasks_dir, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import ClusterSampler, Settings
 from nnd_tasks.harness.shared_prefix import SharedPrefixLM
 from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import fingerprint, to_table
+from tests.conftest import REPO
 from tests.harness.tiny import WINDOW, evaluate
+from tests.recipes.test_formats import MQM_COLUMNS, mqm_rows, tsv, write_files
 from tests.slow_pairing import SingleErrorLabel, form_tests
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
@@ -331,8 +335,34 @@ def test_the_sampler_never_draws_the_evaluated_cluster_and_follows_the_seed() ->
     assert drawn == [[d["cluster_id"] for d in sampler.sample(5, doc)] for doc in docs]
     sampler.set_rnd(2)
     assert drawn != [[d["cluster_id"] for d in sampler.sample(5, doc)] for doc in docs]
-    with pytest.raises(NNDError, match="only 5 other contexts"):
+    with pytest.raises(NNDError, match="only 5 prompts about other contexts"):
         sampler.sample(6, docs[0])
+
+
+def test_exemplars_are_about_other_contexts_than_that_of_the_prompt() -> None:
+    docs = [{"cluster_id": str(i), "context": f"paragraph {i // 2}", "answer": str(i)} for i in range(8)]
+    docs += [{"cluster_id": f"empty {i}", "context": "", "answer": str(i)} for i in range(2)]
+    sampler = ClusterSampler(docs)
+    sampler.set_rnd(1)
+    for doc in docs[:8]:
+        drawn = sampler.sample(8, doc)
+        assert doc["context"] not in {other["context"] for other in drawn}
+        # A shortened context, or none, is still that of its cluster: the same exemplars.
+        assert all(sampler.sample(8, doc | {"context": text}) == drawn for text in ("para", ""))
+    with pytest.raises(NNDError, match="the set has only 8 prompts about other contexts"):
+        sampler.sample(9, docs[0])
+    assert len(sampler.sample(9, docs[8])) == 9, "of prompts without a context none is about another's"
+
+
+def test_no_exemplar_of_quiz_design_is_about_the_paragraph_of_the_test(real_home: Path) -> None:
+    task = load_task("nnd_quiz_design")
+    task.set_fewshot_seed(1234)
+    answered = 0
+    for doc in task.eval_docs:
+        drawn = task.sampler.sample(5, doc)
+        assert doc["context"] not in {other["context"] for other in drawn}
+        answered += any(task.doc_to_target(other) in doc["candidates"] for other in drawn)
+    assert answered == 0, "an exemplar gives the answer to a test"
 
 
 # ---------------------------------------------------------------- results file
@@ -444,6 +474,25 @@ def test_a_curated_task_insists_on_its_categories(categories: str, message: str,
     )
     with pytest.raises(NNDError, match=message):
         load_task("mine", include=[tmp_path])
+
+
+def test_a_prompt_is_not_used_for_other_languages_than_its_own(tmp_path: Path, nnd_home: Path) -> None:
+    for name in ("mqm_ted_ende.tsv", "mqm_ted_zhen.tsv", "mqm_mine.tsv"):
+        build_set("mqm", write_files(tmp_path / name, {name: tsv(MQM_COLUMNS, mqm_rows())}))
+    mine = f"include: {tasks_dir() / 'mqm' / 'nnd_mqm_ende.yaml'}\ntask: mine\nmetadata: {{version: 1-A}}\n"
+    for config in ("ted_ende", "ted_ende_clean", "mine"):  # of a config that names no languages nothing is known
+        (tmp_path / "mine.yaml").write_text(f"{mine}dataset_name: {config}\n")
+        task = load_task("mine", include=[tmp_path])
+        assert task.doc_to_text(task.eval_docs[0]) == "English: The mill stands still.\nGerman:"
+    for config in ("ted_zhen", "ted_zhen_clean"):
+        (tmp_path / "mine.yaml").write_text(f"{mine}dataset_name: {config}\n")
+        with pytest.raises(NNDError, match=f"task mine: its prompt is for en-de, .*{config} is zh-en; .*Chinese: "):
+            load_task("mine", include=[tmp_path])
+    readme = (REPO / "README.md").read_text("utf-8")
+    own = next(line for line in readme.splitlines() if line.startswith("doc_to_text:") and "Chinese" in line)
+    (tmp_path / "mine.yaml").write_text(f"{mine}dataset_name: ted_zhen\n{own}\n")
+    task = load_task("mine", include=[tmp_path])
+    assert task.doc_to_text(task.eval_docs[0]) == "Chinese: The mill stands still.\nEnglish:"
 
 
 def test_a_template_with_an_unknown_field_names_those_that_exist(home: Path, tmp_path: Path) -> None:
@@ -560,6 +609,58 @@ def test_rounded_log_likelihoods_are_reported(
         assert fine["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] is None
 
 
+#: How a model of 16 bits is run -> whether its sums are rounded.
+ROUNDING: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    "stock lm_eval": ({}, {}, True),
+    "nnd run without shared prefixes": ({}, {"shared_prefix": False}, True),
+    "nnd run": ({}, {"shared_prefix": True}, False),
+    "softmax_dtype": ({"softmax_dtype": "float32"}, {"shared_prefix": False}, False),
+    "in float32": ({"dtype": "float32"}, {"shared_prefix": False}, False),
+    "a type of its own name": ({"dtype": "float16"}, {}, True),
+}
+
+
+@pytest.mark.parametrize("how", ROUNDING)
+def test_rounding_is_told_before_the_model_scores_anything(
+    how: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    """The type comes from the model's config, as most users leave dtype out."""
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from nnd_tasks.harness.lengths import warn_once
+
+    AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"], dtype=torch.bfloat16).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_models["gpt2"]).save_pretrained(tmp_path)
+    more, options, rounded = ROUNDING[how]
+    arguments = {"pretrained": str(tmp_path), **more}
+    before: list[bool] = []
+    score = HFLM.loglikelihood
+
+    def scoring(self: HFLM, requests: list[Any], **kwargs: Any) -> Any:
+        before.append(any("softmax_dtype=float32" in message for message in caplog.messages))
+        return score(self, requests, **kwargs)
+
+    monkeypatch.setattr(HFLM, "loglikelihood", scoring)
+    warn_once.cache_clear()
+    known = {"tasks": ["nnd_demo"], "limit": 2, "device": "cpu", "bootstrap_iters": 0}
+    with caplog.at_level("WARNING", logger="lm_eval"):
+        if options:
+            nnd_tasks.evaluate(model_args=arguments, **known, **options)
+        else:
+            manager = TaskManager(include_path=[str(tasks_dir())], include_defaults=False, metadata=arguments)
+            simple_evaluate("hf", arguments, task_manager=manager, **known)
+    assert before == [rounded]
+
+
+def test_examples_of_lm_eval_do_not_end_in_rounded_sums() -> None:
+    pages = [REPO / "README.md", *(REPO / "docs").glob("*.md")]
+    lines = [line for page in pages for line in page.read_text("utf-8").splitlines() if "lm_eval --model hf " in line]
+    assert len(lines) == 2
+    assert all("softmax_dtype=float32" in line for line in lines)
+
+
 def test_log_likelihoods_that_are_no_numbers_are_unscored_reported_and_plain_json(
     tiny_models: dict[str, Path], home: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -632,15 +733,66 @@ def test_the_window_of_the_tiny_models_holds_the_demo(tiny_models: dict[str, Pat
     assert longest + 100 < WINDOW
 
 
-def test_a_prompt_cannot_reach_into_python(tmp_path: Path) -> None:
-    folder = small_set(tmp_path, [("c", "good", "ok"), ("c", "bad", "wrong")])
+def trap_task(folder: Path, key: str, value: Any) -> Path:
+    """Write the small set, and set one key of its task."""
+    include = small_set(folder, [("c", "good", "ok"), ("c", "bad", "wrong"), ("d", "g", "ok"), ("d", "b", "wrong")])
+    settings = {"task": "small", "dataset_path": str(folder / "nnd" / "small"), "doc_to_text": "{{context}}"}
+    first, _, second = key.partition(".")
+    settings |= {first: {second: value} if second else value}
+    lines = [f"include: {tasks_dir() / '_base'}", *(f"{name}: {json.dumps(text)}" for name, text in settings.items())]
+    (include / "small.yaml").write_text("\n".join(lines))
+    return include
+
+
+@pytest.mark.parametrize(
+    "key", ["doc_to_text", "description", "gen_prefix", "fewshot_config.doc_to_text", "fewshot_config.gen_prefix"]
+)
+def test_no_template_reaches_into_python(key: str, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
-    path = folder / "small.yaml" if (folder / "small.yaml").exists() else tmp_path / "yaml" / "small.yaml"
     template = "{{ cycler.__init__.__globals__.os.system('touch " + str(trap) + "') }}"
-    path.write_text(path.read_text().replace('"{{context}}\\nQuestion:"', json.dumps(template)))
-    with pytest.raises(NNDError, match="doc_to_text is unsafe"):
-        load_task("small", include=[path.parent])
+    include = trap_task(tmp_path, key, template)
+    with pytest.raises(NNDError, match=f"task small: {key} is unsafe"):
+        load_task("small", include=[include])
     assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("doc_to_target", "doc_to_choice", "doc_to_image", "doc_to_audio", "doc_to_decontamination_query"),
+        *("use_prompt", "fewshot_config.doc_to_target", "fewshot_config.doc_to_choice"),
+    ],
+)
+def test_templates_that_an_nnd_task_has_no_use_for_are_refused(key: str, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    template = "{{ cycler.__init__.__globals__.os.system('touch " + str(trap) + "') }}"
+    include = trap_task(tmp_path, key, template)
+    with pytest.raises(NNDError, match=f"its YAML sets {key}"):
+        load_task("small", include=[include])
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("description", "{{contxt}}"), ("gen_prefix", "{{ x"), ("description", ["a"])]
+)
+def test_a_template_that_cannot_be_rendered_is_named_as_the_task_is_loaded(
+    key: str, value: Any, tmp_path: Path
+) -> None:
+    include = trap_task(tmp_path, key, value)
+    with pytest.raises(NNDError, match=f"task small: {key}"):
+        load_task("small", include=[include])
+
+
+def test_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path: Path) -> None:
+    include = trap_task(tmp_path, "description", "About {{context}}:\n")
+    path = include / "small.yaml"
+    path.write_text(path.read_text() + "\ngen_prefix: 'So {{context}}'\nfewshot_config: {gen_prefix: context}")
+    task = load_task("small", include=[include])
+    task.set_fewshot_seed(1)
+    [first, _] = task.eval_docs
+    assert task.fewshot_context(first, 1, gen_prefix=task.doc_to_prefix(first)) == (
+        "About c:\n" + "d d g\n\n" + "c So c"
+    )
 
 
 def test_prompts_render_as_lm_eval_renders_them() -> None:

@@ -9,8 +9,11 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ import yaml
 
 from nnd_tasks.datasets import read_report, read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import check_yaml
+from nnd_tasks.new import draft as new
 from nnd_tasks.new.draft import draft_set, write_set
 from nnd_tasks.schema import fold
 from tests.conftest import REPO
@@ -66,6 +71,59 @@ def test_new_writes_a_set_that_list_shows_and_says_what_is_missing(nnd: Command,
     fields = yaml.safe_load((nnd_home / "task_yamls/numbers/nnd_numbers.yaml").read_text("utf-8"))
     assert fields["metadata"]["categories"] == ["disfluent", "wrong"]
     assert (fields["doc_to_text"], fields["target_delimiter"]) == ("{{context}}\n\n", "")
+
+
+def test_two_at_once_of_one_name_never_mix(table: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drafts = [draft_set("numbers", str(table), {"label": "verdict", "better": better}) for better in ("good", "wrong")]
+    both = threading.Barrier(2)
+    write = new.write_dataset
+
+    def together(*arguments: Any, **settings: Any) -> Any:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(1)  # without a lock both have found the name free when the first writes
+        return write(*arguments, **settings)
+
+    monkeypatch.setattr(new, "write_dataset", together)
+
+    def attempt(draft: new.Draft) -> new.Written | str:
+        try:
+            return write_set(draft)
+        except NNDError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(attempt, drafts))
+    [refused] = [found for found in done if isinstance(found, str)]
+    assert "holds a set that was made of another table or recipe" in refused
+    winner = drafts[next(i for i, found in enumerate(done) if not isinstance(found, str))]
+    task = yaml.safe_load((nnd_home / "task_yamls" / "numbers" / "nnd_numbers.yaml").read_text("utf-8"))
+    stored = read_table(nnd_home / "nnd" / "numbers").column("category").unique().to_pylist()
+    assert task["metadata"]["categories"] == sorted(stored) == sorted(winner.categories)
+    assert not list(nnd_home.rglob("*.lock"))
+
+
+@pytest.mark.parametrize(
+    "strange", ["don\x92t", "wei\x9f", "\x7f", "next\x85line", "\ufffe", "\ufeff", "a\u2028b", "\U0001f600"]
+)
+def test_labels_of_any_characters_give_yamls_that_can_be_read(
+    strange: str, tmp_path: Path, checkout: Path, nnd: Command, nnd_home: Path
+) -> None:
+    table = write_rows(tmp_path / "t.jsonl", [{**row, "verdict": f"{row['verdict']} {strange}"} for row in ROWS])
+    done = nnd("new", "numbers", "--from", table, "--label", "verdict", "--better", f"good {strange}",
+               "--prompt", f"{{{{context}}}} {strange}:", "--into", checkout)  # fmt: skip
+    assert (done.status, done.err) == (0, "")
+    labels = [f"disfluent {strange}", f"wrong {strange}"]
+    folder = checkout / "task_yamls" / "numbers"
+    for task in (nnd_home / "task_yamls" / "numbers" / "nnd_numbers.yaml", folder / "nnd_numbers.yaml"):
+        fields = yaml.safe_load(task.read_text("utf-8"))
+        assert (fields["metadata"]["categories"], fields["doc_to_text"]) == (labels, f"{{{{context}}}} {strange}:")
+    assert yaml.safe_load((folder / "_recipe").read_text("utf-8"))["better"] == [f"good {strange}"]
+    assert "default: 8 tests" in nnd("list").out
+
+
+def test_a_yaml_that_would_be_read_otherwise_is_not_written() -> None:
+    with pytest.raises(NNDError, match="reading it gives something else"):
+        check_yaml("a: yes\n", {"a": "yes"})
 
 
 def test_a_card_of_which_everything_is_told_has_nothing_left_to_do(nnd: Command, table: Path, nnd_home: Path) -> None:

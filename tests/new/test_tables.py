@@ -106,6 +106,13 @@ def test_a_table_that_cannot_be_read_is_refused_with_its_row(
     assert "\n" not in str(error.value)
 
 
+def test_a_parquet_file_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
+    rows = pa.table({"text": ["x", "y"], "label": ["good", "bad"]})
+    pq.write_table(rows.append_column("label", rows.column("label")), tmp_path / "t.parquet")
+    with pytest.raises(NNDError, match=r"t\.parquet: has 2 columns 'label'; rename all but one"):
+        made(tmp_path / "t.parquet")
+
+
 def test_decimals_are_numbers(tmp_path: Path) -> None:
     ratings = pa.array([Decimal("5.00"), Decimal("2.00"), Decimal("1.50"), None], pa.decimal128(5, 2))
     rows = pa.Table.from_pylist([{k: v for k, v in row.items() if k != "rating"} for row in ROWS])

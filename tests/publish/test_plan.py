@@ -18,6 +18,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from lm_eval.tasks import TaskManager
+from markdown_it import MarkdownIt
 
 from nnd_tasks.build import build_set
 from nnd_tasks.datasets import CARD, REPORT, list_configs, read_report, read_table
@@ -256,6 +257,33 @@ def test_folders_that_are_none(own_set: SetMaker, tmp_path: Path) -> None:
         make_plan(str(tmp_path / "nothing"), "nnd/mine")
 
 
+def test_nothing_goes_out_from_outside_the_folder(own_set: SetMaker, nnd_home: Path, tmp_path: Path) -> None:
+    """A stranger's folder whose card, or whose links, name files of the reader's."""
+    folder = own_set()
+    (nnd_home / "secret").mkdir()
+    shutil.copy(folder / "all" / "test-00000-of-00001.parquet", nnd_home / "secret")
+    card, report = (folder / CARD).read_text(), (folder / REPORT).read_text()
+    for hostile in ("../../secret", "all/../all", "..", f"{nnd_home}/secret"):
+        (folder / CARD).write_text(card.replace("config_name: all", f"config_name: {hostile}"))
+        (folder / REPORT).write_text(report.replace('"all"', f'"{hostile}"'))
+        with pytest.raises(NNDError, match="config"):
+            make_plan(str(folder), "nnd/mine", dry_run=True)
+    (folder / REPORT).write_text(report)
+    for hostile in ("../up", "a b; rm -rf x", "a`b`"):
+        (folder / CARD).write_text(card.replace("nnd_set: mine", f"nnd_set: {hostile}"))
+        with pytest.raises(NNDError, match=r"README\.md: a set is named by letters, digits, _, - and \."):
+            make_plan(str(folder), "nnd/mine", dry_run=True)
+    (folder / CARD).write_text(card)
+    for name in ("all/test-00000-of-00001.parquet", "all", CARD, REPORT):
+        elsewhere = (folder / name).rename(tmp_path / "elsewhere")
+        (folder / name).symlink_to(elsewhere)
+        with pytest.raises(NNDError, match=r"is a link to a place outside of the folder"):
+            make_plan(str(folder), "nnd/mine", dry_run=True)
+        (folder / name).unlink()
+        elsewhere.rename(folder / name)
+    assert make_plan(str(folder), "nnd/mine", dry_run=True).name == "mine"
+
+
 def test_a_card_that_quotes_texts_is_no_card_of_ids(own_set: SetMaker) -> None:
     text = some_tests()["context"][0].as_py()
     own_set(body=f"# Mine\n\nSuch as: {text}\n\n```bibtex\n@misc{{a,}}\n```\n")
@@ -268,7 +296,6 @@ def test_a_card_that_quotes_texts_is_no_card_of_ids(own_set: SetMaker) -> None:
 
 
 def test_every_set_and_corpus_has_its_terms() -> None:
-    recipes = {path.parent.name for path in (REPO / "task_yamls").glob("*/_recipe")}
     assert set(SETS) == set(SOURCES)
     assert set(CORPORA) == set(KNOWN)
     assert all(term.terms and term.source for terms in [*SETS.values(), *CORPORA.values()] for term in terms)
@@ -321,6 +348,31 @@ def test_few_prompts_and_trivial_categories_are_limits_on_the_card(own_set: SetM
     assert "`all` dull: `longer` 1.00" in card, "better answers are longer, always"
 
 
+HOSTILE = "<img src=x onerror=alert(1)> | ![x](http://x) `</code>` <script>a</script>"
+
+
+def test_nothing_from_data_is_markup_on_a_published_card(own_set: SetMaker) -> None:
+    """Names of categories and of files, in every section that publishing writes."""
+    table = some_tests(12)
+    categories = pa.array([HOSTILE] * 12)
+    table = table.set_column(table.column_names.index("category"), table.schema.field("category"), categories)
+    folder = own_set(tables={"all": table.append_column(HOSTILE, pa.array(["x"] * 12))})
+    report = json.loads((folder / REPORT).read_text())
+    report["all"] |= {"source_sha256": {f"a.csv\n```\n{HOSTILE}": HOSTILE}, "nnd_tasks": f"`{HOSTILE}"}
+    (folder / REPORT).write_text(json.dumps(report))
+    for ids_only in (False, True):
+        card = make_plan("mine", "nnd/mine", ids_only=ids_only).card
+        for heading in ("What trivial rules reach", "Known limits", "Sources", "Build signature"):
+            assert f"## {heading}" in card
+        body = card.split("---\n", 2)[2]
+        tokens = [
+            token for block in MarkdownIt().enable("table").parse(body) for token in [block, *(block.children or [])]
+        ]
+        assert [token for token in tokens if token.type in ("html_block", "html_inline", "image", "link_open")] == []
+        rendered = "".join(token.content for token in tokens if token.type in ("text", "text_special"))
+        assert "<script>" in rendered, "it is shown as it is"
+
+
 def test_configs_of_other_options_are_built_again_too(data: Path, tmp_path: Path) -> None:
     file = "model_annotations.aligned.paired.jsonl"
     lines = (data / "summeval" / file).read_text(encoding="utf-8").splitlines(keepends=True)
@@ -362,6 +414,7 @@ def test_sets_of_a_users_own_are_made_again_from_their_table(tmp_path: Path, nnd
     task = next(file.data.decode() for file in plan.files if file.path == "nnd_answers.yaml")
     assert "\ndataset_path: me/answers\n" in task
     assert "hf download me/answers nnd_answers.yaml" in plan.card
+    assert "runs whatever code a task YAML names after `!function`" in plan.card
     folder = tmp_path / "tasks"
     folder.mkdir()
     # In the place of the hub: the dataset folder, which `datasets` loads in the same way.
@@ -411,3 +464,18 @@ def test_the_sets_that_come_as_recipes(name: str, file: str, ids_only: bool, dat
         assert recipe["commands"] == [f"nnd new {name} --from {file}"]
     else:
         assert header_of(plan)["license"] == "cc-by-nc-sa-4.0"
+
+
+@pytest.mark.parametrize("key", ["config_name", "path"])
+def test_a_card_that_leads_out_of_its_folder_is_not_published(key: str, tmp_path: Path) -> None:
+    folder = build_set("demo", out=tmp_path / "sets" / "demo").folder
+    shutil.copytree(folder / "authors", tmp_path / "victim")
+    text = (folder / CARD).read_text("utf-8")
+    old = "config_name: clean\n" if key == "config_name" else "path: clean/test-*.parquet\n"
+    new = "config_name: ../../victim\n" if key == "config_name" else "path: ../../victim/test-*.parquet\n"
+    assert text.count(old) == 1
+    (folder / CARD).write_text(text.replace(old, new), encoding="utf-8")
+    report = json.loads((folder / REPORT).read_text("utf-8"))
+    (folder / REPORT).write_text(json.dumps({**report, "../../victim": report["authors"]}), encoding="utf-8")
+    with pytest.raises(NNDError, match=r"README\.md: config .*victim"):
+        make_plan(str(folder), "me/mine", dry_run=True)

@@ -17,6 +17,8 @@ from tests.publish.conftest import Client, Done, SetMaker, some_tests
 from tests.publish.hub_server import READ_ONLY, TOKEN, Fault, Handler, Hub
 
 ATTRIBUTES = {".gitattributes"}
+#: The card of an earlier version of the set, as far as publishing reads it.
+OLD = b"---\nnnd_set: mine\n---\nold"
 
 
 def head(hub: Hub, repo: str = "nnd/mine") -> dict[str, bytes]:
@@ -160,7 +162,7 @@ def test_what_the_hub_refuses_is_one_line_and_changes_nothing(case: str, client:
     method, path, act, message = FAULTS[case]
     own_set()
     plan = make_plan("mine", "nnd/mine")
-    client.hub.repos["nnd/mine"] = repo = _repo_with({"README.md": b"old", ".gitattributes": b""})
+    client.hub.repos["nnd/mine"] = repo = _repo_with({"README.md": OLD, ".gitattributes": b""})
     before = client.hub.state()
     client.hub.faults = [Fault(method, path, act)]
     begun = time.monotonic()
@@ -198,7 +200,7 @@ def commits_and_drops(handler: Handler) -> None:
 
 def test_a_commit_whose_answer_was_lost_is_not_called_off(client: Client, own_set: SetMaker) -> None:
     own_set()
-    client.hub.repos["nnd/mine"] = _repo_with({"README.md": b"old"})
+    client.hub.repos["nnd/mine"] = _repo_with({"README.md": OLD})
     client.hub.faults = [Fault("POST", "/commit/", commits_and_drops)]
     assert client.publish("mine").refusal().endswith("; whether the commit arrived is not known: publish again")
     client.hub.faults = []
@@ -207,10 +209,49 @@ def test_a_commit_whose_answer_was_lost_is_not_called_off(client: Client, own_se
 
 def test_who_was_slower_changes_nothing(client: Client, own_set: SetMaker) -> None:
     own_set()
-    client.hub.repos["nnd/mine"] = _repo_with({"README.md": b"old"})
+    client.hub.repos["nnd/mine"] = _repo_with({"README.md": OLD})
     client.hub.faults = [Fault("POST", "/commit/", somebody_commits)]
     assert "(412)" in client.publish("mine").refusal()
-    assert head(client.hub) == {"README.md": b"old", "theirs.txt": b"1"}
+    assert head(client.hub) == {"README.md": OLD, "theirs.txt": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("card", "whose"),
+    [
+        (b"# Our reviews\n", "its card names no nnd_set"),
+        (b"---\r\nnnd_set: other\r\n---\r\n# Other\n", "it holds the set other"),
+        (b"---\na: &a [1]\nnnd_set: mine\nb: *a\n---\n", "its card cannot be read"),
+        (None, "it has files and no card"),
+    ],
+)
+def test_a_repository_of_something_else_is_left_alone_until_it_is_asked_for(
+    card: bytes | None, whose: str, client: Client, own_set: SetMaker
+) -> None:
+    own_set()
+    theirs = {"build_report.json": b"{}", "data/test-00000-of-00002.parquet": b"rows", "notes.txt": b"n"}
+    client.hub.repos["nnd/mine"] = _repo_with({**theirs, **({"README.md": card} if card else {})})
+    before = client.hub.state()
+    line = client.publish("mine").refusal()
+    assert line.startswith(f"nnd/mine: {whose}, so it is left alone; publishing would replace ")
+    assert "build_report.json" in line
+    assert ("README.md" in line) == (card is not None)
+    assert "and delete data/test-00000-of-00002.parquet;" in line
+    assert line.endswith("name another repository with --repo, or add --replace")
+    assert client.hub.state() == before
+
+    done = client.publish("mine", "--replace")
+    assert done.status == 0, done.err
+    assert "note: replaces " in done.err
+    assert "note: deletes data/test-00000-of-00002.parquet\n" in done.err
+    assert head(client.hub)["notes.txt"] == b"n"
+    assert b"nnd_set: mine" in head(client.hub)["README.md"]
+    assert "nothing was uploaded" in client.publish("mine").out, "it is ours now"
+
+
+def test_a_set_whose_card_does_not_name_it_can_be_published_twice(client: Client, own_set: SetMaker) -> None:
+    own_set(header={"nnd_set": None})
+    assert client.publish("mine").status == 0
+    assert "nothing was uploaded" in client.publish("mine").out
 
 
 def test_without_its_tag_a_version_is_tagged_next_time(client: Client, own_set: SetMaker) -> None:
@@ -308,6 +349,32 @@ def test_a_dry_run_shows_files_and_card_and_asks_the_hub_nothing(client: Client,
     assert there["README.md"].decode() in done.out
     assert there["all/test-00000-of-00001.parquet"] == (folder / "all/test-00000-of-00001.parquet").read_bytes()
     assert read_report(folder)
+
+
+def test_a_dry_run_shows_the_task_and_writes_all_that_would_go_out(
+    client: Client, tmp_path: Path, nnd_home: Path
+) -> None:
+    from nnd_tasks.new.draft import draft_set, write_set
+    from tests.conftest import REPO
+    from tests.publish.test_plan import ANSWERS
+
+    source = str(REPO / "examples" / "answers.csv")
+    write_set(draft_set("answers", source, ANSWERS))
+    out = tmp_path / "out"
+    out.mkdir()
+    publish = ("-m", "nnd_tasks.cli", "publish", "answers", "--repo", "me/answers", "--source", source, "--out", out)
+    assert "add --dry-run" in client.run(*publish).refusal()
+    done = client.run(*publish, "--dry-run")
+    assert done.status == 0, done.err
+    plan = make_plan("answers", "me/answers", source=source)
+    written = {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert written == {file.path: file.data for file in plan.files}
+    assert plan.task is not None
+    assert "\ndataset_path: me/answers\n" in plan.task
+    assert plan.task in done.out
+    assert "pip install nnd-tasks" not in plan.card, "it is on no index"
+    assert "something is there already" in client.run(*publish, "--dry-run").refusal()
+    assert client.hub.requests == []
 
 
 def _sha256(data: bytes) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import tarfile
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nnd_tasks.sources.mqm import MQM
 
 from nnd_tasks.build import BuildResult, build_set
 from nnd_tasks.datasets import list_configs, read_table
@@ -434,6 +436,31 @@ def test_mqm_severity_and_rater_come_from_the_worse_rating(
     }
     rows = built("mqm").rows[config]
     assert {(r["context_id"], r["low"], r["subcategory"], r["severity"], r["rater"]) for r in rows} <= ratings
+
+
+SIDE_BY_SIDE = "today/mqm2023/sxs_mqm_generalMT2023_ende.3ratingsPerSegment.tsv.tar.gz"
+
+
+def test_mqm_side_by_side_file_has_the_26518_tests_of_the_authors_rule(data: Path, tmp_path: Path) -> None:
+    if not (data / SIDE_BY_SIDE).is_file():
+        pytest.skip("no side-by-side ratings in the annotation data")
+    file = tmp_path / Path(SIDE_BY_SIDE).name.removesuffix(".tar.gz")
+    with tarfile.open(data / SIDE_BY_SIDE) as archive:
+        unpacked = archive.extractfile(archive.getmember(file.name))
+        assert unpacked is not None
+        file.write_bytes(unpacked.read())
+    result = build_set("mqm", file, tmp_path / "out")
+    [config, clean] = list_configs(result.folder)[0]
+    report = result.report[config]
+    assert (report["annotations"], report["left_out"], report["tests"]) == (10970, 245, 26518)
+    assert report["groups"] == 307
+    assert "Found" not in report["categories"]
+    assert "Missed" not in report["categories"]
+    # 28,144 with the marks out of sources, 752 of them of the category "Source issue".
+    assert report["cleaning"]["mended"] == {"changed": 212, "left_out": 520, "tests": 27392}
+    rows = read_table(result.folder, clean).to_pylist()
+    assert not any("v>" in row["context"] or row["category"] == "Source issue" for row in rows)
+    assert set(MQM().languages([config])) == {"en", "de"}
 
 
 # ---------------------------------------------------------------- news

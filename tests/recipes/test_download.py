@@ -5,19 +5,23 @@ The publisher is a server of this process on 127.0.0.1.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
+import os
 import random
 import socket
 import tracemalloc
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,12 +61,14 @@ def sha256(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server says to one request; ``promised`` is a Content-Length that may be wrong."""
+    """What the server says to one request; ``promised`` is a Content-Length that may be wrong, below 0 for none."""
 
     body: bytes
     status: int = 200
     promised: int | None = None
     location: str = ""
+    encoding: str = ""  #: Content-Encoding
+    trickle: float = 0.0  #: seconds between two bytes
 
 
 @dataclass
@@ -95,9 +101,17 @@ def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
             self.send_response(answer.status)
             if answer.location:
                 self.send_header("Location", answer.location)
-            self.send_header("Content-Length", str(answer.promised or len(answer.body)))
+            if answer.encoding:
+                self.send_header("Content-Encoding", answer.encoding)
+            if (promised := answer.promised or len(answer.body)) >= 0:
+                self.send_header("Content-Length", str(promised))
             self.end_headers()
-            self.wfile.write(answer.body)
+            with suppress(ConnectionError):
+                for at in range(len(answer.body) if answer.trickle else 0):
+                    self.wfile.write(answer.body[at : at + 1])
+                    sleep(answer.trickle)
+                if not answer.trickle:
+                    self.wfile.write(answer.body)
 
         def log_message(self, *args: Any) -> None:
             """Say nothing."""
@@ -162,6 +176,21 @@ def test_pinned_file_is_downloaded_once_and_built(
     assert (downloads / QUIZ_FILE).read_bytes() == QUIZ
     assert publisher.requests == {"q.jsonl": 1}
     assert results[0].report["authors"]["source_sha256"] == {QUIZ_FILE: sha256(QUIZ)}
+
+
+def test_downloads_have_the_mode_that_the_user_asks_for(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path
+) -> None:
+    quiz_from(publisher.serve("q.jsonl", QUIZ))
+    before = os.umask(0o022)
+    try:
+        build()
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in downloads.iterdir()} == {
+        QUIZ_FILE: 0o644,
+        "hashes.json": 0o644,
+    }
 
 
 def test_pinned_file_that_differs_is_refused_and_not_kept(
@@ -261,7 +290,9 @@ def test_first_hash_is_recorded_even_when_a_later_file_fails(
     assert report["source_sha256"][MQM_FILE] == sha256(MQM_BYTES)
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe"], ids=["broken", "no object", "binary"])
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b"\xff\xfe", b"[" * 5000], ids=["broken", "no object", "binary", "deep"]
+)
 def test_broken_record_of_hashes_is_refused_by_name(
     publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, content: bytes
 ) -> None:
@@ -386,6 +417,50 @@ def test_program_error_of_the_network_library_stays_what_it_is(
         build()
 
 
+def test_file_of_another_count_than_the_published_one_is_not_taken_for_the_file(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QuizDesign, "published", {"authors": 5})
+    cut = QUIZ[: QUIZ.index(b"\n") + 1]
+    quiz_from(publisher.serve("q.jsonl", Answer(cut, promised=-1), QUIZ))
+    first = build()
+    assert first.built[0].tests < 5
+    assert any("another version of the file?" in note for note in first.notes)
+    assert any(QUIZ_FILE in note and "not kept" in note for note in first.notes)
+    assert left_behind(downloads) <= {"hashes.json"}
+    second = build()
+    assert second.built[0].tests == 5
+    assert not any("not kept" in note for note in second.notes)
+    assert json.loads((downloads / "hashes.json").read_text("utf-8")) == {QUIZ_FILE: sha256(QUIZ)}
+
+
+def test_answer_that_unpacks_to_more_than_the_limit_is_refused(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "MAX_BYTES", 1 << 20)
+    url = publisher.serve("q.jsonl", Answer(gzip.compress(bytes(8 << 20)), encoding="gzip"))
+    quiz_from(url)
+    message = refusal()
+    assert message.startswith(f"{url}: is larger than 1 MiB")
+    assert WAY_OUT in message
+    assert left_behind(downloads) == set()
+    assert publisher.requests == {"q.jsonl": 1}, "it is not tried again"
+
+
+def test_server_that_trickles_is_given_up(
+    publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "PATIENCE", 0.5)
+    url = publisher.serve("q.jsonl", Answer(QUIZ, trickle=0.05))
+    quiz_from(url)
+    start = monotonic()
+    message = refusal()
+    assert monotonic() - start < 5
+    assert message.startswith(f"{url}: the download takes longer than")
+    assert WAY_OUT in message
+    assert left_behind(downloads) == set()
+
+
 # ---------------------------------------------------------------- archives
 
 CNN, BBC = "human_annotations/cnn_human.json", "human_annotations/bbc_human.json"
@@ -479,12 +554,14 @@ def test_archive_that_cannot_be_unpacked_is_refused_by_name(
     assert "cnn_human.json" not in left_behind(news_downloads)
 
 
-def test_archive_that_was_bad_can_be_had_anew_as_the_message_says(
+def test_page_in_place_of_an_archive_does_not_stay(
     publisher: Publisher, news_from: Callable[..., None], news_downloads: Path
 ) -> None:
     news_from(publisher.serve("votes.zip", b"<html>not here</html>"))
-    assert "delete it and build again" in refusal("news_gpt3")
-    (news_downloads / "votes.zip").unlink()
+    message = refusal("news_gpt3")
+    assert "build again" in message
+    assert WAY_OUT in message
+    assert left_behind(news_downloads) == set()
     publisher.serve("votes.zip", BUNDLE)
     assert {s.name for s in build("news_gpt3").built} >= {"cnn", "bbc"}
 
@@ -518,9 +595,18 @@ def test_member_that_is_too_large_is_refused_unread(
     bomb = bytes((1 << 20) + 1)
     news_from(publisher.serve("votes.zip", archive({CNN: bomb, BBC: NEWS})), sha256(bomb))
     assert refusal("news_gpt3") == (
-        f"{news_downloads / 'votes.zip'}: {CNN} is larger than 1 MiB; delete it and build again"
+        f"{news_downloads / 'votes.zip'}: {CNN} is larger than 1 MiB, so the archive is not kept; build again, or download it by "
+        "hand and pass it with: nnd build news_gpt3 --source FILE_OR_DIR"
     )
-    assert left_behind(news_downloads) == {"votes.zip"}
+    assert left_behind(news_downloads) == set()
+
+
+def test_archive_of_too_many_members_is_refused_unread(
+    publisher: Publisher, news_from: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "MAX_DIRECTORY_BYTES", 10_000)
+    news_from(publisher.serve("votes.zip", archive({CNN: NEWS, BBC: NEWS, **{f"{i:0100}": b"" for i in range(100)}})))
+    assert "more members than" in refusal("news_gpt3")
 
 
 def test_member_that_is_larger_than_it_says_is_never_held_as_a_whole(
@@ -535,7 +621,7 @@ def test_member_that_is_larger_than_it_says_is_never_held_as_a_whole(
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
-    assert left_behind(news_downloads) == {"votes.zip"}
+    assert left_behind(news_downloads) == set()
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["bzip2", "lzma"])
@@ -574,7 +660,7 @@ def test_only_nnd_errors_come_out_of_mutated_archives(tmp_path: Path) -> None:
         path.unlink(missing_ok=True)
         path.write_bytes(data)
         try:
-            assert download._extract(path, file, tmp_path).read_bytes() == NEWS
+            assert download._extract(path, file, tmp_path, "").read_bytes() == NEWS
             results["unpacked"] += 1
         except NNDError as error:
             results["refused"] += 1

@@ -20,6 +20,7 @@ from nnd_tasks.build import build_set
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.make import config_of
+from nnd_tasks.schema import language_pair
 from tests.conftest import DEMO_ANNOTATIONS as DEMO_PATH
 from tests.conftest import SOURCES
 
@@ -521,6 +522,40 @@ def test_mqm_stray_tabs_at_the_end_of_a_row_are_read_over(tmp_path: Path) -> Non
     assert mqm_tests(tmp_path, tsv(MQM_COLUMNS, rows)) == MQM_TESTS
 
 
+def test_mqm_a_comment_at_the_end_of_the_header_is_no_column(tmp_path: Path) -> None:
+    rows = [[*row, "{}"] for row in mqm_rows()]  # ten cells under a header of eleven
+    assert mqm_tests(tmp_path, tsv([*MQM_COLUMNS, "metadata", "# Documentation: ..."], rows)) == MQM_TESTS
+
+
+@pytest.mark.parametrize("severity", ["HOTW-test", "hotw-test "])
+def test_mqm_attention_checks_are_no_judgements(tmp_path: Path, severity: str) -> None:
+    check = ["beta", "news.1", "1", "1", "rater2", "The mill stands still.", "Die Mühle stehen."]
+    rows = [*mqm_rows(), [*check, "Found", severity], [*check, "Missed", severity]]
+    result = build_set("mqm", write_files(tmp_path / "in", {MQM_FILE: tsv(MQM_COLUMNS, rows)}), tmp_path / "out")
+    assert triples(read_table(result.folder).to_pylist(), *MQM_SEEN) == MQM_TESTS
+    assert result.report["newstest2021_ende"]["left_out"] == 2
+    assert [note for note in result.notes if "attention checks" in note] == [
+        "newstest2021_ende: 2 ratings are attention checks with a planted error (HOTW-test), left out"
+    ]
+
+
+def test_mqm_marks_in_sources_stay_in_the_full_config_and_go_in_the_clean_one(tmp_path: Path) -> None:
+    rows = mqm_rows()
+    rows[4][5] = "<v>Rain</v> again."  # an omission: the mark tells what is missing
+    rows[7][5:9] = ["The <v>mil</v> stands still.", "Die Mühle steht.", "Source error", "Minor"]
+    rows[7][2:4] = ["1", "1"]
+    result = build_set("mqm", write_files(tmp_path / "in", {MQM_FILE: tsv(MQM_COLUMNS, rows)}), tmp_path / "out")
+    full = read_table(result.folder).to_pylist()
+    assert triples(full, *MQM_SEEN) == MQM_TESTS[:3], "a source with marks is a segment of its own"
+    clean = read_table(result.folder, "newstest2021_ende_clean").to_pylist()
+    assert triples(clean, *MQM_SEEN) == MQM_TESTS
+    assert {row["test_id"] for row in full} < {row["test_id"] for row in clean}
+    assert {row["context"] for row in clean} == {"The mill stands still.", "Rain again."}
+    assert result.report["newstest2021_ende"]["cleaning"]["mended"] == {"changed": 1, "left_out": 1, "tests": 4}
+    card = (result.folder / "README.md").read_text("utf-8")
+    assert "`newstest2021_ende_clean`: 1 annotation was changed and 1 left out" in card
+
+
 def test_mqm_quotes_mean_nothing(tmp_path: Path) -> None:
     rows = mqm_rows()
     rows[5][6] = '"Wieder Regen.'
@@ -685,5 +720,7 @@ def test_demo_tests_are_all_pairs_of_a_good_and_a_bad_candidate() -> None:
 
 
 def test_languages_of_a_translation_config_are_read_off_known_pairs_only() -> None:
-    assert MQM().languages(["newstest2021_ende", "ted_zhen"]) == ["de", "en", "zh"]
-    assert MQM().languages(["my_data", "ende"]) == []
+    assert language_pair("newstest2021_ende") == ("en", "de")
+    assert language_pair("ted_zhen") == ("zh", "en")
+    assert language_pair("my_data") is None
+    assert language_pair("ende") is None

@@ -21,6 +21,8 @@ AUXILIARIES = {
     "can": ("MD", "can"),
     "ca": ("MD", "can"),
     "had": ("VBD", "have"),
+    "'ve": ("VBP", "have"),
+    "'d": ("VBD", "have"),
 }
 NOUNS = ("office", "staff", "dog", "song", "day", "house")
 PREPOSITIONS = ("to", "in", "of", "from", "about")
@@ -45,4 +47,19 @@ def tagged() -> Any:
         add(word, "IN", "ADP", word)
     entities: Any = nlp.add_pipe("entity_ruler")
     entities.add_patterns([{"label": label, "pattern": name} for name, label in ENTITIES.items()])
+    return nlp
+
+
+def rough() -> Any:
+    """Return a pipeline that finds some verbs, nouns and names in any English text, by their endings and capital letters."""
+    nlp = tagged()
+    ruler: Any = nlp.get_pipe("attribute_ruler")
+    for ending, tag, pos, lemma in (
+        ("ed", "VBD", "VERB", "go"),
+        ("s", "NNS", "NOUN", "thing"),
+        ("ion", "NN", "NOUN", "ion"),
+    ):
+        ruler.add([[{"TEXT": {"REGEX": f"^[a-z]{{3,}}{ending}$"}}]], {"TAG": tag, "POS": pos, "LEMMA": lemma})
+    entities: Any = nlp.get_pipe("entity_ruler")
+    entities.add_patterns([{"label": "ORG", "pattern": [{"TEXT": {"REGEX": "^[A-Z][a-z]{3,}$"}}]}])
     return nlp

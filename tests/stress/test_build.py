@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import nnd_tasks
 from nnd_tasks.cli import app
-from nnd_tasks.datasets import read_table
+from nnd_tasks.datasets import making, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import synthesize as synthesize_module
 from nnd_tasks.stress.build import build_stress_set
@@ -24,6 +24,7 @@ from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.levels import PAPER
 from nnd_tasks.stress.noise import noise_ratio
 from nnd_tasks.stress.registry import ERRORS
+from tests.conftest import REPO
 from tests.stress.pipeline import tagged
 
 TEXTS = [
@@ -187,7 +188,12 @@ def test_wrong_arguments_are_named(
     [
         ("a.txt", "\n\n", "it holds no text"),
         ("a.jsonl", '{"gold": "x"}\n{"text": "y"}\n', "a.jsonl, line 2: expected an object with the text in `gold`"),
-        ("a.jsonl", "{\n", "a.jsonl, line 1: no JSON"),
+        ("a.jsonl", "{\n", "a.jsonl, line 1: is no valid JSON"),
+        (
+            "a.jsonl",
+            f'{{"gold": "x", "more": {"[" * 5000}{"]" * 5000}}}\n',
+            "a.jsonl, line 1: its lists and objects are nested",
+        ),
         ("a.jsonl", '{"gold": "x", "source": 3}\n', "line 1: `source` must be a text"),
         ("a.jsonl", '{"gold": "x", "references": [1]}\n', "line 1: `references` must be texts"),
     ],
@@ -278,7 +284,7 @@ def test_a_corpus_that_is_not_there_says_where_to_look(tmp_path: Path, monkeypat
     ):
         read_corpus("ted")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(NNDError, match="is no text in UTF-8"):
+    with pytest.raises(NNDError, match="is not UTF-8"):
         read_corpus(str(tmp_path / "bytes.txt"))
 
 
@@ -331,6 +337,12 @@ def test_corpora_have_the_papers_sizes_and_references(data: Path) -> None:
     for gold in read_corpus("cnndm", data / "blindspot").texts:
         assert len(gold.references) == 10
         assert gold.text not in gold.references
+
+
+def test_the_tasks_have_the_version_of_what_makes_their_tests() -> None:
+    for file in ("_base", "nnd_blindspot.yaml"):
+        found = yaml.safe_load((REPO / "task_yamls" / "blindspot" / file).read_text())
+        assert found["metadata"]["version"] == f"{synthesize_module.VERSION}-A"
 
 
 # ---------------------------------------------------------------- through the harness
@@ -440,6 +452,16 @@ def test_a_set_that_was_made_otherwise_is_not_replaced_unasked(plain: Path, tmp_
     assert set(read_table(out)["category"].to_pylist()) == {"truncation"}
     build(plain, out, errors="token_drop", replace=True)
     assert set(read_table(out)["category"].to_pylist()) == {"token_drop"}
+
+
+def test_a_set_that_another_process_builds_is_refused(plain: Path, tmp_path: Path) -> None:
+    with (
+        making((tmp_path / "out").absolute()),
+        pytest.raises(NNDError, match="out: another command is making this set; run this one again"),
+    ):
+        build(plain, tmp_path / "out", errors="truncation")
+    assert build(plain, tmp_path / "out", errors="truncation").summary.tests
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_each_gold_text_is_scored_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

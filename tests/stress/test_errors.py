@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.levels import OTHER, PAPER, choose
 from nnd_tasks.stress.noise import noise_ratio
 from nnd_tasks.stress.registry import ERRORS, Resources, count_of
@@ -19,7 +22,7 @@ from nnd_tasks.stress.sentences import _switched
 from nnd_tasks.stress.synthesize import frequent_ngrams
 from nnd_tasks.stress.text import Parser, join
 from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS, PUNCTUATION, SPAN
-from tests.stress.pipeline import ENTITIES, NOUNS, VERBS, tagged
+from tests.stress.pipeline import ENTITIES, NOUNS, VERBS, rough, tagged
 
 PARSER = Parser()
 TAGGED = Parser(tagged())
@@ -163,6 +166,10 @@ def test_truncation_yields_a_prefix_and_a_full_stop(text: str, amount: float) ->
         ("Why? Because.", 0.5, "Why?"),
         ('He said "no." Then left.', 0.35, 'He said "no."'),
         ("It is here: in town.", 0.45, "It is here."),
+        ('She said "no" and left.', 0.7, "She said."),  # behind a quote that opens
+        ("She said 'no' and left.", 0.7, "She said."),
+        ('She left. "No."', 0.45, "She left."),
+        ('He sang " no " too loud.', 0.4, 'He sang " no ".'),  # some texts have a space before one that closes
     ],
 )
 def test_truncation_ends_in_one_final_mark(text: str, amount: float, expected: str) -> None:
@@ -360,10 +367,56 @@ def _split(text: str, *known: Any) -> list[str]:
         ("She can't sing.", "She can sing."),
         ("It was not late.", "It was late."),
         ("Paris in spring.", "Paris in spring."),
+        ("It was, of course, late.", "It was not, of course, late."),
     ],
 )
 def test_negation(text: str, expected: str) -> None:
     assert make("negation", text, 1) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I've seen it.", "I've not seen it."),
+        ("She'd gone.", "She'd not gone."),  # had
+        ("She'd go.", "She'd not go."),  # would
+        ("They'd the money.", "They did not have the money."),  # had, all of the verb
+        ("I've a car.", "I do not have a car."),
+        ("I'd better go.", "I'd better not go."),
+        ("How'd you do that?", "How'd you not do that?"),
+        ("We'll see.", "We'll not see."),
+        ("You're late.", "You're not late."),
+        ("I'm late.", "I'm not late."),
+        ("It's late.", "It's not late."),
+        ("Mary'd gone.", "Mary'd not gone."),
+        ("She'd've gone.", "She'd not have gone."),
+        ("He can't sing.", "He can sing."),
+        ("We won't go.", "We will go."),
+        ("I ain't late.", "I am late."),
+        ("They ain't seen it.", "They have seen it."),
+        ("We wouldn't've gone.", "We would've gone."),
+        ("Anna's dog can wait.", "Anna's dog can not wait."),  # no verb
+        ("Let's leave.", "Let's leave."),
+    ],
+)
+@pytest.mark.parametrize("apostrophe", ["'", "\u2019"])
+def test_contracted_verbs_are_negated(text: str, expected: str, apostrophe: str) -> None:
+    found = make("negation", text.replace("'", apostrophe), 1)
+    assert found == expected.replace("'", apostrophe)
+
+
+def test_negation_glues_no_words_together(data: Path) -> None:
+    """In talks, which are full of contractions, and beside a tagger that knows only some verbs."""
+    known = {"not", "do", "does", "did", "have", "am", "is", "are", "has", "can", "will", "shall", "go"}
+    parts = re.compile(r"[\w'\u2019]+").findall
+    resources = replace(RESOURCES, parser=Parser(rough()))
+    contracted = 0
+    for gold in read_corpus("ted", data / "blindspot").texts[:60]:
+        found = ERRORS["negation"].make(gold.text, 1, random.Random(0), resources)
+        freed = {word.lower().replace("n't", "") for word in parts(gold.text)}
+        assert {word.lower() for word in parts(found)} - {word.lower() for word in parts(gold.text)} <= known | freed
+        contracted += found.count("'ve not ") + found.count("'d not ")
+    assert contracted > 5
 
 
 def test_entities_become_general_words() -> None:

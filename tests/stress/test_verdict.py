@@ -183,6 +183,14 @@ def test_failing_curves_are_bold() -> None:
     assert widths["truncation (fails)"] > widths["token_drop"]
 
 
+def test_the_name_of_a_model_is_no_formula(tmp_path: Path) -> None:
+    verdicts = judge({"a": -1.0}, [one("truncation", "0.1", -0.5)])
+    figure = draw(Report("x", "score", verdicts, verdicts, "$^{$"))
+    figure.savefig(tmp_path / "x.png")
+    title = figure.get_suptitle()
+    assert figure.texts[0]._preprocess_math(title) == ("x, $^{$", False)
+
+
 def test_a_set_of_targeted_errors_has_a_figure_too() -> None:
     verdicts = judge({"a": -1.0}, [one("repetition", "10", -2.0)])
     assert [axes.get_title() for axes in draw(Report("x", "score", verdicts, verdicts)).axes] == ["targeted"]

@@ -10,10 +10,21 @@ from typing import Any
 from nnd_tasks.analysis.power import planned_by_category, shown
 from nnd_tasks.assembly import examples
 from nnd_tasks.card import read_card
-from nnd_tasks.datasets import dataset_folder, find_dataset, how_to_build, list_configs, read_table
-from nnd_tasks.errors import NNDError, count_of, visible
+from nnd_tasks.check.yamls import read_yaml
+from nnd_tasks.datasets import (
+    built_sets,
+    dataset_folder,
+    find_dataset,
+    how_to_build,
+    list_configs,
+    read_table,
+    tasks_dir,
+    user_tasks_dir,
+)
+from nnd_tasks.errors import NNDError, first_line, visible
 from nnd_tasks.recipes.shelf import SetRecipe, find_recipe, load_recipe, recipe_paths
 from nnd_tasks.tables import summarize
+from nnd_tasks.wording import counted
 
 _SHOWN = 300  # characters of a text
 
@@ -68,10 +79,8 @@ def catalogue() -> list[Entry]:
     """Return every set that has a recipe, and then those that are only built; one that cannot be read says so."""
     paths = recipe_paths()
     entries = [_of_recipe(name, path, shipped) for name, (path, shipped) in paths.items()]
-    parent = dataset_folder("")
-    folders = sorted(parent.iterdir()) if parent.is_dir() else []
-    others = [folder for folder in folders if folder.is_dir() and folder.name not in paths and folder.name[0] != "."]
-    return entries + [_with_data(Entry(folder.name), folder) for folder in others]
+    others = [name for name in built_sets() if name not in paths]
+    return entries + [_with_data(Entry(name), dataset_folder(name)) for name in others]
 
 
 def _of_recipe(name: str, path: Path, shipped: bool) -> Entry:
@@ -87,12 +96,15 @@ def _of_recipe(name: str, path: Path, shipped: bool) -> Entry:
 def _with_data(entry: Entry, folder: Path) -> Entry:
     """Return an entry with what is in its dataset folder."""
     facts: dict[str, Any] = dict(entry.__dict__)
-    if not folder.exists():
+    if entry.name not in built_sets():
         return Entry(**{**facts, "state": f"not built; run: {how_to_build(entry.name)}"})
     try:
         configs = [_config(folder, name) for name in list_configs(folder)[0]]
     except NNDError as error:
         return Entry(**{**facts, "folder": str(folder), "state": f"unreadable: {error}"})
+    except Exception as error:  # whatever a damaged set brings up, it must not hide the others
+        why = f"{folder}: cannot be read ({type(error).__name__}: {first_line(error)}); build the set again"
+        return Entry(**{**facts, "folder": str(folder), "state": f"unreadable: {why}"})
     return Entry(**{**facts, "built": True, "folder": str(folder), "configs": configs, "state": f"built in {folder}"})
 
 
@@ -139,7 +151,7 @@ def describe(name: str, config: str | None = None, count: int = 5) -> Iterator[s
         yield ""
         yield from (f"  | {visible(line)}" for line in prompt.split("\n"))
         yield ""
-    yield f"{count_of(min(count, table.num_rows), 'test')} of {table.num_rows:,} of config {config or default}:"
+    yield f"{counted(min(count, table.num_rows), 'test')} of {table.num_rows:,} of config {config or default}:"
     for test in examples(table, count):
         yield ""
         yield f"[{visible(test['category'])}]"
@@ -149,7 +161,13 @@ def describe(name: str, config: str | None = None, count: int = 5) -> Iterator[s
 
 
 def _prompt(name: str, config: str, row: dict[str, Any]) -> str | None:
-    """Return the prompt of the first test as the set's task renders it; None where no task scores this config."""
-    from nnd_tasks.harness.templates import rendered_prompt
+    """Return the prompt of a test as the set's task renders it; None where no task scores this config."""
+    from nnd_tasks.harness.task import SANDBOX
 
-    return rendered_prompt(name, config, row)
+    for folder in (tasks_dir() / name, user_tasks_dir() / name):
+        for path in sorted(folder.glob("*.yaml"), key=lambda path: (len(path.stem), path.stem)):
+            settings, _ = read_yaml(path)
+            template = settings.get("doc_to_text")
+            if settings.get("dataset_name", config) == config and isinstance(template, str):
+                return str(SANDBOX.from_string(template).render(row))
+    return None

@@ -1,0 +1,318 @@
+"""One samples file of lm-eval, ``--log_samples``: read, and checked, as a file may have been damaged or changed by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import check_json
+from nnd_tasks.harness.metrics import decide
+from nnd_tasks.schema import category_slugs, severity_slugs
+
+#: Columns of `Samples.tests`. Margins are (better - worse) in nats: per token, summed, per UTF-8 byte. ``high`` and ``low``
+#: are indices into the document's candidates, ``document`` that of the document in `Samples.documents`.
+COLUMNS = (
+    *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", "high", "low"),
+    *("margin", "margin_sum", "margin_bytes", "passed", "tie"),
+)
+_CLOSE = 1e-9  # how far a number may be from what it is computed from
+_MOST = 2**53  # whole numbers up to which a float holds each
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What a samples file holds.
+
+    Attributes:
+        documents: per cluster ``context`` and ``candidates``, and what else the prompt used; ``scores`` of the candidates.
+        tests: one row per test, columns `COLUMNS`; ``passed`` is missing where the test could not be scored.
+        truncated: how many contexts lost their end.
+    """
+
+    documents: list[dict[str, Any]] = field(repr=False)
+    tests: pd.DataFrame = field(repr=False)
+    truncated: int
+
+    def counts(self) -> dict[str, int]:
+        """Return what lm-eval counts: metric -> number."""
+        scored = self.tests["passed"].notna()
+        return {
+            "tests": int(scored.sum()),
+            "clusters": int(self.tests["cluster_id"][scored].nunique()),
+            "ties": int(self.tests["tie"].sum()),
+            "unscored": int((~scored).sum()),
+            "truncated_contexts": self.truncated,
+        }
+
+    def rates(self, ties: str) -> dict[str, float]:
+        """Return the pass rates that lm-eval reports: metric -> rate; those without a scored test are left out.
+
+        Args:
+            ties: how ties were decided; those of sums and bytes cannot be told for ``authors``.
+
+        Raises:
+            NNDError: a category or severity has a name that no set may have.
+        """
+        scored = self.tests[self.tests["passed"].notna()]
+        if scored.empty:
+            return {}
+        found = {"pass_rate": float(scored["passed"].mean())}
+        if ties == "fail" and scored["margin"].notna().all():
+            found |= {f"pass_rate_{kind}": float((scored[f"margin_{kind}"] > 0).mean()) for kind in ("sum", "bytes")}
+        slugs = {
+            **{("category", name): slug for name, slug in category_slugs(self.tests["category"]).items()},
+            **{("severity", name): f"severity_{slug}" for name, slug in severity_slugs(self.tests["severity"]).items()},
+        }
+        for (column, name), slug in slugs.items():
+            of_it = scored["passed"][scored[column] == name]
+            if len(of_it):
+                found[f"pass_rate_{slug}"] = float(of_it.mean())
+        return found
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (number, object) of each line of a JSONL file.
+
+    Raises:
+        NNDError: it cannot be read, or a line is no object.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                where = f"{path}, line {number}"
+                try:
+                    value = json.loads(line)
+                    if "\\ud" in line.lower():  # halves of characters, which no file can hold, become question marks
+                        line = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+                        value = json.loads(line)
+                except RecursionError as error:
+                    raise NNDError(f"{where}: its lists and objects are nested too deeply to be read") from error
+                except ValueError as error:
+                    raise NNDError(f"{where}: no JSON; the file is cut off or damaged") from error
+                check_json(value, line, where)
+                if not isinstance(value, dict):
+                    raise NNDError(f"{where}: no object")
+                yield number, value
+    except (OSError, UnicodeDecodeError) as error:
+        raise NNDError(f"{path}: cannot be read ({error})") from error
+
+
+def read_samples(path: Path, ties: str = "fail") -> Samples:
+    """Read a samples file and check every value that an analysis uses, and every outcome against the scores.
+
+    Args:
+        path: of the file.
+        ties: how ties were decided, as the signature says.
+
+    Raises:
+        NNDError: it cannot be read, is no samples file of an NND task, or contradicts itself; names the line.
+    """
+    documents: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
+    truncated = 0
+    seen: dict[str, dict[str, int]] = {"cluster_id": {}, "test_id": {}}
+    for number, sample in read_lines(path):
+        where = f"{path}, line {number}"
+        doc = _document(sample, where)
+        scores = _scores(sample, "candidates", len(doc["candidates"]), where)
+        alone = None
+        if sample.get("no_context") is not None:
+            alone = _scores(sample, "no_context", len(doc["candidates"]), where)
+        truncated += _whole(sample.get("truncated_contexts") or 0, f"{where}: truncated_contexts", 0)
+        _once(seen["cluster_id"], doc["cluster_id"], "context", number, path)
+        asked = _asked(doc, where)
+        for test in _get(sample, "tests", list, where):
+            row = _test(test, scores, asked, ties, where)
+            _once(seen["test_id"], row["test_id"], "test", number, path)
+            row |= {"cluster_id": doc["cluster_id"], "document": len(documents)}
+            rows.append(tuple(row[name] for name in COLUMNS))
+        documents.append({**{k: v for k, v in doc.items() if k != "tests"}, "scores": scores, "no_context": alone})
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    types = {"passed": "boolean", "tie": bool, "noise_ratio": float, "seed": "Int64"}
+    return Samples(documents, table.astype(types), truncated)
+
+
+def _once(seen: dict[str, int], name: str, what: str, number: int, path: Path) -> None:
+    if name in seen:
+        raise NNDError(f"{path}, line {number}: {what} {name} is there twice, first in line {seen[name]}")
+    seen[name] = number
+
+
+# ---------------------------------------------------------------- parts of a line
+
+
+def _get(found: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+    """Return a value of a kind.
+
+    Raises:
+        NNDError: it is missing, or of another kind.
+    """
+    if key not in found:
+        raise NNDError(f"{where}: is no sample of an NND task (it has no {key!r})")
+    value = found[key]
+    if not isinstance(value, kind):
+        raise NNDError(f"{where}: {key} is {_shown(value)}, which is no {_KINDS[kind]}")
+    return value
+
+
+_KINDS = {str: "text", list: "list", dict: "object", bool: "true or false"}
+
+
+def _shown(value: Any) -> str:
+    """Return a wrong value for an error, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _whole(value: Any, where: str, least: int, most: int = _MOST) -> int:
+    """Return a whole number within bounds.
+
+    Raises:
+        NNDError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise NNDError(f"{where} is {_shown(value)}; expected a whole number from {least:,} to {most:,}")
+    return value
+
+
+def _number(value: Any, where: str) -> float:
+    """Return a finite number.
+
+    Raises:
+        NNDError: it is none.
+    """
+    if not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) <= 1e300:
+        return float(value)
+    raise NNDError(f"{where} is {_shown(value)}, which is no finite number")
+
+
+def _document(sample: Mapping[str, Any], where: str) -> dict[str, Any]:
+    doc: dict[str, Any] = _get(sample, "doc", dict, where)
+    where = f"{where}: doc"
+    _get(doc, "cluster_id", str, where)
+    if "context" in doc:
+        _get(doc, "context", str, where)
+    candidates = _get(doc, "candidates", list, where)
+    for text in candidates:
+        if not isinstance(text, str):
+            raise NNDError(f"{where}: candidates hold {_shown(text)}, which is no text")
+    return doc
+
+
+def _scores(sample: Mapping[str, Any], key: str, expected: int, where: str) -> list[dict[str, Any] | None]:
+    """Return the scores of the candidates; None for one that was not scored."""
+    found: list[dict[str, Any] | None] = _get(sample, key, list, where)
+    if len(found) != expected:
+        raise NNDError(f"{where}: {key} has {len(found)} scores, the document has {expected} candidates")
+    for i, score in enumerate(found):
+        place = f"{where}: {key}[{i}]"
+        if score is None:
+            continue
+        if not isinstance(score, dict):
+            raise NNDError(f"{place} is {_shown(score)}, which is no score")
+        if missing := {"sum", "mean", "tokens", "bytes"} - score.keys():
+            raise NNDError(f"{place} has no {min(missing)!r}")
+        tokens = _whole(score["tokens"], f"{place}: tokens", 1)
+        _whole(score["bytes"], f"{place}: bytes", 0)
+        if score["sum"] is None and score["mean"] is None:  # infinite, or no number
+            continue
+        total, mean = _number(score["sum"], f"{place}: sum"), _number(score["mean"], f"{place}: mean")
+        if not math.isclose(mean, total / tokens, rel_tol=_CLOSE, abs_tol=_CLOSE):
+            raise NNDError(
+                f"{place}: mean is {mean:.6g}, its sum / tokens are {total / tokens:.6g}; the file was changed"
+            )
+    return found
+
+
+def _asked(doc: Mapping[str, Any], where: str) -> dict[str, Mapping[str, Any]] | None:
+    """Return the tests as the task asked them, by id; None where the file does not hold them."""
+    tests = doc.get("tests")
+    if tests is None:
+        return None
+    if not isinstance(tests, list) or not all(isinstance(test, dict) for test in tests):
+        raise NNDError(f"{where}: doc: tests is {_shown(tests)}, which is no list of objects")
+    return {test["test_id"]: test for test in tests if isinstance(test.get("test_id"), str)}
+
+
+def _test(
+    test: Any,
+    scores: Sequence[Mapping[str, Any] | None],
+    asked: Mapping[str, Mapping[str, Any]] | None,
+    ties: str,
+    where: str,
+) -> dict[str, Any]:
+    """Return a test as a row of the table, less what it has from its document."""
+    if not isinstance(test, dict):
+        raise NNDError(f"{where}: tests hold {_shown(test)}, which is no object")
+    name = _get(test, "test_id", str, where)
+    where = f"{where}, test {name}"
+    row = {"test_id": name, **{key: test.get(key, "") for key in ("category", "subcategory", "severity")}}
+    for key in ("category", "subcategory", "severity"):
+        _get(row, key, str, where)
+    for key in ("high", "low"):
+        row[key] = _whole(test.get(key), f"{where}: {key}", 0, len(scores) - 1)
+    noise, seed = test.get("noise_ratio"), test.get("seed")
+    row["noise_ratio"] = None if noise is None else _number(noise, f"{where}: noise_ratio")
+    row["seed"] = None if seed is None else _whole(seed, f"{where}: seed", -_MOST)
+    if noise is not None and seed is None:
+        raise NNDError(f"{where}: has a noise_ratio and no seed")
+    row["tie"] = _get(test, "tie", bool, where)
+    if (passed := test.get("passed", "")) is not None:
+        _get(test, "passed", bool, where)
+    row["passed"] = passed
+    first = None
+    if asked is not None:
+        if name not in asked:
+            raise NNDError(f"{where}: its document has no such test; the file was changed")
+        for key in ("category", "high", "low"):
+            if asked[name].get(key) != test.get(key):
+                raise NNDError(f"{where}: {key} is not that of its document; the file was changed")
+        first = asked[name].get("high_first")
+    high, low = scores[row["high"]], scores[row["low"]]
+    _check_outcome(row, high, low, ties, first, where)
+    return {**row, **dict(zip(("margin", "margin_sum", "margin_bytes"), _margins(high, low), strict=True))}
+
+
+def _check_outcome(
+    row: Mapping[str, Any],
+    high: Mapping[str, Any] | None,
+    low: Mapping[str, Any] | None,
+    ties: str,
+    high_first: Any,
+    where: str,
+) -> None:
+    """Raise NNDError where a test's outcome is not what the scores of its candidates say."""
+    found = row["passed"], row["tie"]
+    expected: tuple[bool | None, bool]
+    if high is None or low is None:
+        expected = (None, False)
+    elif high["mean"] is None or low["mean"] is None:
+        return  # infinite and no number look alike here
+    else:
+        outcome = decide(high["mean"], low["mean"], high_first=high_first is not False, ties=ties)
+        expected = outcome.passed, outcome.tie
+        if outcome.tie and ties != "fail" and high_first is None:
+            expected = found[0] is True, True  # which of the two comes first is not known
+    if found != expected:
+        raise NNDError(
+            f"{where}: passed {found[0]}, tie {found[1]} contradict its scores, by which they are {expected[0]} and "
+            f"{expected[1]}; the file was changed, run the task again"
+        )
+
+
+def _margins(high: Mapping[str, Any] | None, low: Mapping[str, Any] | None) -> tuple[float, float, float]:
+    """Return the three margins; nan where a candidate has no finite score."""
+    if high is None or low is None or high["sum"] is None or low["sum"] is None:
+        return math.nan, math.nan, math.nan
+    return (
+        high["mean"] - low["mean"],
+        high["sum"] - low["sum"],
+        high["sum"] / max(high["bytes"], 1) - low["sum"] / max(low["bytes"], 1),
+    )

@@ -1,0 +1,66 @@
+"""Secrets among the arguments of a run: they reach the model, and nothing else.
+
+lm-eval writes its arguments into results, prints them and logs them; see `nnd_tasks.secrets` for what counts as a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.secrets import Veiled, bare_urls, hidden_in_logs, hide, secret_values, without_secrets
+
+
+@contextmanager
+def without(secrets: set[str]) -> Iterator[None]:
+    """Keep secrets out of log lines, and of the errors that end the block."""
+    with hidden_in_logs(secrets):
+        try:
+            yield
+        except NNDError as error:
+            if (text := hide(str(error), secrets)) == str(error):
+                raise
+            raise NNDError(text) from None
+
+
+def cleaned(results: Any, tracker: Any) -> Any:
+    """Take the secrets out of lm-eval's results, and of the model's name, which is that of their folder."""
+    from lm_eval.utils import sanitize_model_name
+
+    for config in (results or {}).get("configs", {}).values():
+        metadata = config.get("metadata")
+        if isinstance(metadata, dict):  # ours is clean, and its categories are no names of arguments
+            ours = {key: value for key, value in metadata.items() if key == "nnd"}
+            config["metadata"] = {**without_secrets({k: v for k, v in metadata.items() if k not in ours}, None), **ours}
+    if results and "config" in results:
+        results["config"] = without_secrets(results["config"])
+    about = getattr(tracker, "general_config_tracker", None)
+    if about is not None and about.model_name and (shown := bare_urls(about.model_name)) != about.model_name:
+        about.model_name, about.model_name_sanitized = shown, sanitize_model_name(shown)
+    return results
+
+
+@contextmanager
+def veiled_config(secrets: set[str]) -> Iterator[None]:
+    """Let lm-eval's configuration hold its secrets without showing them: it prints its arguments, and a file's.
+
+    Args:
+        secrets: takes those that are found in it.
+    """
+    from lm_eval.config.evaluate_config import DICT_KEYS, EvaluatorConfig
+
+    configure = EvaluatorConfig._configure
+
+    def veiled(self: Any) -> Any:
+        configure(self)
+        for name in DICT_KEYS:
+            if isinstance(given := getattr(self, name), dict):
+                secrets.update(secret_values(given))
+                setattr(self, name, Veiled(given))
+        return self
+
+    with patch.object(EvaluatorConfig, "_configure", veiled):
+        yield

@@ -1,0 +1,218 @@
+"""Keep passwords, tokens and keys out of what is written and logged.
+
+Model arguments may hold a token of the hub, the key of a server, or both in its URL. The model must get them; results,
+signatures, reports and log lines must not. Names decide: every value under a name that reads like a secret goes, however
+deep it is nested, and of every URL the user, the password and the query.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+#: Stands where a secret was.
+MARK = "***"
+
+#: Parts of names, without separators, that say enough by themselves.
+_PARTS = (
+    *("password", "passwd", "passphrase", "secret", "credential", "authorization", "bearer", "cookie", "header"),
+    *("apikey", "accesskey", "privatekey", "authtoken", "accesstoken", "apitoken", "hftoken", "hubtoken"),
+)
+#: Last words of names that do.
+_WORDS = {"auth", "pass", "pwd", "pw", "pat", "jwt", "sas", "sig", "key", "keys"}
+#: Words before "token" in names of tokens of a text.
+_OF_TEXTS = {
+    *("bos", "eos", "pad", "unk", "sep", "cls", "mask", "prefix", "suffix", "start", "end", "stop", "special", "image"),
+    *("audio", "video", "think", "thinking", "eot", "eod", "begin", "boi", "eoi", "next", "first", "last", "per"),
+}
+
+_URL = re.compile(
+    r"""(?P<scheme>\b[a-z][a-z0-9+.-]*://)
+    (?P<user>(?:(?!,\w+=)[^/?#\s'"<>@])*@(?:(?:(?!,\w+=)[^/?#\s'"<>@])*@)*)?
+    (?P<place>(?:(?!,\w+=)[^?#\s'"<>])*)
+    (?P<query>[?#](?:(?!,\w+=)[^\s'"<>])*)?""",
+    re.IGNORECASE | re.VERBOSE,
+)
+#: A name and what stands between it and its value: ``name=``, ``"name": ``, ``name: '``.
+_NAME = re.compile(r"""(?P<quote>\\?['"]?)(?P<name>[A-Za-z_][\w.-]*)(?P=quote)\s*(?P<sign>[:=])\s*""")
+_SCHEME = re.compile(r"\b(Bearer|Basic)\s+[\w+/=.~-]{4,}")
+_CLOSING = {"{": "}", "[": "]", "(": ")"}
+#: Letters from which on a secret is looked for in running text; shorter ones stand in ordinary words.
+_LONG = 6
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether a name reads like that of a secret: ``api_key``, ``hub-token``, ``Authorization``, ``accessToken``."""
+    words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
+    if not words:
+        return False
+    joined = "".join(words)
+    if any(part in joined for part in _PARTS):
+        return True
+    if words[-1] == "token":  # bos_token is none; neither is max_tokens
+        return len(words) == 1 or words[-2] not in _OF_TEXTS
+    return words[-1] in _WORDS or words[0] == "auth"
+
+
+def bare_urls(text: str) -> str:
+    """Return ``text`` with the user, the password and the query of every URL taken out."""
+    return _URL.sub(lambda found: found["scheme"] + found["place"], text)
+
+
+def open_query(url: str) -> list[tuple[str, str]]:
+    """Return what the query of a URL asks for, secrets left out; empty for a text that is no URL."""
+    try:
+        parts = urlsplit(url)
+        return [pair for pair in parse_qsl(parts.query) if parts.scheme and not is_secret(pair[0])]
+    except ValueError:
+        return []
+
+
+def without_secrets(value: Any, mark: str | None = MARK) -> Any:
+    """Return a copy of arguments without their secrets; lists and mappings at any depth, other objects as they are.
+
+    Args:
+        value: what to copy.
+        mark: takes the place of each secret; None leaves it out with its name.
+    """
+    if isinstance(value, Mapping):
+        kept = {}
+        for name, item in value.items():
+            if not is_secret(str(name)):
+                kept[name] = without_secrets(item, mark)
+            elif mark is not None:
+                kept[name] = mark
+        return kept
+    if isinstance(value, (list, tuple)):
+        return [without_secrets(item, mark) for item in value]
+    return hide(value) if isinstance(value, str) else value
+
+
+def secret_values(value: Any) -> set[str]:
+    """Return the secrets among arguments that are long enough to be looked for in running text."""
+    found: set[str] = set()
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            found |= set(_leaves(item)) if is_secret(str(name)) else secret_values(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            found |= secret_values(item)
+    elif isinstance(value, str):
+        found |= {value[start:end].strip("'\"\\") for _, start, end in _named(value)}
+        for url in _URL.finditer(value):
+            try:
+                parts = urlsplit(url[0])
+                secret = [parts.password, *(item for name, item in parse_qsl(parts.query) if is_secret(name))]
+            except ValueError:  # no URL after all
+                continue
+            found |= {text for item in secret if item for text in (item, unquote(item))}
+    return {text for text in found if len(text) >= _LONG}
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, str):
+        yield value
+        yield from value.split()  # the token of "Bearer TOKEN"
+
+
+def hide(text: str, known: Iterable[str] = ()) -> str:
+    """Return ``text`` with `MARK` in the place of every secret: ``token=...``, ``'api_key': '...'``, parts of URLs.
+
+    Args:
+        text: anything, such as a log line, an error or ``--model_args``.
+        known: secrets to look for by their value, see `secret_values`.
+    """
+    for value in sorted(known, key=len, reverse=True):
+        text = text.replace(value, MARK)
+    text = bare_urls(text)
+    for _, start, end in reversed(list(_named(text))):
+        text = text[:start] + MARK + text[end:]
+    return _SCHEME.sub(rf"\1 {MARK}", text)
+
+
+def arguments_without_secrets(text: str) -> str:
+    """Return ``key=value`` pairs between commas without those of secrets, and without the secrets of URLs."""
+    for name, _, end in reversed(list(_named(text))):
+        comma = text.find(",", end)
+        text = text[:name].rstrip(",") + (text[comma:] if comma >= 0 else "")
+    return hide(text.lstrip(","))
+
+
+def _named(text: str) -> Iterator[tuple[int, int, int]]:
+    """Yield where the name of a secret begins, and where its value begins and ends."""
+    done = 0
+    for found in _NAME.finditer(text):
+        start = found.end()
+        if found.start() < done or start >= len(text) or not is_secret(found["name"]):
+            continue
+        quoted = text[start] in "'\"\\{[("
+        if found["sign"] == ":" and not found["quote"] and not quoted:
+            continue  # prose, such as "unexpected token: x"
+        done = _end(text, start)
+        if done > start:
+            yield found.start(), start, done
+
+
+def _end(text: str, start: int) -> int:
+    """Return where the value that begins at ``start`` ends: its closing quote or bracket, or the next separator."""
+    opening = re.compile(r"\\?['\"]").match(text, start)
+    if opening:
+        closing = text.find(opening[0], opening.end())
+        return len(text) if closing < 0 else closing + len(opening[0])
+    if text[start] not in _CLOSING:
+        found = re.compile(r"[^\s,;&'\"{}()\[\]]*").match(text, start)
+        return found.end() if found else start
+    depth = 0
+    for i in range(start, len(text)):
+        depth += (text[i] in "{[(") - (text[i] in "}])")
+        if depth == 0:
+            return i + 1
+    return len(text)
+
+
+class Veiled(dict[str, Any]):
+    """A dictionary that holds its secrets and does not show them when it is printed or logged."""
+
+    def __repr__(self) -> str:
+        return repr(without_secrets(dict(self)))
+
+    __str__ = __repr__
+
+
+@contextmanager
+def hidden_in_logs(known: Iterable[str]) -> Iterator[None]:
+    """Keep secrets out of all log lines, tracebacks in them included, while the block runs.
+
+    Args:
+        known: as for `hide`; read at each line, so that a set may grow.
+    """
+    make = logging.getLogRecordFactory()
+
+    def factory(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = make(*args, **kwargs)
+        try:
+            text = record.getMessage()
+        except Exception:  # a line that cannot be formatted is reported by logging itself
+            return record
+        if (hidden := hide(text, known)) != text:
+            record.msg, record.args = hidden, ()
+        if record.exc_info:
+            text = logging.Formatter().formatException(record.exc_info)
+            if (hidden := hide(text, known)) != text:
+                record.exc_text = hidden
+        return record
+
+    logging.setLogRecordFactory(factory)
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(make)

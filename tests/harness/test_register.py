@@ -1,0 +1,145 @@
+"""`nnd register` and `nnd unregister`, killed at every step, and two at once."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_eval.tasks import TaskManager
+
+from nnd_tasks.harness import register as registration
+from nnd_tasks.harness.register import FOLDER, MARKER, register, task_files, unregister
+from nnd_tasks.harness.run import _with_our_tasks
+
+#: What `register` and `unregister` ask of the file system, by module and name.
+STEPS = [(os, "rename"), (os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "mkdir"), (os, "chmod"), (io, "open")]
+
+
+class KilledError(BaseException):
+    """No handler of ours catches it, and nothing can be changed after it."""
+
+
+@pytest.fixture
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in for the folder that lm-eval searches."""
+    folder = tmp_path / "lm_eval" / "tasks"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(registration, "lm_eval_tasks_dir", lambda: folder)
+    return folder
+
+
+def killed_at(step: int, act: Callable[[], object]) -> bool:
+    """Do ``act``; from its change number ``step`` on none takes place, clean-ups included. Tell whether it came to that."""
+    done = 0
+
+    def limited(original: Callable[..., Any]) -> Callable[..., Any]:
+        def change(*args: Any, **kwargs: Any) -> Any:
+            nonlocal done
+            reading = original is io_open and not set("wax+") & set(str((*args, "", "")[1]) + str(kwargs.get("mode")))
+            done += not reading
+            if done >= step and not reading:
+                raise KilledError
+            return original(*args, **kwargs)
+
+        return change
+
+    io_open = io.open
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in STEPS:
+            patch.setattr(module, name, limited(getattr(module, name)))
+        try:
+            act()
+        except KilledError:
+            return True
+    return False
+
+
+def whole_or_absent(tasks: Path) -> bool:
+    """Tell whether lm-eval sees all stubs or none."""
+    found = {path.name for path in tasks.rglob("*") if path.is_file()}
+    return found in (set(), {MARKER, *task_files()})
+
+
+@pytest.mark.parametrize("act", [register, unregister])
+def test_a_kill_at_any_step_leaves_all_or_nothing_and_the_next_command_clears_up(
+    act: Callable[[], object], tasks: Path
+) -> None:
+    few = dict(list(task_files().items())[:4])  # every stub is a step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registration, "task_files", lambda: few)
+        patch.setattr("tests.harness.test_register.task_files", lambda: few)
+        kills = 0
+        for next_command in (register, unregister):
+            step = 0
+            killed = True
+            while killed:
+                step += 1
+                register()
+                killed = killed_at(step, act)
+                kills += killed
+                assert whole_or_absent(tasks), f"killed at step {step}"
+                next_command()
+                assert (next_command is register) == (tasks / FOLDER / MARKER).is_file()
+                assert whole_or_absent(tasks)
+                assert [path.name for path in tasks.parent.iterdir()] == ["tasks"], f"left over from step {step}"
+        assert kills > 10
+
+
+def test_what_a_killed_release_before_left_is_taken_over(tasks: Path) -> None:
+    """It removed the marker first, and its unfinished stubs stayed beside."""
+    for act in (register, unregister):
+        folder, _ = register()
+        (folder / MARKER).unlink()
+        for path in list(folder.iterdir())[:3]:
+            path.unlink()
+        (tasks.parent / ".nnd-abc").mkdir()
+        (tasks.parent / ".nnd-abc" / "nnd.yaml").write_text("include: /x/nnd.yaml\n", encoding="utf-8")
+        assert act() is not None
+        assert (folder / MARKER).is_file() == (act is register)
+        assert [path.name for path in tasks.parent.iterdir()] == ["tasks"]
+
+
+def test_two_at_once_both_succeed(tasks: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        results = [future.result() for future in [pool.submit(register) for _ in range(8)]]
+    assert set(results) == {(tasks / FOLDER, len(task_files()))}
+    assert whole_or_absent(tasks)
+    assert [path.name for path in tasks.parent.iterdir()] == ["tasks"]
+
+
+def test_stubs_give_way_without_a_word_and_other_tasks_with_a_warning(
+    tasks: Path, nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(tasks / "manager.py"))
+    monkeypatch.setattr("nnd_tasks.harness.run.lm_eval_tasks_dir", lambda: tasks)
+    register()
+    for folder, name in ((nnd_home / "task_yamls" / "mine", "mine"), (tmp_path / "other", "nnd_demo")):
+        folder.mkdir(parents=True)
+        text = f"include: {registration.tasks_dir() / 'demo' / 'nnd_demo.yaml'}\ntask: {name}\n"
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    assert not registration.is_current(), "a set made since then: ours are read beside the stubs"
+    monkeypatch.setattr(logging.getLogger("lm_eval"), "propagate", True)
+    with _with_our_tasks():
+        assert "mine" in TaskManager().all_tasks
+        assert "overrides" not in caplog.text
+        TaskManager(include_path=tmp_path / "other")
+    [line] = [record.getMessage() for record in caplog.records if "overrides" in record.getMessage()]
+    assert line.startswith(f"Task 'nnd_demo' from {tmp_path / 'other'}")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
+def test_the_stubs_have_the_mode_that_the_user_asks_for(tasks: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        folder, _ = register()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}

@@ -1,0 +1,57 @@
+"""The data of every config are what they were: tests, their order, and every cell.
+
+``pins.json`` holds what the real files give. A change of it changes numbers of users, so it is made on purpose and told in
+CHANGELOG.md. To write it anew: ``NND_WRITE_PINS=1 pytest tests/sources/test_pins.py``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnd_tasks.datasets import list_configs, read_table
+from nnd_tasks.tables import summarize
+from tests.conftest import needs_data
+from tests.harness.conftest import _real_home  # noqa: F401 - a fixture
+
+PINS = Path(__file__).with_name("pins.json")
+SETS = ("quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3", "demo", "webnlg", "hanna")
+
+
+def pinned(folder: Path) -> dict[str, Any]:
+    """Return config -> what its data are known by."""
+    pins: dict[str, Any] = {}
+    for config in list_configs(folder)[0]:
+        table = read_table(folder, config)
+        summary = summarize(config, table)
+        ids = hashlib.sha256("\n".join(table.column("test_id").to_pylist()).encode()).hexdigest()
+        pins[config] = {
+            "tests": summary.tests,
+            "categories": summary.categories,
+            "test_ids_sha256": ids,
+            "fingerprint": summary.fingerprint,
+        }
+    return pins
+
+
+@pytest.fixture(scope="module")
+def built(_real_home: Path) -> Path:  # noqa: F811
+    return _real_home / "nnd"
+
+
+@needs_data
+@pytest.mark.skipif("NND_WRITE_PINS" not in os.environ, reason="pins are not to be written; set NND_WRITE_PINS")
+def test_pins_are_written(built: Path) -> None:
+    found = {name: pinned(built / name) for name in SETS}
+    PINS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@needs_data
+@pytest.mark.parametrize("name", SETS)
+def test_every_config_is_what_it_was(name: str, built: Path) -> None:
+    assert pinned(built / name) == json.loads(PINS.read_text("utf-8"))[name]
