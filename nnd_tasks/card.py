@@ -120,8 +120,8 @@ class Facts:
     clean_note: str = ""
 
     def say(self, key: str) -> str:
-        """Return a fact, or what is to be written there."""
-        return self.known.get(key) or todo(key)
+        """Return a fact, or what is to be written there; ``""`` where it is known that there is none."""
+        return self.known.get(key, todo(key))
 
 
 def todo(key: str) -> str:
@@ -295,6 +295,7 @@ def set_card(
             safe(facts.say("summary")),
         ]
     )
+    citation = [text, ""] if (text := facts.say("citation").strip()) else []
     for heading, lines in (
         ("Sizes", sizes_section(summaries)),
         ("Use", use_section(facts.name, summaries, repo)),
@@ -303,7 +304,7 @@ def set_card(
         ("What trivial rules reach", baselines_section(reports)),
         ("Clean configs", cleaning_section(reports, examples=examples, note=facts.clean_note)),
         ("Origin and licence", origin_section(facts)),
-        ("Citation", fenced("bibtex", facts.say("citation").strip(), "", NND_CITATION)),
+        ("Citation", fenced("bibtex", *citation, NND_CITATION)),
     ):
         if lines:
             card.put(heading, lines)
@@ -460,8 +461,8 @@ def origin_section(facts: Facts) -> list[str]:
     """Return where a set comes from, and what it may be used for."""
     title = safe(" ".join(facts.title.split()))
     return [
-        f"Human evaluation: {title}, {safe(facts.say('homepage'))}. Licence: {safe(facts.say('license'))}. "
-        f"{safe(facts.license_note)}".rstrip(),
+        f"Human evaluation: {', '.join(part for part in (title, safe(facts.say('homepage'))) if part)}. "
+        f"Licence: {safe(facts.say('license'))}. {safe(facts.license_note)}".rstrip(),
         "",
         f"Judges: {safe(facts.say('judges'))}",
         "",

@@ -17,7 +17,8 @@ import yaml
 
 import nnd_tasks.datasets
 from nnd_tasks import __version__
-from nnd_tasks.build import build_set, card_body
+from nnd_tasks.build import build_set
+from nnd_tasks.card import set_card
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
 from tests.conftest import SOURCES
@@ -100,10 +101,13 @@ def test_report_counts_what_was_read_and_what_came_out_of_it(quiz: Path, tmp_pat
     }
     assert {"authors": result.report["authors"]} == {
         "authors": {
-            "annotations": 9,
-            "left_out": 0,
+            "rows": 9,
+            "judgements": 9,
+            "candidates_judged": 9,
             "groups": 4,
             "groups_with_tests": 2,
+            "dropped": {"no_order": 4, "no_pair": 4},
+            "dropped_rows": {"no_pair": [1, 2, 3]},
             "tests": 5,
             "clusters": 1,
             "candidates": 6,
@@ -127,7 +131,8 @@ def test_report_has_the_options_with_their_defaults(tmp_path: Path) -> None:
 
 def test_report_counts_left_out_annotations(tmp_path: Path) -> None:
     report = build_set("frank", small_source(tmp_path / "in", "frank"), tmp_path / "out").report["authors"]
-    assert (report["annotations"], report["left_out"], report["tests"]) == (5, 1, 3)
+    assert (report["rows"], report["judgements"], report["tests"]) == (5, 4, 3)
+    assert report["dropped"]["no_test_category"] == 1
 
 
 def test_result_tells_the_folder_and_the_configs_built_and_kept(tmp_path: Path) -> None:
@@ -365,11 +370,13 @@ def test_source_in_the_users_home_is_found(quiz: Path, tmp_path: Path, monkeypat
 def test_card_tells_counts_licence_and_citation(name: str, tmp_path: Path) -> None:
     result = build_set(name, small_source(tmp_path / "in", name), tmp_path / "out")
     header, body = card(result.folder)
-    source = SOURCES[name]
-    assert header["license"] == source.licence
-    assert source.licence in body
-    assert source.citation in body
+    source = SOURCES[name].recipe
+    assert header["license"] == source.license
+    assert source.license in body
+    assert source.citation is not None
+    assert source.citation.strip() in body
     assert "laban2022nnd" in body
+    assert source.homepage is not None
     assert source.homepage in body
     assert "## Citation" in body
     for summary in result.built:
@@ -476,7 +483,7 @@ def test_card_shows_html_of_the_data_as_text(tmp_path: Path) -> None:
     rows.append([*rows[1][:6], rows[0][6], *rows[1][7:]])  # equal texts, which are quoted
     source = write_files(tmp_path / "in", {"mqm_ted_ende.tsv": tsv(MQM_COLUMNS, rows)})
     _, body = card(build_set("mqm", source, tmp_path / "out").folder)
-    assert "Fluency&lt;img src=x" in body
+    assert "Fluency&#60;img src=x" in body
     assert "<img" not in body
 
 
@@ -484,7 +491,7 @@ def test_card_names_the_task_that_runs_the_set() -> None:
     yamls = {path.stem for path in (Path(__file__).parent.parent / "task_yamls").rglob("nnd_*.yaml")}
     summaries = build_set("demo").built
     for source in SOURCES.values():
-        body = card_body(source, summaries)
+        body = set_card(source.recipe.facts(source.name), summaries, [], {}).body()
         [task] = {line.split("--tasks ")[1].rstrip("`.") for line in body.splitlines() if "--tasks " in line}
         assert task in yamls
 

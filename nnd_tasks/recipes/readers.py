@@ -388,7 +388,9 @@ class _JSONLines(Table):
         self._rows = recipe.rows
         with path.open("rb") as file:
             start = file.read(1 << 16).decode(self._encoding, errors="replace").lstrip("\ufeff \t\r\n")
-        self._whole = start.startswith("[") or (start.startswith("{") and not _is_json(start.split("\n", 1)[0]))
+        lines = [line for line in start.split("\n") if line.strip()]
+        alone = len(lines) == 1 and path.suffix.lower() == ".json"  # else one object per line
+        self._whole = start.startswith("[") or (start.startswith("{") and (alone or not _is_json(lines[0])))
         if self._whole:
             self.unit = "item"
 

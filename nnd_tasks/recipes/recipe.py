@@ -250,7 +250,7 @@ class Recipe:
 
     def unknown(self) -> list[str]:
         """Return what a person has to add before the set can be published."""
-        return [name for name in KNOWN_BY_PEOPLE if not getattr(self, name)]
+        return [name for name in KNOWN_BY_PEOPLE if getattr(self, name) in (None, ())]
 
     def facts(self, name: str, *, shown: bool = False) -> Facts:
         """Return what the card of the set ``name`` says of it.
@@ -260,10 +260,10 @@ class Recipe:
             shown: whether the card has the recipe: for sets that do not come with the package.
         """
         known = {key: getattr(self, key) for key in KNOWN_BY_PEOPLE}
-        known["language"] = ", ".join(self.language)
+        known["language"] = ", ".join(self.language) or None
         fields = {one: self.field_notes.get(one, f"column {column} of the table") for one, column in self.field.items()}
         return Facts(
-            name, self.title or name, {key: text for key, text in known.items() if text}, self.license_note or "",
+            name, self.title or name, {key: text for key, text in known.items() if text is not None}, self.license_note or "",
             self.task_category, self.rule_text(), fields, self.pairs, dump_yaml(self.dump()) if shown else "",
             clean_note=self.clean_note or "",
         )  # fmt: skip
