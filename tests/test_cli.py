@@ -162,12 +162,12 @@ def test_list_shows_size_licence_and_folder_of_every_set(tmp_path: Path, nnd_hom
     assert (done.status, done.err) == (0, "")
     for name, source in SOURCES.items():
         row = row_of(done.out, name)
-        assert source.licence.lower() in row.lower(), name
+        assert str(source.recipe.license) in row, name
         folder = str(nnd_home / "nnd" / name)
         if name != "frank":  # whose folder cannot be read; that must not keep the others from being listed
             assert (folder in row) == (name in ("quiz_design", "demo")), f"{name}: built or not, and where"
         built = {"quiz_design": [5], "demo": [read_table(nnd_home / "nnd/demo").num_rows]}
-        for count in built.get(name, list(source.published.values())):
+        for count in built.get(name, list(source.recipe.published.values())):
             assert re.search(number(count), row), f"{name}: {count} tests"
     assert not re.search(number(2686), row_of(done.out, "quiz_design")), "what is built counts, not what was published"
 

@@ -519,8 +519,9 @@ def test_a_download_that_is_killed_is_not_taken_for_the_file(
     half = Answer(QUIZ[: len(QUIZ) // 2], promised=len(QUIZ))
     url = publisher.serve("q.jsonl", half)
     address = (
-        "from nnd_tasks.sources.base import SourceFile\nfrom nnd_tasks.sources.quiz_design import QuizDesign\n"
-        f"QuizDesign.files = (SourceFile({QUIZ_FILE!r}, {url!r}),)\n"
+        "import nnd_tasks.build\nfrom nnd_tasks.recipes.recipe import File\nfrom tests.recipes.served import served\n"
+        f"found = served('quiz_design', File({QUIZ_FILE!r}, {url!r}))\n"
+        "nnd_tasks.build.find_recipe = lambda name: found\n"
     )
     stall = address + (
         "import os, signal, pooch.core\n"

@@ -22,7 +22,7 @@ MAX_MEMBERS = 50_000
 MAX_DIRECTORY_BYTES = 4 << 20  # of a zip's list of members, which is read as a whole; about 50,000 members
 #: What the readers of archives raise for bytes that are no good archive; a wrong name is a ValueError too.
 BROKEN = (
-    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, KeyError, RuntimeError,
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, LookupError, RuntimeError,
     ValueError, OverflowError, OSError,
 )  # fmt: skip
 _STEP = 1 << 20
@@ -47,12 +47,14 @@ class _TooManyMembersError(Exception):
     pass
 
 
-def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Yield name, size and content of each regular file."""
+def _members(archive: Path, wanted: str = "") -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Yield name, size and content of each regular file, or of the one that is wanted."""
     if _is_zip(archive):
         with _Zip(archive) as raw, zipfile.ZipFile(raw) as bundle:
             for number, info in enumerate(bundle.infolist()):
                 _count(archive, number)
+                if wanted not in ("", info.filename):
+                    continue
                 if not info.is_dir() and info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     with bundle.open(info) as stream:
                         yield info.filename, info.file_size, stream
@@ -84,7 +86,7 @@ def take(archive: Path, member: str, target: Path) -> None:
         NNDError: the archive is broken or too large, or has no such member.
     """
     try:
-        for name, size, stream in _members(archive):
+        for name, size, stream in _members(archive, member):
             if name.removeprefix("./") == member:
                 if size > MAX_UNPACKED:
                     raise NNDError(f"{archive}: {member} is larger than {MAX_UNPACKED >> 20:,} MiB")
@@ -93,8 +95,8 @@ def take(archive: Path, member: str, target: Path) -> None:
     except _TooManyMembersError as error:
         raise NNDError(f"{archive}: it has more members than an archive of annotations") from error
     except BROKEN as error:
-        raise NNDError(f"{archive}: no archive with {member} in it") from error
-    raise NNDError(f"{archive}: no archive with {member} in it")
+        raise NNDError(f"{archive}: no zip or tar with {member} in it") from error
+    raise NNDError(f"{archive}: no zip or tar with {member} in it")
 
 
 def unpack(archive: Path, folder: Path) -> Path:

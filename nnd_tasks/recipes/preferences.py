@@ -72,7 +72,7 @@ def read_preferences(table: Table, recipe: Recipe) -> Preferences:
     for batch in batches(table, recipe):
         pairs.take(without(batch, recipe, skipped))
     if not pairs.reader.count:
-        raise NNDError(f"{table.name}: it holds no row")
+        raise NNDError(f"{table.name}: it holds no row; is it the right file?")
     found = _assemble(pairs, recipe)
     found.rows += skipped.counts.get("by_recipe", 0)
     found.dropped.counts = {**skipped.counts, **found.dropped.counts}

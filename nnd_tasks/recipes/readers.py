@@ -99,7 +99,7 @@ class Table:
             }
             if found and len(batch.numbers):
                 return found
-        raise NNDError(f"{self.name}: it holds no row")
+        raise NNDError(f"{self.name}: it holds no row; is it the right file?")
 
     def batch(self, numbers: Sequence[int], columns: Mapping[str, Column]) -> Batch:
         """Return some of its rows."""
@@ -361,7 +361,7 @@ class _Delimited(Table):
         place = f"{self.name}, row {row[1]}" if row else self.name
         if wrong:
             return NNDError(f"{place}: {wrong[0][1]} columns, the header has {wrong[0][0]}")
-        return NNDError(f"{place}: not a valid table ({message})")
+        return NNDError(f"{place}: not a valid table ({message}); is it the right file?")
 
 
 _QUOTED = re.compile(r'(?:^|[\t\n])"')
@@ -474,7 +474,7 @@ class _JSONLines(Table):
             if len(rows) == HEAD:
                 break
         if not rows:
-            raise NNDError(f"{self.name}: it holds no row")
+            raise NNDError(f"{self.name}: it holds no row; is it the right file?")
         found = self._batch(numbers, keys, rows, None).columns
         return {name: values if isinstance(values, list) else values.to_pylist() for name, values in found.items()}
 

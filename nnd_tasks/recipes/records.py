@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_text
+from nnd_tasks.files import read_bytes
 from nnd_tasks.recipes.cells import kind, shown
 
 MAX_BYTES = 1 << 30  # a human evaluation of more than 1 GiB is some other file
@@ -116,10 +116,14 @@ def parse_json(text: str, where: str) -> Any:
 
 def read_file(path: Path) -> str:
     """Return the text of a publisher's file; raise NNDError when it cannot be read, is empty or no UTF-8."""
-    text = read_text(path, limit=MAX_BYTES)
-    if not text.strip():
+    data = read_bytes(path, limit=MAX_BYTES)
+    if not data.strip():
         raise NNDError(f"{path}: the file is empty")
-    return text
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise NNDError(f"{path}, line {line}: not UTF-8 text (byte {error.start}); is it the right file?") from None
 
 
 def read_jsonl(path: Path) -> Iterator[Record]:

@@ -106,7 +106,7 @@ def read_judgements(table: Table, recipe: Recipe) -> Judgements:
         groups.add(batch)
         spans.add(batch)
     if not reader.count:
-        raise NNDError(f"{table.name}: it holds no row")
+        raise NNDError(f"{table.name}: it holds no row; is it the right file?")
     found = _Assembly(table, recipe, reader, marks, groups, spans).judgements()
     found.rows += skipped.counts.get("by_recipe", 0)
     found.dropped.counts = {**skipped.counts, **found.dropped.counts}
@@ -240,7 +240,7 @@ class _Groups:
 
     def add(self, batch: Batch) -> None:
         """Take in a batch."""
-        if self._template is None:
+        if self._template is None or not len(batch.numbers):
             return
         values = []
         for part in self._parts:

@@ -17,7 +17,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -28,14 +28,13 @@ from typing import Any
 import pooch.core
 import pytest
 import requests
-from nnd_tasks.sources.base import SourceFile
-from nnd_tasks.sources.mqm import MQM
-from nnd_tasks.sources.news_gpt3 import NewsGPT3
-from nnd_tasks.sources.quiz_design import QuizDesign
 
+import nnd_tasks.build
 from nnd_tasks.build import build_set
 from nnd_tasks.errors import NNDError
-from nnd_tasks.recipes import download
+from nnd_tasks.recipes import archives, download
+from nnd_tasks.recipes.recipe import File
+from tests.recipes.served import served
 from tests.recipes.test_formats import (
     MQM_COLUMNS,
     MQM_FILE,
@@ -144,9 +143,16 @@ def quiz_from(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return what sets where Quiz Design is downloaded from."""
 
     def set_file(url: str, pinned: str | None = None) -> None:
-        monkeypatch.setattr(QuizDesign, "files", (SourceFile(QUIZ_FILE, url, pinned),))
+        _serve(monkeypatch, "quiz_design", File(QUIZ_FILE, url, pinned))
 
     return set_file
+
+
+def _serve(monkeypatch: pytest.MonkeyPatch, name: str, *files: File, **changes: Any) -> None:
+    """Let a set be downloaded from other addresses."""
+    found = served(name, *files)
+    found = replace(found, recipe=replace(found.recipe, **changes))
+    monkeypatch.setattr(nnd_tasks.build, "find_recipe", lambda _: found)
 
 
 def build(name: str = "quiz_design") -> Any:
@@ -279,9 +285,9 @@ def test_page_in_place_of_an_unpinned_file_does_not_block_later_builds(
 def test_first_hash_is_recorded_even_when_a_later_file_fails(
     publisher: Publisher, nnd_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = SourceFile(MQM_FILE, publisher.serve("a.tsv", MQM_BYTES))
-    second = SourceFile("mqm_ted_ende.tsv", publisher.serve("b.tsv", Answer(b"", 503)), sha256(MQM_BYTES))
-    monkeypatch.setattr(MQM, "files", (first, second))
+    first = File(MQM_FILE, publisher.serve("a.tsv", MQM_BYTES))
+    second = File("mqm_ted_ende.tsv", publisher.serve("b.tsv", Answer(b"", 503)), sha256(MQM_BYTES))
+    _serve(monkeypatch, "mqm", first, second)
     assert "HTTP 503" in refusal("mqm")
     # What was downloaded first is what counts, whatever happens to the file until the second one can be had.
     (nnd_home / "downloads/mqm" / MQM_FILE).write_bytes(MQM_BYTES.replace(b"Major", b"Minor"))
@@ -420,9 +426,9 @@ def test_program_error_of_the_network_library_stays_what_it_is(
 def test_file_of_another_count_than_the_published_one_is_not_taken_for_the_file(
     publisher: Publisher, quiz_from: Callable[..., None], downloads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(QuizDesign, "published", {"authors": 5})
     cut = QUIZ[: QUIZ.index(b"\n") + 1]
-    quiz_from(publisher.serve("q.jsonl", Answer(cut, promised=-1), QUIZ))
+    file = File(QUIZ_FILE, publisher.serve("q.jsonl", Answer(cut, promised=-1), QUIZ))
+    _serve(monkeypatch, "quiz_design", file, published={"authors": 5})
     first = build()
     assert first.built[0].tests < 5
     assert any("another version of the file?" in note for note in first.notes)
@@ -483,10 +489,10 @@ def news_from(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def set_files(url: str, cnn: str | None = sha256(NEWS), bbc: str | None = sha256(NEWS)) -> None:
         files = (
-            SourceFile("cnn_human.json", url, cnn, required=False, member=CNN),
-            SourceFile("bbc_human.json", url, bbc, required=False, member=BBC),
+            File("cnn_human.json", url, cnn, member=CNN, config="cnn", optional=True),
+            File("bbc_human.json", url, bbc, member=BBC, config="bbc", optional=True),
         )
-        monkeypatch.setattr(NewsGPT3, "files", files)
+        _serve(monkeypatch, "news_gpt3", *files)
 
     return set_files
 
@@ -523,7 +529,7 @@ def test_archive_without_the_member_is_refused_by_name(
 ) -> None:
     news_from(publisher.serve("votes.zip", archive({CNN: NEWS})))
     message = refusal("news_gpt3")
-    assert f"no zip with {BBC} in it" in message
+    assert f"no zip or tar with {BBC} in it" in message
     assert str(news_downloads / "votes.zip") in message
 
 
@@ -591,7 +597,7 @@ def claiming(data: bytes, size: int) -> bytes:
 def test_member_that_is_too_large_is_refused_unread(
     publisher: Publisher, news_from: Callable[..., None], news_downloads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(archives, "MAX_UNPACKED", 1 << 20)
     bomb = bytes((1 << 20) + 1)
     news_from(publisher.serve("votes.zip", archive({CNN: bomb, BBC: NEWS})), sha256(bomb))
     assert refusal("news_gpt3") == (
@@ -604,7 +610,7 @@ def test_member_that_is_too_large_is_refused_unread(
 def test_archive_of_too_many_members_is_refused_unread(
     publisher: Publisher, news_from: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "MAX_DIRECTORY_BYTES", 10_000)
+    monkeypatch.setattr(archives, "MAX_DIRECTORY_BYTES", 10_000)
     news_from(publisher.serve("votes.zip", archive({CNN: NEWS, BBC: NEWS, **{f"{i:0100}": b"" for i in range(100)}})))
     assert "more members than" in refusal("news_gpt3")
 
@@ -617,7 +623,7 @@ def test_member_that_is_larger_than_it_says_is_never_held_as_a_whole(
     del bomb
     tracemalloc.start()
     try:
-        assert f"no zip with {CNN} in it" in refusal("news_gpt3")
+        assert f"no zip or tar with {CNN} in it" in refusal("news_gpt3")
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
@@ -633,12 +639,12 @@ def test_member_that_cannot_be_unpacked_step_by_step_is_refused(
         bundle.writestr(CNN, NEWS)
         bundle.writestr(BBC, NEWS)
     news_from(publisher.serve("votes.zip", target.getvalue()))
-    assert f"no zip with {CNN} in it" in refusal("news_gpt3")
+    assert f"no zip or tar with {CNN} in it" in refusal("news_gpt3")
 
 
 @pytest.mark.slow
 def test_only_nnd_errors_come_out_of_mutated_archives(tmp_path: Path) -> None:
-    file = SourceFile("cnn_human.json", "http://publisher.invalid/votes.zip", sha256(NEWS), False, CNN)
+    file = File("cnn_human.json", "http://publisher.invalid/votes.zip", sha256(NEWS), CNN)
     good = archive({CNN: NEWS, BBC: NEWS})
     results: Counter[str] = Counter()
     wrong: list[str] = []
