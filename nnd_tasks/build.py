@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -92,8 +91,7 @@ def build_set(
     notes: list[str] = []
     with ExitStack() as stack:
         if source is not None:
-            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nnd-build-")))
-            files = locate(found, expand(source), scratch)
+            files = locate(found, expand(source), stack)
         elif own := _embedded(found):
             files = own
         else:

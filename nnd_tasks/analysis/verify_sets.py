@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -142,8 +142,8 @@ def verify_sets(
 
 
 def _find(name: str, place: Path) -> Path:
-    with tempfile.TemporaryDirectory(prefix="nnd-verify-") as scratch:
-        return next(iter(locate(find_recipe(name), place, Path(scratch)).values()))
+    with ExitStack() as stack:
+        return next(iter(locate(find_recipe(name), place, stack).values()))
 
 
 def _fetch(name: str, progress: bool) -> Fetched:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from nnd_tasks.errors import NNDError
@@ -11,13 +13,13 @@ from nnd_tasks.recipes.recipe import File
 from nnd_tasks.recipes.shelf import SetRecipe
 
 
-def locate(found: SetRecipe, place: Path, scratch: Path) -> dict[str, Path]:
+def locate(found: SetRecipe, place: Path, stack: ExitStack) -> dict[str, Path]:
     """Return file name -> where it is, of a set's files in ``place``.
 
     Args:
         found: the set.
         place: a file, a folder, or an archive that holds them.
-        scratch: an empty folder that archives are unpacked into.
+        stack: what an archive is unpacked to is removed when it is closed.
 
     Raises:
         NNDError: it does not exist, or a required file is missing.
@@ -26,7 +28,8 @@ def locate(found: SetRecipe, place: Path, scratch: Path) -> dict[str, Path]:
         if not place.exists():
             raise NNDError(f"{place}: no such file or folder")
         if place.is_file() and is_archive(place):
-            return _in_folder(found, unpack(place, scratch), place)
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="nnd-"))
+            return _in_folder(found, unpack(place, Path(scratch)), place)
         return _one_file(found, place) if place.is_file() else _in_folder(found, place, place)
     except OSError as error:  # a name that is too long, a folder that may not be read
         raise NNDError(f"{place}: cannot be read ({error.strerror or error})") from error

@@ -172,7 +172,7 @@ class Rows(Table):
 
     def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         """Yield the rows; computing them may raise NNDError."""
-        rows = list(self._rows)
+        rows = self._rows = self._rows if isinstance(self._rows, list) else list(self._rows)  # it may be read again
         names = list(dict.fromkeys(name for row in rows for name in row))
         found = {name: [row.get(name) for row in rows] for name in names if columns is None or name in columns}
         yield Batch(range(1, len(rows) + 1), found, lambda i: str(rows[i].get("@where", self.name)))
@@ -280,7 +280,9 @@ class _Delimited(Table):
         seen: set[str] = set()
         for name in self._names:
             if name in seen:
-                raise NNDError(f"{path}, row 1: two columns are called {name!r}; rename one")
+                raise NNDError(
+                    f"{path}, row 1: two columns are called {name!r}; rename one, or is it not the right file?"
+                )
             seen.add(name)
         self.known = [*self._names, FILE, FOLDER]
         self._ragged = recipe.quotes is False
@@ -420,7 +422,9 @@ class _JSONLines(Table):
     def _entries(self, content: Any) -> Iterator[tuple[int, Any, Any]]:
         if isinstance(content, list):
             yield from ((number, None, item) for number, item in enumerate(content, start=1))
-        elif isinstance(content, dict) and content and all(isinstance(item, Mapping) for item in content.values()):
+        elif not content and isinstance(content, dict):
+            return
+        elif isinstance(content, dict) and all(isinstance(item, Mapping) for item in content.values()):
             if self._rows and root(self._rows) in content:
                 yield 1, None, content
             else:

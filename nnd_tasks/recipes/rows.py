@@ -19,6 +19,7 @@ from nnd_tasks.recipes.flatten import batches, without
 from nnd_tasks.recipes.readers import Batch, Table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.spans import spans_json
+from nnd_tasks.schema import normalize
 
 #: Roles whose texts are names, which white space is no part of.
 _NAMES = ("system", "rater", "category", "severity")
@@ -36,8 +37,9 @@ class Reader:
 
     def __init__(self, roles: Mapping[str, str], recipe: Recipe) -> None:
         self.roles, self._recipe = dict(roles), recipe
-        blank = recipe.candidates == "rows"
-        self.texts = {role: Texts(strip=role in _NAMES, blank=blank and role in _BODIES) for role in roles}
+        self._blank = recipe.candidates == "rows"
+        kept = {role for role in roles if self._blank and (role in _BODIES or _is_field(role))}
+        self.texts = {role: Texts(strip=role in _NAMES, blank=role in kept) for role in roles}
         self._codes: dict[str, list[Codes]] = {role: [] for role in roles}
         self._numbers: list[NDArray[np.int64]] = []
         self.count = 0
@@ -53,8 +55,15 @@ class Reader:
         for role, column in self.roles.items():
             where = batch.where(column)
             cells = strings(batch.columns[column], where)
-            if self._recipe.complete and role not in ("severity",) and cells.null_count:
-                raise NNDError(f"{where(int(pc.index(pc.is_null(cells), True).as_py()))}: expected text, found nothing")
+            if self._recipe.complete and role != "severity":
+                trimmed = pc.utf8_trim_whitespace(cells) if role == "category" else cells
+                wrong = pc.index(
+                    pc.fill_null(pc.equal(trimmed, ""), True) if role == "category" else pc.is_null(cells), True
+                )
+                if wrong.as_py() >= 0:
+                    raise NNDError(f"{where(int(wrong.as_py()))}: expected text, found nothing")
+            if self._blank and _is_field(role):  # a prompt field that is absent is an empty one
+                cells = pc.fill_null(cells, "")
             for mark in self._recipe.strip.get(role, ()):
                 cells = pc.replace_substring(cells, mark, "")
             self._codes[role].append(self.texts[role].add(cells))
@@ -67,6 +76,10 @@ class Reader:
     def codes(self, role: str) -> Codes:
         """Return the codes of a role, shape (rows,)."""
         return np.concatenate(self._codes[role])
+
+
+def _is_field(role: str) -> bool:
+    return role.startswith("field ")
 
 
 def field_roles(recipe: Recipe) -> dict[str, str]:
@@ -222,9 +235,9 @@ class _Assembly:
         """Return the place of a label or category, for an error."""
         for batch in batches(self._table, self._recipe):
             for column in (self._recipe.category, self._recipe.label):
-                if column and text in [str(cell).strip() for cell in batch.columns[column]]:
-                    place = [str(cell).strip() for cell in batch.columns[column]].index(text)
-                    return batch.where(column)(place)
+                cells = [normalize(str(cell)).strip() for cell in batch.columns[column]] if column else []
+                if column and text in cells:
+                    return batch.where(column)(cells.index(text))
         return self._table.name
 
 
@@ -356,7 +369,10 @@ class _Marks:
                 )
             aspect = np.full(len(place), number if self._recipe.wide else 0, dtype=np.int32)
             if self._recipe.aspect:
-                names = coded(self._names, batch.columns[self._recipe.aspect], batch.where(self._recipe.aspect))
+                named = batch.where(self._recipe.aspect)
+                names = coded(self._names, batch.columns[self._recipe.aspect], named)
+                if self._recipe.complete and (names < 0).any():
+                    raise NNDError(f"{named(int((names < 0).argmax()))}: it is empty; nothing says what was judged")
                 aspect = names[place]
                 known &= aspect >= 0
             self._found.append(((place + before)[known], mark[known], aspect[known]))
