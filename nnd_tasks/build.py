@@ -168,7 +168,7 @@ def add_config(formed: Formed, config: str, table: Table, recipe: Recipe, origin
     """Make the tests of one config and its clean variant, and what the report says of them.
 
     Raises:
-        NNDError: as `form`.
+        NNDError: as `form`, or another config has this name.
     """
     made = make_tests(table, recipe)
     formed.notes += table.notes
@@ -189,6 +189,9 @@ def add_config(formed: Formed, config: str, table: Table, recipe: Recipe, origin
 
 
 def _add(formed: Formed, config: str, table: pa.Table, details: Mapping[str, Any]) -> None:
+    if config in formed.tables:
+        files = ", ".join(details.get("source_sha256", ()))
+        raise NNDError(f"two configs would be called {config!r}; rename one of {files}")
     counts = {key: value for key, value in asdict(summarize(config, table)).items() if key != "name"}
     sampled = {"trivial_rules_sample": SAMPLE} if table.num_rows > 10 * SAMPLE else {}
     rates = table_rates(table, SAMPLE if sampled else None)

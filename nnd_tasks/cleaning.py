@@ -115,10 +115,10 @@ def _both_sides(found: Judgements, candidates: Candidates, pairs: Pairs, tests: 
 
 def _contradiction(found: Judgements, candidates: Candidates, place: int, number: Index) -> dict[str, Any]:
     alike = np.flatnonzero(number == number[place])
+    labels = [f"{value:g}" for value in candidates.quality[alike].tolist()]
     if candidates.label is not None:
-        labels = [found.texts["label"].texts[code] for code in candidates.label[alike].tolist()]
-    else:
-        labels = [f"{value:g}" for value in candidates.quality[alike].tolist()]
+        known = zip(candidates.label[alike].tolist(), labels, strict=True)
+        labels = [found.texts["label"].texts[code] if code >= 0 else number for code, number in known]
     groups = found.groups if found.groups is not None else found.prompts.ids
     text = candidates.text[place]
     return {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Protocol
 
 from nnd_tasks.errors import NNDError
@@ -127,10 +128,12 @@ class ScoreGap:
     Attributes:
         min_gap: smallest difference that counts, above 0.
         category: category of all tests where annotations bring none.
+        aspects: whether an annotation's category is what was rated.
     """
 
     min_gap: float
     category: str = "preference"
+    aspects: bool = False
 
     def judge(self, annotation: Annotation) -> Judgement | None:
         """Quality is the score itself."""
@@ -140,13 +143,19 @@ class ScoreGap:
         return Judgement(annotation.score, category, annotation.subcategory, annotation.label, annotation.score)
 
 
+def aspect_of(annotation: Annotation, shape: Shape) -> str:
+    """Return what was rated; candidates are compared within one aspect."""
+    rated = isinstance(shape, LikertScale) or (isinstance(shape, ScoreGap) and shape.aspects)
+    return annotation.category if rated else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Contradiction:
     """A candidate that was judged both good and bad for one prompt, in one rated aspect.
 
     Attributes:
         cluster_id: the prompt.
-        context_id: the first group in which it occurs.
+        context_id: the group of its first row.
         candidate: its text.
         labels: what it was called, each label once.
     """
@@ -185,6 +194,8 @@ class PairingReport:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
+    row: int
+    aspect: str
     annotation: Annotation
     candidate: str
     judgement: Judgement
@@ -199,7 +210,7 @@ class _Group:
 
     def key(self, judged: _Judged) -> tuple[str, str, str]:
         """Return what two labels must share to contradict each other: prompt, rated aspect, text."""
-        return self.cluster_id, judged.annotation.category, fold(judged.candidate)
+        return self.cluster_id, judged.aspect, fold(judged.candidate)
 
 
 def _group(annotations: Iterable[Annotation], shape: Shape, report: PairingReport) -> dict[str, _Group]:
@@ -224,32 +235,33 @@ def _group(annotations: Iterable[Annotation], shape: Shape, report: PairingRepor
         if judgement is None:
             report.left_out += 1
             continue
-        group.judged.append(_Judged(annotation, normalize(annotation.candidate), judgement))
+        aspect = aspect_of(annotation, shape)
+        group.judged.append(_Judged(report.annotations, aspect, annotation, normalize(annotation.candidate), judgement))
     report.groups += len(groups)
     return groups
 
 
 def _contradictions(groups: Mapping[str, _Group], gap: float) -> dict[tuple[str, str, str], Contradiction]:
     """Return the candidates that would form a test against themselves."""
-    judged: dict[tuple[str, str, str], list[tuple[str, _Judged]]] = {}
-    for context_id, group in groups.items():
-        for one in group.judged:
-            judged.setdefault(group.key(one), []).append((context_id, one))
+    judged: dict[tuple[str, str, str], list[_Judged]] = {}
+    every = [(one.row, one, group) for group in groups.values() for one in group.judged]
+    for _, one, group in sorted(every, key=lambda entry: entry[0]):
+        judged.setdefault(group.key(one), []).append(one)
     found = {}
     for key, ones in judged.items():
-        qualities = [one.judgement.quality for _, one in ones]
+        qualities = [one.judgement.quality for one in ones]
         if max(qualities) - min(qualities) >= gap:
-            labels = dict.fromkeys(one.judgement.label or f"{one.judgement.quality:g}" for _, one in ones)
-            found[key] = Contradiction(key[0], ones[0][0], ones[0][1].candidate, tuple(labels))
+            labels = dict.fromkeys(one.judgement.label or f"{one.judgement.quality:g}" for one in ones)
+            found[key] = Contradiction(key[0], ones[0].annotation.context_id, ones[0].candidate, tuple(labels))
     return found
 
 
 def form_tests(annotations: Iterable[Annotation], shape: Shape, report: PairingReport | None = None) -> list[Test]:
     """Form every pair of candidates of a context whose difference in quality is known.
 
-    Within a group all pairs (i, j), i before j in the source, are visited in that order; a pair becomes a test when
-    the qualities differ by at least ``shape.min_gap``. Texts are brought to NFC, nothing else is done to them; equal
-    texts and repeated tests are kept, as in the authors' release.
+    Within a group, and of one rated aspect after another, all pairs (i, j), i before j in the source, are visited in
+    that order; a pair becomes a test when the qualities differ by at least ``shape.min_gap``. Texts are brought to
+    NFC, nothing else is done to them; equal texts and repeated tests are kept, as in the authors' release.
 
     Args:
         annotations: in the order of the source; all rows of a ``context_id`` must agree on context and fields.
@@ -265,13 +277,15 @@ def form_tests(annotations: Iterable[Annotation], shape: Shape, report: PairingR
     gap = shape.min_gap * (1 - 1e-9)  # scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding
     seen: Counter[tuple[str, str, str, str]] = Counter()
     tests: list[Test] = []
+    annotations = list(annotations)
+    aspects = dict.fromkeys(aspect_of(annotation, shape) for annotation in annotations)
     groups = _group(annotations, shape, report)
     contradictions = _contradictions(groups, gap)
     report.contradictions += contradictions.values()
     for context_id, group in groups.items():
         before = len(tests)
-        for i, first in enumerate(group.judged):
-            for second in group.judged[i + 1 :]:
+        for aspect in aspects:
+            for first, second in combinations([one for one in group.judged if one.aspect == aspect], 2):
                 difference = first.judgement.quality - second.judgement.quality
                 if not abs(difference) >= gap:  # written so that nan, as of inf - inf, makes no test
                     continue

@@ -4,33 +4,51 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.build import build_set
-from nnd_tasks.cleaning import REASONS, clean, clean_name
+from nnd_tasks.cleaning import REASONS, clean, clean_name, contradictions
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import REQUIRED_COLUMNS, Annotation
+from nnd_tasks.pairing import gather, pair
+from nnd_tasks.recipes.make import make_tests, tables_of
+from nnd_tasks.recipes.parse import make_recipe
+from nnd_tasks.recipes.readers import Rows, Table
+from nnd_tasks.recipes.recipe import Recipe
+from nnd_tasks.recipes.rows import read_judgements
+from nnd_tasks.schema import REQUIRED_COLUMNS, Annotation, Test, fold
+from nnd_tasks.tables import to_table
+from tests.conftest import SOURCES
 from tests.recipes.test_formats import MQM_COLUMNS, QUIZ_FILE, jsonl, quiz_group, tsv, write_files
-from tests.slow_pairing import LikertScale, PairingReport, ScoreGap, SingleErrorLabel, form_tests
+from tests.slow_pairing import LikertScale, PairingReport, ScoreGap, Shape, SingleErrorLabel, form_tests
+from tests.test_pairing import COLUMNS, Evaluation, Row, engine, engine_if_any, evaluations
 
 OK = "ok"
+LABELS: Row = {**COLUMNS, "system": None, "label": "label", "better": [OK]}
+RATINGS: Row = {**COLUMNS, "system": None, "score": "mark", "attribute": ["aspect"], "majority": True, "best": 5}
 
 
-def row(candidate: str, label: str = OK, context: str = "A text.", **more: Any) -> Annotation:
-    return Annotation(**{"context_id": context, "context": context, "candidate": candidate, "label": label, **more})
+def row(candidate: str, label: str = OK, context: str = "A text.", group: str = "", **more: Any) -> Row:
+    return {"id": group or context, "text": context, "candidate": candidate, "label": label, **more}
 
 
-def cleaned(*rows: Annotation, shape: Any = None) -> tuple[list[tuple[str, str]], dict[str, int]]:
+def cleaned(*rows: Row, recipe: Row | None = None) -> tuple[list[tuple[str, str]], dict[str, int]]:
     """Return (better, worse) of the tests that stay, and the tests per reason."""
-    report = PairingReport()
-    result = clean(form_tests(rows, shape or SingleErrorLabel(OK), report), report)
-    return [(t.high, t.low) for t in result.tests], {k: v for k, v in result.counts.items() if v}
+    made = engine(recipe or LABELS, rows)
+    assert made.cleaning is not None
+    kept = [] if made.clean is None else made.clean.to_pylist()
+    counts = {name: reason["tests"] for name, reason in made.cleaning["reasons"].items()}
+    assert list(counts) == list(REASONS)
+    assert made.cleaning["kept"] == len(kept)
+    return [(t["high"], t["low"]) for t in kept], {name: count for name, count in counts.items() if count}
 
 
 def test_equal_texts_are_those_that_differ_in_white_space_or_composition_only() -> None:
@@ -43,7 +61,7 @@ def test_equal_texts_are_those_that_differ_in_white_space_or_composition_only() 
 
 def test_of_repeated_tests_the_first_stays_also_across_groups_with_one_prompt() -> None:
     rows = [row("good"), row("bad", "e1"), row("bad", "e1"), row("bad", "e2")]
-    again = [row("good", context_id="2"), row("bad", "e1", context_id="2")]
+    again = [row("good", group="2"), row("bad", "e1", group="2")]
     kept, counts = cleaned(*rows, *again)
     assert kept == [("good", "bad"), ("good", "bad")], "one per category"
     assert counts == {"repeated": 2}
@@ -55,23 +73,25 @@ def test_a_candidate_judged_good_and_bad_for_one_prompt_takes_its_tests_with_it(
     assert kept == [("good", "bad")]
     assert counts == {"equal_texts": 1, "contradictory": 3}
     # In another group with the same prompt it contradicts too, for another prompt it does not.
-    assert cleaned(row("both"), row("x", "e"), row("both", "e", context_id="2"), row("y", context_id="2"))[0] == []
+    assert cleaned(row("both"), row("x", "e"), row("both", "e", group="2"), row("y", group="2"))[0] == []
     assert len(cleaned(row("both"), row("x", "e"), row("both", "e", "Other."), row("y", context="Other."))[0]) == 2
 
 
 def test_what_two_rated_aspects_say_of_a_candidate_is_no_contradiction() -> None:
-    def rated(text: str, mark: float, aspect: str) -> Annotation:
-        return row(text, "", ratings=(mark,), category=aspect, context_id=aspect)
+    def rated(text: str, mark: float, aspect: str) -> Row:
+        return row(text, mark=mark, aspect=aspect)
 
     rows = [rated("a", 5, "fluency"), rated("b", 1, "fluency"), rated("a", 1, "relevance"), rated("b", 5, "relevance")]
-    assert len(cleaned(*rows, shape=LikertScale(best=5))[0]) == 2
+    for group in ("id", "{id}/{aspect}"):
+        assert len(cleaned(*rows, recipe={**RATINGS, "group": group})[0]) == 2
 
 
 @pytest.mark.parametrize(("scores", "kept"), [((3.0, 2.0, 0.5), 1), ((3.0, 1.5, 0.5), 0)])
 def test_scores_contradict_when_they_would_make_a_test(scores: tuple[float, float, float], kept: int) -> None:
     rows = [row("a", score=scores[0]), row("a", score=scores[1]), row("b", score=scores[2])]
     # With a gap of 1.5: 3.0 and 2.0 for one text agree well enough, 3.0 and 1.5 do not.
-    assert len(cleaned(*rows, shape=ScoreGap(1.5))[0]) == kept
+    recipe = {**COLUMNS, "system": None, "score": "score", "min_gap": 1.5}
+    assert len(cleaned(*rows, recipe=recipe)[0]) == kept
 
 
 def test_empty_candidates_go() -> None:
@@ -84,34 +104,174 @@ labels = st.sampled_from([OK, "e1", "e2"])
 texts = st.sampled_from(["a", " a", "b", "b\n", "c", "", " "])
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["P", "Q"]), st.sampled_from("12"), texts, labels), max_size=14))
 def test_what_is_kept_follows_from_the_definitions(found: list[tuple[str, str, str, str]]) -> None:
-    rows = [row(text, label, context, context_id=context + group) for context, group, text, label in found]
-    report = PairingReport()
-    tests = form_tests(rows, SingleErrorLabel(OK), report)
-    result = clean(tests, report)
+    rows = [row(text, label, context, context + group) for context, group, text, label in found]
+    made = engine_if_any(LABELS, rows)
     good = {(c, t.strip()) for c, _, t, label in found if label == OK}
     bad = {(c, t.strip()) for c, _, t, label in found if label != OK}
+    if made is None:
+        return
     expected, seen = [], set()
     counts = Counter(dict.fromkeys(REASONS, 0))
+    sides: dict[str, set[tuple[str, str]]] = {"high": set(), "low": set()}
+    for test in made.table.to_pylist():
+        key = (test["cluster_id"], test["high"], test["low"], test["category"])
+        texts_of = {side: (test["context"], test[side].strip()) for side in ("high", "low")}
+        holds = {
+            "equal_texts": test["high"].split() == test["low"].split(),
+            "repeated": key in seen,
+            "contradictory": any(text in good & bad for text in texts_of.values()),
+            "empty": not test["high"].strip() or not test["low"].strip(),
+        }
+        seen.add(key)
+        counts.update(reason for reason, is_so in holds.items() if is_so)
+        for side, text in texts_of.items():
+            sides[side].add(text)
+        if not any(holds.values()):
+            expected.append(test)
+    assert made.cleaning is not None
+    assert ([] if made.clean is None else made.clean.to_pylist()) == expected
+    assert (made.clean is None) == (not expected)
+    reasons = made.cleaning["reasons"]
+    assert {name: reason["tests"] for name, reason in reasons.items()} == dict(counts)
+    assert reasons["contradictory"]["candidates"] == len(good & bad)
+    assert reasons["contradictory"]["candidates_on_both_sides_of_tests"] == len(
+        good & bad & sides["high"] & sides["low"]
+    )
+    if made.clean is not None:
+        again = clean(made.clean)
+        assert again.keep.all()
+        assert again.report["kept"] == len(expected)
+        assert {reason["tests"] for reason in again.report["reasons"].values()} == {0}
+
+
+# ---------------------------------------------------------------- the slow oracle
+
+
+def slow_cleaning(tests: list[Test], report: PairingReport) -> tuple[list[Test], dict[str, Any]]:
+    """Return what stays and what the report must say, by definition."""
+    kept, seen = [], set()
+    found: dict[str, list[Test]] = {reason: [] for reason in REASONS}
+    sides: dict[str, set[tuple[str, str]]] = {"high": set(), "low": set()}
     for test in tests:
         key = (test.cluster_id, test.high, test.low, test.category)
         holds = {
             "equal_texts": test.high.split() == test.low.split(),
             "repeated": key in seen,
-            "contradictory": any((test.context, x.strip()) in good & bad for x in (test.high, test.low)),
+            "contradictory": test.test_id in report.contradicted,
             "empty": not test.high.strip() or not test.low.strip(),
         }
         seen.add(key)
-        counts.update(reason for reason, is_so in holds.items() if is_so)
+        for reason, is_so in holds.items():
+            found[reason] += [test] * is_so
+        if holds["contradictory"]:
+            sides["high"].add((test.cluster_id, fold(test.high)))
+            sides["low"].add((test.cluster_id, fold(test.low)))
         if not any(holds.values()):
-            expected.append(test)
-    assert result.tests == expected
-    assert result.counts == dict(counts)
-    assert {(c.context_id[0], c.candidate.strip()) for c in report.contradictions} == good & bad
-    again = clean(result.tests, report)
-    assert again.tests == result.tests
-    assert set(again.counts.values()) <= {0}
+            kept.append(test)
+
+    def clip(text: str) -> str:
+        return text if len(text) <= 100 else text[:99] + "…"
+
+    names = ("test_id", "context_id", "high", "low", "category")
+    reasons: dict[str, Any] = {
+        reason: {
+            "tests": len(ones),
+            "examples": [{name: clip(getattr(test, name)) for name in names} for test in ones[:3]],
+        }
+        for reason, ones in found.items()
+    }
+    contradicting = {(one.cluster_id, fold(one.candidate)) for one in report.contradictions}
+    reasons["contradictory"] |= {
+        "candidates": len(report.contradictions),
+        "candidates_on_both_sides_of_tests": len(contradicting & sides["high"] & sides["low"]),
+        "candidate_examples": [
+            {"context_id": clip(one.context_id), "candidate": clip(one.candidate), "labels": list(one.labels)}
+            for one in report.contradictions[:3]
+        ],
+    }
+    return kept, {"kept": len(kept), "reasons": reasons}
+
+
+def agrees(table: Table, recipe: Recipe, annotations: list[Annotation], shape: Shape) -> int:
+    """Assert that tests, what is kept of them and the report are those of the slow oracle; return the number of tests."""
+    report = PairingReport()
+    tests = form_tests(annotations, shape, report)
+    found = read_judgements(table, recipe)
+    candidates = gather(found, recipe.rule)
+    pairs = pair(candidates, found.dropped, table.name)
+    wrong, told = contradictions(found, candidates, pairs)
+    assert wrong.tolist() == [test.test_id in report.contradicted for test in tests]
+    kept, wanted = slow_cleaning(tests, report)
+    assert told == {name: wanted["reasons"]["contradictory"][name] for name in told}
+    assert len(told) == 3
+    if not tests:
+        return 0
+    whole = to_table(tests)
+    result = clean(whole, wrong, told)
+    assert result.report == wanted
+    assert whole.filter(result.keep).column("test_id").to_pylist() == [test.test_id for test in kept]
+    made = make_tests(table, recipe)
+    assert made.table.column("test_id").to_pylist() == whole.column("test_id").to_pylist()
+    if not recipe.clean:
+        assert made.cleaning == wanted
+        assert made.table.to_pylist() == whole.to_pylist()
+        assert (made.clean is None) == (not kept)
+        assert made.clean is None or made.clean.to_pylist() == whole.filter(result.keep).to_pylist()
+    return len(tests)
+
+
+@settings(max_examples=200, deadline=None)
+@given(evaluations())
+def test_contradictions_and_what_is_kept_are_those_of_the_slow_oracle(evaluation: Evaluation) -> None:
+    if evaluation.judgements():
+        table = Rows("table", evaluation.table)
+        agrees(table, make_recipe(evaluation.recipe), evaluation.rows, evaluation.shape)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["1", "2"]),
+            st.sampled_from(["S.", "<v>S.</v>", "T."]),
+            st.sampled_from(["a", " a", "<v>a</v>", "b", "c"]),
+            st.sampled_from(["No-error", "no-error", "Style/Odd", "Style", "Source error"]),
+        ),
+        max_size=12,
+    )
+)
+def test_a_clean_config_with_keys_of_its_own_is_paired_anew(found: list[tuple[str, str, str, str]]) -> None:
+    strip = {"candidate": ["<v>", "</v>"], "context": ["<v>", "</v>"]}
+    recipe = {**LABELS, "group": "{id}_{text}", "better": ["No-error"], "separator": "/", "complete": True}
+    recipe["strip"] = {"candidate": strip["candidate"]}
+    changed = {"strip": strip, "categories": {"Source error": None}}
+    rows = [row(text, label, context, group) for group, context, text, label in found]
+    made = engine_if_any({**recipe, "clean": changed}, rows)
+    if made is None:
+        return
+    assert made.table.equals(engine(recipe, rows).table), "the full config is as without"
+    bare = [{**one, **{name: one[name].replace("<v>", "").replace("</v>", "") for name in ("text", "candidate")}}
+            for one in rows if one["label"] != "Source error"]  # fmt: skip
+    plain = {name: value for name, value in recipe.items() if name != "strip"}
+    mended = engine_if_any(plain, bare)
+    if mended is None or mended.clean is None:
+        assert made.clean is None
+    else:
+        assert made.clean is not None
+        assert made.clean.equals(mended.clean)
+
+
+def test_a_contradiction_of_scores_without_a_label_shows_the_scores() -> None:
+    recipe = {**COLUMNS, "system": None, "score": "score", "label": "label", "min_gap": 1}
+    for label in ("", "fine"):
+        rows = [row("a", "", score=3), row("a", "", score=1), row("b", label, score=2)]
+        made = engine(recipe, rows)
+        assert made.cleaning is not None
+        [example] = made.cleaning["reasons"]["contradictory"]["candidate_examples"]
+        assert example == {"context_id": "A text.", "candidate": "a", "labels": ["3", "1"]}
 
 
 # ---------------------------------------------------------------- building
@@ -141,7 +301,7 @@ def test_the_card_counts_each_reason_and_shows_an_example(tmp_path: Path) -> Non
     card = (result.folder / "README.md").read_text("utf-8")
     assert "| `authors` | 4 | 1 | 0 | 3 (1 candidates) | 0 | 1 | `clean` |" in card
     [line] = [line for line in card.splitlines() if line.startswith("- `authors`, `contradictory`")]
-    assert "better: Good \\| one?; worse: Both?" in line
+    assert "better: Good &#124; one?; worse: Both?" in line
     [example] = result.report["authors"]["cleaning"]["reasons"]["contradictory"]["candidate_examples"]
     assert example == {"context_id": "1", "candidate": "Both?", "labels": ["No error", "disfluent"]}
 
@@ -224,3 +384,59 @@ def test_of_the_482_contradictory_candidates_of_ted_481_are_on_both_sides_of_tes
     report = json.loads((tmp_path / "out" / "build_report.json").read_text("utf-8"))
     found = report["ted_ende"]["cleaning"]["reasons"]["contradictory"]
     assert (found["candidates"], found["candidates_on_both_sides_of_tests"]) == (482, 481)
+
+
+def annotations_of(table: Table, recipe: Recipe) -> list[Annotation]:
+    """Return the judged rows of a set whose rows are candidates, as the slow oracle takes them."""
+    found = read_judgements(table, recipe)
+
+    def cell(name: str, place: int) -> str:
+        code = found.facts[name][place] if name in found.facts else -1
+        return found.texts[name].texts[code] if code >= 0 else ""
+
+    marks: Mapping[int, list[Any]] = defaultdict(list)
+    for place, mark in zip(found.place.tolist(), found.mark.tolist(), strict=True):
+        marks[place].append(mark)
+    rows = []
+    for place in np.unique(found.place, return_index=True)[1].tolist():
+        prompt, own = int(found.prompt[place]), marks[int(found.place[place])]
+        group = found.groups[int(found.group[place])] if found.groups is not None else found.prompts.ids[prompt]
+        text = int(found.candidate[place])
+        values: Row = {"category": cell("category", place), "label": cell("shown", place)}
+        if recipe.by_label:
+            [code] = own
+            values = {"label": found.texts["label"].texts[code], "category": values["category"]}
+        elif recipe.majority:
+            values = {"ratings": tuple(own), "category": found.aspects[int(found.aspect[place])]}
+        else:
+            [values["score"]] = own
+        values |= {fact: cell(fact, place) for fact in ("severity", "system", "rater")}
+        values["subcategory"] = cell("subcategory", place)
+        fields = {name: texts[prompt] for name, texts in found.prompts.fields.items()}
+        rows.append(
+            Annotation(group, found.prompts.contexts[prompt], found.texts["candidate"].texts[text], fields, **values)
+        )
+    return rows
+
+
+class ByCategory(SingleErrorLabel):
+    """A label whose category the table of categories says."""
+
+    def judge(self, annotation: Annotation) -> Any:
+        judged = super().judge(annotation)
+        return replace(judged, category=annotation.category or judged.category)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_sets_are_what_the_slow_oracle_makes_of_their_rows(name: str, data: Path) -> None:
+    recipe = SOURCES[name].recipe
+    paths = {file.name: file for file in sorted((data / name).iterdir()) if file.name in recipe.files}
+    options = {option: values[0] for option, values in recipe.options.items()}
+    for config, table in tables_of(name, recipe, paths, options).items():
+        shape: Shape = ScoreGap(recipe.min_gap or 0)
+        if recipe.majority:
+            shape = LikertScale(recipe.best or 0)
+        elif recipe.by_label:
+            shape = ByCategory(recipe.better[0])
+        tests = agrees(table, recipe, annotations_of(table, recipe), shape)
+        assert tests == REAL[name][config][0]

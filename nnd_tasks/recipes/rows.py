@@ -56,12 +56,11 @@ class Reader:
             where = batch.where(column)
             cells = strings(batch.columns[column], where)
             if self._recipe.complete and role != "severity":
-                trimmed = pc.utf8_trim_whitespace(cells) if role == "category" else cells
-                wrong = pc.index(
-                    pc.fill_null(pc.equal(trimmed, ""), True) if role == "category" else pc.is_null(cells), True
-                )
-                if wrong.as_py() >= 0:
-                    raise NNDError(f"{where(int(wrong.as_py()))}: expected text, found nothing")
+                absent = pc.is_null(cells)
+                if role == "category":
+                    absent = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(cells), ""), True)
+                if (place := int(pc.index(absent, True).as_py())) >= 0:
+                    raise NNDError(f"{where(place)}: expected text, found nothing")
             if self._blank and _is_field(role):  # a prompt field that is absent is an empty one
                 cells = pc.fill_null(cells, "")
             for mark in self._recipe.strip.get(role, ()):
