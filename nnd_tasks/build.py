@@ -17,15 +17,16 @@ from nnd_tasks.cleaning import clean_name
 from nnd_tasks.datasets import dataset_folder, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.pairing import Dropped
+from nnd_tasks.pairing import Dropped, some_of
 from nnd_tasks.recipes.download import Fetched, fetch, sha256_of
-from nnd_tasks.recipes.make import make_tests, tables_of
+from nnd_tasks.recipes.make import config_of, make_tests, tables_of
 from nnd_tasks.recipes.places import locate
 from nnd_tasks.recipes.readers import Table
-from nnd_tasks.recipes.recipe import Recipe
+from nnd_tasks.recipes.recipe import FILE, Recipe
 from nnd_tasks.recipes.shelf import SetRecipe, find_recipe
 from nnd_tasks.schema import language_pair
 from nnd_tasks.tables import ConfigSummary, summarize
+from nnd_tasks.wording import counted
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,12 @@ def build_set(
                 fetched.discard()
             raise
     notes += formed.notes
+    values = ", ".join(f"{column} {some_of(left)}" for column, left in recipe.leave_out.items())
+    notes += [
+        f"{config}: {counted(count, 'row')} left out, no judgements by the recipe ({values})"
+        for config, dropped in formed.dropped.items()
+        if (count := dropped.counts.get("by_recipe", 0))
+    ]
     for config, table in formed.tables.items():
         expected = recipe.published.get(config, table.num_rows)
         if expected != table.num_rows:
@@ -227,7 +234,12 @@ def write_formed(
     def body(summaries: list[ConfigSummary], reports: Mapping[str, Any]) -> str:
         return set_card(facts, summaries, columns, reports).body()
 
-    default = recipe.config if recipe.config and not recipe.config.startswith("@") else next(iter(formed.tables))
+    default = next(iter(formed.tables))
+    if recipe.config == FILE and recipe.files:
+        first = next(iter(recipe.files))
+        default = config_of(name, recipe, first, Path(first))
+    elif recipe.config and not recipe.config.startswith("@"):
+        default = recipe.config
     return write_dataset(
         folder,
         formed.tables,

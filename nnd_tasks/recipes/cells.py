@@ -31,7 +31,15 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(-?\d*)\]")
 
 
 class AbsentError(Exception):
-    """A nested name leads nowhere; its text says what is there instead."""
+    """A nested name leads nowhere; its text says what is there instead.
+
+    Attributes:
+        field: whether an object lacks the field; else something stands there that is no object or list.
+    """
+
+    def __init__(self, message: str, *, field: bool = False) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 def root(name: str) -> str:
@@ -58,7 +66,8 @@ def walk(value: Any, way: str) -> Any:
             if not isinstance(value, Mapping):
                 raise AbsentError(f"before .{step[1]} stands {kind(value)}, not an object")
             if step[1] not in value:
-                raise AbsentError(f"field {step[1]!r} is missing (found: {', '.join(map(str, list(value)[:12]))})")
+                found = ", ".join(map(str, list(value)[:12]))
+                raise AbsentError(f"field {step[1]!r} is missing (found: {found})", field=True)
             value = value[step[1]]
         elif not isinstance(value, (list, tuple)):
             raise AbsentError(f"before [{step[2]}] stands {kind(value)}, not a list")
@@ -68,8 +77,16 @@ def walk(value: Any, way: str) -> Any:
                 raise AbsentError(f"the list has no item [{number}]")
             value = value[number]
         else:
-            return [walk(item, way[place:]) for item in value]
+            return [_walk_item(item, way[place:], number) for number, item in enumerate(value)]
     return value
+
+
+def _walk_item(item: Any, way: str, number: int) -> Any:
+    """Return what a name leads to in an item of a list; an error has the item's number."""
+    try:
+        return walk(item, way)
+    except AbsentError as error:
+        raise AbsentError(f"in item [{number}] {error}", field=error.field) from None
 
 
 def kind(value: Any) -> str:
@@ -112,8 +129,13 @@ def render(value: Any) -> str | None:
     raise ValueError(f"expected text, found {kind(value)}")
 
 
-def strings(values: Column, where: Where) -> pa.Array:
+def strings(values: Column, where: Where, only: tuple[type, ...] = ()) -> pa.Array:
     """Return a column as an array of strings, null where a cell holds nothing.
+
+    Args:
+        values: the column.
+        where: names a cell.
+        only: what a cell of a file that knows kinds can be; nothing takes all that `render` does.
 
     Raises:
         NNDError: a cell is no text, or holds what UTF-8 cannot.
@@ -121,9 +143,11 @@ def strings(values: Column, where: Where) -> pa.Array:
     if isinstance(values, pa.Array):
         if pa.types.is_string(values.type):
             return values
-        values = values.to_pylist()
+        values, only = values.to_pylist(), ()
     texts: list[str | None] = []
     for i, value in enumerate(values):
+        if only and value is not None and type(value) not in only:
+            raise NNDError(f"{where(i)}: expected text, found {kind(value)}")
         try:
             texts.append(render(value))
         except ValueError as error:

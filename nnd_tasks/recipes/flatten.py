@@ -23,8 +23,24 @@ def batches(table: Table, recipe: Recipe) -> Iterator[Batch]:
     names = recipe.columns()
     written = [_fill(name, choice) for name in names for choice in _choices(recipe)]
     lists = [recipe.rows.removesuffix("?")] if recipe.rows else []
+    if recipe.complete:
+        _check_header(table, recipe, written)
     for batch in table.read(table.needed([*written, *lists])):
         yield _each(_take_apart(batch, recipe), recipe, names)
+
+
+def _check_header(table: Table, recipe: Recipe, names: Sequence[str]) -> None:
+    """Raise NNDError where a table whose columns are known before it is read lacks one."""
+    if table.known is None:
+        return
+    own = {*table.known, *recipe.each, *recipe.constant}
+    either = [part.split("|") for part in recipe.group_parts() if "|" in part]
+    optional = {name for choice in either for name in choice}
+    for choice in [*([name] for name in names if name not in optional), *either]:
+        if not any(name in own or root(name) in own for name in choice):
+            found = ", ".join(name for name in table.known[:12] if not name.startswith("@"))
+            wanted = " or ".join(map(repr, choice))
+            raise NNDError(f"{table.name}{table.header}: no column {wanted} (found: {found}); is it the right file?")
 
 
 def _choices(recipe: Recipe) -> list[dict[str, str]]:
@@ -67,7 +83,7 @@ def column_of(batch: Batch, name: str, *, complete: bool) -> Column:
         try:
             cells.append(walk(cell, name[len(start) :]))
         except AbsentError as error:
-            if complete or not str(error).startswith("field "):
+            if complete or not error.field:
                 raise NNDError(f"{batch.place(i)}, {name!r}: {error}") from None
             cells.append(None)
     return cells
@@ -152,7 +168,7 @@ def _each(batch: Batch, recipe: Recipe, names: Sequence[str]) -> Batch:
         columns[name] = [part[i] for i in range(count) for part in parts]
     many = len(choices)
     numbers = [number for number in batch.numbers for _ in choices]
-    return Batch(numbers, columns, lambda i: batch.place(i // many))
+    return Batch(numbers, columns, lambda i: batch.place(i // many), lambda i, column: _fill(column, choices[i % many]))
 
 
 def _listed(column: Column) -> list[Any]:
@@ -173,4 +189,9 @@ def without(batch: Batch, recipe: Recipe, dropped: Dropped) -> Batch:
         return batch
     dropped.add("by_recipe", len(keep) - len(origin), [batch.numbers[i] for i, kept in enumerate(keep) if not kept])
     columns = {name: _repeat(values, origin) for name, values in batch.columns.items()}
-    return Batch([batch.numbers[i] for i in origin], columns, lambda i: batch.place(origin[i]))
+    named = batch.named
+
+    def name(i: int, column: str) -> str:
+        return named(origin[i], column) if named else column
+
+    return Batch([batch.numbers[i] for i in origin], columns, lambda i: batch.place(origin[i]), name)

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,15 +39,17 @@ class Batch:
         numbers: of the rows, as a person counts them in the file.
         columns: column -> one value per row; strings and numbers as an array, what is nested as Python objects.
         place: names the row at a position, for an error.
+        named: what the file calls a column in the row at a position, where that is another name.
     """
 
     numbers: Sequence[int]
     columns: Mapping[str, Column]
     place: Where
+    named: Callable[[int, str], str] | None = None
 
     def where(self, column: str) -> Where:
         """Return what names a cell of ``column`` in an error."""
-        return lambda i: f"{self.place(i)}, column {column!r}"
+        return lambda i: f"{self.place(i)}, column {(self.named(i, column) if self.named else column)!r}"
 
 
 class Table:
@@ -57,11 +59,13 @@ class Table:
         name: what to call it in an error.
         path: its file, or None where it has none.
         unit: what its rows are called, ``row``, ``line`` or ``item``.
+        header: where the names of its columns are, to go on with the name in an error.
         known: its columns where they are known before it is read, else None.
         notes: what the user should know of how it was read.
     """
 
     unit = "row"
+    header = ""
     known: Sequence[str] | None = None
 
     def __init__(self, name: str, path: Path | None) -> None:
@@ -237,11 +241,27 @@ def _encoding(path: Path, recipe: Recipe, notes: list[str]) -> str:
 
 def _decode(path: Path, encoding: str) -> str:
     try:
-        return path.read_bytes().decode(encoding).removeprefix("\ufeff")
+        data = path.read_bytes()
+    except OSError as error:
+        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
+    try:
+        return data.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
+        line = data[: error.start].decode(encoding, errors="replace").count("\n") + 1
+        shown = encoding.upper().removesuffix("-SIG")
         raise NNDError(
-            f"{path}: not {encoding} text (byte {error.start:,}); name its encoding with --encoding"
+            f"{path}, line {line}: not {shown} text (byte {error.start}); is it the right file? If so, name its encoding with "
+            "--encoding"
         ) from None
+
+
+def _undecodable(path: Path, encoding: str) -> NNDError:
+    """Return the error of a file that is not text of an encoding; it names the line."""
+    try:
+        _decode(path, encoding)
+    except NNDError as error:
+        return error
+    return NNDError(f"{path}: not {encoding} text; name its encoding with --encoding")
 
 
 # ---------------------------------------------------------------- CSV and TSV
@@ -249,6 +269,8 @@ def _decode(path: Path, encoding: str) -> str:
 
 class _Delimited(Table):
     """A table with a header row; rows count from 1 for the header, as in a spreadsheet."""
+
+    header = ", row 1"
 
     def __init__(self, path: Path, delimiter: str, recipe: Recipe) -> None:
         super().__init__(str(path), path)
@@ -274,7 +296,8 @@ class _Delimited(Table):
         while len(self._names) > 1 and not self._names[-1].strip():  # spreadsheets write commas after the last column
             self._names.pop()
         written = len(self._names)
-        while len(self._names) > 1 and self._names[-1].startswith("#"):  # MQM side by side: the last cell is a comment
+        # MQM side by side: the last cell is a comment
+        while len(self._names) > 1 and self._names[-1].lstrip().startswith("#"):
             self._names.pop()
         self._commented = len(self._names) < written
         seen: set[str] = set()
@@ -285,22 +308,37 @@ class _Delimited(Table):
                 )
             seen.add(name)
         self.known = [*self._names, FILE, FOLDER]
-        self._ragged = recipe.quotes is False
+        self._one_by_one = recipe.quotes is not None
 
-    def _read_lines(self, columns: Sequence[str] | None) -> Iterator[Batch]:
-        """Yield the rows of a file in which quotes mean nothing; of a line with more cells than names the first count."""
+    def _read_rows(self, columns: Sequence[str] | None) -> Iterator[Batch]:
+        """Yield the rows of a file of which a recipe says what quotes mean: of a row with more cells than names the first count.
+
+        Where they mean something they must be right; `pyarrow` takes any.
+        """
         assert self.path is not None
         text = _decode(self.path, self._encoding)
+        lines: Iterable[list[str]]
+        if self._quotes:
+            lines = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
+        else:
+            lines = (line.removesuffix("\r").split(self._delimiter) for line in text.split("\n"))
         numbers: list[int] = []
         rows: list[list[str]] = []
-        for number, line in enumerate(text.split("\n"), start=1):
-            cells = line.removesuffix("\r").split(self._delimiter)
-            if number == 1 or not any(cells):
-                continue
-            if len(cells) < len(self._names):
-                raise NNDError(f"{self.name}, row {number}: {len(cells)} columns, the header has {len(self._names)}")
-            numbers.append(number)
-            rows.append(cells)
+        number = 0
+        try:
+            for number, cells in enumerate(lines, start=1):
+                if number == 1 or not any(cells):
+                    continue
+                if len(cells) < len(self._names):
+                    raise NNDError(
+                        f"{self.name}, row {number}: {len(cells)} columns, the header has {len(self._names)}"
+                    )
+                numbers.append(number)
+                rows.append(cells)
+        except csv.Error as error:
+            raise NNDError(
+                f"{self.name}, row {number + 1}: not a valid table ({error}); is it the right file?"
+            ) from None
         found = {
             name: pa.array([row[place] for row in rows], pa.string())
             for place, name in enumerate(self._names)
@@ -311,9 +349,10 @@ class _Delimited(Table):
     def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         import pyarrow.csv as pacsv
 
-        if self._ragged:
-            yield from self._read_lines(columns)
+        if self._one_by_one:
+            yield from self._read_rows(columns)
             return
+        assert self.path is not None
         names = list(self._names if columns is None else [name for name in columns if name in self._names])
         number = 2
         wrong: list[tuple[int, int]] = []
@@ -350,11 +389,11 @@ class _Delimited(Table):
                 )
                 number += batch.num_rows
         except pa.ArrowException as error:
+            if "UTF8" in str(error):
+                raise _undecodable(self.path, self._encoding) from None
             raise self._explain(first_line(error), wrong) from None
-        except UnicodeDecodeError as error:
-            raise NNDError(
-                f"{self.name}: not {self._encoding} text ({error.reason}); name its encoding with --encoding"
-            ) from None
+        except UnicodeDecodeError:
+            raise _undecodable(self.path, self._encoding) from None
         except OSError as error:
             raise NNDError(f"{self.name}: cannot be read ({error.strerror or error})") from error
 
@@ -388,11 +427,12 @@ class _JSONLines(Table):
         super().__init__(str(path), path)
         self._encoding = _encoding(path, recipe, self.notes)
         self._rows = recipe.rows
-        with path.open("rb") as file:
-            start = file.read(1 << 16).decode(self._encoding, errors="replace").lstrip("\ufeff \t\r\n")
-        lines = [line for line in start.split("\n") if line.strip()]
-        alone = len(lines) == 1 and path.suffix.lower() == ".json"  # else one object per line
-        self._whole = start.startswith("[") or (start.startswith("{") and (alone or not _is_json(lines[0])))
+        self._keyed = KEY in recipe.columns()
+        with path.open(encoding=self._encoding, errors="replace", newline="\n") as file:
+            lines = (text for line in file if (text := line.strip("\ufeff \t\r\n")))
+            start, more = next(lines, ""), next(lines, None)
+        alone = more is None and path.suffix.lower() == ".json"  # else one object per line
+        self._whole = start.startswith("[") or (start.startswith("{") and (alone or not _is_json(start)))
         if self._whole:
             self.unit = "item"
 
@@ -408,10 +448,8 @@ class _JSONLines(Table):
                 for number, line in enumerate(file, start=1):
                     if line.strip("\ufeff \t\r\n"):
                         yield number, None, json.loads(line.removeprefix("\ufeff"))
-        except UnicodeDecodeError as error:
-            raise NNDError(
-                f"{self.name}, line {number + 1}: not {self._encoding} text ({error.reason}); name its encoding with --encoding"
-            ) from None
+        except UnicodeDecodeError:
+            raise _undecodable(self.path, self._encoding) from None
         except RecursionError:
             raise NNDError(f"{self._where(number)}: JSON nested too deeply; is it the right file?") from None
         except ValueError as error:
@@ -420,7 +458,11 @@ class _JSONLines(Table):
             raise NNDError(f"{self.name}: cannot be read ({error.strerror or error})") from error
 
     def _entries(self, content: Any) -> Iterator[tuple[int, Any, Any]]:
-        if isinstance(content, list):
+        if self._keyed:
+            if not isinstance(content, dict):
+                raise NNDError(f"{self.name}: expected an object with named fields, found {kind(content)}")
+            yield from ((number, key, item) for number, (key, item) in enumerate(content.items(), start=1))
+        elif isinstance(content, list):
             yield from ((number, None, item) for number, item in enumerate(content, start=1))
         elif not content and isinstance(content, dict):
             return
@@ -432,6 +474,14 @@ class _JSONLines(Table):
         else:
             yield 1, None, content
 
+    def _objects(self) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+        """Yield the number, key and object of each row; raise NNDError where it is none."""
+        for number, key, row in self._items():
+            if not isinstance(row, Mapping):
+                place = f"{self.unit} {number}" if key is None else f"entry {key!r}"
+                raise NNDError(f"{self.name}, {place}: expected an object with named fields, found {kind(row)}")
+            yield number, key, row
+
     def _where(self, number: int) -> str:
         return self.name if self._whole else f"{self.name}, {self.unit} {max(number, 1)}"
 
@@ -439,11 +489,7 @@ class _JSONLines(Table):
         numbers: list[int] = []
         keys: list[Any] = []
         rows: list[Mapping[str, Any]] = []
-        for number, key, row in self._items():
-            if not isinstance(row, Mapping):
-                raise NNDError(
-                    f"{self.name}, {self.unit} {number}: expected an object with named fields, found {kind(row)}"
-                )
+        for number, key, row in self._objects():
             numbers.append(number)
             keys.append(key)
             rows.append(row)
@@ -467,11 +513,7 @@ class _JSONLines(Table):
     def head(self) -> dict[str, list[Any]]:
         """Return column -> its values in the first `HEAD` rows, without reading the rest."""
         numbers, keys, rows = [], [], []
-        for number, key, row in self._items():
-            if not isinstance(row, Mapping):
-                raise NNDError(
-                    f"{self.name}, {self.unit} {number}: expected an object with named fields, found {kind(row)}"
-                )
+        for number, key, row in self._objects():
             numbers.append(number)
             keys.append(key)
             rows.append(row)

@@ -94,7 +94,8 @@ class Recipe:
         spans: where the errors of a candidate are; see `nnd_tasks.recipes.spans`.
         leave_out: column -> values: rows with one of them are no judgements, such as attention checks.
         missing: texts that say that nobody judged, beside empty cells.
-        complete: whether every row must have every column and a judgement; a row that lacks one is then an error.
+        complete: whether every row must have every column, with text where text belongs, and a judgement; a row that lacks one
+            is then an error.
         scale: lowest and highest judgement that can be right.
         better: labels that are better than all others.
         order: labels, the worst first; a list within it holds labels of equal rank.

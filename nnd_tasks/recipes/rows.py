@@ -54,7 +54,7 @@ class Reader:
         self.count += len(batch.numbers)
         for role, column in self.roles.items():
             where = batch.where(column)
-            cells = strings(batch.columns[column], where)
+            cells = strings(batch.columns[column], where, (str,) if self._recipe.complete else ())
             if self._recipe.complete and role != "severity":
                 absent = pc.is_null(cells)
                 if role == "category":
@@ -247,6 +247,7 @@ class _Groups:
         self._template, self._parts = recipe.group, recipe.group_parts()
         self._strip = recipe.strip.get("context", ()) if recipe.context in self._parts else ()
         self._context = recipe.context
+        self._only = (str, int) if recipe.complete else ()
         self._texts = Texts(blank=True)
         self._codes: list[Codes] = []
 
@@ -259,7 +260,7 @@ class _Groups:
             name = next((choice for choice in part.split("|") if choice in batch.columns), None)
             if name is None:
                 raise NNDError(f"{batch.place(0)}: no column {part.replace('|', ' or ')!r}; is it the right file?")
-            cells = strings(batch.columns[name], batch.where(name)).to_pylist()
+            cells = strings(batch.columns[name], batch.where(name), self._only).to_pylist()
             if None in cells:
                 raise NNDError(f"{batch.where(name)(cells.index(None))}: expected text, found nothing")
             if name == self._context:
@@ -355,7 +356,7 @@ class _Marks:
             self._vote(batch, before)
             return
         for number, column in enumerate(self._columns.values()):
-            place, cells = spread(batch.columns[column])
+            place, cells = self._spread(batch.columns[column])
             place_of = batch.where(column)
 
             def where(i: int, place: Index = place, place_of: Where = place_of) -> str:
@@ -384,21 +385,30 @@ class _Marks:
         for name, sign in (("best", 1), ("worst", -1)):
             if name in votes:
                 for i, cell in enumerate(_listed(batch.columns[votes[name]])):
-                    named = [one for one in (cell if isinstance(cell, (list, tuple)) else [cell]) if one is not None]
+                    named = cell if isinstance(cell, (list, tuple)) else [cell]
                     known = self._recipe.each.get(system)
-                    if known and (unknown := [one for one in named if one not in known]):
-                        where = batch.where(votes[name])(i)
-                        raise NNDError(f"{where}: unknown system {shown(unknown[0])} (known: {some_of(known)})")
+                    for number, one in enumerate(named):
+                        where = f"{batch.where(votes[name])(i)}, item [{number}]"
+                        if one is None and self._recipe.complete:
+                            raise NNDError(f"{where}: no system is named")
+                        if one is not None and known and one not in known:
+                            raise NNDError(f"{where}: unknown system {shown(one)} (known: {some_of(known)})")
+                    named = [one for one in named if one is not None]
                     score[i] += sign * Counter(map(str, named))[str(systems[i])]
         count = len(batch.numbers)
         self._found.append((np.arange(before, before + count), score, np.zeros(count, np.int32)))
 
+    def _spread(self, cells: Column) -> tuple[Index, Column]:
+        """Return each item of a list as a cell of its own, and its row; a set that is complete has one label per row."""
+        if self._recipe.complete and self._recipe.by_label:
+            return np.arange(len(cells), dtype=np.int64), cells
+        return spread(cells)
+
     def _read(self, cells: Column, where: Where) -> tuple[NDArray[Any], Mask]:
         """Return the marks of cells, and whether there is one."""
         if self.labels is not None:
-            codes = self.labels.add(
-                _filled(strings(cells, where)) if "" in self._recipe.better else strings(cells, where)
-            )
+            texts = strings(cells, where, (str,) if self._recipe.complete else ())
+            codes = self.labels.add(_filled(texts) if "" in self._recipe.better else texts)
             return codes, codes >= 0
         values = self._numbers.read(cells, where)
         return values, ~np.isnan(values)

@@ -298,7 +298,7 @@ def test_quiz_design_group_with_two_contexts_is_refused(tmp_path: Path) -> None:
     good, bad = ("Right?", "No error"), ("Wrong?", "off_target")
     groups = [quiz_group(5, good, bad), quiz_group(5, good, bad, context="Another paragraph.")]
     source = write_files(tmp_path / "in", {QUIZ_FILE: jsonl(groups)})
-    with pytest.raises(NNDError, match=r"context 5: .*same context"):
+    with pytest.raises(NNDError, match=r"line 2: context '5': .*same context"):
         build_set("quiz_design", source, tmp_path / "out")
 
 
@@ -449,7 +449,8 @@ def test_frank_two_no_error_votes_make_a_sentence_right_and_ties_go_to_the_first
 def test_frank_summary_with_another_error_most_often_is_left_out(tmp_path: Path) -> None:
     source = write_files(tmp_path / "in", {FRANK_FILE: json.dumps(frank_rows())})
     report = build_set("frank", source, tmp_path / "out").report["authors"]
-    assert (report["annotations"], report["left_out"]) == (5, 1)
+    assert (report["rows"], report["judgements"]) == (5, 4)
+    assert report["dropped"] == {"no_test_category": 1, "no_order": 3}, "and no order between two wrong ones"
 
 
 def test_frank_split_file_rules_over_the_rows_own_split(tmp_path: Path) -> None:
@@ -468,7 +469,7 @@ def test_frank_split_file_beside_a_named_file_is_used(tmp_path: Path) -> None:
 def test_frank_unknown_error_type_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     rows = [frank_row(LONG, "s0", "A.", RIGHT), frank_row(LONG, "s1", "B.", (["NewE"], ["NewE"], ["NoE"]))]
     source = write_files(tmp_path / "in", {FRANK_FILE: json.dumps(rows)})
-    with pytest.raises(NNDError, match=r"unknown error label 'NewE' \(known: NoE, .*CorefE"):
+    with pytest.raises(NNDError, match=r"summary 1, .*unknown error label 'NewE' \(known: 'NoE', .*'CorefE'"):
         build_set("frank", source, tmp_path / "out")
 
 
@@ -533,9 +534,11 @@ def test_mqm_attention_checks_are_no_judgements(tmp_path: Path, severity: str) -
     rows = [*mqm_rows(), [*check, "Found", severity], [*check, "Missed", severity]]
     result = build_set("mqm", write_files(tmp_path / "in", {MQM_FILE: tsv(MQM_COLUMNS, rows)}), tmp_path / "out")
     assert triples(read_table(result.folder).to_pylist(), *MQM_SEEN) == MQM_TESTS
-    assert result.report["newstest2021_ende"]["left_out"] == 2
-    assert [note for note in result.notes if "attention checks" in note] == [
-        "newstest2021_ende: 2 ratings are attention checks with a planted error (HOTW-test), left out"
+    report = result.report["newstest2021_ende"]
+    assert report["dropped"]["by_recipe"] == 2
+    assert report["dropped_rows"]["by_recipe"] == [len(rows), len(rows) + 1]
+    assert [note for note in result.notes if "HOTW" in note] == [
+        "newstest2021_ende: 2 rows left out, no judgements by the recipe (severity 'HOTW-test')"
     ]
 
 
@@ -551,9 +554,9 @@ def test_mqm_marks_in_sources_stay_in_the_full_config_and_go_in_the_clean_one(tm
     assert triples(clean, *MQM_SEEN) == MQM_TESTS
     assert {row["test_id"] for row in full} < {row["test_id"] for row in clean}
     assert {row["context"] for row in clean} == {"The mill stands still.", "Rain again."}
-    assert result.report["newstest2021_ende"]["cleaning"]["mended"] == {"changed": 1, "left_out": 1, "tests": 4}
+    assert result.report["newstest2021_ende"]["cleaning"]["mended"] == {"left_out": 1, "tests": 4}
     card = (result.folder / "README.md").read_text("utf-8")
-    assert "`newstest2021_ende_clean`: 1 annotation was changed and 1 left out" in card
+    assert "`newstest2021_ende_clean`: 1 judgement left out; the others give 4 tests" in card
 
 
 def test_mqm_quotes_mean_nothing(tmp_path: Path) -> None:
@@ -584,7 +587,7 @@ def test_mqm_document_and_segment_columns_of_other_releases_are_known(tmp_path: 
 
 @pytest.mark.parametrize("lost", ["system", "doc_id", "seg_id", "rater", "source", "target", "category", "severity"])
 def test_mqm_without_a_needed_column_is_refused_by_file(tmp_path: Path, lost: str) -> None:
-    columns = ["x" if name in (lost, "doc") else name for name in MQM_COLUMNS]
+    columns = [f"no {i}" if name in (lost, "doc") else name for i, name in enumerate(MQM_COLUMNS)]
     with pytest.raises(NNDError, match=rf"{MQM_FILE}, row 1: no column .*{lost}"):
         mqm_tests(tmp_path, tsv(columns, mqm_rows()))
 
@@ -621,7 +624,6 @@ def test_mqm_folder_gives_one_config_per_file_and_leaves_averaged_scores_out(tmp
         ("mqm_generalMT2022_enru.tsv", "generalmt2022_enru"),
         ("MQM-my ratings (v2).tsv", "my_ratings_v2"),
         ("ratings_ende.tsv", "ratings_ende"),
-        ("mqm_.tsv", ""),
     ],
 )
 def test_mqm_config_is_named_after_the_file(file: str, config: str) -> None:
@@ -650,10 +652,24 @@ def test_news_gpt3_counts_the_first_system_named_in_each_vote(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("votes", "message"),
     [
-        ([(["gpt3"], ["gpt4"])], r"article 0, annotators\[0\], worst_summary: unknown system 'gpt4'"),
-        ([(["gpt3"], ["t0"]), ([], ["t0"])], r"article 0, annotators\[1\], best_summary: no system is named"),
+        (
+            [(["gpt3"], ["gpt4"])],
+            r"entry '0', column 'annotators\[\]\.worst_summary\[0\]', item \[0\]: unknown system 'gpt4'",
+        ),
+        (
+            [(["gpt3"], ["t0"]), ([], ["t0"])],
+            r"entry '0', 'annotators\[\]\.best_summary\[0\]': in item \[1\] the list has no item",
+        ),
+        (
+            [(["gpt3"], ["t0"]), ([None], ["t0"])],
+            r"entry '0', column 'annotators\[\]\.best_summary\[0\]', item \[1\]: no system",
+        ),
+        (
+            [(["gpt3"], "t0")],
+            r"entry '0', 'annotators\[\]\.worst_summary\[0\]': in item \[0\] before \[0\] stands text",
+        ),
     ],
-    ids=["unknown", "none"],
+    ids=["unknown", "none", "null", "text"],
 )
 def test_news_gpt3_vote_without_a_known_system_is_refused(tmp_path: Path, votes: Any, message: str) -> None:
     text = json.dumps({"0": news_article(HARBOUR, votes)})
