@@ -424,6 +424,7 @@ class ByCategory(SingleErrorLabel):
 
     def judge(self, annotation: Annotation) -> Any:
         judged = super().judge(annotation)
+        assert judged is not None
         return replace(judged, category=annotation.category or judged.category)
 
 
