@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nnd_tasks.sources.mqm import MQM
 
 from nnd_tasks.build import BuildResult, build_set
 from nnd_tasks.datasets import list_configs, read_table
+from nnd_tasks.schema import language_pair
 
 Row = dict[str, Any]
 #: context id, context, better, worse, category, whether the better comes first in the file
@@ -452,15 +452,18 @@ def test_mqm_side_by_side_file_has_the_26518_tests_of_the_authors_rule(data: Pat
     result = build_set("mqm", file, tmp_path / "out")
     [config, clean] = list_configs(result.folder)[0]
     report = result.report[config]
-    assert (report["annotations"], report["left_out"], report["tests"]) == (10970, 245, 26518)
+    assert (report["rows"], report["dropped"]["by_recipe"], report["tests"]) == (10970, 245, 26518)
+    assert report["judgements"] == 10970 - 245
     assert report["groups"] == 307
     assert "Found" not in report["categories"]
     assert "Missed" not in report["categories"]
     # 28,144 with the marks out of sources, 752 of them of the category "Source issue".
-    assert report["cleaning"]["mended"] == {"changed": 212, "left_out": 520, "tests": 27392}
+    assert report["cleaning"]["mended"] == {"left_out": 520, "tests": 27392}
     rows = read_table(result.folder, clean).to_pylist()
     assert not any("v>" in row["context"] or row["category"] == "Source issue" for row in rows)
-    assert set(MQM().languages([config])) == {"en", "de"}
+    assert language_pair(config) == ("en", "de")
+    card = (result.folder / "README.md").read_text("utf-8")
+    assert "language:\n- de\n- en\n" in card
 
 
 # ---------------------------------------------------------------- news
