@@ -128,13 +128,13 @@ def open_table(source: str, recipe: Recipe | None = None) -> Table:
     except OSError as error:
         raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
     if path.suffix.lower() in SUFFIXES:
-        raise NNDError(f"{path}: no such file")
+        raise NNDError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
     return _Dataset(source)
 
 
 def _open_file(path: Path, recipe: Recipe) -> Table:
     size = path.stat().st_size
-    if size == 0:
+    if size == 0 or (size < 4096 and not path.read_bytes().strip()):
         raise NNDError(f"{path}: the file is empty")
     if size > MAX_BYTES:
         raise NNDError(f"{path}: larger than {MAX_BYTES >> 30} GiB, this cannot be the file of judgements")
@@ -389,9 +389,12 @@ class _Delimited(Table):
                 )
                 number += batch.num_rows
         except pa.ArrowException as error:
-            if "UTF8" in str(error):
-                raise _undecodable(self.path, self._encoding) from None
-            raise self._explain(first_line(error), wrong) from None
+            message = first_line(error)
+            if not wrong and ("UTF8" in message or "Row #" not in message):  # what is no text at all has an odd header too
+                _decode(self.path, self._encoding)
+            if "Empty CSV" in message:
+                raise NNDError(f"{self.name}: it holds no row; is it the right file?") from None
+            raise self._explain(message, wrong) from None
         except UnicodeDecodeError:
             raise _undecodable(self.path, self._encoding) from None
         except OSError as error:
