@@ -97,7 +97,10 @@ def kind(value: Any) -> str:
 
 def shown(value: Any) -> str:
     """Return a value as an error shows it."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return f"{kind(value)} that is nested too deeply"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -110,6 +113,13 @@ def render(value: Any) -> str | None:
     Raises:
         ValueError: it has no such form.
     """
+    try:
+        return _render(value)
+    except RecursionError:
+        raise ValueError("lists nested too deeply") from None
+
+
+def _render(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -124,7 +134,7 @@ def render(value: Any) -> str | None:
         lines = []
         for item in value:
             inner = item if isinstance(item, (list, tuple)) else [item]
-            lines.append(" | ".join(render(part) or "" for part in inner))
+            lines.append(" | ".join(_render(part) or "" for part in inner))
         return "\n".join(lines)
     raise ValueError(f"expected text, found {kind(value)}")
 

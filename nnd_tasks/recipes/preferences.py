@@ -182,7 +182,10 @@ def winner(cell: Any, recipe: Recipe, where: str) -> int | str:
     Raises:
         NNDError: it says something else.
     """
-    text = (render(cell) or "").strip()
+    try:
+        text = (render(cell) or "").strip()
+    except ValueError as error:
+        raise NNDError(f"{where}: {error}") from None
     if not text or text in recipe.missing:
         return "no_judgement"
     folded = _fold(text)

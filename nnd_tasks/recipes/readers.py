@@ -390,7 +390,8 @@ class _Delimited(Table):
                 number += batch.num_rows
         except pa.ArrowException as error:
             message = first_line(error)
-            if not wrong and ("UTF8" in message or "Row #" not in message):  # what is no text at all has an odd header too
+            # What is no text at all has an odd header too.
+            if not wrong and ("UTF8" in message or "Row #" not in message):
                 _decode(self.path, self._encoding)
             if "Empty CSV" in message:
                 raise NNDError(f"{self.name}: it holds no row; is it the right file?") from None

@@ -14,6 +14,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes import readers as tables
 from nnd_tasks.recipes import records, steps
 from nnd_tasks.recipes.flatten import batches
+from nnd_tasks.recipes.make import make_tests
 from nnd_tasks.recipes.readers import open_table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.records import Record, check_text, parse_json, read_file, read_jsonl
@@ -677,6 +678,18 @@ def test_numbers_nested_to_any_depth_are_refused(tmp_path: Path) -> None:
         write_files(folder, {SUMMEVAL_FILE: text})
         message = refusal(lambda: build_set("summeval", folder, tmp_path / "out"))
         assert message.startswith(f"{folder / SUMMEVAL_FILE}, line 2"), depth
+
+
+def test_cells_of_ones_own_table_that_are_no_text_are_refused_by_row(write: Callable[..., Path]) -> None:
+    judged = Recipe(context="c", candidate="t", score="s", min_gap=1.0)
+    deep = '{"c": "x", "t": "y", "s": 1}\n{"c": "x", "t": ' + "[" * 900 + "]" * 900 + ', "s": 2}\n'
+    path = write(deep, ".jsonl")
+    message = refusal(lambda: make_tests(open_table(str(path), judged), judged))
+    assert message == f"{path}, line 2, column 't': lists nested too deeply"
+    pairs = Recipe(context="c", pair=("a", "b"), winner="w")
+    path = write('{"c": "x", "a": "y", "b": "z", "w": {"a": 1}}\n', ".jsonl")
+    message = refusal(lambda: make_tests(open_table(str(path), pairs), pairs))
+    assert message == f"{path}, line 1, column 'w': expected text, found an object"
 
 
 def test_message_stays_on_one_line_whatever_the_names_in_the_file() -> None:
