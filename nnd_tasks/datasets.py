@@ -42,9 +42,16 @@ _TRIES = 3  # to read a set that other processes replace
 
 
 def nnd_home() -> Path:
-    """Return the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory."""
+    """Return the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory.
+
+    Raises:
+        NNDError: ``$NND_HOME`` names no place.
+    """
     configured = os.environ.get("NND_HOME")
-    return expand(configured) if configured else Path(platformdirs.user_data_dir("nnd-tasks", False))
+    try:
+        return expand(configured) if configured else Path(platformdirs.user_data_dir("nnd-tasks", False))
+    except NNDError as error:
+        raise NNDError(f"NND_HOME={error}") from error
 
 
 def dataset_folder(name: str) -> Path:

@@ -7,6 +7,7 @@ YAML whose few bytes unfold to gigabytes.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -35,12 +36,20 @@ def expand(path: str | Path) -> Path:
     """Return ``path`` with ``~`` replaced by the home directory.
 
     Raises:
-        NNDError: the user that it names is not known.
+        NNDError: the user that it names is not known, or symbolic links lead from it back to it.
     """
     try:
-        return Path(path).expanduser()
+        found = Path(path).expanduser()
     except RuntimeError as error:
         raise NNDError(f"{path}: the home directory that it names is not known") from error
+    try:
+        found.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NNDError(f"{path}: symbolic links lead from it back to it; name another place") from error
+    except ValueError:  # a NUL in the name: whoever opens it says so
+        pass
+    return found
 
 
 # ---------------------------------------------------------------- writing
