@@ -125,6 +125,7 @@ def draft_set(
     except NNDError as error:
         raise NNDError(f"{table.name}: {error}") from error
     notes = [] if made.context or any(tests.column("context").unique().to_pylist()) else [_NO_CONTEXT]
+    notes += [note for choice in choices if (note := choice.note())]
     hashes = {table.path.name: sha256_of(table.path)} if table.path else {}
     if fuller := counts.get("contexts_from_messages"):
         notes.append(f"in {fuller:,} rows {card.FULLER.format(repr(made.context))}")
