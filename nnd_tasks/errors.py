@@ -8,6 +8,11 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
+def counted(number: int, noun: str) -> str:
+    """Return ``1 test``, ``2 tests``: a number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def visible(text: str) -> str:
     r"""Return ``text`` on one line, with everything that a terminal would obey or hide written out.
 

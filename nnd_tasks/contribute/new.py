@@ -30,7 +30,7 @@ from nnd_tasks.contribute.tasks import (
     write_contribution,
 )
 from nnd_tasks.datasets import dataset_folder, list_configs, making, read_report, write_dataset
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, counted, first_line
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
 from nnd_tasks.schema import category_slugs, short_hash
 from nnd_tasks.sources import SOURCES
@@ -128,7 +128,7 @@ def draft_set(
     notes += [note for choice in choices if (note := choice.note())]
     hashes = {table.path.name: sha256_of(table.path)} if table.path else {}
     if fuller := counts.get("contexts_from_messages"):
-        notes.append(f"in {fuller:,} rows {card.FULLER.format(repr(made.context))}")
+        notes.append(f"in {counted(fuller, 'row')} {card.FULLER.format(repr(made.context))}")
     draft = Draft(name, made, choices, tests, dropped, {}, notes, table.unit)
     notes += _differences(made, draft.categories, hashes)
     kept = made.dump()
@@ -230,7 +230,7 @@ def _differences(recipe: Recipe, categories: Mapping[str, int], hashes: Mapping[
     other = [file for file, digest in hashes.items() if digest not in recipe.sources.values()]
     total, expected = sum(categories.values()), sum(recipe.expected.values())
     why = f"{other[0]} is another file than the recipe's" if other and recipe.sources else "the options are others"
-    return [f"{total:,} tests, the recipe expects {expected:,}, or others per category: {why}"]
+    return [f"{counted(total, 'test')}, the recipe expects {expected:,}, or others per category: {why}"]
 
 
 def _trivial(tests: pa.Table) -> dict[str, dict[str, float]]:

@@ -11,7 +11,7 @@ from typing import Any
 from nnd_tasks import __version__
 from nnd_tasks.analysis.reading import rules_section, trivial_rates
 from nnd_tasks.datasets import dataset_folder, making, read_report, write_dataset
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, counted
 from nnd_tasks.files import expand
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task
 from nnd_tasks.sources import SOURCES
@@ -280,7 +280,8 @@ def _card(name: str, corpus: Corpus, summaries: Sequence[ConfigSummary], report:
         "Each row is one test: a gold text, and the same text with one synthetic error (He et al., ACL 2023). A language model "
         "passes when the mean log-likelihood per token that it gives the gold text is strictly higher.",
         "",
-        f"{summary.tests:,} tests from {report['texts']:,} texts with {report['seeds']} seed(s); `category` is the error, "
+        f"{counted(summary.tests, 'test')} from {counted(report['texts'], 'text')} with {counted(report['seeds'], 'seed')}; "
+        "`category` is the error, "
         "`subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of the gold text (halved "
         f"for switching). Words, sentences and tags: {report['pipeline']}. Fingerprint `{summary.fingerprint}`.",
         "",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, parse_json, seems_to_be
 from nnd_tasks.schema import normalize
 from nnd_tasks.sources.download import sha256_of
 
@@ -129,13 +128,13 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
 
 def _rows(path: Path) -> Iterator[Gold]:
     try:
-        lines = path.read_text(encoding="utf-8-sig").split(
-            "\n"
-        )  # texts may hold what else str.splitlines takes for an end
+        content = path.read_bytes()
+        # Texts may hold what else str.splitlines takes for the end of a line.
+        lines = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     except OSError as error:
         raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
     except UnicodeDecodeError as error:
-        raise NNDError(f"{path}: is no text in UTF-8 (byte {error.start})") from error
+        raise NNDError(f"{path}: is no text in UTF-8 (byte {error.start}); {seems_to_be(content)}") from error
     if path.suffix not in (".jsonl", ".json"):
         return (Gold(normalize(line.strip())) for line in lines)
     return _json_rows(path, lines)
@@ -145,11 +144,8 @@ def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[Gold]:
     for number, line in enumerate(map(str.strip, lines), start=1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise NNDError(f"{path}, line {number}: no JSON ({error})") from error
-        yield _gold(row, f"{path}, line {number}")
+        where = f"{path}, line {number}"
+        yield _gold(parse_json(line, where), where)
 
 
 def _gold(row: Any, where: str) -> Gold:

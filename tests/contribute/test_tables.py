@@ -201,7 +201,8 @@ def test_a_recipe_comes_back_from_its_own_yaml(tmp_path: Path) -> None:
     [
         ("contxt: a\n", "no such key 'contxt'; did you mean context"),
         ("- a\n", "a recipe is a mapping"),
-        ("a: [\n", "no valid YAML"),
+        ("a: [\n", "is no YAML that can be read here"),
+        ("a: " + "[" * 3000, "nested deeper than 100 levels"),
         ("min_gap: much\n", "min_gap is a number, not 'much'"),
         ("majority: 3\n", "majority is true or false"),
         ("better: {a: 1}\n", "better is a list of texts"),
