@@ -26,10 +26,6 @@ def test_only_the_extra_of_mauve_asks_for_a_package_under_the_gpl() -> None:
             except PackageNotFoundError:
                 continue
             said = [*(about.get_all("Classifier") or []), about.get("License-Expression") or ""]
-                *(about.get_all("Classifier") or []),
-                about.get("License-Expression") or "",
-                about.get("License") or "",
-            ]
             if any(re.search(r"GNU (Affero )?General Public|\bA?GPL", text) for text in said):
                 found.add((extra, package))
     assert found <= {("mauve", "mauve-text")}
