@@ -14,7 +14,7 @@ from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE, Recipe
 from nnd_tasks.files import check_yaml
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
-from nnd_tasks.wording import cell, code, fenced
+from nnd_tasks.wording import cell, code, counted, fenced
 
 CONFIG = "default"
 _LABELS = 12  # that are named
@@ -74,7 +74,17 @@ def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str,
     """
     shown = ", ".join(map(repr, labels[:_LABELS])) + (", ..." if len(labels) > _LABELS else "")
     named = {"unranked": f" ({shown})"} if labels else {}
-    return {reason: f"{count:,} {REASONS[reason]}{named.get(reason, '')}" for reason, count in counts.items()}
+    return {reason: f"{count:,} {_reason(reason, count)}{named.get(reason, '')}" for reason, count in counts.items()}
+
+
+def _reason(reason: str, count: int) -> str:
+    """Return a reason, in the singular of one."""
+    noun, _, rest = REASONS[reason].partition(" ")
+    if count != 1:
+        return f"{noun} {rest}"
+    for many, one in (("that are ", "that is "), ("that were ", "that was "), ("that repeat ", "that repeats ")):
+        rest = one + rest.removeprefix(many) if rest.startswith(many) else rest
+    return f"{noun.removesuffix('s')} {rest}"
 
 
 class _Dumper(yaml.SafeDumper):
@@ -213,8 +223,8 @@ def _made(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
     lines = ["## How it was made", "", _safe(recipe.rule_text()), ""]
     if not recipe.pairs:
         lines += [
-            f"The table has {report['rows']:,} rows with {report['judgements']:,} judgements of {report['candidates_judged']:,} "
-            "candidates (distinct texts of a prompt"
+            f"The table has {counted(report['rows'], 'row')} with {counted(report['judgements'], 'judgement')} of "
+            f"{counted(report['candidates_judged'], 'candidate')} (distinct texts of a prompt"
             + (", for each attribute" if recipe.attribute else "")
             + "; texts that differ in white space only count as one). "
             + ("Of several labels the one that most judgements give counts." if recipe.by_label else "")
@@ -223,9 +233,9 @@ def _made(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
             "",
         ]
     else:
-        lines += [f"The table has {report['rows']:,} pairs.", ""]
+        lines += [f"The table has {counted(report['rows'], 'pair')}.", ""]
     if fuller := report.get("contexts_from_messages"):
-        lines += [f"In {fuller:,} rows {FULLER.format(_safe(repr(recipe.context)))}.", ""]
+        lines += [f"In {counted(fuller, 'row')} {FULLER.format(_safe(repr(recipe.context)))}.", ""]
     if dropped:
         lines += ["Left out:", "", *[f"- {_safe(text)}" for text in _left_out(report).values()], ""]
     lines += ["The recipe, as a file for `nnd new --recipe`:", ""]
@@ -267,7 +277,7 @@ def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mappi
         "",
         "#### Tasks",
         "",
-        f"* `nnd_{name}`: {summary.tests:,} tests of {summary.clusters:,} prompts.",
+        f"* `nnd_{name}`: {counted(summary.tests, 'test')} of {counted(summary.clusters, 'prompt')}.",
         "",
         "### Data",
         "",

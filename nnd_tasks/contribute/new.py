@@ -36,6 +36,7 @@ from nnd_tasks.schema import category_slugs, short_hash
 from nnd_tasks.sources import SOURCES
 from nnd_tasks.sources.download import sha256_of
 from nnd_tasks.tables import ConfigSummary
+from nnd_tasks.wording import counted
 
 #: Tests that the rates of trivial rules are taken on; of more, so many are drawn at random.
 _RATED = 20_000
@@ -125,9 +126,10 @@ def draft_set(
     except NNDError as error:
         raise NNDError(f"{table.name}: {error}") from error
     notes = [] if made.context or any(tests.column("context").unique().to_pylist()) else [_NO_CONTEXT]
+    notes += [note for choice in choices if (note := choice.note())]
     hashes = {table.path.name: sha256_of(table.path)} if table.path else {}
     if fuller := counts.get("contexts_from_messages"):
-        notes.append(f"in {fuller:,} rows {card.FULLER.format(repr(made.context))}")
+        notes.append(f"in {counted(fuller, 'row')} {card.FULLER.format(repr(made.context))}")
     draft = Draft(name, made, choices, tests, dropped, {}, notes, table.unit)
     notes += _differences(made, draft.categories, hashes)
     kept = made.dump()
@@ -229,7 +231,7 @@ def _differences(recipe: Recipe, categories: Mapping[str, int], hashes: Mapping[
     other = [file for file, digest in hashes.items() if digest not in recipe.sources.values()]
     total, expected = sum(categories.values()), sum(recipe.expected.values())
     why = f"{other[0]} is another file than the recipe's" if other and recipe.sources else "the options are others"
-    return [f"{total:,} tests, the recipe expects {expected:,}, or others per category: {why}"]
+    return [f"{counted(total, 'test')}, the recipe expects {expected:,}, or others per category: {why}"]
 
 
 def _trivial(tests: pa.Table) -> dict[str, dict[str, float]]:

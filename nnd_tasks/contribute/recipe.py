@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from nnd_tasks.contribute.encode import render
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import check_field_names
 
 #: Roles that one column each can have.
@@ -170,12 +170,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
     Raises:
         NNDError: it cannot be read, is no mapping, or has an unknown key.
     """
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise NNDError(f"{path}: no valid YAML ({' '.join(str(error).split())})") from error
+    found = read_yaml(path)
     if not isinstance(found, Mapping):
         raise NNDError(f"{path}: a recipe is a mapping such as `candidate: summary`, one key per line")
     known = [one.name for one in dataclasses.fields(Recipe)]
@@ -212,9 +207,37 @@ def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
             "is each column of judgements"
         )
     check_field_names(recipe.field)
+    for language in recipe.language:
+        _check_language(language)
     if recipe.context is not None and recipe.context == recipe.candidate:
         raise NNDError(f"column {recipe.context!r} cannot be both context and candidate")
     return recipe
+
+
+#: Names of languages, as people write them, that are no codes.
+_LANGUAGES = (
+    "arabic ar bengali bn bulgarian bg catalan ca chinese zh mandarin zh croatian hr czech cs danish da dutch nl "
+    "english en estonian et finnish fi french fr fran\u00e7ais fr german de deutsch de greek el hebrew he hindi hi "
+    "hungarian hu icelandic is indonesian id irish ga italian it italiano it japanese ja kazakh kk korean ko latin "
+    "la latvian lv lithuanian lt malay ms norwegian no persian fa farsi fa polish pl portuguese pt romanian ro "
+    "russian ru serbian sr slovak sk slovenian sl spanish es espa\u00f1ol es swahili sw swedish sv tamil ta telugu te "
+    "thai th turkish tr ukrainian uk urdu ur vietnamese vi welsh cy"
+)
+_CODES = dict(zip(_LANGUAGES.split()[::2], _LANGUAGES.split()[1::2], strict=True))
+
+
+def _check_language(language: str) -> None:
+    """Raise NNDError for what is no code of a language: the hub and `nnd check` know only codes."""
+    if re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", language) or language in ("multilingual", "code"):
+        return
+    plain = language.strip().lower()
+    code = _CODES.get(plain) or plain.replace("_", "-")
+    meant = (
+        f"write {code}"
+        if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", code)
+        else "write a code such as en or pt-BR (ISO 639)"
+    )
+    raise NNDError(f"--language {language}: is no code of a language; {meant}")
 
 
 def _check_numbers(recipe: Recipe) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -15,11 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, seems_to_be
 
 #: Rows that are looked at to guess what a column holds.
 HEAD = 2000
 BATCH = 20_000
+_WHOLE = 256 << 20  # bytes of JSON that are read at once only to explain an error
 _BLOCK = 16 << 20  # bytes of CSV at a time; also the longest row
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _JSON = {".jsonl", ".ndjson", ".json"}
@@ -119,7 +121,13 @@ class _Delimited(Table):
         super().__init__(str(path), path)
         with path.open("rb") as file:
             start = file.read(1 << 20)
-        text = start.decode("utf-8-sig", errors="replace")
+        try:  # not final: the last character may be cut off
+            text = codecs.getincrementaldecoder("utf-8-sig")().decode(start)
+        except UnicodeDecodeError as error:
+            number = start.count(b"\n", 0, error.start) + 1
+            raise NNDError(f"{path}, line {number}: not UTF-8 text; {seems_to_be(start)}") from None
+        if "\0" in text.split("\n", 1)[0]:
+            raise NNDError(f"{path}, line 1: is no text; {seems_to_be(start)}")
         line = text.split("\n", 1)[0]
         if delimiter == "," and "," not in line:  # spreadsheets of some countries
             delimiter = next((other for other in (";", "\t") if other in line), delimiter)
@@ -137,9 +145,7 @@ class _Delimited(Table):
             raise NNDError(f"{path}, row 1: no header of a table ({error})") from error
         while len(self._names) > 1 and not self._names[-1].strip():  # spreadsheets write commas after the last column
             self._names.pop()
-        twice = [name for name in self._names if self._names.count(name) > 1]
-        if twice:
-            raise NNDError(f"{path}, row 1: two columns are called {twice[0]!r}; rename one")
+        _check_distinct(f"{path}, row 1", self._names)
 
     def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         import pyarrow.csv as pacsv
@@ -189,7 +195,9 @@ class _Delimited(Table):
                     try:
                         line.decode("utf-8")
                     except UnicodeDecodeError as error:
-                        return NNDError(f"{self.name}, line {number}: not UTF-8 text (byte {error.start})")
+                        return NNDError(
+                            f"{self.name}, line {number}: not UTF-8 text (byte {error.start}); {seems_to_be(line)}"
+                        )
         return NNDError(f"{place}: not a valid table ({message})")
 
 
@@ -220,7 +228,8 @@ class _JSONLines(Table):
 
     def _items(self) -> Iterator[tuple[int, Any]]:
         assert self.path is not None
-        number = 0
+        number = rows = 0
+        row: Any = None
         try:
             if self._array:
                 text = self.path.read_text(encoding="utf-8-sig")
@@ -231,16 +240,52 @@ class _JSONLines(Table):
                     if number == 1:
                         line = line.removeprefix(b"\xef\xbb\xbf")
                     if line.strip():
-                        yield number, json.loads(line.decode("utf-8"))
+                        row = json.loads(line.decode("utf-8"))
+                        rows += 1
+                        yield number, row
+            if (
+                rows == 1
+                and isinstance(row, Mapping)
+                and row
+                and all(isinstance(v, (dict, list)) for v in row.values())
+            ):
+                self._check_whole()
         except UnicodeDecodeError as error:
-            raise NNDError(f"{self.where(max(number, 1))}: not UTF-8 text (byte {error.start})") from None
+            place, hint = self.where(max(number, 1)), seems_to_be(error.object)
+            raise NNDError(f"{place}: not UTF-8 text (byte {error.start}); {hint}") from None
         except RecursionError:
             raise NNDError(f"{self.where(max(number, 1))}: JSON nested too deeply") from None
         except ValueError as error:
+            if not rows:
+                self._check_whole()
             place = self.name if self._array else self.where(number)
             raise NNDError(f"{place}: not valid JSON ({error})") from None
         except OSError as error:
             raise NNDError(f"{self.name}: cannot be read ({error.strerror or error})") from error
+
+    def _check_whole(self) -> None:
+        """Raise NNDError for a file that is one JSON object around the rows, rather than a row per line."""
+        assert self.path is not None
+        if self.path.stat().st_size > _WHOLE:
+            return
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8-sig"))
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(found, Mapping):
+            return
+        keys = ", ".join(map(repr, list(found)[:3])) + (", ..." if len(found) > 3 else "")
+        lists = [key for key, value in found.items() if isinstance(value, list)]
+        if len(lists) == 1 and len(found) < 20:
+            how = f"its rows may be in {lists[0]!r}: json.dump(data[{lists[0]!r}], file)"
+        elif found and all(isinstance(value, Mapping) for value in found.values()):
+            how = "its rows have these keys: json.dump([{'id': key, **row} for key, row in data.items()], file)"
+        else:
+            how = "put it into [ ] if it is a row"
+        raise NNDError(
+            f"{self.name}: it is one JSON object with the keys {keys}, and a table is a list of rows; write it as a list "
+            f"([{{...}}, ...]) or as a row per line; in Python, {how}"
+        )
 
     def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         numbers: list[int] = []
@@ -291,9 +336,25 @@ def _plain(column: pa.Array) -> pa.Array | list[Any]:
     return list(column.to_pylist())
 
 
-def _of_arrow(first: int, batch: pa.RecordBatch) -> Batch:
-    columns = {name: _plain(batch.column(name)) for name in batch.schema.names}
-    return Batch(range(first, first + batch.num_rows), columns)
+def _of_arrow(table: Table, first: int, batch: pa.RecordBatch) -> Batch:
+    names = batch.schema.names
+    _check_distinct(table.name, names)
+    for name in names:
+        try:
+            batch.column(name).validate(full=True)  # else a damaged text is found wherever it is first looked at
+        except pa.ArrowInvalid as error:
+            found = re.search(r"index (\d+)", str(error))
+            place = table.where(first + int(found[1])) if found else table.name
+            raise NNDError(f"{place}: column {name!r} is damaged ({first_line(error)}); get the file anew") from None
+    return Batch(range(first, first + batch.num_rows), {name: _plain(batch.column(name)) for name in names})
+
+
+def _check_distinct(place: str, names: Sequence[str]) -> None:
+    """Raise NNDError for two columns of one name."""
+    counts = Counter(names)
+    twice = next((name for name in names if counts[name] > 1), None)
+    if twice is not None:
+        raise NNDError(f"{place}: two columns are called {twice!r}; rename one")
 
 
 class _Parquet(Table):
@@ -312,9 +373,9 @@ class _Parquet(Table):
                 if count > 1:
                     raise NNDError(f"{self.name}: has {count} columns {name!r}; rename all but one")
                 for batch in file.iter_batches(BATCH, columns=columns):
-                    yield _of_arrow(number, batch)
+                    yield _of_arrow(self, number, batch)
                     number += batch.num_rows
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names that are no UTF-8
             raise NNDError(f"{self.name}: cannot be read as parquet ({first_line(error)})") from None
 
 
@@ -349,5 +410,5 @@ class _Dataset(Table):
         number = 1
         for table in rows.with_format("arrow").iter(BATCH):
             for batch in table.combine_chunks().to_batches():
-                yield _of_arrow(number, batch)
+                yield _of_arrow(self, number, batch)
                 number += batch.num_rows

@@ -121,6 +121,35 @@ def test_labels_of_any_characters_give_yamls_that_can_be_read(
     assert "default: 8 tests" in nnd("list").out
 
 
+@pytest.mark.parametrize(
+    ("language", "message"),
+    [
+        ("english", "--language english: is no code of a language; write en"),
+        ("en,Deutsch", "--language Deutsch: is no code of a language; write de"),
+        ("EN", "write en"),
+        ("pt_br", "write pt-br"),
+        ("Elvish", "write a code such as en or pt-BR"),
+    ],
+)
+def test_a_language_is_named_by_its_code(
+    nnd: Command, table: Path, language: str, message: str, nnd_home: Path
+) -> None:
+    done = nnd("new", "numbers", "--from", table, *OPTIONS, "--language", language)
+    assert done.status == 1
+    assert message in done.err
+    assert not nnd_home.exists()
+    assert nnd("new", "numbers", "--from", table, *OPTIONS, "--language", "en,pt-BR,yue").status == 0
+
+
+def test_one_of_a_thing_is_singular(nnd: Command, tmp_path: Path, nnd_home: Path, checkout: Path) -> None:
+    table = write_rows(tmp_path / "t.jsonl", [*ROWS[:2], {**ROWS[0], "answer": ""}])
+    done = nnd("new", "one", "--from", table, *OPTIONS, "--into", checkout)
+    assert "\n1 test\n" in done.out
+    assert "1  row with an empty candidate (line 3)" in done.out
+    assert "has 3 rows with 2 judgements of 2 candidates" in (nnd_home / "nnd" / "one" / "README.md").read_text("utf-8")
+    assert "`nnd_one`: 1 test of 1 prompt." in (checkout / "task_yamls" / "one" / "README.md").read_text("utf-8")
+
+
 def test_a_yaml_that_would_be_read_otherwise_is_not_written() -> None:
     with pytest.raises(NNDError, match="reading it gives something else"):
         check_yaml("a: yes\n", {"a": "yes"})
