@@ -17,7 +17,7 @@ from nnd_tasks.analysis.power import FEW, HOPELESS, is_hopeless
 from nnd_tasks.analysis.reading import RULES, ReadingAid
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand
-from nnd_tasks.wording import code, csv_cell, plain, table_row
+from nnd_tasks.wording import code, counted, csv_cell, plain, table_row
 
 #: What a report of one comparison may be written as.
 FORMATS = ("md", "json", "csv", "tex")
@@ -168,7 +168,7 @@ def markdown(comparison: Comparison, aids: Aids | None = None, *, signatures: bo
     paired = comparison.paired
     lines = [f"# {plain(paired.set)}: {', '.join(map(plain, paired.models))}", "", f"Task: {plain(paired.title)}.", ""]
     if paired.left_out:
-        lines += [f"{paired.left_out:,} tests are left out: some model could not score them.", ""]
+        lines += [f"Left out: {counted(paired.left_out, 'test')} that some model could not score.", ""]
     lines += ["Pass rates with 95% t intervals, clustered by prompt:", "", *_markdown_table(_rates_table(comparison))]
     if comparison.ranks:
         lines += [

@@ -304,8 +304,8 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(resul
     out = tmp_path / "out"
     done = nnd("compare", results, "--out", out, "--resamples", "100")
     assert done.exit_code == 0, done.output
-    assert "Task: nnd_demo [shots 0, shots_seed no].\n\n" in done.output
-    assert "Task: nnd_demo [shots 2, shots_seed 1234].\n\n" in done.output
+    assert "Task: nnd_demo (shots 0, shots_seed no).\n\n" in done.output
+    assert "Task: nnd_demo (shots 2, shots_seed 1234).\n\n" in done.output
     assert {path.stem for path in out.iterdir()} == {
         "demo_authors_nnd_demo_shots_0_shots_seed_no",
         "demo_authors_nnd_demo_shots_2_shots_seed_1234",
