@@ -22,6 +22,7 @@ from nnd_tasks.sources.base import Source
 from nnd_tasks.sources.demo import PATH as DEMO_PATH
 from nnd_tasks.sources.download import Fetched, fetch, sha256_of
 from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_table
+from nnd_tasks.wording import counted
 
 NND_CITATION = """@inproceedings{laban2022nnd,
   title = {Near-Negative Distinction: Giving a Second Life to Human Evaluation Datasets},
@@ -97,7 +98,7 @@ def build_set(
         expected = origin.published.get(config, table.num_rows)
         if expected != table.num_rows:
             notes.append(
-                f"{config}: {table.num_rows:,} tests, published are {expected:,}: another version of the file?"
+                f"{config}: {counted(table.num_rows, 'test')}, published are {expected:,}: another version of the file?"
             )
 
     folder = expand(out) if out is not None else dataset_folder(name)

@@ -381,7 +381,7 @@ def test_windows_matter_where_contexts_were_shortened() -> None:
 
 def test_tests_of_one_run_only_are_refused() -> None:
     first, other = make_run("a", [True, True], ["k", "k"]), make_run("b", [True], ["k"])
-    with pytest.raises(NNDError, match=r"1 tests are in one of them only, e\.g\. t1"):
+    with pytest.raises(NNDError, match=r": 1 test in one of them only, e\.g\. t1"):
         pair([first, other])
     with pytest.raises(NNDError, match="a: two runs of it on nnd/demo"):
         pair([first, make_run("a", [True, True], ["k", "k"])])

@@ -183,6 +183,14 @@ def test_failing_curves_are_bold() -> None:
     assert widths["truncation (fails)"] > widths["token_drop"]
 
 
+def test_every_error_is_in_the_figure_and_no_panel_is_empty() -> None:
+    found = [one(error, "1", -2.0) for error in ("injection", "of one's own", "token_drop")]
+    verdicts = judge({"a": -1.0}, found)
+    axes = draw(Report("x", "score", verdicts, verdicts)).axes
+    assert [panel.get_title() for panel in axes] == ["fluency", "targeted", "other"]
+    assert {line.get_label() for panel in axes for line in panel.get_lines()} == {v.error for v in verdicts}
+
+
 def test_a_set_of_targeted_errors_has_a_figure_too() -> None:
     verdicts = judge({"a": -1.0}, [one("repetition", "10", -2.0)])
     assert [axes.get_title() for axes in draw(Report("x", "score", verdicts, verdicts)).axes] == ["targeted"]
