@@ -15,6 +15,7 @@ from nnd_tasks.cleaning import REASONS, clean, clean_name
 from nnd_tasks.datasets import dataset_folder, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.markdown import cell, code
 from nnd_tasks.pairing import PairingReport, form_tests
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Annotation, Test
 from nnd_tasks.sources import get_source
@@ -22,7 +23,7 @@ from nnd_tasks.sources.base import Source
 from nnd_tasks.sources.demo import PATH as DEMO_PATH
 from nnd_tasks.sources.download import Fetched, fetch, sha256_of
 from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_table
-from nnd_tasks.wording import cell, code
+from nnd_tasks.wording import counted
 
 NND_CITATION = """@inproceedings{laban2022nnd,
   title = {Near-Negative Distinction: Giving a Second Life to Human Evaluation Datasets},
@@ -98,7 +99,7 @@ def build_set(
         expected = origin.published.get(config, table.num_rows)
         if expected != table.num_rows:
             notes.append(
-                f"{config}: {table.num_rows:,} tests, published are {expected:,}: another version of the file?"
+                f"{config}: {counted(table.num_rows, 'test')}, published are {expected:,}: another version of the file?"
             )
 
     other = any(tables[config].num_rows != count for config, count in origin.published.items() if config in tables)

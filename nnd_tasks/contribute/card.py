@@ -12,9 +12,10 @@ from nnd_tasks import __version__
 from nnd_tasks.build import COLUMN_NOTES, NND_CITATION, rules_on_card
 from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE, Recipe
 from nnd_tasks.files import check_yaml
+from nnd_tasks.markdown import cell, code, fenced
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
-from nnd_tasks.wording import cell, code, counted, fenced
+from nnd_tasks.wording import counted
 
 CONFIG = "default"
 _LABELS = 12  # that are named

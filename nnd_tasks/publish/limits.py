@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from nnd_tasks.analysis.reading import ALL, trivial_rates
 from nnd_tasks.build import rules_on_card
+from nnd_tasks.markdown import cell
 from nnd_tasks.publish.card import Card
 from nnd_tasks.schema import fold
-from nnd_tasks.wording import cell
 
 HEADING = "Known limits"
 _FEW = 10  # clusters below which a standard error is unreliable

@@ -385,7 +385,7 @@ def test_what_cannot_be_compared_is_named() -> None:
     some = make_run("b", [None, True], ["k", "l"])
     [found] = compare_runs([run, some], resamples=100)
     assert found.paired.left_out == 1
-    assert "1 tests are left out" in markdown(found)
+    assert "Left out: 1 test that some model could not score." in markdown(found)
 
 
 def test_a_run_that_fits_no_other_is_told_with_the_reason() -> None:
