@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.wording import figure_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +94,7 @@ def draw_panels(panels: Sequence[Panel], title: str, x_label: str, *, log: bool 
             continue
         _draw_panel(axes, panels[i], labels, titled=len(panels) > 1)
         _scale_x(axes, every, log)
-        axes.set_xlabel(f"{x_label}, log scale" if log else x_label)
+        axes.set_xlabel(figure_text(f"{x_label}, log scale" if log else x_label))
         axes.tick_params(labelleft=True)
         if i % columns == 0:
             axes.set_ylabel("pass rate (share of tests)")
@@ -111,7 +112,7 @@ def draw_panels(panels: Sequence[Panel], title: str, x_label: str, *, log: bool 
             handles.values(), handles.keys(), loc="outside lower center", ncols=_columns(labels, across), frameon=False
         )
     _scale_y(grid.flat[0], panels)
-    figure.suptitle(title)
+    figure.suptitle(figure_text(title))
     return figure
 
 
@@ -145,7 +146,7 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str], titled: bool) -
                 [y - low for y, low in zip(series.y, series.low, strict=True)],
                 [high - y for y, high in zip(series.y, series.high, strict=True)],
             ],
-            label=series.label,
+            label=figure_text(series.label),
             color=colour,
             marker=marker,
             linestyle=dash,
@@ -157,7 +158,7 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str], titled: bool) -
             transform=axes.transData + ScaledTranslation(shift / 72, 0, figure.dpi_scale_trans),
         )
     if titled:
-        axes.set_title(panel.title)
+        axes.set_title(figure_text(panel.title))
     axes.grid(visible=True, color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
