@@ -243,12 +243,7 @@ class _JSONLines(Table):
                         row = json.loads(line.decode("utf-8"))
                         rows += 1
                         yield number, row
-            if (
-                rows == 1
-                and isinstance(row, Mapping)
-                and row
-                and all(isinstance(v, (dict, list)) for v in row.values())
-            ):
+            if rows == 1 and isinstance(row, Mapping) and _holds_rows(row):
                 self._check_whole()
         except UnicodeDecodeError as error:
             place, hint = self.where(max(number, 1)), seems_to_be(error.object)
@@ -312,6 +307,14 @@ class _JSONLines(Table):
         if not rows:
             raise NNDError(f"{self.name}: it holds no row")
         return dict(_of_rows(range(len(rows)), rows, None).columns)
+
+
+def _holds_rows(row: Mapping[str, Any]) -> bool:
+    """Tell whether an object looks like rows by id, or like one list of rows, rather than like a row."""
+    values = list(row.values())
+    if len(values) == 1 and isinstance(values[0], list):
+        return bool(values[0]) and all(isinstance(item, Mapping) for item in values[0])
+    return bool(values) and all(isinstance(value, Mapping) for value in values)
 
 
 def _of_rows(numbers: Sequence[int], rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None) -> Batch:

@@ -129,6 +129,7 @@ def test_labels_of_any_characters_give_yamls_that_can_be_read(
         ("EN", "write en"),
         ("pt_br", "write pt-br"),
         ("Elvish", "write a code such as en or pt-BR"),
+        ("<script>alert(1)</script>", "write a code such as en or pt-BR"),
     ],
 )
 def test_a_language_is_named_by_its_code(
@@ -227,7 +228,7 @@ def test_nothing_that_a_table_or_an_option_says_is_markup_or_a_command_of_the_te
     ]
     source = write_rows(tmp_path / "in" / "t.jsonl", rows)
     told = ["--title", f"T {evil}", "--summary", f"S {evil}", "--judges", f"J {evil}", "--homepage", f"H {evil}"]
-    told += ["--license", f"L {evil}", "--language", evil, "--citation", f"@misc{{a}}\n```\n{evil}"]
+    told += ["--license", f"L {evil}", "--citation", f"@misc{{a}}\n```\n{evil}"]
     for rule in (["--better", f"good,w{evil}|"], ["--order", f"w{evil}|,good"]):
         done = nnd(
             "new", "numbers", "--from", source, "--label", "verdict", *rule, *told, "--into", checkout, "--replace"
