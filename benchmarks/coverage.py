@@ -1,6 +1,6 @@
 """How often intervals miss the true value, and how often p values raise a false alarm, on made-up outcomes.
 
-    python benchmarks/coverage.py                       # all three tables, about ten minutes on one core
+    python benchmarks/coverage.py                       # all three tables, about a quarter of an hour on one core
     python benchmarks/coverage.py --runs 200 rates      # fewer runs of each cell, one table
 
 A nominal 95% interval should miss in 5% of the runs. Prompts have 6 tests each (`equal`), or 1 to 60 with a heavy tail (`heavy`,
@@ -55,7 +55,7 @@ def missed(low: float, high: float, truth: float) -> bool:
 
 
 def percentiles(difference: Counts, tests: Counts, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the interval of the percentile bootstrap over prompts, which `nnd compare` printed before."""
+    """Return the interval of the percentile bootstrap over prompts, which is often taken."""
     k = tests.size
     weights = rng.multinomial(k, np.full(k, 1 / k), size=DRAWS)
     low, high = np.quantile((weights @ difference) / (weights @ tests), [LEVEL / 2, 1 - LEVEL / 2])
@@ -63,62 +63,74 @@ def percentiles(difference: Counts, tests: Counts, rng: np.random.Generator) -> 
 
 
 def plain_t(passed: Counts, tests: Counts) -> tuple[float, float]:
-    """Return rate ± t(k - 1) x error within 0 and 1, which was printed before."""
+    """Return rate ± t(k - 1) x error within 0 and 1, which is often taken."""
     rate = passed.sum() / tests.sum()
     half = stdtrit(tests.size - 1, 1 - LEVEL / 2) * clustered_standard_error(passed, tests)
     return max(0.0, rate - half), min(1.0, rate + half)
 
 
+def row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
 def differences(runs: int) -> Iterator[str]:
     """Yield the table of intervals of differences."""
-    yield "| prompts | sizes | rates | bootstrap misses | t(k - 1) misses | ours misses | no interval | p < 0.05 | ≠ |"
-    yield "|---:|---|---|---:|---:|---:|---:|---:|---:|"
+    yield "Misses: percentile bootstrap / t with k - 1 degrees of freedom / ours. Then (p < 0.05; no interval; ≠).\n"
+    yield row("sizes", "rates", *(f"k = {k}" for k in PROMPTS))
+    yield row(*["---"] * (2 + len(PROMPTS)))
     for sizes in SIZES:
-        for first, second in PAIRS:
-            for k in PROMPTS:
-                rng = np.random.default_rng([k, int(100 * first), int(100 * second), SIZES.index(sizes)])
-                tests, passed = outcomes(rng, runs, k, (first, second), sizes)
-                truth, counts = second - first, np.zeros(5)
-                p = permutation_p((passed[..., 1] - passed[..., 0]).T, 1000)
-                for i in range(runs):
-                    n, (a, b) = tests[i], passed[i].T
-                    found = paired_difference(a, b, n)
-                    half = stdtrit(k - 1, 1 - LEVEL / 2) * found.standard_error
-                    excludes = found.low > 0 or found.high < 0
-                    plain = (found.difference - half, found.difference + half) if half else (np.nan, np.nan)
-                    counts += (
-                        missed(*percentiles(b - a, n, rng), truth),
-                        missed(*plain, truth),
-                        missed(found.low, found.high, truth),
-                        np.isnan(found.low),
-                        not np.isnan(found.low) and excludes != (p[i] < LEVEL),
-                    )
-                shown = [f"{100 * count / runs:.1f}" for count in counts]
-                shown.insert(4, f"{100 * float((p < LEVEL).mean()):.1f}")
-                yield f"| {k} | {sizes} | {first}, {second} | {' | '.join(shown)} |"
+        for pair in PAIRS:
+            yield row(sizes, f"{pair[0]}, {pair[1]}", *(difference_cell(sizes, pair, k, runs) for k in PROMPTS))
+
+
+def difference_cell(sizes: str, pair: tuple[float, float], k: int, runs: int) -> str:
+    first, second = pair
+    rng = np.random.default_rng([k, int(100 * first), int(100 * second), SIZES.index(sizes)])
+    tests, passed = outcomes(rng, runs, k, pair, sizes)
+    truth, counts = second - first, np.zeros(5)
+    p = permutation_p((passed[..., 1] - passed[..., 0]).T, 1000)
+    for i in range(runs):
+        n, (a, b) = tests[i], passed[i].T
+        found = paired_difference(a, b, n)
+        half = stdtrit(k - 1, 1 - LEVEL / 2) * found.standard_error
+        excludes = found.low > 0 or found.high < 0
+        plain = (found.difference - half, found.difference + half) if half else (np.nan, np.nan)
+        counts += (
+            missed(*percentiles(b - a, n, rng), truth),
+            missed(*plain, truth),
+            missed(found.low, found.high, truth),
+            np.isnan(found.low),
+            not np.isnan(found.low) and excludes != (p[i] < LEVEL),
+        )
+    shown = [f"{100 * count / runs:.1f}" for count in counts]
+    return f"{' / '.join(shown[:3])} ({100 * float((p < LEVEL).mean()):.1f}; {shown[3]}; {shown[4]})"
 
 
 def rates(runs: int) -> Iterator[str]:
     """Yield the table of intervals of rates."""
-    yield "| prompts | sizes | rate | rate ± t misses | ours misses | ours, mean width |"
-    yield "|---:|---|---|---:|---:|---:|"
+    yield "Misses: rate ± t(k - 1) x error / ours. Then the mean width of ours.\n"
+    yield row("sizes", "rate", *(f"k = {k}" for k in PROMPTS))
+    yield row(*["---"] * (2 + len(PROMPTS)))
     for sizes in SIZES:
         for rate in RATES:
-            for k in PROMPTS:
-                rng = np.random.default_rng([k, int(100 * rate), SIZES.index(sizes)])
-                tests, passed = outcomes(rng, runs, k, (rate,), sizes)
-                plain = [missed(*plain_t(x, n), rate) for x, n in zip(passed[..., 0], tests, strict=True)]
-                ends = [confidence_interval(x, n) for x, n in zip(passed[..., 0], tests, strict=True)]
-                ours = [missed(low, high, rate) for low, high in ends]
-                width = np.mean([high - low for low, high in ends])
-                yield f"| {k} | {sizes} | {rate} | {100 * np.mean(plain):.1f} | {100 * np.mean(ours):.1f} | {width:.3f} |"
+            yield row(sizes, rate, *(rate_cell(sizes, rate, k, runs) for k in PROMPTS))
+
+
+def rate_cell(sizes: str, rate: float, k: int, runs: int) -> str:
+    rng = np.random.default_rng([k, int(100 * rate), SIZES.index(sizes)])
+    tests, passed = outcomes(rng, runs, k, (rate,), sizes)
+    plain = [missed(*plain_t(x, n), rate) for x, n in zip(passed[..., 0], tests, strict=True)]
+    ends = [confidence_interval(x, n) for x, n in zip(passed[..., 0], tests, strict=True)]
+    ours = [missed(low, high, rate) for low, high in ends]
+    width = np.mean([high - low for low, high in ends])
+    return f"{100 * np.mean(plain):.1f} / {100 * np.mean(ours):.1f} ({width:.2f})"
 
 
 def alarms(runs: int) -> Iterator[str]:
     """Yield how many tables of equal models have any p (Holm) below 0.05 on a category."""
     models, categories = 6, 5
-    yield "| prompts of each category | Holm over the categories of a pair (before) | over pairs and categories (ours) |"
-    yield "|---:|---:|---:|"
+    yield row("prompts of each category", "Holm over the categories of a pair", "over pairs and categories (ours)")
+    yield row(*["---"] * 3)
     pairs = [(a, b) for a in range(models) for b in range(a)]
     for k in (12, 30, 100):
         rng = np.random.default_rng(k)
@@ -129,7 +141,7 @@ def alarms(runs: int) -> Iterator[str]:
             p = np.stack([permutation_p(found[c], 4000) for c in range(categories)])
             before += any(min(holm(p[:, j].tolist())) < LEVEL for j in range(len(pairs)))
             ours += min(holm(p.ravel().tolist())) < LEVEL
-        yield f"| {k} | {100 * before / runs:.1f} | {100 * ours / runs:.1f} |"
+        yield row(k, f"{100 * before / runs:.1f}", f"{100 * ours / runs:.1f}")
 
 
 TABLES: dict[str, Callable[[int], Iterator[str]]] = {"differences": differences, "rates": rates, "alarms": alarms}

@@ -17,9 +17,10 @@ from nnd_tasks.cleaning import REASONS as CLEANING
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import check_yaml, parse_yaml, read_text
+from nnd_tasks.markdown import cell, code, fenced
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
-from nnd_tasks.wording import cell, code, counted, fenced
+from nnd_tasks.wording import counted
 
 CARD = "README.md"
 #: Fact that only a person can know -> what to write; a card says TODO where it is not known.
@@ -368,7 +369,17 @@ def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str,
     """
     shown = ", ".join(map(repr, labels[:_LABELS])) + (", ..." if len(labels) > _LABELS else "")
     marked = {"unranked": f" ({shown})"} if labels else {}
-    return {reason: f"{count:,} {DROPPED[reason]}{marked.get(reason, '')}" for reason, count in counts.items()}
+    return {reason: f"{count:,} {_reason(reason, count)}{marked.get(reason, '')}" for reason, count in counts.items()}
+
+
+def _reason(reason: str, count: int) -> str:
+    """Return a reason, in the singular of one."""
+    noun, _, rest = DROPPED[reason].partition(" ")
+    if count != 1:
+        return f"{noun} {rest}"
+    for many, one in (("that are ", "that is "), ("that were ", "that was "), ("that repeat ", "that repeats ")):
+        rest = one + rest.removeprefix(many) if rest.startswith(many) else rest
+    return f"{noun.removesuffix('s')} {rest}"
 
 
 def made_section(facts: Facts, reports: Mapping[str, Any]) -> list[str]:

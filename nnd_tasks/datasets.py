@@ -6,6 +6,7 @@ configs) and one parquet file per config. ``datasets.load_dataset(folder)`` read
 
 from __future__ import annotations
 
+import difflib
 import glob
 import json
 import logging
@@ -42,9 +43,16 @@ _TRIES = 3  # to read a set that other processes replace
 
 
 def nnd_home() -> Path:
-    """Return the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory."""
+    """Return the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory.
+
+    Raises:
+        NNDError: ``$NND_HOME`` names no place.
+    """
     configured = os.environ.get("NND_HOME")
-    return expand(configured) if configured else Path(platformdirs.user_data_dir("nnd-tasks", False))
+    try:
+        return expand(configured) if configured else Path(platformdirs.user_data_dir("nnd-tasks", False))
+    except NNDError as error:
+        raise NNDError(f"NND_HOME={error}") from error
 
 
 def dataset_folder(name: str) -> Path:
@@ -460,6 +468,26 @@ def how_to_build(name: str, config: str = "") -> str:
     return f"nnd build {name}{' --rows all' if config.startswith('all_rows') else ''}"
 
 
+def no_set(name: str) -> str:
+    """Say that a set is not built here: how to build it, or, where there is none of this name, which may be meant."""
+    package = Path(__file__).parent
+    ours = {
+        name
+        for folder in (package / "task_yamls", package.parent / "task_yamls")
+        for name in (
+            *(path.name for path in folder.glob("[!_.]*") if path.is_dir() and path.name != "blindspot"),
+            *(path.stem.removeprefix("nnd_") for path in folder.glob("blindspot/nnd_blindspot_*.yaml")),
+        )
+    }
+    if name in ours:
+        return f"set {name!r} is not built here; run: {how_to_build(name)}"
+    own = {path.parent.name for path in dataset_folder("").glob(f"[!.]*/{CARD}")}
+    plain = name.lower().replace("-", "_").removeprefix("nnd_")
+    near = plain if plain in ours | own else next(iter(difflib.get_close_matches(plain, sorted(ours | own), n=1)), None)
+    meant = f"did you mean {near!r}? " if near else ""
+    return f"there is no set {name!r}; {meant}nnd list shows those there are"
+
+
 def read_table(folder: Path, config: str | None = None) -> pa.Table:
     """Return the tests of one config of a dataset folder, checked against the schema.
 
@@ -515,12 +543,12 @@ def load(name: str, config: str | None = None) -> datasets.Dataset:
         config: the config; None takes the default one.
 
     Raises:
-        NNDError: the set is not built.
+        NNDError: the set is not built, or there is none of this name.
     """
     import datasets
 
     # A bare name is a set, even where a folder of that name lies around.
     folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
     if folder is None:
-        raise NNDError(f"set {name!r} is not built here; run: {how_to_build(name)}")
+        raise NNDError(no_set(name))
     return datasets.Dataset(read_table(folder, config))

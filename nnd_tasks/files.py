@@ -7,6 +7,7 @@ YAML whose few bytes unfold to gigabytes.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -35,12 +36,20 @@ def expand(path: str | Path) -> Path:
     """Return ``path`` with ``~`` replaced by the home directory.
 
     Raises:
-        NNDError: the user that it names is not known.
+        NNDError: the user that it names is not known, or symbolic links lead from it back to it.
     """
     try:
-        return Path(path).expanduser()
+        found = Path(path).expanduser()
     except RuntimeError as error:
         raise NNDError(f"{path}: the home directory that it names is not known") from error
+    try:
+        found.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NNDError(f"{path}: symbolic links lead from it back to it; name another place") from error
+    except ValueError:  # a NUL in the name: whoever opens it says so
+        pass
+    return found
 
 
 # ---------------------------------------------------------------- writing
@@ -205,6 +214,25 @@ def read_text(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise NNDError(f"{path}: is not UTF-8 (byte {error.start:,}); save it as UTF-8") from error
+
+
+def seems_to_be(content: bytes) -> str:
+    """Say what bytes that are no UTF-8 seem to be, and how to save them as UTF-8."""
+    start = content[: 1 << 16]
+    even, odd = start[::2].count(0), start[1::2].count(0)
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")) or max(even, odd) > len(start) // 8:
+        return _SAVE.format(
+            "UTF-16", "UTF-16" if start[:1] in b"\xff\xfe" else "UTF-16LE" if odd > even else "UTF-16BE"
+        )
+    high = sum(byte > 127 for byte in start)
+    if high > len(start) // 4 or any(byte in start for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)):
+        return "save it as UTF-8; a spreadsheet calls that CSV UTF-8"  # cp1251, GBK, Shift JIS, ...: nobody can tell
+    return _SAVE.format("Windows-1252 (as Excel saves CSV)", "WINDOWS-1252")
+
+
+_SAVE = (
+    "it seems to be {}; save it as UTF-8 (a spreadsheet calls that CSV UTF-8), or run: iconv -f {} -t UTF-8 FILE > NEW"
+)
 
 
 def read_json(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:

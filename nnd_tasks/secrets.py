@@ -31,14 +31,14 @@ _OF_TEXTS = {
 }
 
 _URL = re.compile(
-    r"""(?P<scheme>\b[a-z][a-z0-9+.-]*://)
+    r"""(?P<scheme>\b[a-z][a-z0-9+.-]{0,20}://)
     (?P<user>(?:(?!,\w+=)[^/?#\s'"<>@])*@(?:(?:(?!,\w+=)[^/?#\s'"<>@])*@)*)?
     (?P<place>(?:(?!,\w+=)[^?#\s'"<>])*)
     (?P<query>[?#](?:(?!,\w+=)[^\s'"<>])*)?""",
     re.IGNORECASE | re.VERBOSE,
 )
 #: A name and what stands between it and its value: ``name=``, ``"name": ``, ``name: '``.
-_NAME = re.compile(r"""(?P<quote>\\?['"]?)(?P<name>[A-Za-z_][\w.-]*)(?P=quote)\s*(?P<sign>[:=])\s*""")
+_NAME = re.compile(r"""(?<![\w.-])(?P<quote>\\?['"]?)(?P<name>[A-Za-z_][\w.-]*)(?P=quote)\s*(?P<sign>[:=])\s*""")
 _SCHEME = re.compile(r"\b(Bearer|Basic)\s+[\w+/=.~-]{4,}")
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 #: Letters from which on a secret is looked for in running text; shorter ones stand in ordinary words.

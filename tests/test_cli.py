@@ -124,6 +124,26 @@ def test_process_interrupted_while_it_imports_shows_no_traceback(module: str, at
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "nnd: interrupted\n")
 
 
+@pytest.mark.parametrize("endpoint", ["http://[::1", "http://host:99999999"])
+def test_a_broken_address_of_the_hub_is_one_line(
+    endpoint: str, nnd: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    assert refused(nnd("build", "demo")).startswith(f"HF_ENDPOINT={endpoint}: is no address")
+
+
+@pytest.mark.parametrize("command", ["build demo", "register", "run --model hf --tasks nnd_demo"])
+def test_a_home_that_leads_back_to_itself_is_one_line(
+    command: str, nnd: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    monkeypatch.setenv("NND_HOME", str(loop))
+    assert refused(nnd(*command.split())).startswith(f"NND_HOME={loop}: symbolic links lead")
+    monkeypatch.delenv("NND_HOME")
+    assert refused(nnd("build", "demo", "--out", loop / "x")).startswith(f"{loop / 'x'}: symbolic links lead")
+
+
 def test_process_shows_the_traceback_with_debug() -> None:
     done = nnd_process("--debug", "build", "nowhere")
     assert done.status == 1

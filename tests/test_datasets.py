@@ -867,3 +867,24 @@ def test_two_processes_that_write_different_configs_of_one_set_both_succeed(fold
     for name in ("authors", "clean"):
         assert read_table(folder, name).equals(to_table(make(4, name)))
     assert beside(folder) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("quizdesign", "there is no set 'quizdesign'; did you mean 'quiz_design'\\? nnd list shows"),
+        ("nnd_frank", "there is no set 'nnd_frank'; did you mean 'frank'\\? "),
+        ("blindspot_wikitex", "did you mean 'blindspot_wikitext'\\? "),
+        ("nosuch", "there is no set 'nosuch'; nnd list shows those there are"),
+        ("quiz_design", "set 'quiz_design' is not built here; run: nnd build quiz_design"),
+        ("hanna", "run: nnd new hanna --from FILE"),
+        ("blindspot_ted", "run: nnd stress build blindspot_ted --corpus ted"),
+    ],
+)
+def test_a_set_that_does_not_exist_is_not_proposed_to_be_built(name: str, message: str) -> None:
+    from tests.conftest import SOURCES
+
+    with pytest.raises(NNDError, match=message):
+        ours.load(name)
+    for known in SOURCES:
+        assert "is not built here" in ours.no_set(known)

@@ -64,6 +64,18 @@ def test_the_page_on_checks_lists_every_code_as_it_is() -> None:
     assert rows == [(code, severity.name.lower(), text) for code, (severity, text) in CODES.items()]
 
 
+def test_workflows_name_actions_by_commit() -> None:
+    """A tag can be moved to other code, a commit cannot."""
+    used = [
+        line.split("uses:")[1].strip()
+        for path in (ROOT / ".github" / "workflows").glob("*.yml")
+        for line in path.read_text("utf-8").splitlines()
+        if "uses:" in line
+    ]
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v[\d.]+", one)] == []
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")

@@ -68,8 +68,9 @@ def slow_interval(pairs: list[tuple[int, int]], level: float) -> tuple[float, fl
     rate = Fraction(passed, total)
     error, degrees = slow_small_sample([x - rate * n for x, n in pairs], [n for _, n in pairs])
     p = float(rate)
-    most = total**2 / sum(n * n for _, n in pairs) if passed in (0, total) else total
-    size = min(most, p * (1 - p) / error**2) if 0 < passed < total and error > 1e-12 else most
+    rare = min(sum(x > 0 for x, _ in pairs), sum(x < n for x, n in pairs))
+    design = max(1.0, error**2 / (p * (1 - p) / total)) if rare else 0.0
+    size = total / ((rare * design + 0.5 * sum(n * n for _, n in pairs) / total) / (rare + 0.5))
     t = stats.t.ppf(0.5 + level / 2, degrees)
 
     def far(q: float) -> float:

@@ -14,7 +14,6 @@ from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
 from nnd_tasks.analysis.compare import compare_runs
-from nnd_tasks.analysis.plots import Panel, Series, draw_panels
 from nnd_tasks.analysis.tables import file_names, markdown, to_csv, to_latex
 from nnd_tasks.build import build_set
 from nnd_tasks.cli import app
@@ -113,13 +112,6 @@ def test_no_set_or_task_names_a_file_elsewhere(name: str) -> None:
     assert first != second
     for found in (first, second):
         assert re.fullmatch(r"\w[\w.-]{0,210}", found)
-
-
-def test_a_name_is_no_formula_in_a_figure() -> None:
-    pytest.importorskip("matplotlib")
-    series = Series("$^{$", [1.0, 2.0], [0.5, 0.6], [0.4, 0.5], [0.6, 0.7])
-    figure = draw_panels([Panel("$^{$", [series]), Panel("b", [series])], "$^{$", "$^{$")
-    figure.savefig(io.BytesIO())
 
 
 def test_one_thing_is_no_plural() -> None:

@@ -144,7 +144,8 @@ def _logged_point(where: str, task: str, step: int, place: float, category: str,
         raise NNDError(f"{where}: {category!r} has no rate between 0 and 1 with stderr, tests and clusters")
     low = high = math.nan
     if clusters > 1 and tests > 0 and not math.isnan(error):
-        size = effective_tests(rate, error, clusters, tests)
+        rare = min(clusters, tests * min(rate, 1 - rate))
+        size = effective_tests(rate, error, tests, tests / clusters, rare)
         low, high = wilson(rate, size, float(stdtrit(clusters - 1, 1 - LEVEL / 2)))
     k = None if math.isnan(clusters) else int(clusters)
     return Point(task, category, "", f"step {step}", place, int(tests), k, rate, error, low, high)

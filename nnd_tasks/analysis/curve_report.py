@@ -20,7 +20,8 @@ from nnd_tasks.analysis.power import FEW
 from nnd_tasks.analysis.tables import few, number
 from nnd_tasks.analysis.tags import PARAMETERS, STEP
 from nnd_tasks.errors import NNDError
-from nnd_tasks.wording import csv_cell, plain, table_row
+from nnd_tasks.markdown import table_row, unlinked
+from nnd_tasks.wording import csv_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +35,7 @@ def markdown(chart: Chart) -> str:
     tasks, families = len({p.task for p in chart.points}) > 1, any(p.family for p in chart.points)
     names = ["task"] * tasks + ["category"] + ["family"] * families + ["model"]
     head = [*names, chart.x, "tests", "clusters", "pass rate", "std. error", "95% interval"]
-    lines = [f"# {plain(chart.title)}", "", *(f"{plain(note)}\n" for note in chart.notes), table_row(head)]
+    lines = [f"# {unlinked(chart.title)}", "", *(f"{unlinked(note)}\n" for note in chart.notes), table_row(head)]
     lines.append("|" + "---|" * len(names) + "---:|" * (len(head) - len(names)))
     for p in chart.points:
         cells = [p.task] * tasks + [p.category] + [p.family] * families + [p.model, short(p.x), f"{p.tests:,}"]
@@ -47,7 +48,7 @@ def markdown(chart: Chart) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def _unlinked(value: Any) -> Any:
     if isinstance(value, float):
         return None if math.isnan(value) else int(value) if value == int(value) and abs(value) > 1 else value
     return value
@@ -55,7 +56,7 @@ def _plain(value: Any) -> Any:
 
 def _rows(chart: Chart) -> list[dict[str, Any]]:
     """Return a mapping per point; a number that is not known is None."""
-    return [{key: _plain(value) for key, value in asdict(point).items()} for point in chart.points]
+    return [{key: _unlinked(value) for key, value in asdict(point).items()} for point in chart.points]
 
 
 def to_csv(chart: Chart) -> str:

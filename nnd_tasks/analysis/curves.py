@@ -22,6 +22,7 @@ from nnd_tasks.analysis.tags import (
 )
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pooled_rate
+from nnd_tasks.wording import counted
 
 Kind = Literal["scaling", "curve"]
 EPOCH = "epoch"
@@ -230,7 +231,7 @@ def _points(paired: Paired, families: Mapping[str, str], places: Mapping[str, fl
 
 def _left_out(paired: Paired) -> list[str]:
     return (
-        [f"{paired.title}: {paired.left_out:,} tests left out that some model could not score."]
+        [f"{paired.title}: {counted(paired.left_out, 'test')} left out that some model could not score."]
         if paired.left_out
         else []
     )

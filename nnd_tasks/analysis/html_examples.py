@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Characters of a context or another field of the prompt.
 CONTEXT_LIMIT = 1_500
+#: Characters up to which a field of the prompt is shown without a click.
+SHORT = 300
 #: Characters of a candidate.
 CANDIDATE_LIMIT = 800
 #: Characters of what two candidates share that are shown on each side of a difference, where it is long.
@@ -94,6 +96,16 @@ class Example:
     prompt: list[tuple[str, Part]]
     others: int
     passed_by: list[str]
+
+    @property
+    def short(self) -> list[tuple[str, Part]]:
+        """What is short enough to stand open: a question, an answer."""
+        return [(name, part) for name, part in self.prompt if len(part.text) <= SHORT]
+
+    @property
+    def long(self) -> list[tuple[str, Part]]:
+        """What is folded away."""
+        return [(name, part) for name, part in self.prompt if len(part.text) > SHORT]
 
 
 def failed_examples(paired: Paired, count: int) -> list[Example]:

@@ -26,6 +26,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pooled_rate
+from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
     import jinja2
@@ -311,6 +312,7 @@ def _environment() -> jinja2.Environment:
         "signed": partial(number, signed=True),
         "p": p_value,
         "count": "{:,}".format,
+        "counted": counted,
         "percent": "{:.2%}".format,
         "few": few,
     }

@@ -21,6 +21,7 @@ from nnd_tasks.analysis import selecting
 from nnd_tasks.analysis.samples import Samples, read_lines, read_samples
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import check_json, expand, read_text, writing
+from nnd_tasks.wording import counted
 
 #: Bytes that a results file may have; with hundreds of tasks one has a few million.
 _MOST_BYTES = 500_000_000
@@ -551,7 +552,7 @@ def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
         differ = wanted ^ set(other.tests["test_id"])
         if differ:
             raise NNDError(
-                f"{first.path} and {other.path}: {len(differ):,} tests are in one of them only, e.g. {min(differ)}"
+                f"{first.path} and {other.path}: {counted(len(differ), 'test')} in one of them only, e.g. {min(differ)}"
             )
     order = first.tests["test_id"]
     passed = [run.tests.set_index("test_id")["passed"].reindex(order) for run in runs]

@@ -15,6 +15,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import check_json
 from nnd_tasks.harness.metrics import decide
 from nnd_tasks.schema import category_slugs, severity_slugs
+from nnd_tasks.wording import counted
 
 #: Columns of `Samples.tests`. Margins are (better - worse) in nats: per token, summed, per UTF-8 byte. ``high`` and ``low``
 #: are indices into the document's candidates, ``document`` that of the document in `Samples.documents`.
@@ -155,13 +156,15 @@ def _get(found: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
         NNDError: it is missing, or of another kind.
     """
     if key not in found:
-        raise NNDError(f"{where}: is no sample of an NND task (it has no {key!r})")
+        which = "its document" if where.endswith(_DOC) else "it"
+        raise NNDError(f"{where.removesuffix(_DOC)}: is no sample of an NND task ({which} has no {key!r})")
     value = found[key]
     if not isinstance(value, kind):
         raise NNDError(f"{where}: {key} is {_shown(value)}, which is no {_KINDS[kind]}")
     return value
 
 
+_DOC = ": doc"
 _KINDS = {str: "text", list: "list", dict: "object", bool: "true or false"}
 
 
@@ -195,7 +198,7 @@ def _number(value: Any, where: str) -> float:
 
 def _document(sample: Mapping[str, Any], where: str) -> dict[str, Any]:
     doc: dict[str, Any] = _get(sample, "doc", dict, where)
-    where = f"{where}: doc"
+    where += _DOC
     _get(doc, "cluster_id", str, where)
     if "context" in doc:
         _get(doc, "context", str, where)
@@ -210,7 +213,9 @@ def _scores(sample: Mapping[str, Any], key: str, expected: int, where: str) -> l
     """Return the scores of the candidates; None for one that was not scored."""
     found: list[dict[str, Any] | None] = _get(sample, key, list, where)
     if len(found) != expected:
-        raise NNDError(f"{where}: {key} has {len(found)} scores, the document has {expected} candidates")
+        raise NNDError(
+            f"{where}: {key} has {counted(len(found), 'score')}, the document {counted(expected, 'candidate')}"
+        )
     for i, score in enumerate(found):
         place = f"{where}: {key}[{i}]"
         if score is None:

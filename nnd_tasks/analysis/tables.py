@@ -18,7 +18,8 @@ from nnd_tasks.analysis.reading import ReadingAid
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand
-from nnd_tasks.wording import code, csv_cell, plain, table_row
+from nnd_tasks.markdown import code, table_row, unlinked
+from nnd_tasks.wording import counted, csv_cell
 
 #: What a report of one comparison may be written as.
 FORMATS = ("md", "json", "csv", "tex")
@@ -184,9 +185,14 @@ def markdown(comparison: Comparison, aids: Aids | None = None, *, signatures: bo
         signatures: end with the signature of each run, a long line.
     """
     paired = comparison.paired
-    lines = [f"# {plain(paired.set)}: {', '.join(map(plain, paired.models))}", "", f"Task: {plain(paired.title)}.", ""]
+    lines = [
+        f"# {unlinked(paired.set)}: {', '.join(map(unlinked, paired.models))}",
+        "",
+        f"Task: {unlinked(paired.title)}.",
+        "",
+    ]
     if paired.left_out:
-        lines += [f"{paired.left_out:,} tests are left out: some model could not score them.", ""]
+        lines += [f"Left out: {counted(paired.left_out, 'test')} that some model could not score.", ""]
     lines += [
         "Pass rates with 95% intervals (Wilson's), clustered by prompt:",
         "",
@@ -218,8 +224,8 @@ def markdown(comparison: Comparison, aids: Aids | None = None, *, signatures: bo
             *_markdown_table(_aid_table(comparison, aids)),
         ]
     lines += _notes(comparison.categories)
-    lines += [f"- {plain(run.model)}: {code(run.line, cell=False)}" for run in paired.runs if signatures]
-    lines += [f"- Not in this table: {plain(line)}" for line in comparison.alone]
+    lines += [f"- {unlinked(run.model)}: {code(run.line, in_table=False)}" for run in paired.runs if signatures]
+    lines += [f"- Not in this table: {unlinked(line)}" for line in comparison.alone]
     return "\n".join(lines) + "\n"
 
 
@@ -258,14 +264,14 @@ def to_json(comparison: Comparison, aids: Aids | None = None) -> str:
             for model, by_category in (aids or {}).items()
         },
     }
-    return json.dumps(_plain(found), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_unlinked(found), indent=2, ensure_ascii=False) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def _unlinked(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _unlinked(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_unlinked(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, read_json, read_text, read_yaml
+from nnd_tasks.wording import counted
 
 PARAMETERS = "parameters"
 STEP = "step"
@@ -116,7 +117,9 @@ def _read_csv(file: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
             if not any(cell.strip() for cell in row):
                 continue
             if len(row) != len(header):
-                raise NNDError(f"{file}, line {reader.line_num}: {len(row)} fields, the header has {len(header)}")
+                raise NNDError(
+                    f"{file}, line {reader.line_num}: {counted(len(row), 'field')}, the header has {len(header)}"
+                )
             cells = zip(header, (cell.strip() for cell in row), strict=True)
             found.append((f"line {reader.line_num}", dict(cells)))
     except csv.Error as error:

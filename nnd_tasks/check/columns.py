@@ -19,6 +19,7 @@ from nnd_tasks.schema import (
     severity_slugs,
 )
 from nnd_tasks.tables import fingerprint
+from nnd_tasks.wording import counted
 
 _TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
 _AGAIN = "build the set again, with every required column filled"
@@ -98,7 +99,7 @@ def _identifiers(config: Config) -> Iterator[Finding]:
             again.append(i)
         seen.add(key)
     if again:
-        message = f"{len(again):,} tests have the test_id of an earlier one"
+        message = f"{counted(len(again), 'test')} with the test_id of an earlier one"
         fix = "give every test an identifier of its own; results are joined by it"
         yield finding("test_id_repeated", message, fix, rows=config.rows(again), config=config.name)
 
@@ -123,7 +124,7 @@ def _clusters(config: Config) -> Iterator[Finding]:
             mixed.append(i)
         varying |= {name for name in config.extra if name not in varying and columns[name][start] != columns[name][i]}
     if mixed:
-        message = f"{len(mixed):,} tests have another context than an earlier test of their cluster"
+        message = f"{counted(len(mixed), 'test')} with another context than an earlier test of their cluster"
         fix = "give tests one cluster_id exactly when they give a model the same prompt fields"
         details = {i: shown(contexts[i]) for i in mixed[:10]}
         yield finding("cluster_mixed", message, fix, rows=config.rows(mixed, details), config=config.name)
@@ -135,7 +136,7 @@ def _clusters(config: Config) -> Iterator[Finding]:
         prompts[tuple(str(columns[name][i]) for name in fields)].append(key)
     split = {key for found in prompts.values() for key in found[1:]}
     if split:
-        message = f"{len(split):,} clusters have the prompt fields of another one ({', '.join(fields)})"
+        message = f"{counted(len(split), 'cluster')} with the prompt fields of another one ({', '.join(fields)})"
         fix = "give them one cluster_id: standard errors take clusters for independent"
         rows = config.rows([i for i, key in enumerate(keys) if key in split])
         yield finding("cluster_split", message, fix, rows=rows, config=config.name)

@@ -14,6 +14,7 @@ from nnd_tasks.check.findings import EXAMPLES, Finding, Severity, finding, shown
 from nnd_tasks.check.loading import Config, distinct_first
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.schema import fold
+from nnd_tasks.wording import counted
 
 #: A rule that passes more of the tests of a category than this leaks the label; from `OFTEN` on it is worth knowing.
 LEAK, OFTEN = 0.95, 0.8
@@ -45,7 +46,7 @@ def _sizes(config: Config) -> Iterator[Finding]:
     clusters, categories = config.columns["cluster_id"], config.columns["category"]
     distinct = len(set(clusters))
     if distinct < 2:
-        message = f"all {len(clusters):,} tests have one prompt: a standard error is not defined"
+        message = f"one prompt for {counted(len(clusters), 'test')}: a standard error is not defined"
         yield finding("no_error_bar", message, f"add contexts, {FEW} at the least", config=config.name)
         return
     sizes = planned_by_category(clusters, categories)
@@ -122,8 +123,8 @@ def _contradictions(config: Config, others: Collection[str]) -> Iterator[Finding
         for i in rows:
             texts.setdefault(i, text)
     message = (
-        f"{len(found):,} candidates are better in one test and worse in another of the same prompt, judged differently: "
-        f"{len(texts):,} tests"
+        f"{counted(len(found), 'candidate')} better in one test and worse in another of the same prompt, judged differently: "
+        f"{counted(len(texts), 'test')}"
     )
     fix = more or "ask who judged, take the majority, or leave these candidates out"
     order = distinct_first(sorted(texts), [texts[i] for i in sorted(texts)])
@@ -141,7 +142,7 @@ def _repeats(config: Config, others: Collection[str]) -> Iterator[Finding]:
         seen.add(key)
     if again:
         severity, more = left_out(config, others)
-        message = f"{len(again):,} tests repeat an earlier one: same prompt, texts and category"
+        message = f"{counted(len(again), 'test')} as an earlier one: same prompt, texts and category"
         fix = more or "keep one of each: a repeated test counts twice in every rate"
         rows = config.pairs_of(again)
         yield finding("repeated", message, fix, rows=rows, config=config.name, severity=severity)
@@ -173,7 +174,7 @@ def _trivial(config: Config) -> Iterator[Finding]:
 def _leak(config: Config, category: str, rule: str, opposite: str, rate: float, tests: int) -> Finding:
     what = BASELINES[rule] if not opposite else BASELINES[rule].replace("larger", "smaller").replace("higher", "lower")
     code = "trivial_rule" if rate > LEAK else "trivial_rule_often"
-    message = f"{category}: a rule passes {rate:.1%} of {tests:,} tests: {what} ({opposite}{rule})"
+    message = f"{category}: a rule passes {rate:.1%} of {counted(tests, 'test')}: {what} ({opposite}{rule})"
     fix = "a model passes these without reading: balance the candidates" + (
         ", or leave the category out" if code == "trivial_rule" else ", or tell readers"
     )

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nnd_tasks.check.findings import EXAMPLES, Finding, Row, differing, finding
-from nnd_tasks.datasets import CARD, SPLIT, find_dataset, how_to_build
+from nnd_tasks.datasets import CARD, SPLIT, find_dataset, no_set
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.files import parse_yaml, read_text
 from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
@@ -108,7 +108,7 @@ def find(name: str) -> Path:
         raise NNDError(f"{path}: no NND dataset is there (it has no {CARD})")
     if "/" in name or path.exists():
         raise NNDError(f"{path}: there is no such folder; name a dataset folder, or a set that is built here")
-    raise NNDError(f"set {name!r} is not built here; run: {how_to_build(name)}, or name a dataset folder")
+    raise NNDError(f"{no_set(name)}, or name a dataset folder")
 
 
 def load(folder: Path, only: Collection[str] = ()) -> Loaded:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from nnd_tasks.check.checking import Report
 from nnd_tasks.check.findings import Finding, Severity
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import write_text
-from nnd_tasks.wording import code, counted, json_text
-from nnd_tasks.wording import plain as plain_text
+from nnd_tasks.markdown import code, plain
+from nnd_tasks.wording import counted, json_text
 
 FORMATS = ("text", "markdown", "json")
 #: A comment on GitHub holds 65,536 characters.
@@ -72,7 +72,9 @@ def text(report: Report) -> str:
     lines = [f"{visible(report.name)}  {visible(str(report.folder))}"]
     for name, size in report.sizes.items():
         counts = ", ".join(f"{visible(category)} {count:,}" for category, count in size.categories.items())
-        lines.append(f"  {visible(name)}: {size.tests:,} tests of {size.contexts:,} contexts ({counts})")
+        lines.append(
+            f"  {visible(name)}: {counted(size.tests, 'test')} of {counted(size.contexts, 'context')} ({counts})"
+        )
     lines += [f"  {visible(_tasks(report))}", ""]
     for one in report.findings:
         lines += [*_text_of(one), ""]
@@ -90,7 +92,6 @@ def _text_of(one: Finding) -> Iterator[str]:
 
 # ---------------------------------------------------------------- Markdown
 
-plain = partial(plain_text, posted=True)
 _TITLES = {Severity.ERROR: "Errors", Severity.WARNING: "Warnings", Severity.NOTE: "Notes"}
 
 
@@ -102,16 +103,16 @@ def markdown(report: Report, *, texts: bool = True) -> str:
         texts: whether texts of the set may be quoted.
     """
     head = [
-        f"## `nnd check`: {plain(report.name)}",
+        f"## `nnd check`: {_plain(report.name)}",
         "",
-        f"**{totals(report).capitalize()}.** {plain(_tasks(report))}",
+        f"**{totals(report).capitalize()}.** {_plain(_tasks(report))}",
         *([] if texts else ["", "Texts are left out: their terms do not let them be passed on."]),
         "",
         "| config | tests | contexts | categories |",
         "|---|---|---|---|",
         *[
             f"| {code(name)} | {size.tests:,} | {size.contexts:,} | "
-            f"{', '.join(f'{plain(category)} {count:,}' for category, count in size.categories.items())} |"
+            f"{', '.join(f'{_plain(category)} {count:,}' for category, count in size.categories.items())} |"
             for name, size in report.sizes.items()
         ],
     ]
@@ -139,12 +140,22 @@ def markdown(report: Report, *, texts: bool = True) -> str:
 
 def _markdown_of(one: Finding, *, texts: bool) -> Iterator[str]:
     where = f" ({code(one.config)})" if one.config else ""
-    yield f"- **`{one.code}`**{where}: {plain(one.message)}. *To do:* {plain(one.fix)}{'' if one.fix.endswith('?') else '.'}"
+    yield f"- **`{one.code}`**{where}: {_plain(one.message)}. *To do:* {_plain(one.fix)}{'' if one.fix.endswith('?') else '.'}"
     for row in one.rows:
         detail = f": {code(row.detail)}" if row.detail and texts else ""
         yield f"  - row {row.index}, test {code(row.test_id or '?')}{detail}"
     if one.rows and one.count > len(one.rows):
         yield f"  - and {one.count - len(one.rows):,} more"
+
+
+#: Mentions, references to issues and addresses, which GitHub looks for in the rendered text too: a character without width
+#: keeps it from seeing one. The # of an entity is none.
+_BROKEN = re.compile(r"@|(?<!&)#|:(?=//)|(?<=www)\.|(?<=gh)-", re.IGNORECASE)
+
+
+def _plain(value: str) -> str:
+    """Return `plain` for a comment; backticks make no code, as data may stand in any message."""
+    return _BROKEN.sub(lambda match: f"&#{ord(match[0])};&#8203;", plain(value))
 
 
 # ---------------------------------------------------------------- JSON

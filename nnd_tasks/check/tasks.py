@@ -16,6 +16,7 @@ from nnd_tasks.check.yamls import Function, Yaml, alone
 from nnd_tasks.datasets import how_to_build
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.tables import fingerprint
+from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
     import datasets
@@ -261,7 +262,7 @@ def _prompts(name: str, task: NNDTask, config: Config) -> Iterator[Finding]:
     yield from _poor(name, config, empty, without, contexts)
     again = [row for prompt, rows in prompts.items() if prompt.strip() for row in rows[1:]]
     if again:
-        message = f"{name} gives {len(again):,} clusters the prompt of another one"
+        message = f"{name} gives {counted(len(again), 'cluster')} the prompt of another one"
         fix = "let doc_to_text use every prompt field; standard errors take clusters for independent"
         yield finding("prompt_repeated", message, fix, rows=_shown(config, again), count=len(again), config=config.name)
 
@@ -269,7 +270,7 @@ def _prompts(name: str, task: NNDTask, config: Config) -> Iterator[Finding]:
 def _poor(name: str, config: Config, empty: list[int], without: list[int], contexts: int) -> Iterator[Finding]:
     """Report empty prompts, and a template that leaves the context of every document out."""
     if empty:
-        message = f"{name} gives {len(empty):,} clusters an empty prompt, though they have a context"
+        message = f"{name} gives {counted(len(empty), 'cluster')} an empty prompt in spite of a context"
         rows = _shown(config, empty)
         yield finding("prompt_empty", message, "correct doc_to_text", rows=rows, count=len(empty), config=config.name)
     if without and len(without) + len(empty) == contexts:

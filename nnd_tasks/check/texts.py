@@ -12,6 +12,7 @@ from nnd_tasks.check.labels import left_out
 from nnd_tasks.check.loading import Config, distinct_first
 from nnd_tasks.check.scripts import main_script, scripts_of
 from nnd_tasks.schema import fold
+from nnd_tasks.wording import counted
 
 #: Normalized Levenshtein similarity (1 less the distance over the longer length) from which two texts are nearly equal.
 NEAR = 0.95
@@ -43,19 +44,21 @@ def _pairs(config: Config, others: Collection[str]) -> Iterator[Finding]:
     severity, more = left_out(config, others)
     empty = [i for i, pair in enumerate(zip(high, low, strict=True)) if not (pair[0].strip() and pair[1].strip())]
     if empty:
-        message = f"{len(empty):,} tests have an empty candidate: they stay unscored"
+        message = f"{counted(len(empty), 'test')} with an empty candidate: not scored"
         fix = more or "leave them out"
         yield finding("empty", message, fix, rows=config.pairs_of(empty), config=config.name, severity=severity)
     folded = [(fold(a), fold(b)) for a, b in zip(high, low, strict=True)]
     equal = [i for i, (a, b) in enumerate(folded) if a == b and a]
     if equal:
-        message = f"{len(equal):,} tests have two equal candidates (white space folded): no model can pass them"
+        message = (
+            f"{counted(len(equal), 'test')} with two equal candidates (white space folded), which no model can pass"
+        )
         fix = more or "leave them out"
         yield finding("equal_texts", message, fix, rows=config.pairs_of(equal), config=config.name, severity=severity)
     bare = [(_bare(a), _bare(b)) for a, b in folded]
     form = [i for i, (a, b) in enumerate(bare) if a == b and a and folded[i][0] != folded[i][1]]
     if form:
-        message = f"{len(form):,} tests have candidates that differ in case, punctuation or spacing only"
+        message = f"{counted(len(form), 'test')} with candidates that differ in case, punctuation or spacing only"
         fix = "look whether the difference is what was judged; else leave them out"
         yield finding("form_only", message, fix, rows=config.pairs_of(form), config=config.name)
     yield from _near(config, bare)
@@ -76,7 +79,7 @@ def _near(config: Config, bare: Sequence[tuple[str, str]]) -> Iterator[Finding]:
     ]
     if near:
         message = (
-            f"{len(near):,} tests ({len(near) / len(bare):.1%}) have candidates that are equal to {NEAR:.0%} "
+            f"{counted(len(near), 'test')} ({len(near) / len(bare):.1%}) with candidates that are equal to {NEAR:.0%} "
             "(letters and digits, Levenshtein)"
         )
         fix = "look at some: is the difference the error that was judged?"
@@ -251,7 +254,7 @@ class Scanner:
         details = {i: around(*tests[i]) for i in order}
         return finding(
             code,
-            f"{CODES[code][1]} in {where}: {len(tests):,} tests",
+            f"{CODES[code][1]} in {where}: {counted(len(tests), 'test')}",
             search.fix,
             rows=config.rows(order, details),
             count=len(tests),
@@ -270,7 +273,7 @@ def _contexts(config: Config) -> Iterator[Finding]:
         message = "no test has a context: models are asked which text is likelier by itself"
         yield finding("no_context", message, "nothing, if that is meant", config=config.name)
     elif missing:
-        message = f"{len(missing):,} of {len(contexts):,} tests have an empty context"
+        message = f"{len(missing):,} of {counted(len(contexts), 'test')} with an empty context"
         fix = "fill it in, or leave these tests out"
         yield finding("context_missing", message, fix, rows=config.pairs_of(missing), config=config.name)
 
@@ -289,8 +292,8 @@ def _languages(config: Config, languages: Sequence[str], scanner: Scanner) -> It
     if found:
         scripts = sorted({script for script, _ in found.values()})
         message = (
-            f"{len(found):,} of {config.table.num_rows:,} tests have a text in {', '.join(scripts)} script; the card declares "
-            f"{', '.join(languages)}"
+            f"{len(found):,} of {counted(config.table.num_rows, 'test')} with a text in {', '.join(scripts)} script; "
+            f"the card declares {', '.join(languages)}"
         )
         fix = "declare the language in the card's header, or leave these tests out"
         order = sorted(found)

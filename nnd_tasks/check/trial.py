@@ -15,6 +15,7 @@ from nnd_tasks.check.loading import Config, Loaded
 from nnd_tasks.check.tasks import Documents, quiet
 from nnd_tasks.check.yamls import Yaml, alone
 from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.wording import counted
 
 #: Contexts that a task is run on.
 CONTEXTS = 4
@@ -138,7 +139,7 @@ def _unscored(task: Yaml, config: str, samples: Sequence[Mapping[str, Any]]) -> 
         if test["passed"] is None and all(sample["doc"]["candidates"][test[side]].strip() for side in ("high", "low"))
     ]
     if missing:
-        message = f"{task.name} leaves {len(missing):,} tests unscored on a tiny model, such as {missing[0]}"
+        message = f"{task.name} leaves {counted(len(missing), 'test')} unscored on a tiny model, such as {missing[0]}"
         yield finding("run_unscored", message, "look at these candidates", count=len(missing), config=config)
 
 

@@ -37,6 +37,21 @@ def _with_commands() -> Any:
     return found
 
 
+def _check_endpoint() -> None:
+    """Raise NNDError where the address of the hub is none: huggingface_hub reads it as soon as it is imported."""
+    if endpoint := os.environ.get("HF_ENDPOINT"):
+        from urllib.parse import urlsplit
+
+        from nnd_tasks.secrets import bare_urls
+
+        try:
+            urlsplit(endpoint).port  # noqa: B018 - reading it checks it
+        except ValueError as error:
+            raise NNDError(
+                f"HF_ENDPOINT={bare_urls(endpoint)}: is no address ({error}); mend it or unset it"
+            ) from error
+
+
 def main(command: Callable[[], object] | None = None) -> None:
     """Entry point: a user's mistake ends in one line and status 1, without a traceback.
 
@@ -48,6 +63,7 @@ def main(command: Callable[[], object] | None = None) -> None:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # names of files may hold what the terminal has no letters for
                 stream.reconfigure(errors="backslashreplace")
+        _check_endpoint()
         (command or _with_commands())()
     except NNDError as error:
         if debug:

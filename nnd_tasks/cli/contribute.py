@@ -11,6 +11,7 @@ import typer
 from nnd_tasks.cli.app import app
 from nnd_tasks.cli.console import parts_of, say, warn
 from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.new.draft import Draft, Written
@@ -238,7 +239,7 @@ def _preview(draft: Draft) -> None:
             text = visible(" ".join(test[part].split()))
             say(f"  {part:<8} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
     say()
-    say(f"{draft.table.num_rows:,} tests")
+    say(counted(draft.table.num_rows, "test"))
     for category, count in draft.categories.items():
         say(f"  {visible(category):<24}{count:>10,}")
     if draft.dropped.counts:

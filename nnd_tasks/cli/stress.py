@@ -12,6 +12,7 @@ import typer
 from nnd_tasks.cli.app import app
 from nnd_tasks.cli.console import check_folder, parts_of, say, show, warn
 from nnd_tasks.errors import NNDError
+from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.harness.user_tasks import UserTask
@@ -83,11 +84,11 @@ def stress_build(
         workers=workers,
         progress=sys.stderr.isatty(),
     )
-    say(f"{result.summary.tests:,} tests from {result.summary.clusters:,} texts")
+    say(f"{counted(result.summary.tests, 'test')} from {counted(result.summary.clusters, 'text')}")
     for error, found in result.levels.items():
         same, again = result.unchanged.get(error, 0), result.repeated.get(error, 0)
-        note = f"   {same:,} times the text stayed as it was" if same else ""
-        note += f"   {again:,} times a level or seed gave nothing new" if again else ""
+        note = f"   {counted(same, 'time')} the text stayed as it was" if same else ""
+        note += f"   {counted(again, 'time')} a level or seed gave nothing new" if again else ""
         say(f"  {error:<26}{result.summary.categories.get(error, 0):>8,}   levels {', '.join(found)}{note}")
     for error, what in result.left_out.items():
         warn(f"left out: {error} needs {what}")

@@ -22,6 +22,7 @@ from nnd_tasks.demo.compare import compare, comparison_table, read_outcomes
 from nnd_tasks.demo.model import Settings, make_models
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand
+from nnd_tasks.wording import counted
 
 #: Where the comparison is written, below the demo's folder.
 COMPARISON = "comparison.json"
@@ -49,7 +50,9 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
     console.rule("1. build the embedded set")
     result = build_set("demo", out=folder / "nnd" / "demo")
     summary = result.built[0]
-    console.print(f"{summary.tests} tests over {summary.clusters} contexts in {visible(_short(result.folder))}")
+    console.print(
+        f"{counted(summary.tests, 'test')} over {counted(summary.clusters, 'context')} in {visible(_short(result.folder))}"
+    )
 
     console.rule("2. train a tiny model from scratch")
     settings = Settings(seed=seed)

@@ -5,6 +5,7 @@ lm-eval writes its arguments into results, prints them and logs them; see `nnd_t
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,16 +15,22 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.secrets import Veiled, bare_urls, hidden_in_logs, hide, secret_values, without_secrets
 
 
+class _HiddenError(Exception):
+    """Stands for an error whose traceback shows secrets, and holds it without them."""
+
+
 @contextmanager
 def without(secrets: set[str]) -> Iterator[None]:
-    """Keep secrets out of log lines, and of the errors that end the block."""
+    """Keep secrets out of log lines, of the error that ends the block, and of the traceback that --debug shows of it."""
     with hidden_in_logs(secrets):
         try:
             yield
         except NNDError as error:
-            if (text := hide(str(error), secrets)) == str(error):
+            trace = "".join(traceback.format_exception(error))
+            text = hide(str(error), secrets)
+            if text == str(error) and not any(secret in trace for secret in secrets):
                 raise
-            raise NNDError(text) from None
+            raise NNDError(text) from _HiddenError(f"\n{hide(trace, secrets)}")
 
 
 def cleaned(results: Any, tracker: Any) -> Any:

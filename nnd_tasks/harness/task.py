@@ -265,12 +265,12 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         key = "doc_to_text" if template == self.config.doc_to_text else "fewshot_config.doc_to_text"
         return str(self._render(key, template, doc))
 
-    def doc_to_prefix(self, doc: Mapping[str, Any]) -> str | None:
+    def doc_to_prefix(self, doc: Mapping[str, Any]) -> Any:
         """Render ``gen_prefix``, what the answer begins with; None where there is none."""
         template = self.config.gen_prefix
         return None if template is None else self._render("gen_prefix", template, doc)
 
-    def resolve_field(self, doc: Mapping[str, Any], field: str | None = None) -> str | None:
+    def resolve_field(self, doc: Mapping[str, Any], field: str | None = None) -> Any:
         """Render a description or a prefix of exemplars, where lm-eval would render it without a sandbox."""
         if not field:
             return None

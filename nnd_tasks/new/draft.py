@@ -34,6 +34,7 @@ from nnd_tasks.recipes.readers import open_table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.schema import category_slugs, short_hash
 from nnd_tasks.tables import ConfigSummary
+from nnd_tasks.wording import counted
 
 CONFIG = "default"
 
@@ -147,10 +148,11 @@ def draft_set(
     except NNDError as error:
         raise NNDError(f"{table.name}: {error}") from error
     draft.notes.extend(formed.notes)
+    draft.notes.extend(note for choice in choices if (note := choice.note()))
     if not made.context and not any(draft.table.column("context").unique().to_pylist()):
         draft.notes.append(_NO_CONTEXT)
     if fuller := draft.report.get("contexts_from_messages"):
-        draft.notes.append(f"in {fuller:,} rows {FULLER.format(repr(made.context))}")
+        draft.notes.append(f"in {counted(fuller, 'row')} {FULLER.format(repr(made.context))}")
     draft.notes.extend(_differences(made, draft.categories, hashes))
     return draft
 
@@ -196,7 +198,7 @@ def _differences(recipe: Recipe, categories: Mapping[str, int], hashes: Mapping[
     other = [file for file, digest in hashes.items() if digest not in recipe.sources.values()]
     total, expected = sum(categories.values()), sum(recipe.expected.values())
     why = f"{other[0]} is another file than the recipe's" if other and recipe.sources else "the options are others"
-    return [f"{total:,} tests, the recipe expects {expected:,}, or others per category: {why}"]
+    return [f"{counted(total, 'test')}, the recipe expects {expected:,}, or others per category: {why}"]
 
 
 # ---------------------------------------------------------------- writing

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nnd_tasks.errors import NNDError
@@ -14,6 +15,7 @@ from nnd_tasks.recipes.flatten import batches
 from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.readers import HEAD, Table
 from nnd_tasks.recipes.recipe import ROLES, Recipe
+from nnd_tasks.schema import RESERVED_COLUMNS
 
 #: Role -> names of columns that usually hold it, the likeliest first.
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -34,6 +36,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "category": ("category", "subset", "section"),
 }  # fmt: skip
 _MOST_LABELS = 30
+_LISTED = 40  # columns that an error names
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,29 @@ class Choice:
         role: as in `Recipe`.
         column: its name.
         why: ``name`` or what its content looks like.
+        rivals: of a context, other columns that may be it as well: texts that come again and vary within one context.
     """
 
     role: str
     column: str
     why: str
+    rivals: tuple[str, ...] = ()
+
+    def note(self) -> str | None:
+        """Return what the user should look at, or None."""
+        if not self.rivals:
+            return None
+        names = ", ".join(map(repr, self.rivals[:4]))
+        return (
+            f"rows with the same {self.column!r} differ in {names}; if a model is given that text, too, their candidates cannot "
+            f"be compared: --context {self.rivals[0]}, with --field {_field_name(self.column)}={self.column} for the rest"
+        )
+
+
+def _field_name(column: str) -> str:
+    """Return a name of a prompt field for a column."""
+    name = re.sub(r"\W+", "_", column, flags=re.ASCII).strip("_").lower()
+    return "given" if not name.isidentifier() or name in RESERVED_COLUMNS else name
 
 
 class _Head:
@@ -100,6 +121,11 @@ def complete(options: Mapping[str, Any], table: Table, where: str = "recipe") ->
     for column in given.columns():
         _check_column(column, head.columns, table)
     choices = _propose(given, head)
+    taken = {*given.columns(), *(choice.column for choice in choices)}
+    choices = [
+        replace(choice, rivals=_rivals(choice.column, taken, head)) if choice.role == "context" else choice
+        for choice in choices
+    ]
     found: dict[str, Any] = {}
     for choice in choices:
         if choice.role == "attribute":
@@ -133,7 +159,13 @@ def _check_column(column: str, columns: Mapping[str, Any], table: Table) -> None
         return
     near = difflib.get_close_matches(column, columns, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
-    raise NNDError(f"{table.name}: there is no column {column!r}; {meant}there are: {', '.join(columns)}")
+    raise NNDError(f"{table.name}: there is no column {column!r}; {meant}there are: {_listed(columns)}")
+
+
+def _listed(columns: Iterable[str]) -> str:
+    """Return names with commas between them; of very many only the first."""
+    names = list(columns)
+    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else "")
 
 
 def _propose(given: Recipe, head: _Head) -> list[Choice]:
@@ -235,6 +267,21 @@ def _repeated_text(head: _Head, taken: set[str]) -> str | None:
     return max(fitting, key=head.length, default=None)
 
 
+def _rivals(context: str, taken: Collection[str], head: _Head) -> tuple[str, ...]:
+    """Return other columns of texts that come again, as a context does, and vary within one cell of ``context``."""
+    keys = [render(cell) for cell in head.columns[context]]
+    found = []
+    for name in head.columns:
+        if name in taken or head.numeric(name) or head.length(name) <= 20:
+            continue
+        texts = [render(cell) for cell in head.columns[name]]
+        rows = [(key, text) for key, text in zip(keys, texts, strict=True) if key and text and text.strip()]
+        again = rows and 1 < len({text for _, text in rows}) <= 0.7 * len(rows)
+        if again and len(set(rows)) > len({key for key, _ in rows}):
+            found.append(name)
+    return tuple(found)
+
+
 def _distinct_text(head: _Head, taken: set[str]) -> str | None:
     """Return the column with the longest texts that are nearly all different."""
     fitting = [
@@ -248,7 +295,7 @@ def _distinct_text(head: _Head, taken: set[str]) -> str | None:
 
 def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
     """Raise NNDError, with what the table offers, where the recipe lacks something."""
-    columns = ", ".join(head.columns)
+    columns = _listed(head.columns)
     if recipe.pairs:
         return
     for role in ("context", "candidate"):

@@ -13,12 +13,12 @@ from nnd_tasks.card import NND_CITATION, dump_yaml, left_out, safe, table
 from nnd_tasks.datasets import user_tasks_dir
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.files import write_text, write_texts, yaml_mapping
+from nnd_tasks.markdown import cell, code, fenced
 from nnd_tasks.recipes.chat import ends_open
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.shelf import RECIPE
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
-from nnd_tasks.wording import cell, code, fenced
 
 #: Prompt where some contexts are dialogues that end with ``Assistant:`` and others one message: all end alike.
 _OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"

@@ -14,8 +14,8 @@ from nnd_tasks.check.card import has_bibtex, unfilled
 from nnd_tasks.datasets import CARD
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import parse_yaml, read_text
+from nnd_tasks.markdown import code
 from nnd_tasks.publish.terms import Terms, licences
-from nnd_tasks.wording import code
 
 _HEADER = {
     "license": "the licence of the annotations",

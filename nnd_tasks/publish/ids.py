@@ -14,12 +14,12 @@ from nnd_tasks.card import dump_yaml
 from nnd_tasks.datasets import how_to_build
 from nnd_tasks.errors import visible
 from nnd_tasks.harness.user_tasks import shipped_task
+from nnd_tasks.markdown import cell, code, fenced
 from nnd_tasks.publish.card import Card, without_examples
 from nnd_tasks.recipes.recipe import File
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.tables import fingerprint
-from nnd_tasks.wording import cell, code, fenced
 
 _OWN_RECIPE = "recipe.yaml"
 #: Columns that go out with the ids: labels, and no texts or names of people.

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from nnd_tasks.baselines import ALL, table_rates
 from nnd_tasks.card import baselines_section
+from nnd_tasks.markdown import cell
 from nnd_tasks.publish.card import Card
 from nnd_tasks.schema import fold
-from nnd_tasks.wording import cell
 
 HEADING = "Known limits"
 _FEW = 10  # clusters below which a standard error is unreliable

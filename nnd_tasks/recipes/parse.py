@@ -73,9 +73,37 @@ def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
     if recipe.clean and recipe.candidates != "rows":
         raise NNDError(f"{where}: clean changes the clean config, which only a set with `candidates: rows` has")
     check_field_names(recipe.field)
+    for language in recipe.language:
+        _check_language(language)
     if recipe.context is not None and recipe.context == recipe.candidate:
         raise NNDError(f"column {recipe.context!r} cannot be both context and candidate")
     return recipe
+
+
+#: Names of languages, as people write them, that are no codes.
+_LANGUAGES = (
+    "arabic ar bengali bn bulgarian bg catalan ca chinese zh mandarin zh croatian hr czech cs danish da dutch nl "
+    "english en estonian et finnish fi french fr fran\u00e7ais fr german de deutsch de greek el hebrew he hindi hi "
+    "hungarian hu icelandic is indonesian id irish ga italian it italiano it japanese ja kazakh kk korean ko latin "
+    "la latvian lv lithuanian lt malay ms norwegian no persian fa farsi fa polish pl portuguese pt romanian ro "
+    "russian ru serbian sr slovak sk slovenian sl spanish es espa\u00f1ol es swahili sw swedish sv tamil ta telugu te "
+    "thai th turkish tr ukrainian uk urdu ur vietnamese vi welsh cy"
+)
+_CODES = dict(zip(_LANGUAGES.split()[::2], _LANGUAGES.split()[1::2], strict=True))
+
+
+def _check_language(language: str) -> None:
+    """Raise NNDError for what is no code of a language: the hub and `nnd check` know only codes."""
+    if re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", language) or language in ("multilingual", "code"):
+        return
+    plain = language.strip().lower()
+    code = _CODES.get(plain) or plain.replace("_", "-")
+    meant = (
+        f"write {code}"
+        if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", code)
+        else "write a code such as en or pt-BR (ISO 639)"
+    )
+    raise NNDError(f"--language {language}: is no code of a language; {meant}")
 
 
 def _check_numbers(recipe: Recipe) -> None:

@@ -564,11 +564,24 @@ class _Arrow(Table):
         own = None if columns is None else [name for name in columns if name in (self.known or ()) and name[0] != "@"]
         number = 1
         for batch in self._batches(own):
+            self._check(number, batch)
             found = {name: _plain(batch.column(name)) for name in batch.schema.names}
             yield self.batch(
                 range(number, number + batch.num_rows), {**found, **file_columns(self.path, batch.num_rows)}
             )
             number += batch.num_rows
+
+    def _check(self, first: int, batch: pa.RecordBatch) -> None:
+        """Raise NNDError for a damaged text, which else is found wherever it is first looked at."""
+        for name in batch.schema.names:
+            try:
+                batch.column(name).validate(full=True)
+            except pa.ArrowInvalid as error:
+                found = re.search(r"index (\d+)", str(error))
+                place = f"{self.name}, row {first + int(found[1])}" if found else self.name
+                raise NNDError(
+                    f"{place}: column {name!r} is damaged ({first_line(error)}); get the file anew"
+                ) from None
 
 
 class _Parquet(_Arrow):
@@ -580,7 +593,7 @@ class _Parquet(_Arrow):
         super().__init__(str(path), path)
         try:
             names = pq.read_schema(path).names
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise self._unreadable(error) from None
         twice = [name for name in names if names.count(name) > 1]
         if twice:
@@ -595,10 +608,8 @@ class _Parquet(_Arrow):
 
         try:
             with pq.ParquetFile(self.path) as file:
-                for batch in file.iter_batches(BATCH, columns=columns):
-                    batch.validate(full=True)  # what a broken file holds may be no UTF-8
-                    yield batch
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+                yield from file.iter_batches(BATCH, columns=columns)
+        except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names that are no UTF-8
             raise self._unreadable(error) from None
 
 

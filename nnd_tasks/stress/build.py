@@ -23,6 +23,7 @@ from nnd_tasks.stress.registry import ERRORS, NEEDS
 from nnd_tasks.stress.synthesize import VERSION, Plan, discard, frequent_ngrams, scratch_folder, synthesize
 from nnd_tasks.stress.text import Parser, find_pipeline
 from nnd_tasks.tables import ConfigSummary, check_table, to_table
+from nnd_tasks.wording import counted
 
 CONFIG = "stress"
 PROMPT = "{{context}}\n\n"
@@ -280,7 +281,8 @@ def _card(name: str, corpus: Corpus, summaries: Sequence[ConfigSummary], report:
         "Each row is one test: a gold text, and the same text with one synthetic error (He et al., ACL 2023). A language model "
         "passes when the mean log-likelihood per token that it gives the gold text is strictly higher.",
         "",
-        f"{summary.tests:,} tests from {report['texts']:,} texts with {report['seeds']} seed(s); `category` is the error, "
+        f"{counted(summary.tests, 'test')} from {counted(report['texts'], 'text')} with {counted(report['seeds'], 'seed')}; "
+        "`category` is the error, "
         "`subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of the gold text (halved "
         f"for switching). Words, sentences and tags: {report['pipeline']}. Fingerprint `{summary.fingerprint}`.",
         "",

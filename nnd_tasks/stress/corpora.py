@@ -9,7 +9,7 @@ from typing import Any
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import expand, parse_json, read_text
+from nnd_tasks.files import expand, parse_json, read_bytes, seems_to_be
 from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.schema import normalize
 
@@ -130,8 +130,12 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
 
 
 def _rows(path: Path) -> Iterator[Gold]:
-    # Texts may hold what else str.splitlines takes for an end.
-    lines = read_text(path, limit=_MOST_BYTES).replace("\r\n", "\n").split("\n")
+    content = read_bytes(path, limit=_MOST_BYTES)
+    try:
+        # Texts may hold what else str.splitlines takes for the end of a line.
+        lines = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise NNDError(f"{path}: is no text in UTF-8 (byte {error.start}); {seems_to_be(content)}") from error
     if path.suffix not in (".jsonl", ".json"):
         return (Gold(normalize(line.strip())) for line in lines)
     return _json_rows(path, lines)

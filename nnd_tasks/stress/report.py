@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.markdown import code, table_row, unlinked
 from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
 from nnd_tasks.stress.registry import ERRORS
 from nnd_tasks.stress.verdict import Level, Scored, Verdict, judge, rep_4gram
-from nnd_tasks.wording import figure_text
+from nnd_tasks.wording import counted, figure_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +28,8 @@ LIKELIHOOD = "mean log-likelihood per token"
 DIVERSITY = "negated rep-4gram"
 #: Fewer texts than these make means that other texts would not.
 FEW = 50
+#: Panels of the figure, in their order.
+_KINDS = ("fluency", "consistency", "targeted", "other")
 
 
 @dataclass(frozen=True)
@@ -114,10 +117,10 @@ def summary(reports: Sequence[Report]) -> str:
     if len(reports) < 2:
         return ""
     found = [{verdict.error: verdict for verdict in report.verdicts} for report in reports]
-    lines = [f"| error | {' | '.join(report.title for report in reports)} |", "|---" * (len(reports) + 1) + "|"]
+    lines = [table_row(["error", *(report.title for report in reports)]), "|---" * (len(reports) + 1) + "|"]
     for error in dict.fromkeys(name for verdicts in found for name in verdicts):
         cells = [_cell(verdicts.get(error)) for verdicts in found]
-        lines.append(f"| `{error}` | {' | '.join(cells)} |")
+        lines.append(f"| {code(error)} | {' | '.join(cells)} |")
     return "\n".join(["# Blind spots: verdicts, and mean pass rates over levels", "", *lines]) + "\n"
 
 
@@ -137,19 +140,19 @@ def markdown(report: Report) -> str:
     """Return the tables of a report."""
     gold, diverse = report.verdicts[0].gold, {verdict.error: verdict for verdict in report.diversity}
     failed = [verdict.error for verdict in report.verdicts if verdict.failed]
-    lacking = [f"`{error}` {texts:,}" for error, texts in report.unscored.items()]
+    lacking = [f"{code(error)} {texts:,}" for error, texts in report.unscored.items()]
     lines = [
-        f"# Blind spots: {report.title}",
+        f"# Blind spots: {unlinked(report.title)}",
         "",
         f"Score: {report.metric}; of the gold texts {gold:.4f} ({DIVERSITY}: {report.diversity[0].gold:.4f}). An error "
         "passes when every level scores below the one before it, and the first below gold; where levels are no grades, when each "
         "scores "
         "below gold. Texts that an error left as they were keep their score.",
         "",
-        f"Failed: {', '.join(f'`{name}`' for name in failed) if failed else 'none'}.",
+        f"Failed: {', '.join(map(code, failed)) if failed else 'none'}.",
         "",
         *(
-            [f"{report.texts} texts only: with others the verdicts may be others.", ""]
+            [f"{counted(report.texts, 'text')} only: with others the verdicts may be others.", ""]
             if 0 < report.texts < FEW
             else []
         ),
@@ -160,7 +163,7 @@ def markdown(report: Report) -> str:
     for verdict in report.verdicts:
         other = {level.level: level for level in diverse[verdict.error].levels}
         for i, level in enumerate(verdict.levels):
-            name = f"`{verdict.error}` | {'pass' if verdict.falls else '**fail**'}" if i == 0 else " | "
+            name = f"{code(verdict.error)} | {'pass' if verdict.falls else '**fail**'}" if i == 0 else " | "
             passed = "-" if math.isnan(level.passed) else f"{level.passed:.3f}"
             lines.append(
                 f"| {name} | {level.level} | {level.noise:.3f} | {level.score:.4f} | {_deviation(level)} | {level.change:+.1%} "
@@ -170,17 +173,21 @@ def markdown(report: Report) -> str:
 
 
 def draw(report: Report) -> Figure:
-    """Return the paper's Figure 4: score against noise ratio, fluency and consistency apart, failing curves in bold."""
+    """Return the paper's Figure 4: score against noise ratio, a panel for each kind of error, failing curves in bold."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise NNDError("the figure needs matplotlib: pip install 'nnd-tasks[stress]'") from error
 
-    found = {ERRORS[verdict.error].kind for verdict in report.verdicts if verdict.error in ERRORS}
-    kinds = ("fluency", "consistency") if found - {"targeted"} else ("targeted",)
-    figure = Figure(figsize=(13, 5.5), layout="constrained")
+    # Every error has its place and no panel is empty; the verdicts come in the order of the paper.
+    found: dict[str, list[Verdict]] = {}
+    for verdict in report.verdicts:
+        kind = ERRORS[verdict.error].kind if verdict.error in ERRORS else "other"
+        found.setdefault(kind, []).append(verdict)
+    kinds = sorted(found, key=(*_KINDS, *found).index)
+    figure = Figure(figsize=(6.5 * max(len(kinds), 2), 5.5), layout="constrained")
     for axes, kind in zip(figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0], kinds, strict=True):
-        for i, verdict in enumerate(v for v in report.verdicts if v.error in ERRORS and ERRORS[v.error].kind == kind):
+        for i, verdict in enumerate(found[kind]):
             x = [0.0, *(level.noise for level in verdict.levels)]
             y = [verdict.gold, *(level.score for level in verdict.levels)]
             spread = [0.0, *(level.deviation for level in verdict.levels)]
@@ -197,8 +204,7 @@ def draw(report: Report) -> Figure:
             )
         axes.set_title(kind)
         axes.set_xlabel("noise ratio")
-        if axes.get_lines():
-            axes.legend(fontsize="small")
+        axes.legend(fontsize="small")
     figure.axes[0].set_ylabel(figure_text(report.metric))
     figure.suptitle(figure_text(report.title))
     return figure

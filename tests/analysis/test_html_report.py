@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from nnd_tasks.analysis import html_report
 from nnd_tasks.analysis.compare import compare
-from nnd_tasks.analysis.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, contrast, worst
+from nnd_tasks.analysis.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, SHORT, contrast, worst
 from nnd_tasks.analysis.html_report import command_of, rates_of_one, render, sections_of, write_report
 from nnd_tasks.analysis.reading import RULES, reading_aid
 from nnd_tasks.analysis.results import pair, read_runs
@@ -38,9 +38,19 @@ LONG = "word " * 800
 
 
 def write_run(
-    folder: Path, model: str, *, task: str = "nnd_demo", seed: int = 0, contexts: int = 12, **protocol: Any
+    folder: Path,
+    model: str,
+    *,
+    task: str = "nnd_demo",
+    seed: int = 0,
+    contexts: int = 12,
+    alone: bool = False,
+    **protocol: Any,
 ) -> Path:
-    """Write what lm-eval writes for a model: per context three tests, one per category, with random scores."""
+    """Write what lm-eval writes for a model: per context three tests, one per category, with random scores.
+
+    ``alone`` adds scores without the context, as ``context_reliance`` does.
+    """
     rng = np.random.default_rng(seed)
     lines = []
     for i in range(contexts):
@@ -56,7 +66,8 @@ def write_run(
             }
             for j, category in enumerate(CATEGORIES)
         ]
-        lines.append(json.dumps({"doc": doc, "candidates": scores, "tests": tests}))
+        more = {"no_context": scores} if alone else {}
+        lines.append(json.dumps({"doc": doc, "candidates": scores, "tests": tests, **more}))
     asked = {"set": "nnd/demo", "config": "authors", "data": "d1", "prompt": "p1", "selection": "all", **protocol}
     signature = {
         "line": f"set:nnd/demo || name:{model} || python:3",
@@ -273,6 +284,30 @@ def test_long_contexts_are_cut_and_it_says_so(three: list[Path], tmp_path: Path)
         assert number + CONTEXT_LIMIT in {len(f"Context {i}. {LONG}") for i in range(12)}
 
 
+def test_a_question_is_shown_and_a_long_context_folded(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", "a")
+    samples = next(folder.glob("samples_*"))
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    for i, line in enumerate(lines):
+        line["doc"] |= {"context": f"Why {i}?"} if i % 2 else {"answer": f"because {i}"}
+    samples.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    page = parse(write_report([folder], tmp_path / "r.html"))
+    shown = {text_of(one) for one in page.xpath("//article/dl[@class='fields']/dd")}
+    folded = {text_of(one)[:10] for one in page.xpath("//article/details/dl/dd")}
+    assert any(re.fullmatch(r"Why \d+\?", one) for one in shown)
+    assert any(re.fullmatch(r"because \d+", one) for one in shown)
+    assert all(len(one) <= SHORT for one in shown)
+    assert folded
+    assert all(one.startswith("Context ") for one in folded)
+    assert {text_of(one) for one in page.xpath("//article/details/summary")} == {"Context"}
+
+
+def test_one_of_a_kind_is_no_plural(tmp_path: Path) -> None:
+    page = parse(write_report([write_run(tmp_path / "a", "a", contexts=1)], tmp_path / "r.html"))
+    assert "disfluent 1 test, k = 1†" in text_of(page.xpath("//figure")[0])
+    assert not re.search(r"\b1 (tests|contexts|tokens|characters|parameters)\b", text_of(page.xpath("//main")[0]))
+
+
 WORDS = st.lists(st.sampled_from(["a", "b", "c ", " d", "e\n", "ff", "<i>"]), max_size=60)
 
 
@@ -396,7 +431,7 @@ def test_runs_that_cannot_be_compared_stand_apart_and_it_says_why(tmp_path: Path
     path = tmp_path / "out" / "r.html"
     page = parse(write_report(places, path))
     assert len(page.xpath("//table[@class='rates']")) == 2
-    assert page.xpath("//select[@name='task']/option/@value")[1:] == ["nnd_demo [prompt p1]", "nnd_demo [prompt p2]"]
+    assert page.xpath("//select[@name='task']/option/@value")[1:] == ["nnd_demo (prompt p1)", "nnd_demo (prompt p2)"]
     assert "cannot be compared: prompt 'p1' and 'p2'" in text_of(page.xpath("//section[@id='summary']")[0])
     assert "prompt (protocol)" in text_of(parse(write_report(places, path, allow=["prompt"])))
 
@@ -526,6 +561,16 @@ def test_the_page_never_scrolls_sideways(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
     assert dark == (scheme == "dark")
+
+
+@pytest.mark.slow
+def test_no_column_of_the_rates_is_cut_off(browser: Browser, tmp_path: Path) -> None:
+    names = ("tiny-lm-s/step-01244", "tiny-lm-m", "org/a-model-13b-instruct")
+    places = [write_run(tmp_path / str(i), name, seed=i, alone=True) for i, name in enumerate(names)]
+    page, _ = open_page(browser, write_report(places, tmp_path / "r.html"), viewport={"width": 1280, "height": 900})
+    boxes = page.evaluate("[...document.querySelectorAll('.scroll')].map((box) => [box.scrollWidth, box.clientWidth])")
+    assert boxes
+    assert all(inner <= outer for inner, outer in boxes), boxes
 
 
 @pytest.mark.slow

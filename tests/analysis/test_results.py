@@ -304,8 +304,8 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(resul
     out = tmp_path / "out"
     done = nnd("compare", results, "--out", out, "--resamples", "100")
     assert done.exit_code == 0, done.output
-    assert "Task: nnd_demo [shots 0, shots_seed no].\n\n" in done.output
-    assert "Task: nnd_demo [shots 2, shots_seed 1234].\n\n" in done.output
+    assert "Task: nnd_demo (shots 0, shots_seed no).\n\n" in done.output
+    assert "Task: nnd_demo (shots 2, shots_seed 1234).\n\n" in done.output
     assert {path.stem for path in out.iterdir()} == {
         "demo_authors_nnd_demo_shots_0_shots_seed_no",
         "demo_authors_nnd_demo_shots_2_shots_seed_1234",
@@ -381,7 +381,7 @@ def test_windows_matter_where_contexts_were_shortened() -> None:
 
 def test_tests_of_one_run_only_are_refused() -> None:
     first, other = make_run("a", [True, True], ["k", "k"]), make_run("b", [True], ["k"])
-    with pytest.raises(NNDError, match=r"1 tests are in one of them only, e\.g\. t1"):
+    with pytest.raises(NNDError, match=r": 1 test in one of them only, e\.g\. t1"):
         pair([first, other])
     with pytest.raises(NNDError, match="a: two runs of it on nnd/demo"):
         pair([first, make_run("a", [True, True], ["k", "k"])])

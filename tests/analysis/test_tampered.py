@@ -207,7 +207,7 @@ def _rename(raw: dict[str, Any]) -> None:
         (_sample(4, lambda s: s["doc"].update(note=DEEP)), r"line 4: its lists and objects are nested"),
         (
             _sample(1, lambda s: s["candidates"].pop()),
-            r"line 1: candidates has 4 scores, the document has 5 candidates",
+            r"line 1: candidates has 4 scores, the document 5 candidates",
         ),
         (
             _sample(1, lambda s: s["candidates"][2].update(mean=-0.5)),

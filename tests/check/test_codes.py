@@ -373,7 +373,7 @@ def test_a_middle_candidate_is_no_contradiction(made: Made) -> None:
     assert "contradictory" not in made.found()
     made.rows[-1] = second | {"high_label": "good"}
     one = made.found()["contradictory"]
-    assert one.message.startswith("1 candidates")
+    assert one.message.startswith("1 candidate ")
     assert {row.index for row in one.rows} == {159, 160}
 
 

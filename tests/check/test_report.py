@@ -254,7 +254,10 @@ def test_texts_are_posted_only_where_they_may_be(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["unbuilt"], "nnd: error: set 'unbuilt' is not built here; run: nnd build unbuilt, or name a dataset folder"),
+        (
+            ["summeval"],
+            "nnd: error: set 'summeval' is not built here; run: nnd build summeval, or name a dataset folder",
+        ),
         (["made", "--config", "lost"], "it has no config 'lost', only authors"),
         (["made", "--format", "html"], "nnd: error: --format html: expected text, markdown or json"),
         (["made", "--tasks", "nowhere"], "nnd: error: --tasks nowhere: there is no such folder"),

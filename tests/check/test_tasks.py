@@ -386,7 +386,10 @@ def test_wrong_calls_are_named(made: Made, tmp_path: Path) -> None:
     (tmp_path / "card").mkdir()
     (tmp_path / "card" / "README.md").write_text("# Any project\n")
     for call, message in (
-        (lambda: check_set("unbuilt"), "set 'unbuilt' is not built here; run: nnd build unbuilt"),
+        (
+            lambda: check_set("unbuilt"),
+            "there is no set 'unbuilt'; nnd list shows those there are, or name a dataset folder",
+        ),
         (lambda: check_set(str(tmp_path / "nowhere")), "there is no such folder"),
         (lambda: check_set(str(tmp_path / "empty")), "it has no README.md"),
         (lambda: check_set(str(tmp_path / "card")), "no NND dataset is there"),

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from lm_eval.tasks import TaskManager
 
+from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import register as registration
 from nnd_tasks.harness.register import FOLDER, MARKER, register, task_files, unregister
 from nnd_tasks.harness.run import _with_our_tasks
+from nnd_tasks.harness.user_tasks import write_task
 
 #: What `register` and `unregister` ask of the file system, by module and name.
 STEPS = [(os, "rename"), (os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "mkdir"), (os, "chmod"), (io, "open")]
@@ -132,6 +134,15 @@ def test_stubs_give_way_without_a_word_and_other_tasks_with_a_warning(
         TaskManager(include_path=tmp_path / "other")
     [line] = [record.getMessage() for record in caplog.records if "overrides" in record.getMessage()]
     assert line.startswith(f"Task 'nnd_demo' from {tmp_path / 'other'}")
+
+
+def test_a_task_is_written_under_a_name_of_its_own_and_one_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "nnd_x.new").mkdir()  # the earlier name of the unfinished file: of two at once, one took the other's
+    assert write_task("nnd_x", {"dataset_path": "nnd/x"}, tmp_path).path.is_file()
+    assert {path.name for path in tmp_path.iterdir()} == {"nnd_x.new", "nnd_x.yaml"}
+    (tmp_path / "nnd_x.yaml").write_bytes(b"\xff")
+    with pytest.raises(NNDError, match=r"nnd_x.yaml: cannot be read \('utf-8' codec"):
+        write_task("nnd_x", {"dataset_path": "nnd/x"}, tmp_path)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")

@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -382,6 +383,12 @@ def test_an_error_shows_no_secret(
     assert "lm-eval stopped with" in printed.err
     for text in (printed.out, printed.err, caplog.text):
         assert "hush" not in text
+    monkeypatch.setattr("sys.argv", ["nnd", "run", *words, "--debug"])
+    with pytest.raises(NNDError) as debug:
+        cli.main()
+    trace = "".join(traceback.format_exception(debug.value))
+    assert "api_models.py" in trace
+    assert "hush" not in trace
 
 
 def test_a_token_reaches_a_model_and_no_results(

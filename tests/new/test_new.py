@@ -121,6 +121,36 @@ def test_labels_of_any_characters_give_yamls_that_can_be_read(
     assert "default: 8 tests" in nnd("list").out
 
 
+@pytest.mark.parametrize(
+    ("language", "message"),
+    [
+        ("english", "--language english: is no code of a language; write en"),
+        ("en,Deutsch", "--language Deutsch: is no code of a language; write de"),
+        ("EN", "write en"),
+        ("pt_br", "write pt-br"),
+        ("Elvish", "write a code such as en or pt-BR"),
+        ("<script>alert(1)</script>", "write a code such as en or pt-BR"),
+    ],
+)
+def test_a_language_is_named_by_its_code(
+    nnd: Command, table: Path, language: str, message: str, nnd_home: Path
+) -> None:
+    done = nnd("new", "numbers", "--from", table, *OPTIONS, "--language", language)
+    assert done.status == 1
+    assert message in done.err
+    assert not nnd_home.exists()
+    assert nnd("new", "numbers", "--from", table, *OPTIONS, "--language", "en,pt-BR,yue").status == 0
+
+
+def test_one_of_a_thing_is_singular(nnd: Command, tmp_path: Path, nnd_home: Path, checkout: Path) -> None:
+    table = write_rows(tmp_path / "t.jsonl", [*ROWS[:2], {**ROWS[0], "answer": ""}])
+    done = nnd("new", "one", "--from", table, *OPTIONS, "--into", checkout)
+    assert "\n1 test\n" in done.out
+    assert "1  row with an empty candidate (line 3)" in done.out
+    assert "has 3 rows with 2 judgements of 2 candidates" in (nnd_home / "nnd" / "one" / "README.md").read_text("utf-8")
+    assert "`nnd_one`: 1 test of 1 prompt." in (checkout / "task_yamls" / "one" / "README.md").read_text("utf-8")
+
+
 def test_a_yaml_that_would_be_read_otherwise_is_not_written() -> None:
     with pytest.raises(NNDError, match="reading it gives something else"):
         check_yaml("a: yes\n", {"a": "yes"})
@@ -198,7 +228,7 @@ def test_nothing_that_a_table_or_an_option_says_is_markup_or_a_command_of_the_te
     ]
     source = write_rows(tmp_path / "in" / "t.jsonl", rows)
     told = ["--title", f"T {evil}", "--summary", f"S {evil}", "--judges", f"J {evil}", "--homepage", f"H {evil}"]
-    told += ["--license", f"L {evil}", "--language", evil, "--citation", f"@misc{{a}}\n```\n{evil}"]
+    told += ["--license", f"L {evil}", "--citation", f"@misc{{a}}\n```\n{evil}"]
     for rule in (["--better", f"good,w{evil}|"], ["--order", f"w{evil}|,good"]):
         done = nnd(
             "new", "numbers", "--from", source, "--label", "verdict", *rule, *told, "--into", checkout, "--replace"

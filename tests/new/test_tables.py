@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import random
+import time
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -226,3 +229,115 @@ def test_a_wrong_recipe_is_refused_by_its_file(text: str, message: str, tmp_path
     with pytest.raises(NNDError, match=message) as error:
         draft_set("mine", str(as_csv(tmp_path / "t.csv")), {}, path)
     assert "recipe.yaml" in str(error.value)
+
+
+GERMAN = "Frage;Bewertung Fl\u00fcssigkeit\n" + "".join(f"Was ist {i}?;gut\n" for i in range(4))
+RUSSIAN = "\u041e\u0446\u0435\u043d\u043a\u0430;\u0422\u0435\u043a\u0441\u0442\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            GERMAN.encode("cp1252"),
+            r"t\.csv, line 1: not UTF-8 text; it seems to be Windows-1252 .*iconv -f WINDOWS-1252",
+        ),
+        (GERMAN.encode("utf-16"), r"t\.csv, line 1: not UTF-8 text; it seems to be UTF-16; .*iconv -f UTF-16 -t UTF-8"),
+        (GERMAN.encode("utf-16-le"), r"it seems to be UTF-16; save it as UTF-8.*iconv -f UTF-16LE"),
+        (RUSSIAN.encode("cp1251"), "line 1: not UTF-8 text; save it as UTF-8; a spreadsheet calls"),
+        (b"a,b\n" + b"x,y\n" * 300_000 + b"x,\xe4\n", r"line 300002: not UTF-8 text \(byte 2\); it seems to be Wind"),
+    ],
+)
+def test_another_encoding_is_named(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    with pytest.raises(NNDError, match=message):
+        draft_set("mine", str(path), {"context": "a", "candidate": "b", "label": "b", "better": "good"})
+
+
+def test_a_character_that_the_look_ahead_cuts_in_two_is_no_other_encoding(tmp_path: Path) -> None:
+    head = "prompt,output,rating\np,a,1\np,"
+    path = as_text(tmp_path / "t.csv", head + "b" * ((1 << 20) - 1 - len(head)) + "\u00e4,3\n")
+    with pytest.raises(UnicodeDecodeError, match="unexpected end of data"):
+        path.read_bytes()[: 1 << 20].decode()
+    assert draft_set("mine", str(path), {"min_gap": 1}).table.num_rows == 1
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            {str(i): ROWS[i % 4] for i in range(100)},
+            r"one JSON object with the keys '0', '1', '2', \.\.\., .*for key, row in",
+        ),
+        ({"data": ROWS}, r"one JSON object with the keys 'data', .*json.dump\(data\['data'\], file\)"),
+    ],
+)
+def test_one_object_around_the_rows_is_explained(value: Any, message: str, indent: int | None, tmp_path: Path) -> None:
+    path = as_text(tmp_path / "t.json", json.dumps(value, indent=indent))
+    with pytest.raises(NNDError, match=message):
+        draft_set("mine", str(path), {})
+
+
+def test_of_very_many_columns_an_error_names_some(tmp_path: Path) -> None:
+    path = as_text(tmp_path / "t.csv", ",".join(f"c{i}" for i in range(3000)) + "\n" + ",".join("x" * 3000) + "\n")
+    with pytest.raises(NNDError, match=r"there is no column 'nothing'; .*there are: c0, c1, .*c39 and 2,960 more$"):
+        draft_set("mine", str(path), {"context": "nothing"})
+
+
+def test_a_wide_table_is_read_as_fast_as_a_long_one(tmp_path: Path) -> None:
+    """The header was looked through once per column: 50,000 columns took a minute."""
+    names = [*ROWS[0], *(f"c{i}" for i in range(50_000))]
+    rows = [",".join([*(f'"{row[name]}"' for name in ROWS[0]), *["1"] * 50_000]) for row in ROWS[2:]]
+    path = as_text(tmp_path / "t.csv", "\n".join([",".join(names), *rows]) + "\n")
+    start = time.process_time()
+    assert draft_set("mine", str(path), {"score": "rating", "min_gap": 1}).table.num_rows == 1
+    assert time.process_time() - start < 30
+
+
+def test_a_column_that_varies_within_a_proposed_context_is_told(tmp_path: Path) -> None:
+    """As in a well-known file on Topical-Chat, whose column `context` is a fact that several dialogues share."""
+    rows = [
+        {"source": f"Did you know that? Turn {turn} of a dialogue.", "context": f"The moon has {turn // 2} sides, it is said.",
+         "system_output": f"Reply {turn} of {system}, which is a text.", "system_id": system, "rating": rating}
+        for turn in range(6)
+        for rating, system in enumerate("abcd")
+    ]  # fmt: skip
+    [note] = draft(tmp_path, rows, score="rating", min_gap=1).notes
+    assert note.startswith("rows with the same 'context' differ in 'source'; if a model is given that text, too")
+    assert "--context source, with --field given=context" in note
+    named = draft(tmp_path, rows, score="rating", min_gap=1, context="source", field={"given": "context"})
+    assert (named.notes, named.table.num_rows) == ([], 36)
+    assert draft(tmp_path, rows, score="rating", min_gap=1, context="context").notes == [], "who names it knows"
+
+
+@pytest.mark.parametrize("file", ["hanna", "webnlg2020_en_human"])
+def test_real_tables_with_one_context_get_no_such_note(file: str, data: Path) -> None:
+    found = draft_set("mine", str(data / "extra" / f"{file}.jsonl"), {"min_gap": 1.0})
+    assert not [note for note in found.notes if note.startswith("rows with the same")]
+
+
+def test_damaged_parquet_is_one_clear_error(tmp_path: Path) -> None:
+    table = pa.Table.from_pylist([{**row, "rating": float(row["rating"])} for row in ROWS])
+    pq.write_table(table, tmp_path / "whole.parquet", compression="none", use_dictionary=False, write_statistics=False)
+    whole = (tmp_path / "whole.parquet").read_bytes()
+    path = tmp_path / "t.parquet"
+    place = whole.index(b"a\tb")
+    path.write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])  # a text
+    with pytest.raises(NNDError, match=r"t\.parquet, row 1: column 'output' is damaged \(.*\); get the file anew"):
+        draft_set("mine", str(path), {"min_gap": 1})
+    path.write_bytes(whole.replace(b"rating", b"\xffating"))  # a name
+    with pytest.raises(NNDError, match=r"t\.parquet: cannot be read as parquet"):
+        draft_set("mine", str(path), {"min_gap": 1})
+    pq.write_table(table.rename_columns(["prompt", "output", "output", "model"]), path)
+    with pytest.raises(NNDError, match=r"t\.parquet: two columns are called 'output'; rename one"):
+        draft_set("mine", str(path), {"min_gap": 1})
+    for seed in range(40):
+        chance = random.Random(seed)
+        damaged = bytearray(whole)
+        for _ in range(5):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        path.write_bytes(damaged)
+        with suppress(NNDError):
+            draft_set("mine", str(path), {"context": "prompt", "candidate": "output", "score": "rating", "min_gap": 1})

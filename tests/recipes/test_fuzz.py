@@ -366,8 +366,9 @@ def chat(*texts: str) -> list[dict[str, str]]:
 
 
 OWN_ROWS = [
-    {"prompt": f"Q{i % 2}?", "a": f"yes {i}", "b": f"no {i}", "winner": winner, "votes": [i % 3, 5, i % 2 * 5], "score": i % 3,
-     "chosen": chat(f"q{i % 2}", "hi", "go", f"ok {i}"), "rejected": chat(f"q{i % 2}", "hi", "go", f"bad {i}"), "kind": "xy"[i % 2]}
+    {"prompt": f"Q{i % 2}?", "a": f"yes {i}", "b": f"no {i}", "winner": winner, "score": i % 3,
+     "votes": [i % 3, 5, i % 4 // 2 * 5], "kind": "xy"[i % 2],
+     "chosen": chat(f"q{i % 2}", "hi", "go", f"ok {i}"), "rejected": chat(f"q{i % 2}", "hi", "go", f"bad {i}")}
     for i, winner in enumerate(["a", "b", "tie", "1", "2", "A is better"] * 2)
 ]  # fmt: skip
 OWN_RECIPES = {
@@ -380,7 +381,11 @@ OWN_RECIPES = {
         context="kind", candidate="a", score="score", min_gap=1.0, rater="winner", attribute={"kind": "kind"}
     ),
     "nested": Recipe(
-        context="chosen[0].content", candidate="chosen[-1].content", score="score", min_gap=1.0, field={"x": "votes[]"}
+        context="chosen[0].content",
+        candidate="chosen[-1].content",
+        score="score",
+        min_gap=1.0,
+        field={"x": "chosen[].role"},
     ),
     "lists taken apart": Recipe(
         context="prompt", rows="chosen[]", candidate="chosen[].content", score="score", min_gap=1.0

@@ -189,11 +189,7 @@ def test_wrong_arguments_are_named(
         ("a.txt", "\n\n", "it holds no text"),
         ("a.jsonl", '{"gold": "x"}\n{"text": "y"}\n', "a.jsonl, line 2: expected an object with the text in `gold`"),
         ("a.jsonl", "{\n", "a.jsonl, line 1: is no valid JSON"),
-        (
-            "a.jsonl",
-            f'{{"gold": "x", "more": {"[" * 5000}{"]" * 5000}}}\n',
-            "a.jsonl, line 1: its lists and objects are nested",
-        ),
+        ("a.jsonl", '{"gold": ' + "[" * 100_000 + "\n", "a.jsonl, line 1: its lists and objects are nested too deeply"),
         ("a.jsonl", '{"gold": "x", "source": 3}\n', "line 1: `source` must be a text"),
         ("a.jsonl", '{"gold": "x", "references": [1]}\n', "line 1: `references` must be texts"),
     ],
@@ -284,8 +280,27 @@ def test_a_corpus_that_is_not_there_says_where_to_look(tmp_path: Path, monkeypat
     ):
         read_corpus("ted")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(NNDError, match="is not UTF-8"):
+    with pytest.raises(NNDError, match=r"is no text in UTF-8 .* it seems to be UTF-16; save it as UTF-8"):
         read_corpus(str(tmp_path / "bytes.txt"))
+
+
+def test_a_dataset_folder_with_a_card_nested_without_end_is_one_clear_error(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "test.jsonl").write_text('{"text": "x"}\n')
+    (folder / "README.md").write_text("---\na: " + "[" * 20_000 + "\n---\n")
+    with pytest.raises(NNDError, match=r"corpus .*data: .* could not be loaded as a dataset"):
+        read_corpus(str(folder))
+
+
+def test_one_of_a_thing_is_singular(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text(TEXTS[0])
+    done = CliRunner().invoke(
+        app,
+        ["stress", "build", "one", "--corpus", str(tmp_path / "one.txt"), "--errors", "truncation", "--levels", "0.5"],
+    )
+    assert "1 test from 1 text\n" in done.output
+    assert "1 test from 1 text with 1 seed;" in (tmp_path / "nnd_home" / "nnd" / "one" / "README.md").read_text()
 
 
 def test_a_datasets_folder_is_a_corpus_too(tmp_path: Path) -> None:

@@ -183,12 +183,12 @@ def test_failing_curves_are_bold() -> None:
     assert widths["truncation (fails)"] > widths["token_drop"]
 
 
-def test_the_name_of_a_model_is_no_formula(tmp_path: Path) -> None:
-    verdicts = judge({"a": -1.0}, [one("truncation", "0.1", -0.5)])
-    figure = draw(Report("x", "score", verdicts, verdicts, "$^{$"))
-    figure.savefig(tmp_path / "x.png")
-    title = figure.get_suptitle()
-    assert figure.texts[0]._preprocess_math(title) == ("x, $^{$", False)
+def test_every_error_is_in_the_figure_and_no_panel_is_empty() -> None:
+    found = [one(error, "1", -2.0) for error in ("injection", "of one's own", "token_drop")]
+    verdicts = judge({"a": -1.0}, found)
+    axes = draw(Report("x", "score", verdicts, verdicts)).axes
+    assert [panel.get_title() for panel in axes] == ["fluency", "targeted", "other"]
+    assert {line.get_label() for panel in axes for line in panel.get_lines()} == {v.error for v in verdicts}
 
 
 def test_a_set_of_targeted_errors_has_a_figure_too() -> None:
@@ -222,3 +222,11 @@ def test_a_folder_without_samples_says_how_to_get_them(tmp_path: Path) -> None:
         read_reports(tmp_path)
     with pytest.raises(NNDError, match="there is no such file or folder"):
         read_reports(tmp_path / "nowhere")
+
+
+def test_the_name_of_a_model_is_no_formula(tmp_path: Path) -> None:
+    verdicts = judge({"a": -1.0}, [one("truncation", "0.1", -0.5)])
+    figure = draw(Report("x", "score", verdicts, verdicts, "$^{$"))
+    figure.savefig(tmp_path / "x.png")
+    title = figure.get_suptitle()
+    assert figure.texts[0]._preprocess_math(title) == ("x, $^{$", False)

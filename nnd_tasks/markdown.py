@@ -1,0 +1,63 @@
+"""Markdown: text from data stands in it as it is, and neither page nor reader obeys it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nnd_tasks.errors import visible
+
+#: What may begin something in CommonMark, in GitHub's extensions of it, or in HTML; _ between letters begins nothing.
+_MEANT = re.compile(
+    r"(?P<entity>[\\`|<>&]|\A[-+=#]|(?<=\A\d)[.)](?=\s|\Z))|(?P<escape>[*~\[\]$]|(?<![^\W_])_|_(?![^\W_]))"
+)
+
+#: What makes an address that is linked without being asked to.
+_ADDRESS = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
+
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\\": "&#92;", "`": "&#96;", "|": "&#124;"}
+
+
+def plain(text: str) -> str:
+    """Return text on one line whose characters mean themselves, in a cell of a table too."""
+    return _MEANT.sub(lambda m: f"\\{m[0]}" if m["escape"] else _ENTITIES.get(m[0], f"&#{ord(m[0])};"), visible(text))
+
+
+def cell(text: str) -> str:
+    """Return `plain` of text whose white space is folded: in a table, line breaks are no part of a name."""
+    return plain(" ".join(text.split()))
+
+
+def unlinked(text: str) -> str:
+    """Return `plain` of text in which addresses are no links: a character without width stands in them."""
+    return _ADDRESS.sub(lambda m: f"&#{ord(m[0])};&#8203;", plain(text))
+
+
+#: What our own cells of numbers look like: 0.7 [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
+_NUMBERS = re.compile(r"(?:[-+\d.,% \[\]†‡≠]|to|<(?=0\.))*")
+
+
+def table_row(cells: Sequence[str]) -> str:
+    """Return a row of a table; numbers and intervals stay as they are, names mean themselves."""
+    return f"| {' | '.join(cell if _NUMBERS.fullmatch(cell) else unlinked(cell) for cell in cells)} |"
+
+
+def code(text: str, *, in_table: bool = True) -> str:
+    """Return text as code, on one line, however many backticks it holds.
+
+    Args:
+        text: any.
+        in_table: whether it may stand in a table, whose cells end at |, even in code.
+    """
+    text = visible(text).replace("|", "\u2502") if in_table else visible(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if text[:1] in ("`", " ", "") or text[-1:] in ("`", " ") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def fenced(kind: str, *texts: str) -> list[str]:
+    """Return the lines of a block of code, which no text in it can end."""
+    fence = "```"
+    while any(fence in text for text in texts):
+        fence += "`"
+    return [f"{fence}{kind}", *texts, fence]
