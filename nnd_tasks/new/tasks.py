@@ -12,7 +12,7 @@ import pyarrow as pa
 from nnd_tasks.card import NND_CITATION, dump_yaml, left_out, safe, table
 from nnd_tasks.datasets import user_tasks_dir
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import write_text, write_texts, yaml_mapping
+from nnd_tasks.files import read_yaml, write_text, write_texts, yaml_mapping
 from nnd_tasks.markdown import cell, code, fenced
 from nnd_tasks.recipes.chat import ends_open
 from nnd_tasks.recipes.recipe import Recipe
@@ -113,11 +113,9 @@ def in_checkout(task: Path, folder: Path | None) -> bool:
 
 def differs(task: Path, fields: Mapping[str, Any]) -> bool:
     """Tell whether the YAML of a task says something else than ``fields``, besides ``include``, ``task`` and the version."""
-    import yaml
-
     try:
-        found = yaml.safe_load(task.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        found = read_yaml(task)
+    except NNDError:
         return True
     if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
         return True

@@ -12,6 +12,7 @@ from nnd_tasks.card import baselines_section
 from nnd_tasks.markdown import cell
 from nnd_tasks.publish.card import Card
 from nnd_tasks.schema import fold
+from nnd_tasks.wording import counted
 
 HEADING = "Known limits"
 _FEW = 10  # clusters below which a standard error is unreliable
@@ -57,7 +58,7 @@ def known_limits(
         lines += _few(config, columns)
         equal = sum(fold(high) == fold(low) for high, low in zip(columns["high"], columns["low"], strict=True))
         if equal:
-            lines.append(f"- `{config}`: {equal:,} tests compare a text with itself, which no model passes.")
+            lines.append(f"- `{config}`: {counted(equal, 'test')} with two equal texts, which no model passes.")
     return [*lines, *_trivial(rates)]
 
 

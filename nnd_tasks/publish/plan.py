@@ -18,10 +18,9 @@ from nnd_tasks.datasets import (
     CARD,
     REPORT,
     SPLIT,
-    dataset_folder,
     find_dataset,
-    how_to_build,
     list_configs,
+    no_set,
     read_report,
     read_table,
 )
@@ -139,11 +138,7 @@ def find_set(name: str) -> tuple[str, Path]:
     """
     folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
     if folder is None:
-        if name in recipe_paths() or name.startswith("blindspot_"):
-            raise NNDError(f"set {name!r} is not built here; run: {how_to_build(name)}")
-        raise NNDError(
-            f"there is no set {name!r} in {dataset_folder('')}, and no dataset folder of that name; see nnd list"
-        )
+        raise NNDError(no_set(name))
     _check_inside(folder, CARD)
     own = str(read_card(folder).header.get("nnd_set") or folder.resolve().name)
     if not _NAME.fullmatch(own):
