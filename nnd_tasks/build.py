@@ -296,7 +296,7 @@ def card_body(source: Source, summaries: Sequence[ConfigSummary], reports: Mappi
         "",
         "Texts are as published, in Unicode NFC, and nothing was trimmed.",
         "",
-        *rules_on_card(reports or {}),
+        *rules_section(reports or {}),
         *_cleaning_section(reports or {}, source.mended_note),
         "## Origin and licence",
         "",
@@ -336,7 +336,9 @@ def _cleaning_section(reports: Mapping[str, Any], mended_note: str = "") -> list
     for name, part in found.items():
         reasons = part["reasons"]
         cells = [f"{reasons[reason]['tests']:,}" for reason in REASONS]
-        cells[list(REASONS).index("contradictory")] += f" ({reasons['contradictory']['candidates']:,} candidates)"
+        cells[list(REASONS).index("contradictory")] += (
+            f" ({counted(reasons['contradictory']['candidates'], 'candidate')})"
+        )
         kept = f"{part['kept']:,} | `{clean_name(name)}`" if part["kept"] else "0 | none"
         lines.append(f"| `{name}` | {reports[name]['tests']:,} | {' | '.join(cells)} | {kept} |")
     mended = {name: part["mended"] for name, part in found.items() if "mended" in part}
@@ -344,9 +346,8 @@ def _cleaning_section(reports: Mapping[str, Any], mended_note: str = "") -> list
         lines += ["", f"Before that, {mended_note}:", ""]
     for name, part in mended.items():
         changed = f"{part['changed']:,} annotation{' was' if part['changed'] == 1 else 's were'} changed"
-        lines.append(
-            f"- `{clean_name(name)}`: {changed} and {part['left_out']:,} left out; the others give {part['tests']:,} tests"
-        )
+        given = counted(part["tests"], "test")
+        lines.append(f"- `{clean_name(name)}`: {changed} and {part['left_out']:,} left out; the others give {given}")
     lines += ["", "A test can have several reasons. Examples, shortened:", ""]
     for name, part in found.items():
         for reason in REASONS:
@@ -356,20 +357,6 @@ def _cleaning_section(reports: Mapping[str, Any], mended_note: str = "") -> list
                     f"better: {cell(test['high']) or '(nothing)'}; worse: {cell(test['low']) or '(nothing)'}"
                 )
     return [*lines, ""]
-
-
-def rules_on_card(reports: Mapping[str, Any]) -> list[str]:
-    """Return `rules_section` for a card: categories come from data, and may hold HTML.
-
-    Args:
-        reports: config -> its part of ``build_report.json``.
-    """
-    escaped = {}
-    for name, part in reports.items():
-        if isinstance(part, Mapping) and "trivial_rules" in part:
-            rates = {cell(category): found for category, found in part["trivial_rules"].items()}
-            escaped[name] = {**part, "trivial_rules": rates}
-    return rules_section(escaped)
 
 
 def _task_hint(source: Source) -> str:

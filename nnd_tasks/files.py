@@ -108,7 +108,7 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
             os.close(handle)
             files.append(Path(name))
             files[-1].chmod(0o666 & ~umask())  # mkstemp makes it private
-        current = targets[0] if len(targets) == 1 else Path()
+        current = targets[0] if len(targets) == 1 else targets[0].parent
         yield files
         for file in files:
             with file.open("rb") as written:

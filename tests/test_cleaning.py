@@ -139,9 +139,9 @@ def test_the_card_counts_each_reason_and_shows_an_example(tmp_path: Path) -> Non
     questions = [("Good | one?", "No error"), ("Both?", "No error"), ("Both?", "disfluent"), ("Bad?", "disfluent")]
     result = build_set("quiz_design", quiz(tmp_path / "in", *questions), tmp_path / "out")
     card = (result.folder / "README.md").read_text("utf-8")
-    assert "| `authors` | 4 | 1 | 0 | 3 (1 candidates) | 0 | 1 | `clean` |" in card
+    assert "| `authors` | 4 | 1 | 0 | 3 (1 candidate) | 0 | 1 | `clean` |" in card
     [line] = [line for line in card.splitlines() if line.startswith("- `authors`, `contradictory`")]
-    assert "better: Good \\| one?; worse: Both?" in line
+    assert "better: Good &#124; one?; worse: Both?" in line
     [example] = result.report["authors"]["cleaning"]["reasons"]["contradictory"]["candidate_examples"]
     assert example == {"context_id": "1", "candidate": "Both?", "labels": ["No error", "disfluent"]}
 

@@ -279,7 +279,7 @@ def test_build_prints_counts_to_stdout_and_notes_to_stderr(nnd: Callable[..., Ou
     status, out, err = nnd("build", "quiz_design", "--source", source, "--out", tmp_path / "out")
     assert status == 0
     lines = out.splitlines()
-    assert lines[0] == "authors: 5 tests, 1 clusters, 6 candidates"
+    assert lines[0] == "authors: 5 tests, 1 cluster, 6 candidates"
     assert [line.split() for line in lines[1:4]] == [["disfluent", "2"], ["off_target", "2"], ["wrong_context", "1"]]
     assert lines[4].startswith("clean: 5 tests")
     assert lines[8:] == [f"written to {tmp_path / 'out'}"]

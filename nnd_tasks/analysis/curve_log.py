@@ -106,11 +106,7 @@ def logged_curve(
 
 
 def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    try:
-        lines = list(read_lines(path))
-    except RecursionError as error:
-        raise NNDError(f"{path}: holds a line that is nested too deeply; NNDCallback writes none") from error
-    for number, entry in lines:
+    for number, entry in read_lines(path):
         where = f"{path}, line {number}"
         step, rates = entry.get("step"), entry.get("rates")
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
@@ -119,10 +115,6 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             raise NNDError(f"{where}: names no task")
         if not isinstance(rates, dict) or not all(isinstance(rate, dict) for rate in rates.values()):
             raise NNDError(f"{where}: has no rates; it is no line of NNDCallback")
-        try:
-            "\n".join([entry["task"], *rates, str(entry.get("signature"))]).encode()
-        except UnicodeEncodeError as error:
-            raise NNDError(f"{where}: holds half of a character (a lone surrogate) in a name") from error
         yield where, entry
 
 

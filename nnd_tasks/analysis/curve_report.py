@@ -48,7 +48,7 @@ def markdown(chart: Chart) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _unlinked(value: Any) -> Any:
+def _without_nan(value: Any) -> Any:
     if isinstance(value, float):
         return None if math.isnan(value) else int(value) if value == int(value) and abs(value) > 1 else value
     return value
@@ -56,7 +56,7 @@ def _unlinked(value: Any) -> Any:
 
 def _rows(chart: Chart) -> list[dict[str, Any]]:
     """Return a mapping per point; a number that is not known is None."""
-    return [{key: _unlinked(value) for key, value in asdict(point).items()} for point in chart.points]
+    return [{key: _without_nan(value) for key, value in asdict(point).items()} for point in chart.points]
 
 
 def to_csv(chart: Chart) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, writing_all
 from nnd_tasks.wording import figure_text
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def draw_panels(panels: Sequence[Panel], title: str, x_label: str, *, log: bool 
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise NNDError("the figure needs matplotlib: pip install 'nnd-tasks[analysis]'") from error
+        raise NNDError("the figure needs matplotlib: in a clone of nnd-tasks, pip install '.[analysis]'") from error
 
     columns = 2 if len(panels) in (2, 4) else min(columns + (len(panels) > 9), len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -230,27 +230,18 @@ def save(folder: Path, stem: str, texts: Mapping[str, str], figure: Figure | Non
         NNDError: the folder cannot be written.
     """
     folder = expand(folder)
-    writers: dict[str, Callable[[Path], Any]] = {
-        suffix: lambda path, text=text: path.write_text(text, encoding="utf-8", newline="\n")  # type: ignore[misc]
-        for suffix, text in texts.items()
-    }
-    if figure is not None:
-        writers |= {suffix: lambda path: _save_figure(figure, path) for suffix in (".png", ".svg")}
-    new = {suffix: folder / f".{stem}.new{suffix}" for suffix in writers}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for suffix, write in writers.items():
-            write(new[suffix])
-        return [path.replace(folder / f"{stem}{suffix}") for suffix, path in new.items()]
-    except OSError as error:
-        raise NNDError(f"{folder}: cannot be written ({error.strerror or error})") from error
-    finally:
-        for path in new.values():
-            if folder.is_dir():
-                path.unlink(missing_ok=True)
+    suffixes = [*texts, *((".png", ".svg") if figure is not None else ())]
+    paths = [folder / f"{stem}{suffix}" for suffix in suffixes]
+    with writing_all(paths) as new:
+        for suffix, path in zip(suffixes, new, strict=True):
+            if suffix in texts:
+                path.write_text(texts[suffix], encoding="utf-8", newline="\n")
+            elif figure is not None:
+                save_figure(figure, path)
+    return paths
 
 
-def _save_figure(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     """Save so that the same numbers give the same file."""
     import matplotlib as mpl
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from nnd_tasks.datasets import find_dataset, read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.markdown import cell
 from nnd_tasks.tables import fingerprint
 
 if TYPE_CHECKING:
@@ -154,9 +155,7 @@ def rules_section(reports: Mapping[str, Any]) -> list[str]:
         *[
             f"| `{name}` | {shown} | {' | '.join(f'{rates[rule]:.3f}' for rule in RULES)} |"
             for name, by_category in found.items()
-            for shown, rates in (
-                (" ".join(key.replace("|", "\\|").split()), value) for key, value in by_category.items()
-            )
+            for shown, rates in ((cell(category), value) for category, value in by_category.items())
         ],
         "",
     ]

@@ -16,7 +16,7 @@ from nnd_tasks.analysis.recipes import Experiment, Recipe, find_weights, load_re
 from nnd_tasks.analysis.reproduce_report import Cell, Data, head, measure, table
 from nnd_tasks.datasets import find_dataset, how_to_build, read_table
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, read_json, write_text
 from nnd_tasks.tables import fingerprint
 
 Say = Callable[[str], None]
@@ -117,24 +117,14 @@ def _stored(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         earlier, cells = found["key"], [Cell(**cell) for cell in found["cells"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (NNDError, KeyError, TypeError) as error:
         raise NNDError(f"{path}: no result that can be read; delete it, or choose another --out") from error
     other = [name for name in key if earlier.get(name) != key[name]]
     if other or not cells:
         raise NNDError(f"{path}: made with another {' and '.join(other)}; delete it, or choose another --out")
     return dict(found)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f".{path.name}.new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
-    except OSError as error:
-        raise NNDError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 # ---------------------------------------------------------------- the whole
@@ -159,7 +149,7 @@ class _Job:
         about = {"nnd_tasks": __version__, "weights": self.where, "key": self.key}
         result = {**about, **_run(self, experiment, options)}
         gc.collect()  # lm-eval's objects refer to each other; the next model needs the memory
-        _write(self.path, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        write_text(self.path, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
         return result
 
 
@@ -256,7 +246,7 @@ def reproduce(
         raise NNDError("none of these models can be run here; name folders with --models DIR or --model NAME=FOLDER")
     failed: list[str] = []
     report = out / f"{experiment.name}.md"
-    _write(report, "\n\n".join(parts) + "\n")  # a place that cannot be written shows before the models run
+    write_text(report, "\n\n".join(parts) + "\n")  # a place that cannot be written shows before the models run
     for job in jobs:
         try:
             parts.append(table(experiment, job.recipe, job.data, job.result(experiment, options)))
@@ -265,7 +255,7 @@ def reproduce(
             failed.append(f"{job.recipe.name} ({cause})")
             parts.append(f"## {job.recipe.name}\n\nFailed: {cause}")
         say("\n" + parts[-1])
-        _write(report, "\n\n".join(parts) + "\n")
+        write_text(report, "\n\n".join(parts) + "\n")
     if failed:
         raise NNDError(f"{len(failed)} of {len(jobs)} models failed: {'; '.join(failed)}")
     return report

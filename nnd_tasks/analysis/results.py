@@ -489,6 +489,8 @@ def _apart(groups: Sequence[Sequence[Run]]) -> list[str]:
             for key in dict.fromkeys(key for part in parts for key in part)
             if len({str(part.get(key)) for part in parts}) > 1
         ]
+        if "shots" in keys:  # the number says it all; without exemplars there is no seed of them
+            keys = [key for key in keys if key not in ("shots_seed", "exemplars")]
         plain = [key for key in keys if key not in _DIGESTS]
         tellable = {tuple(str(part.get(key)) for key in plain) for part in parts}
         shown = plain if len(tellable) == len(parts) else keys

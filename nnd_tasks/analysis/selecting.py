@@ -14,6 +14,7 @@ PARTS: Mapping[str, str] = {
     "limit": "number of contexts that --limit or --samples took, or all",
     "shots": "number of few-shot examples",
     "shots_seed": "their seed",
+    "exemplars": "what they are drawn from",
     "set": "name of the set",
     "config": "of the set",
     "data": "fingerprint of the data",

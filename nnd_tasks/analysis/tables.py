@@ -15,8 +15,8 @@ from typing import Any
 from nnd_tasks.analysis.compare import CategoryResult, Comparison, Difference
 from nnd_tasks.analysis.power import FEW, HOPELESS, is_hopeless
 from nnd_tasks.analysis.reading import RULES, ReadingAid
-from nnd_tasks.errors import NNDError, visible
-from nnd_tasks.files import expand
+from nnd_tasks.errors import visible
+from nnd_tasks.files import expand, write_texts
 from nnd_tasks.markdown import code, table_row, unlinked
 from nnd_tasks.wording import counted, csv_cell
 
@@ -263,14 +263,14 @@ def to_json(comparison: Comparison, aids: Aids | None = None) -> str:
             for model, by_category in (aids or {}).items()
         },
     }
-    return json.dumps(_unlinked(found), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_without_nan(found), indent=2, ensure_ascii=False) + "\n"
 
 
-def _unlinked(value: Any) -> Any:
+def _without_nan(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _unlinked(item) for key, item in value.items()}
+        return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_unlinked(item) for item in value]
+        return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -333,19 +333,12 @@ def write_comparison(comparison: Comparison, stem: Path, aids: Aids | None = Non
         NNDError: the folder cannot be written.
     """
     stem = expand(stem)
-    texts = {
+    forms = {
         "md": markdown(comparison, aids),
         "json": to_json(comparison, aids),
         "csv": to_csv(comparison, aids),
         "tex": to_latex(comparison, aids),
     }
-    written = []
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        for suffix, text in texts.items():
-            new = stem.with_name(f".{stem.name}.{suffix}.new")
-            new.write_text(text, encoding="utf-8")
-            written.append(new.replace(stem.with_name(f"{stem.name}.{suffix}")))
-    except OSError as error:
-        raise NNDError(f"{stem.parent}: cannot be written ({error.strerror or error})") from error
-    return written
+    texts = {stem.with_name(f"{stem.name}.{suffix}"): text for suffix, text in forms.items()}
+    write_texts(texts)
+    return list(texts)

@@ -14,8 +14,7 @@ from typing import Any
 from nnd_tasks import __version__
 from nnd_tasks.analysis.verify import AVERAGE, DESIGNS, Estimate, Row, published
 from nnd_tasks.analysis.verify_sets import CELLS, SETS, UNREACHABLE, SetReport
-from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, write_texts
 from nnd_tasks.wording import csv_cell
 
 #: Two printed digits: what rounds to the paper's value, or to its neighbour, agrees.
@@ -281,10 +280,6 @@ def write_reports(reports: Sequence[SetReport], folder: str | Path) -> list[Path
         "verify.json": json.dumps(to_json(reports), indent=1, allow_nan=False) + "\n",
         "verify.csv": to_csv(reports),
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (folder / f".{name}.new").write_text(text, encoding="utf-8")
-        return [(folder / f".{name}.new").replace(folder / name) for name in texts]
-    except OSError as error:
-        raise NNDError(f"{folder}: cannot be written ({error.strerror or error})") from error
+    files = {folder / name: text for name, text in texts.items()}
+    write_texts(files)
+    return list(files)

@@ -79,7 +79,7 @@ def _types(config: Config) -> Iterator[Finding]:
                 continue
         if name in REQUIRED_COLUMNS and column.null_count:
             empty = [i for i, cell in enumerate(column.to_pylist()) if cell is None]
-            message = f"the column {name!r} has {len(empty):,} cells that are null"
+            message = f"the column {name!r} has {counted(len(empty), 'cell')} without a value"
             yield finding("cell_empty", message, _AGAIN, rows=config.rows(empty), config=config.name)
 
 

@@ -196,11 +196,13 @@ def _read(folder: Path, name: str, findings: list[Finding]) -> Config | None:
     for file in files:
         try:
             _check_parquet(file)
-            tables.append(pq.read_table(file))
+            table = pq.read_table(file)
+            table.validate(full=True)  # a text that is no UTF-8 is found here, not where it is first looked at
+            tables.append(table)
         except NNDError as error:
             findings.append(finding("data_unreadable", str(error), _AGAIN, config=name))
             return None
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names that are no UTF-8
             message = f"{name}/{file.name} cannot be read as parquet ({first_line(error)})"
             findings.append(finding("data_unreadable", message, _AGAIN, config=name))
             return None

@@ -9,10 +9,11 @@ from typing import Any
 import yaml
 
 from nnd_tasks import __version__
-from nnd_tasks.build import COLUMN_NOTES, NND_CITATION, rules_on_card
+from nnd_tasks.analysis.reading import rules_section
+from nnd_tasks.build import COLUMN_NOTES, NND_CITATION
 from nnd_tasks.contribute.recipe import KNOWN_BY_PEOPLE, Recipe
 from nnd_tasks.files import check_yaml
-from nnd_tasks.markdown import cell, code, fenced
+from nnd_tasks.markdown import cell, code, fenced, plain
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted
@@ -197,7 +198,7 @@ _SPLIT = (
 
 def _trivial(report: Mapping[str, Any]) -> list[str]:
     """Return the section on trivial rules, and of how many tests it speaks."""
-    lines = rules_on_card({CONFIG: report})
+    lines = rules_section({CONFIG: report})
     if sampled := report.get("trivial_rules_sample"):
         lines += [f"The rates are of {sampled:,} of the tests, drawn at random.", ""]
     return lines
@@ -238,7 +239,7 @@ def _made(recipe: Recipe, report: Mapping[str, Any]) -> list[str]:
     if fuller := report.get("contexts_from_messages"):
         lines += [f"In {counted(fuller, 'row')} {FULLER.format(_safe(repr(recipe.context)))}.", ""]
     if dropped:
-        lines += ["Left out:", "", *[f"- {_safe(text)}" for text in _left_out(report).values()], ""]
+        lines += ["Left out:", "", *[f"- {plain(text)}" for text in _left_out(report).values()], ""]
     lines += ["The recipe, as a file for `nnd new --recipe`:", ""]
     return [*lines, *fenced("yaml", recipe_yaml(report["recipe"]).rstrip()), ""]
 
@@ -291,7 +292,7 @@ def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mappi
         "",
         *(["Source:", "", *sources, ""] if sources else []),
         *(
-            ["Left out:", "", *[f"* {_safe(text)}" for text in _left_out(report).values()], ""]
+            ["Left out:", "", *[f"* {plain(text)}" for text in _left_out(report).values()], ""]
             if report["dropped"]
             else []
         ),

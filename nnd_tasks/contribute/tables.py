@@ -372,9 +372,7 @@ class _Parquet(Table):
         number = 1
         try:
             with pq.ParquetFile(self.path) as file:
-                (name, count), *_ = Counter(file.schema_arrow.names).most_common(1) or [("", 1)]
-                if count > 1:
-                    raise NNDError(f"{self.name}: has {count} columns {name!r}; rename all but one")
+                _check_distinct(self.name, file.schema_arrow.names)
                 for batch in file.iter_batches(BATCH, columns=columns):
                     yield _of_arrow(self, number, batch)
                     number += batch.num_rows

@@ -12,7 +12,7 @@ import pyarrow as pa
 from nnd_tasks.contribute.chat import ends_open
 from nnd_tasks.contribute.recipe import Recipe
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import write_texts, yaml_mapping
+from nnd_tasks.files import read_yaml, write_texts, yaml_mapping
 from nnd_tasks.schema import RESERVED_COLUMNS
 
 #: In the folder of a task; without .yaml, which lm-eval would take for a task.
@@ -110,11 +110,9 @@ def in_checkout(task: Path, folder: Path | None) -> bool:
 
 def differs(task: Path, fields: Mapping[str, Any]) -> bool:
     """Tell whether the YAML of a task says something else than ``fields``, besides ``include``, ``task`` and the version."""
-    import yaml
-
     try:
-        found = yaml.safe_load(task.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        found = read_yaml(task)
+    except NNDError:
         return True
     if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
         return True

@@ -21,7 +21,7 @@ from nnd_tasks.build import build_set
 from nnd_tasks.demo.compare import compare, comparison_table, read_outcomes
 from nnd_tasks.demo.model import Settings, make_models
 from nnd_tasks.errors import NNDError, visible
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, write_text
 from nnd_tasks.wording import counted
 
 #: Where the comparison is written, below the demo's folder.
@@ -73,7 +73,7 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
 
     console.rule("4. compare them, test by test")
     comparisons = compare(before, after)
-    (folder / COMPARISON).write_text(json.dumps([asdict(row) for row in comparisons], indent=2), encoding="utf-8")
+    write_text(folder / COMPARISON, json.dumps([asdict(row) for row in comparisons], indent=2) + "\n")
     console.print(comparison_table(comparisons, "untrained", "trained"))
     console.print(
         "The interval is of the difference: paired by test, clustered by context. Above 0, training has taught the model to "

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.demo import text
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import new_folder
 
 if TYPE_CHECKING:
     import torch
@@ -216,18 +215,13 @@ def train(
 
 def _save(folder: Path, model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, record: dict[str, Any]) -> None:
     """Write a model's folder, whole or not at all."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    try:
+    with new_folder(folder) as new, new_folder(folder) as old:
         model.save_pretrained(new)
         tokenizer.save_pretrained(new)
         (new / RECORD).write_text(json.dumps(record, indent=2), encoding="utf-8")
-        new.chmod(0o755)  # mkdtemp makes it private
         if folder.exists():
-            shutil.rmtree(folder)
+            folder.replace(old)  # away first: what is left of a killed removal would be taken for a model
         new.replace(folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
 
 
 def _made_with(folder: Path) -> str | None:

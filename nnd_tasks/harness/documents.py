@@ -8,7 +8,7 @@ from typing import Any
 
 import datasets
 
-from nnd_tasks.datasets import find_dataset, how_to_build, list_configs, read_table
+from nnd_tasks.datasets import find_dataset, list_configs, no_set, read_table
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.tables import check_table, fingerprint
@@ -133,7 +133,7 @@ def _cached(path: str) -> bool:
 
 def _not_built(path: str) -> str:
     name = path.removeprefix(_OURS)
-    return f"the set {name!r} is not built here; run: {how_to_build(name)}"
+    return no_set(name)
 
 
 def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]) -> datasets.Dataset:

@@ -162,7 +162,5 @@ class ClusterSampler(ContextSampler):  # type: ignore[misc]
         contexts = {doc.get("context") for doc in known if doc["cluster_id"] == own} - {"", None}
         pool = [doc for doc in known if doc["cluster_id"] != own and doc.get("context") not in contexts]
         if n > len(pool):
-            raise NNDError(
-                f"--num_fewshot {n}: the set has only {len(pool)} prompts about other contexts to take exemplars from"
-            )
+            raise NNDError(f"--num_fewshot {n}: prompts about other contexts to take exemplars from: {len(pool)}")
         return Random(f"{self.seed}:{own}").sample(pool, n)  # noqa: S311 - no cryptography

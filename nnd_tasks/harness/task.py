@@ -293,6 +293,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             return str(_compiled(template).render(**doc))
         except SecurityError as error:
             raise NNDError(f"{where} is unsafe, it reaches into Python: {error}") from error
+        except MemoryError:
+            raise  # no mistake of naming; `nnd check` says what it means
         except Exception as error:  # a template can divide by zero
             fields = ", ".join(name for name in doc if name not in ("tests", "candidates"))
             raise NNDError(f"{where}: {first_line(error)} (fields of this set: {fields})") from error

@@ -57,8 +57,8 @@ def write_task(
     text = yaml_mapping({"include": str(tasks_dir() / "_base"), "task": name, **fields})
     try:
         if path.is_file():
-            return UserTask(name, path, kept=path.read_bytes() != text.encode("utf-8"))
-    except OSError as error:
+            return UserTask(name, path, kept=path.read_bytes().decode("utf-8") != text)
+    except (OSError, ValueError) as error:
         raise NNDError(f"{path}: cannot be read ({first_line(error)})") from error
     write_text(path, text)
     return UserTask(name, path)

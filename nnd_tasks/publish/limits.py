@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.analysis.reading import ALL, trivial_rates
-from nnd_tasks.build import rules_on_card
+from nnd_tasks.analysis.reading import ALL, rules_section, trivial_rates
 from nnd_tasks.markdown import cell
 from nnd_tasks.publish.card import Card
 from nnd_tasks.schema import fold
+from nnd_tasks.wording import counted
 
 HEADING = "Known limits"
 _FEW = 10  # clusters below which a standard error is unreliable
@@ -23,7 +23,7 @@ def add_missing(card: Card, tables: Mapping[str, pa.Table], reports: Mapping[str
     """Put the rates of trivial rules and the known limits on a card that does not have them."""
     rates = {config: _rates(table, reports.get(config, {})) for config, table in tables.items()}
     if card.section("What trivial rules reach") is None:
-        lines = rules_on_card({config: {"trivial_rules": found} for config, found in rates.items()})
+        lines = rules_section({config: {"trivial_rules": found} for config, found in rates.items()})
         card.put("What trivial rules reach", lines[1:])
     if card.section(HEADING) is None:
         card.put(HEADING, known_limits(tables, rates, synthetic="corpus" in next(iter(reports.values()), {})))
@@ -59,7 +59,7 @@ def known_limits(
         lines += _few(config, columns)
         equal = sum(fold(high) == fold(low) for high, low in zip(columns["high"], columns["low"], strict=True))
         if equal:
-            lines.append(f"- `{config}`: {equal:,} tests compare a text with itself, which no model passes.")
+            lines.append(f"- `{config}`: {counted(equal, 'test')} with two equal texts, which no model passes.")
     return [*lines, *_trivial(rates)]
 
 

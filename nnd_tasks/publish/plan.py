@@ -18,10 +18,9 @@ from nnd_tasks.datasets import (
     CARD,
     REPORT,
     SPLIT,
-    dataset_folder,
     find_dataset,
-    how_to_build,
     list_configs,
+    no_set,
     read_report,
     read_table,
 )
@@ -34,7 +33,6 @@ from nnd_tasks.publish.limits import add_missing
 from nnd_tasks.publish.tasks import how_to_score, published_task
 from nnd_tasks.publish.terms import Terms, check_licences, licences, terms_of, texts_may_go
 from nnd_tasks.schema import SCHEMA_VERSION
-from nnd_tasks.sources import SOURCES
 from nnd_tasks.tables import fingerprint
 
 RECIPE = "recipe.json"
@@ -139,11 +137,7 @@ def find_set(name: str) -> tuple[str, Path]:
     """
     folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
     if folder is None:
-        if name in SOURCES or name.startswith("blindspot_"):
-            raise NNDError(f"set {name!r} is not built here; run: {how_to_build(name)}")
-        raise NNDError(
-            f"there is no set {name!r} in {dataset_folder('')}, and no dataset folder of that name; see nnd list"
-        )
+        raise NNDError(no_set(name))
     _check_inside(folder, CARD)
     own = str(read_card(folder).header.get("nnd_set") or folder.resolve().name)
     if not _NAME.fullmatch(own):

@@ -240,7 +240,7 @@ def _show_changes(
 
 
 def _named(files: list[str]) -> str:
-    more = f" and {len(files) - _SHOWN} more files" if len(files) > _SHOWN else ""
+    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
     return ", ".join(files[:_SHOWN]) + more
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from nnd_tasks.analysis.plots import save
 from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
@@ -177,7 +179,7 @@ def draw(report: Report) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise NNDError("the figure needs matplotlib: pip install 'nnd-tasks[stress]'") from error
+        raise NNDError("the figure needs matplotlib: in a clone of nnd-tasks, pip install '.[stress]'") from error
 
     # Every error has its place and no panel is empty; the verdicts come in the order of the paper.
     found: dict[str, list[Verdict]] = {}
@@ -191,7 +193,7 @@ def draw(report: Report) -> Figure:
             x = [0.0, *(level.noise for level in verdict.levels)]
             y = [verdict.gold, *(level.score for level in verdict.levels)]
             spread = [0.0, *(level.deviation for level in verdict.levels)]
-            label = f"{verdict.error} (fails)" if verdict.failed else verdict.error
+            label = figure_text(f"{verdict.error} (fails)" if verdict.failed else verdict.error)
             [line] = axes.plot(
                 x, y, marker="osD^v<>*XP"[i % 10], markersize=4, linewidth=3.2 if verdict.failed else 1.2, label=label
             )
@@ -216,22 +218,14 @@ def write_reports(reports: Sequence[Report], folder: Path) -> list[Path]:
     Raises:
         NNDError: the folder cannot be written.
     """
-    folder = expand(folder)
+    twice = [name for name, count in Counter(report.file_name for report in reports).items() if count > 1]
+    if twice:
+        raise NNDError(
+            f"{twice[0]}: two runs would be written under this name, such as one of all tests and one with --limit; "
+            "name the results of one of them"
+        )
     written: list[Path] = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for report in reports:
-            stem = folder / report.file_name
-            texts = {".md": markdown(report), ".json": json.dumps(asdict(report), indent=2) + "\n"}
-            for suffix, text in texts.items():
-                new = stem.with_name(f".{stem.name}{suffix}.new")
-                new.write_text(text, encoding="utf-8")
-                written.append(new.replace(stem.with_name(stem.name + suffix)))
-            figure = draw(report)
-            for suffix in (".png", ".svg"):
-                new = stem.with_name(f".{stem.name}.new{suffix}")
-                figure.savefig(new, dpi=150)
-                written.append(new.replace(stem.with_name(stem.name + suffix)))
-    except OSError as error:
-        raise NNDError(f"{folder}: cannot be written ({error.strerror or error})") from error
+    for report in reports:
+        texts = {".md": markdown(report), ".json": json.dumps(asdict(report), indent=2) + "\n"}
+        written += save(folder, report.file_name, texts, draw(report))
     return written

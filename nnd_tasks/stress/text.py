@@ -104,7 +104,7 @@ def rules() -> Any:
     try:
         import spacy
     except ImportError as error:
-        raise NNDError("stress tests need spaCy: pip install 'nnd-tasks[stress]'") from error
+        raise NNDError("stress tests need spaCy: in a clone of nnd-tasks, pip install '.[stress]'") from error
     return spacy.blank("en")
 
 

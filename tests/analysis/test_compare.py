@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -367,6 +368,25 @@ def test_csv_json_and_latex_hold_the_same_numbers(comparison: Any, tmp_path: Any
     (tmp_path / "file").write_text("")
     with pytest.raises(NNDError, match="cannot be written"):
         write_comparison(comparison, tmp_path / "file" / "x")
+
+
+def test_files_of_two_comparisons_are_never_mixed(comparison: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    before = {path: path.read_bytes() for path in write_comparison(comparison, tmp_path / "x")}
+    written: list[Path] = []
+    write = Path.write_text
+
+    def full(path: Path, text: str, *args: Any, **kwargs: Any) -> int:
+        written.append(path)
+        if len(written) == 3:
+            raise OSError(28, "No space left on device")
+        return write(path, f"other {text}", *args, **kwargs)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(NNDError, match="No space left on device"):
+        write_comparison(comparison, tmp_path / "x")
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert len({path.name for path in written}) == 3
+    assert not {path.name for path in written} & {f".x.{suffix}.new" for suffix in ("md", "json", "csv", "tex")}
 
 
 def test_what_cannot_be_compared_is_named() -> None:

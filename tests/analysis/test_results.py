@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -23,6 +24,8 @@ from nnd_tasks.analysis.selecting import PARTS, value_of
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.prompts import Settings
+from nnd_tasks.harness.signature import protocol_part
 from tests.analysis.runs import make_run
 from tests.harness.conftest import home  # noqa: F401 - a fixture
 
@@ -304,11 +307,11 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(resul
     out = tmp_path / "out"
     done = nnd("compare", results, "--out", out, "--resamples", "100")
     assert done.exit_code == 0, done.output
-    assert "Task: nnd_demo (shots 0, shots_seed no).\n\n" in done.output
-    assert "Task: nnd_demo (shots 2, shots_seed 1234).\n\n" in done.output
+    assert "Task: nnd_demo (shots 0).\n\n" in done.output
+    assert "Task: nnd_demo (shots 2).\n\n" in done.output
     assert {path.stem for path in out.iterdir()} == {
-        "demo_authors_nnd_demo_shots_0_shots_seed_no",
-        "demo_authors_nnd_demo_shots_2_shots_seed_1234",
+        "demo_authors_nnd_demo_shots_0",
+        "demo_authors_nnd_demo_shots_2",
     }
     done = nnd("compare", results, "--select", "shots=2", "--resamples", "100")
     assert "# nnd/demo (authors): gpt2, llama\n" in done.output
@@ -342,6 +345,17 @@ def test_what_can_be_chosen_by_is_what_the_signature_holds_and_is_in_the_help(sc
         assert one.protocol == run.protocol
     shown = re.sub(r"[\s│]+", " ", CliRunner(env={"COLUMNS": "200"}).invoke(app, ["compare", "--help"]).output)
     assert ", ".join(PARTS) in shown
+
+
+def test_a_run_with_exemplars_can_be_chosen_by_all_that_its_signature_holds() -> None:
+    config = SimpleNamespace(num_fewshot=2, target_delimiter=" ", filter_list=None)
+    origin = {"dataset": "nnd/demo", "config": "authors", "fingerprint": "f"}
+    found = protocol_part(
+        origin, Settings.read({}), config, rendered=["x"], seed=1, selected="all", system_instruction=None,
+        apply_chat_template=None, fewshot_as_multiturn=None,
+    )  # fmt: skip
+    assert found["exemplars"] == "other contexts"
+    assert set(found) <= set(PARTS)
 
 
 def test_a_samples_file_names_its_task_only(results: Path) -> None:

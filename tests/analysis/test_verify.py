@@ -514,7 +514,7 @@ def test_without_a_source_the_publishers_files_are_taken(short: Path, monkeypatc
 
     def fetch(source: Any, *, progress: bool) -> Fetched:
         name = source.files[0].name
-        return Fetched(short / source.name, {name: short / source.name / name}, [], [name])
+        return Fetched(short / source.name, {name: short / source.name / name}, [], [name], [])
 
     monkeypatch.setattr(sets, "fetch", fetch)
     monkeypatch.setattr(Fetched, "discard", lambda self: discarded.append(self.folder.name))

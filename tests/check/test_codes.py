@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -556,3 +557,17 @@ def test_data_files_that_never_end_or_lie_elsewhere_are_not_read(made: Made, nnd
     assert loaded.configs == {}
     assert {one.code for one in loaded.findings} == {"data_missing", "data_unreadable"}
     assert any("is no regular file" in one.message for one in loaded.findings)
+
+
+@pytest.mark.parametrize("part", ["text", "name"])
+def test_damaged_data_are_a_finding_and_no_traceback(made: Made, part: str) -> None:
+    made.write()
+    file = made.folder / "authors" / "test-00000-of-00001.parquet"
+    table = pq.read_table(file)
+    if part == "text":
+        broken = pa.array([b"\xff\xfe"] * table.num_rows, pa.binary()).view(pa.string())
+        pq.write_table(table.set_column(table.column_names.index("high"), "high", broken), file)
+    else:
+        pq.write_table(table.append_column("zzzz", table.column("high")), file)
+        file.write_bytes(file.read_bytes().replace(b"zzzz", b"\xff\xfe\xff\xfe"))
+    assert "data_unreadable" in {one.code for one in load(made.folder).findings}

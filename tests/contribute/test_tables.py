@@ -112,7 +112,7 @@ def test_a_table_that_cannot_be_read_is_refused_with_its_row(
 def test_a_parquet_file_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
     rows = pa.table({"text": ["x", "y"], "label": ["good", "bad"]})
     pq.write_table(rows.append_column("label", rows.column("label")), tmp_path / "t.parquet")
-    with pytest.raises(NNDError, match=r"t\.parquet: has 2 columns 'label'; rename all but one"):
+    with pytest.raises(NNDError, match=r"t\.parquet: two columns are called 'label'; rename one"):
         made(tmp_path / "t.parquet")
 
 

@@ -479,7 +479,7 @@ def test_a_full_disk_does_not_lose_the_training(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(training_log.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     trainer = make_trainer(tiny_models["gpt2"], tmp_path, [NNDCallback(TASK, every=1, limit=1)], max_steps=1)
     with caplog.at_level(logging.WARNING, "lm_eval.nnd"):
         trainer.train()

@@ -224,9 +224,17 @@ def test_a_folder_without_samples_says_how_to_get_them(tmp_path: Path) -> None:
         read_reports(tmp_path / "nowhere")
 
 
-def test_the_name_of_a_model_is_no_formula(tmp_path: Path) -> None:
-    verdicts = judge({"a": -1.0}, [one("truncation", "0.1", -0.5)])
+def test_names_in_the_figure_are_no_formulas(tmp_path: Path) -> None:
+    verdicts = judge({"a": -1.0}, [one("truncation", "0.1", -0.5), one("$^{$", "0.1", -0.5)])
     figure = draw(Report("x", "score", verdicts, verdicts, "$^{$"))
     figure.savefig(tmp_path / "x.png")
     title = figure.get_suptitle()
     assert figure.texts[0]._preprocess_math(title) == ("x, $^{$", False)
+
+
+def test_two_runs_of_one_name_are_refused_before_one_takes_the_others_place(tmp_path: Path) -> None:
+    verdicts = judge({"a": -1.0}, [one("truncation", "0.1", -0.5)])
+    twice = [Report("x", "score", verdicts, verdicts, "m"), Report("x", "score", verdicts, verdicts, "m")]
+    with pytest.raises(NNDError, match="two runs would be written under this name"):
+        write_reports(twice, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
