@@ -133,7 +133,8 @@ def _cached(path: str) -> bool:
 
 def _not_built(path: str) -> str:
     name = path.removeprefix(_OURS)
-    return no_set(name)
+    why = no_set(name)
+    return f"the {why}" if why.startswith("set ") else why
 
 
 def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]) -> datasets.Dataset:

@@ -11,6 +11,7 @@ from typing import Any
 from lm_eval.api.samplers import ContextSampler
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.wording import counted
 
 
 @dataclass(frozen=True)
@@ -162,5 +163,6 @@ class ClusterSampler(ContextSampler):  # type: ignore[misc]
         contexts = {doc.get("context") for doc in known if doc["cluster_id"] == own} - {"", None}
         pool = [doc for doc in known if doc["cluster_id"] != own and doc.get("context") not in contexts]
         if n > len(pool):
-            raise NNDError(f"--num_fewshot {n}: prompts about other contexts to take exemplars from: {len(pool)}")
+            found = counted(len(pool), "prompt")
+            raise NNDError(f"--num_fewshot {n}: the set has only {found} about other contexts to take exemplars from")
         return Random(f"{self.seed}:{own}").sample(pool, n)  # noqa: S311 - no cryptography

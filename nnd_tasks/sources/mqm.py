@@ -56,7 +56,7 @@ class MQM(Source):
         ),
     )
     shape = HierarchicalLabel(no_error=NO_ERROR, parents={ATTENTION: None}, separator="/")
-    left_out_note = f"rating(s) left out: attention checks with a planted error ({ATTENTION})"
+    left_out_note = f"ratings are attention checks with a planted error ({ATTENTION}), left out"
     mended_note = (
         "marks (`<v>`) are taken out of sources, which brings a rating back to the segment that it belongs to, and ratings "
         "that blame the source are left out, as they do not judge the translation"
