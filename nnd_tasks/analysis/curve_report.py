@@ -48,7 +48,8 @@ def markdown(chart: Chart) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _without_nan(value: Any) -> Any:
+def _json_number(value: Any) -> Any:
+    """Return None for nan, and whole numbers above 1 without a fraction."""
     if isinstance(value, float):
         return None if math.isnan(value) else int(value) if value == int(value) and abs(value) > 1 else value
     return value
@@ -56,7 +57,7 @@ def _without_nan(value: Any) -> Any:
 
 def _rows(chart: Chart) -> list[dict[str, Any]]:
     """Return a mapping per point; a number that is not known is None."""
-    return [{key: _without_nan(value) for key, value in asdict(point).items()} for point in chart.points]
+    return [{key: _json_number(value) for key, value in asdict(point).items()} for point in chart.points]
 
 
 def to_csv(chart: Chart) -> str:
