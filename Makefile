@@ -1,20 +1,24 @@
 # make demo: the whole chain, offline, on the embedded set      make test: the test suite
-# make lint: ruff and mypy      make docs: the site, in site/      make clean: remove what these made
+# make lint: ruff and mypy      make docs: the site, in site/
+# make lock: requirements.lock from constraints.txt      make clean: remove what these made
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs install clean
+.PHONY: demo test lint docs install lock clean
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("nnd-tasks needs Python 3.10 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.11" if sys.version_info < (3, 10) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --no-deps --require-hashes --requirement requirements.lock
+	$(PIP) --constraint constraints.txt torch
+	$(PIP) --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip check
 	touch $@
 
 demo: install
@@ -30,6 +34,13 @@ lint: install
 
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
+
+lock:
+	(echo '# constraints.txt with the SHA-256 of every file: pip install --no-deps --require-hashes -r requirements.lock'; \
+	 echo '# Made by `make lock`, which needs uv. Without torch: each machine takes the wheel that fits it.'; \
+	 uv pip compile --quiet --universal --python-version 3.10 --no-deps --generate-hashes --no-header --no-annotate \
+	   --no-emit-index-url --no-emit-package torch constraints.txt) > requirements.lock.new
+	mv requirements.lock.new requirements.lock
 
 clean:
 	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
