@@ -2,6 +2,7 @@
 
     python benchmarks/new_set.py                            # 1,000,000 rows as CSV, JSON Lines and parquet
     python benchmarks/new_set.py --rows 100000 --formats parquet
+    python benchmarks/new_set.py --against ../before        # and the same with another checkout, as a ratio to it
 
 Workloads: `labels`, five labelled candidates of each context; `raters`, four raters of each candidate, five candidates of each
 context, numbers; `pairs`, a preference pair per row. Texts are random words, contexts of about 300 characters, candidates of 120.
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, os.environ.get("NND_BENCHMARK_CHECKOUT", str(ROOT)))
 RULES = {
     "labels": ["--better", "good"],
     "raters": [
@@ -88,12 +89,16 @@ def read(path: Path) -> None:
     print(len(readers[path.suffix](path)))  # type: ignore[operator]
 
 
-def measure(arguments: list[str], home: Path) -> tuple[float, float, float, str]:
-    """Return seconds, CPU seconds, peak GiB, and the output of a process."""
+def measure(arguments: list[str], home: Path, checkout: Path = ROOT) -> tuple[float, float, float, str]:
+    """Return seconds, CPU seconds, peak GiB, and the output of a process that imports the package of a checkout."""
     command = [sys.executable, __file__, "--measured", *arguments]
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "NND_HOME": str(home)}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NND_HOME": str(home), "NND_BENCHMARK_CHECKOUT": str(checkout)},
     )
     seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -125,11 +130,23 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--formats", nargs="+", default=["csv", "jsonl", "parquet"])
     parser.add_argument("--workloads", nargs="+", default=list(RULES))
-    given = parser.parse_args()
-    print(
-        "| workload | format | tests | pandas reads, CPU s | nnd new, CPU s | ratio | nnd new, s | pandas, GiB | nnd new, GiB |"
+    parser.add_argument(
+        "--against", type=Path, metavar="CHECKOUT", help="another checkout of nnd-tasks, measured in turn"
     )
-    print("|---" * 9 + "|", flush=True)
+    given = parser.parse_args()
+    head = [
+        "workload",
+        "format",
+        "tests",
+        "pandas reads, CPU s",
+        "nnd new, CPU s",
+        "ratio",
+        "nnd new, s",
+        "pandas, GiB",
+    ]
+    head += ["nnd new, GiB", *(["CPU, ratio to before", "GiB, ratio to before"] if given.against else [])]
+    print(f"| {' | '.join(head)} |")
+    print("|---" * len(head) + "|", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         for kind in given.workloads:
             columns = make(kind, given.rows)
@@ -139,13 +156,24 @@ def main() -> None:
                 _, base, base_memory, _ = measure(["read", str(path)], Path(scratch))
                 arguments = ["new", "big", "--from", str(path), "--replace", *RULES[kind]]
                 seconds, cpu, memory, said = measure(arguments, Path(scratch) / kind / suffix)
-                tests = next(line.split()[0] for line in said.splitlines() if line.endswith(" tests"))
+                ratios = ""
+                if given.against:
+                    _, before, peak, old = measure(
+                        arguments, Path(scratch) / kind / suffix / "before", given.against.resolve()
+                    )
+                    ratios = f" {cpu / before:.2f} | {memory / peak:.2f} |"
+                    assert _tests(old) == _tests(said), "the two checkouts make other numbers of tests"
                 print(
-                    f"| {kind} | {suffix} | {tests} | {base:.1f} | {cpu:.1f} | {cpu / base:.1f} | {seconds:.1f} | "
-                    f"{base_memory:.2f} | {memory:.2f} |",
+                    f"| {kind} | {suffix} | {_tests(said)} | {base:.1f} | {cpu:.1f} | {cpu / base:.1f} | {seconds:.1f} | "
+                    f"{base_memory:.2f} | {memory:.2f} |{ratios}",
                     flush=True,
                 )
                 path.unlink()
+
+
+def _tests(said: str) -> str:
+    """Return the number of tests in the output of `nnd new`."""
+    return next(line.split()[0] for line in said.splitlines() if line.endswith(" tests"))
 
 
 if __name__ == "__main__":

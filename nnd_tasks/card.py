@@ -17,7 +17,7 @@ from nnd_tasks.cleaning import REASONS as CLEANING
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import check_yaml, parse_yaml, read_text
-from nnd_tasks.markdown import cell, code, fenced
+from nnd_tasks.markdown import cell, code, fenced, plain
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted
@@ -106,6 +106,7 @@ class Facts:
         recipe: how the set was made, as YAML; ``""`` where it needs no saying.
         synthetic: whether the errors were put in by a program.
         clean_note: what is changed for the clean configs before they are cleaned.
+        made: Markdown lines on how the set was made, where no recipe says it.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Facts:
     recipe: str = ""
     synthetic: bool = False
     clean_note: str = ""
+    made: tuple[str, ...] = ()
 
     def say(self, key: str) -> str:
         """Return a fact, or what is to be written there; ``""`` where it is known that there is none."""
@@ -186,26 +188,38 @@ class Card:
     header: dict[str, Any]
     sections: dict[str, str] = field(default_factory=dict)
 
-    def put(self, heading: str, lines: Sequence[str], *, before: str = "Citation") -> None:
-        """Replace a section, or put a new one before another, or at the end where that is absent."""
+    def put(self, heading: str, lines: Sequence[str], *, before: str = "Citation", first: bool = False) -> None:
+        """Replace a section, or put a new one before another, or at the end where that is absent.
+
+        Args:
+            heading: of the section.
+            lines: of its text.
+            before: heading of the section that a new one comes before.
+            first: a new one comes before all that have a heading.
+        """
         text = "\n".join(lines).strip("\n")
-        if heading in self.sections or before not in self.sections:
+        if heading in self.sections:
             self.sections[heading] = text
             return
-        found: dict[str, str] = {}
-        for name, old in self.sections.items():
-            if name == before:
-                found[heading] = text
-            found[name] = old
-        self.sections = found
+        names = list(self.sections)
+        at = names.index("") + 1 if first and "" in names else names.index(before) if before in names else len(names)
+        items = list(self.sections.items())
+        self.sections = dict([*items[:at], (heading, text), *items[at:]])
 
     def body(self) -> str:
         """Return the card's Markdown without its header."""
-        return "\n\n".join(f"## {name}\n\n{text}" if name else text for name, text in self.sections.items() if text)
+        parts = (f"## {name}\n\n{text}" if name else text for name, text in self.sections.items())
+        return "\n\n".join(part.rstrip("\n") for part in parts if part)
 
     def text(self) -> str:
         """Return the card as it is written."""
-        return f"---\n{dump_yaml(self.header)}---\n\n{self.body()}\n"
+        return card_text(self.header, self.body())
+
+
+def card_text(header: Mapping[str, Any], body: str) -> str:
+    """Return a card as it is written: its header as YAML between two lines of ---, and its Markdown."""
+    text = body.rstrip("\n")
+    return f"---\n{dump_yaml(header)}---\n\n{text}\n"
 
 
 def read_card(folder: Path) -> Card:
@@ -224,14 +238,27 @@ def parse_card(text: str, where: str) -> Card:
     Raises:
         NNDError: its header is no YAML mapping; begins with ``where``.
     """
-    from huggingface_hub import RepoCard
-
-    match = re.match(r"\s*---\n(.*?)\n---\n", text, flags=re.DOTALL)
-    header = parse_yaml(match[1], where) if match else None  # bounded, before the hub's class reads it
-    if not isinstance(header, dict):
+    parts = split_card(text)
+    header = parse_yaml(parts[0], f"{where}: its header") if parts else None
+    if parts is None or not isinstance(header, dict):
         raise NNDError(f"{where}: it has no YAML header between two lines of ---; build the set again")
-    card = RepoCard(text, ignore_metadata_errors=True)
-    return Card(header, _sections(card.text))
+    return Card(header, _sections(parts[1]))
+
+
+def split_card(text: str) -> tuple[str, str] | None:
+    """Return the YAML of a card's header and the Markdown below it, as `huggingface_hub.RepoCard` sees them; None without header.
+
+    The hub's class reads YAML without limits, so only its rule of where the header ends is taken; `nnd_tasks.files.parse_yaml`
+    reads what stands in it.
+    """
+    from huggingface_hub.repocard import REGEX_YAML_BLOCK
+
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # The hub's pattern takes quadratic time over empty lines; no header needs many.
+    if re.search(r"\n{1000}", text):
+        return None
+    match = REGEX_YAML_BLOCK.search(text)
+    return (match[2], text[match.end() :]) if match else None
 
 
 def _sections(body: str) -> dict[str, str]:
@@ -289,8 +316,13 @@ def set_card(
         [
             f"# NND {safe(' '.join(facts.title.split()))}",
             "",
-            "A Near-Negative Distinction test set: each row is one test, a context with a better and a worse candidate by "
-            "human judgement. A language model passes when the mean log-likelihood per token that it gives the better candidate "
+            "A Near-Negative Distinction test set: each row is one test, "
+            + (
+                "a text and the same with one synthetic error"
+                if facts.synthetic
+                else "a context with a better and a worse candidate by human judgement"
+            )
+            + ". A language model passes when the mean log-likelihood per token that it gives the better candidate "
             "is strictly higher (Laban et al., EMNLP 2022).",
             "",
             safe(facts.say("summary")),
@@ -384,18 +416,20 @@ def _reason(reason: str, count: int) -> str:
 
 def made_section(facts: Facts, reports: Mapping[str, Any]) -> list[str]:
     """Return how tests were formed, and what was left out."""
+    if facts.made:
+        return list(facts.made)
     parts = {name: part for name, part in reports.items() if isinstance(part, Mapping) and "dropped" in part}
     if not parts:
         return [safe(facts.rule)] if facts.rule else []
     lines = [safe(facts.rule), ""]
     for name, part in parts.items():
-        said = f"`{name}`: {part.get('rows', 0):,} rows"
+        said = f"`{name}`: {counted(part.get('rows', 0), 'row')}"
         if "judgements" in part:
-            said += f", {part['judgements']:,} judgements of {part['candidates_judged']:,} candidates"
-        dropped = [safe(text) for text in left_out(part["dropped"], part.get("unranked_labels", ())).values()]
+            said += f", {counted(part['judgements'], 'judgement')} of {counted(part['candidates_judged'], 'candidate')}"
+        dropped = [plain(text) for text in left_out(part["dropped"], part.get("unranked_labels", ())).values()]
         lines.append(f"- {said}{'; left out: ' + '; '.join(dropped) if dropped else ''}.")
         if fuller := part.get("contexts_from_messages"):
-            lines.append(f"- `{name}`: in {fuller:,} rows {FULLER.format('of the context')}.")
+            lines.append(f"- `{name}`: in {counted(fuller, 'row')} {FULLER.format('of the context')}.")
     if facts.recipe:
         lines += ["", "The recipe, a file for `nnd build`:", "", *fenced("yaml", facts.recipe.rstrip())]
     return lines
@@ -437,7 +471,7 @@ def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True, note:
     for name, part in found.items():
         cells = [f"{part['reasons'][reason]['tests']:,}" for reason in CLEANING]
         candidates = part["reasons"]["contradictory"]["candidates"]
-        cells[list(CLEANING).index("contradictory")] += f" ({candidates:,} candidates)"
+        cells[list(CLEANING).index("contradictory")] += f" ({counted(candidates, 'candidate')})"
         kept = [f"{part['kept']:,}", f"`{clean_name(name)}`"] if part["kept"] else ["0", "none"]
         rows.append([f"`{name}`", f"{reports[name]['tests']:,}", *cells, *kept])
     mended = [
@@ -470,9 +504,10 @@ def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True, note:
 
 def origin_section(facts: Facts) -> list[str]:
     """Return where a set comes from, and what it may be used for."""
-    title = safe(" ".join(facts.title.split()))
+    named = [safe(" ".join(facts.title.split())), safe(facts.say("homepage"))]
+    kind = "Texts" if facts.synthetic else "Human evaluation"
     return [
-        f"Human evaluation: {', '.join(part for part in (title, safe(facts.say('homepage'))) if part)}. "
+        f"{kind}: {', '.join(filter(None, named))}. "
         f"Licence: {safe(facts.say('license'))}. {safe(facts.license_note)}".rstrip(),
         "",
         f"Judges: {safe(facts.say('judges'))}",

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import platformdirs
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 from filelock import FileLock, Timeout
 
+from nnd_tasks.card import CARD, card_text, split_card
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.files import expand, new_folder, parse_yaml, read_json, read_text, write_texts
 from nnd_tasks.schema import SCHEMA_VERSION
@@ -33,7 +33,6 @@ from nnd_tasks.tables import ConfigSummary, check_table, summarize
 if TYPE_CHECKING:
     import datasets
 
-CARD = "README.md"
 REPORT = "build_report.json"
 SPLIT = "test"
 logger = logging.getLogger(__name__)
@@ -360,7 +359,7 @@ def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: s
         ],
         "nnd_schema_version": SCHEMA_VERSION,
     }
-    return f"---\n{yaml.safe_dump(meta, sort_keys=False, allow_unicode=True)}---\n\n{body.rstrip()}\n"
+    return card_text(meta, body)
 
 
 # ---------------------------------------------------------------- reading
@@ -372,11 +371,10 @@ def _read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
     if not folder.exists():
         _recover(folder)
     try:
-        text = read_text(path).replace("\r\n", "\n")
+        parts = split_card(read_text(path))
     except NNDError as error:
         raise NNDError(f"{folder}: no NND dataset is there (its {CARD} cannot be read)") from error
-    match = re.match(r"---\n(.*?\n)---\n", text, flags=re.DOTALL)
-    header = parse_yaml(match[1], f"{path}: its header cannot be read") if match else None
+    header = parse_yaml(parts[0], f"{path}: its header cannot be read") if parts else None
     if not isinstance(header, dict) or "nnd_schema_version" not in header:
         raise NNDError(f"{folder}: no NND dataset is there (its {CARD} names no nnd_schema_version)")
     found = header["nnd_schema_version"]

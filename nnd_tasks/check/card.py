@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nnd_tasks.card import KNOWN_BY_PEOPLE, todo
+from nnd_tasks.card import CARD, KNOWN_BY_PEOPLE, todo
 from nnd_tasks.check.findings import Finding, Severity, finding
 from nnd_tasks.check.licences import refusal
 from nnd_tasks.check.loading import Loaded
-from nnd_tasks.datasets import CARD, read_report
+from nnd_tasks.datasets import read_report
 from nnd_tasks.recipes.shelf import load_recipe, recipe_paths
 
 #: What `nnd new` writes where only a person knows what to say, by its first words, as YAML breaks lines; and what a person

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nnd_tasks.card import CARD, split_card
 from nnd_tasks.check.findings import EXAMPLES, Finding, Row, differing, finding
-from nnd_tasks.datasets import CARD, SPLIT, find_dataset, no_set
+from nnd_tasks.datasets import SPLIT, find_dataset, no_set
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.files import parse_yaml, read_text
 from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
@@ -154,12 +154,12 @@ def _list(value: Any) -> list[Any]:
 
 def _split(text: str) -> tuple[dict[str, Any], str, list[Finding]]:
     """Return the card's header, its body, and what is wrong with the header."""
-    match = re.match(r"---\n(.*?\n)---\n?", text, flags=re.DOTALL)
-    body = text[match.end() :] if match else text
+    parts = split_card(text)
+    body = parts[1] if parts else text
     where = f"the YAML header of {CARD}"
-    problem = f"{where} {'is not a mapping' if match else 'is missing: it stands between two lines ---'}"
+    problem = f"{where} {'is not a mapping' if parts else 'is missing: it stands between two lines ---'}"
     try:
-        header = parse_yaml(match[1], where) if match else None
+        header = parse_yaml(parts[0], where) if parts else None
     except NNDError as error:
         header, problem = None, str(error)
     if isinstance(header, dict):

@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.card import dump_yaml
+from nnd_tasks.card import Card, dump_yaml, table
 from nnd_tasks.datasets import how_to_build
 from nnd_tasks.errors import visible
 from nnd_tasks.harness.user_tasks import shipped_task
 from nnd_tasks.markdown import cell, code, fenced
-from nnd_tasks.publish.card import Card, without_examples
 from nnd_tasks.recipes.recipe import File
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS
@@ -121,14 +120,14 @@ def without_quotes(value: Any) -> Any:
     return [without_quotes(part) for part in value] if isinstance(value, list) else value
 
 
-def ids_card(card: Card, name: str, repo: str, table: pa.Table, reports: Mapping[str, Any], *, must: bool) -> None:
-    """Change a card to that of a set of which ids are published.
+def ids_card(card: Card, name: str, repo: str, ids: pa.Table, reports: Mapping[str, Any], *, must: bool) -> None:
+    """Put into a card what is said of a set of which ids are published.
 
     Args:
         card: of the build.
         name: of the set.
         repo: of the hub.
-        table: what `ids_table` returned for one of its configs.
+        ids: what `ids_table` returned for one of its configs.
         reports: config -> its part of ``build_report.json``.
         must: whether the terms of the texts forbid more.
     """
@@ -146,12 +145,9 @@ def ids_card(card: Card, name: str, repo: str, table: pa.Table, reports: Mapping
         "files. A model cannot be scored on the ids: `nnd run` asks for the build.",
     ]
     card.put("Ids and a recipe, no texts", lines, first=True)
-    rows = [f"| {code(column)} | {_meaning(column)} |" for column in table.column_names]
-    card.put("Columns", ["| column | what it holds |", "|---|---|", *rows])
-    card.put("Use", ["```python", "from datasets import load_dataset", "", f'ids = load_dataset("{repo}")', "```"])
-    cleaning = card.section("Clean configs")
-    if cleaning is not None:
-        card.put("Clean configs", without_examples(cleaning).split("\n"))
+    rows = [[code(column), _meaning(column)] for column in ids.column_names]
+    card.put("Columns", table(["column", "what it holds"], rows))
+    card.put("Use", fenced("python", "from datasets import load_dataset", "", f'ids = load_dataset("{repo}")'))
 
 
 def _meaning(column: str) -> str:

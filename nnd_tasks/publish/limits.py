@@ -8,9 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.baselines import ALL, table_rates
-from nnd_tasks.card import baselines_section
+from nnd_tasks.card import Card, baselines_section
 from nnd_tasks.markdown import cell
-from nnd_tasks.publish.card import Card
 from nnd_tasks.schema import fold
 from nnd_tasks.wording import counted
 
@@ -23,10 +22,10 @@ _SHOWN = 8
 def add_missing(card: Card, tables: Mapping[str, pa.Table], reports: Mapping[str, Any]) -> None:
     """Put the rates of trivial rules and the known limits on a card that does not have them."""
     rates = {config: _rates(table, reports.get(config, {})) for config, table in tables.items()}
-    if card.section("What trivial rules reach") is None:
+    if "What trivial rules reach" not in card.sections:
         lines = baselines_section({config: {"trivial_rules": found} for config, found in rates.items()})
         card.put("What trivial rules reach", lines)
-    if card.section(HEADING) is None:
+    if HEADING not in card.sections:
         card.put(HEADING, known_limits(tables, rates, synthetic="corpus" in next(iter(reports.values()), {})))
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nnd_tasks.card import CARD, Card, cleaning_section, read_card, use_section
 from nnd_tasks.datasets import (
-    CARD,
     REPORT,
     SPLIT,
     find_dataset,
@@ -26,15 +26,15 @@ from nnd_tasks.datasets import (
 )
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import new_folder
-from nnd_tasks.publish.card import Card, lacking, read_card, sources_section, terms_section
+from nnd_tasks.publish.card import lacking, sources_section, terms_section
 from nnd_tasks.publish.checks import check_data, check_no_texts, check_rebuild
 from nnd_tasks.publish.ids import ids_card, ids_table, own_recipes, recipe, without_quotes
 from nnd_tasks.publish.limits import add_missing
 from nnd_tasks.publish.tasks import how_to_score, published_task
 from nnd_tasks.publish.terms import Terms, check_licences, licences, terms_of, texts_may_go
-from nnd_tasks.recipes.shelf import recipe_paths
+from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import SCHEMA_VERSION
-from nnd_tasks.tables import fingerprint
+from nnd_tasks.tables import fingerprint, summarize
 
 RECIPE = "recipe.json"
 _NAME = re.compile(r"\w[\w.-]*")  #: of sets and configs: they become paths, and parts of commands
@@ -207,7 +207,9 @@ def make_plan(
     if ids_only:
         ids_card(card, name, repo, next(iter(data.values()))[0], reports, must=must)
     else:
-        card.sections = [(heading, text.replace(f'"nnd/{name}"', f'"{repo}"')) for heading, text in card.sections]
+        card.put("Use", use_section(name, [summarize(config, table) for config, table in tables.items()], repo))
+    if cleaning := cleaning_section(reports, examples=not ids_only, note=_clean_note(name)):
+        card.put("Clean configs", cleaning)
     task = None if ids_only else published_task(name, repo)
     if task is not None:
         card.put("Score a model", how_to_score(name, repo))
@@ -222,6 +224,11 @@ def make_plan(
         texts = (*texts, File(f"nnd_{name}.yaml", task.encode("utf-8")))
     files = (*texts, *(File(path, content) for path, (_, content) in data.items()))
     return Plan(name, repo, files, version, ids_only, tuple(notes))
+
+
+def _clean_note(name: str) -> str:
+    """Return what the recipe of a set changes for its clean configs."""
+    return (find_recipe(name).recipe.clean_note or "") if name in recipe_paths() else ""
 
 
 def _licences(card: Card, terms: tuple[Terms, ...], ids_only: bool) -> list[str]:

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnd_tasks.datasets import CARD
+from nnd_tasks.card import CARD, read_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import MAX_CONFIG_BYTES
-from nnd_tasks.publish.card import read_card
 from nnd_tasks.publish.plan import Plan
 
 if TYPE_CHECKING:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import table_rates
-from nnd_tasks.card import baselines_section
+from nnd_tasks.card import Facts, set_card, set_header
+from nnd_tasks.card import table as markdown_table
 from nnd_tasks.datasets import dataset_folder, making, read_report, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
@@ -177,8 +178,10 @@ def build_stress_set(
         [summary] = write_dataset(
             folder,
             {CONFIG: table},
-            header=_header(name, found),
-            body=lambda summaries, reports: _card(name, found, summaries, reports[CONFIG]),
+            header=set_header(_facts(name, found, None, {})),
+            body=lambda summaries, reports: set_card(
+                _facts(name, found, summaries[0], reports[CONFIG]), summaries, table.column_names, reports
+            ).body(),
             default=CONFIG,
             report={CONFIG: report},
         )
@@ -262,50 +265,54 @@ def _wanted(errors: str, corpus: Corpus, parser: Parser, mlm: str | None) -> tup
     return list(dict.fromkeys(wanted)), left_out
 
 
-def _header(name: str, corpus: Corpus) -> Mapping[str, Any]:
-    return {
-        "nnd_set": name,
+def _facts(name: str, corpus: Corpus, summary: ConfigSummary | None, report: Mapping[str, Any]) -> Facts:
+    """Return what the card of a stress set says of it; of its tests only where there is a summary."""
+    known = {
         "license": "other",
-        "language": list(corpus.languages),
-        "pretty_name": f"NND blind spots: {corpus.title}",
-        "task_categories": ["text-generation"],
-        "tags": ["nnd", "near-negative-distinction", "lm-evaluation-harness", "synthetic"],
+        "summary": "Gold texts and the same texts with one synthetic error each (He et al., ACL 2023).",
+        "judges": "nobody, a program put the errors in.",
+        "homepage": "",
+        "citation": CITATION,
+        **({"language": ", ".join(corpus.languages)} if corpus.languages else {}),
     }
+    made = _made(summary, report) if summary else ()
+    return Facts(
+        name,
+        f"blind spots: {corpus.title}",
+        known,
+        f"The texts stand under the terms {corpus.terms}.",
+        synthetic=True,
+        made=made,
+    )
 
 
-def _card(name: str, corpus: Corpus, summaries: Sequence[ConfigSummary], report: Mapping[str, Any]) -> str:
-    [summary] = summaries
-    lines = [
-        f"# NND blind spots: {corpus.title}",
-        "",
-        "Each row is one test: a gold text, and the same text with one synthetic error (He et al., ACL 2023). A language model "
-        "passes when the mean log-likelihood per token that it gives the gold text is strictly higher.",
-        "",
+def _made(summary: ConfigSummary, report: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return how the tests were made: each error with its levels, and what it left out."""
+    head = [
+        "error",
+        "kind",
+        "what it does",
+        "levels",
+        "tests",
+        "texts left as they were",
+        "nothing new at a level or seed",
+    ]
+    rows = [
+        [
+            f"`{error}`",
+            ERRORS[error].kind,
+            ERRORS[error].definition,
+            f"{', '.join(found)} ({ERRORS[error].unit})",
+            *[f"{counts.get(error, 0):,}" for counts in (summary.categories, report["unchanged"], report["repeated"])],
+        ]
+        for error, found in report["levels"].items()
+    ]
+    left_out = [f"- `{error}`: needs {what}" for error, what in report["left_out"].items()]
+    return (
         f"{counted(summary.tests, 'test')} from {counted(report['texts'], 'text')} with {counted(report['seeds'], 'seed')}; "
-        "`category` is the error, "
-        "`subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of the gold text (halved "
-        f"for switching). Words, sentences and tags: {report['pipeline']}. Fingerprint `{summary.fingerprint}`.",
+        "`category` is the error, `subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of "
+        f"the gold text (halved for switching). Words, sentences and tags: {report['pipeline']}.",
         "",
-        "| error | kind | what it does | levels | tests | texts left as they were | nothing new at a level or seed |",
-        "|---|---|---|---|---|---|---|",
-        *[
-            f"| `{error}` | {ERRORS[error].kind} | {ERRORS[error].definition} | {', '.join(found)} "
-            f"({ERRORS[error].unit}) | {summary.categories.get(error, 0):,} | {report['unchanged'].get(error, 0):,} "
-            f"| {report['repeated'].get(error, 0):,} |"
-            for error, found in report["levels"].items()
-        ],
-        "",
-    ]
-    lines += ["## What trivial rules reach", "", *baselines_section({CONFIG: report}), ""]
-    if report["left_out"]:
-        lines += ["Left out:", "", *[f"- `{error}`: needs {what}" for error, what in report["left_out"].items()], ""]
-    lines += [
-        f"The texts stand under the terms {corpus.terms}. `build_report.json` has the hashes of the files.",
-        "",
-        f"Built with nnd-tasks {__version__}.",
-        "",
-        "```bibtex",
-        CITATION,
-        "```",
-    ]
-    return "\n".join(lines)
+        *markdown_table(head, rows),
+        *(["", "Left out:", "", *left_out] if left_out else []),
+    )

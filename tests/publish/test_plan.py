@@ -15,15 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from huggingface_hub import RepoCard
 from hypothesis import given
 from hypothesis import strategies as st
 from lm_eval.tasks import TaskManager
 from markdown_it import MarkdownIt
 
 from nnd_tasks.build import build_set
-from nnd_tasks.datasets import CARD, REPORT, list_configs, read_report, read_table
+from nnd_tasks.card import CARD, Card, read_card, split_card
+from nnd_tasks.datasets import REPORT, list_configs, read_report, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.publish.card import Card, read_card
 from nnd_tasks.publish.plan import Plan, make_plan
 from nnd_tasks.publish.terms import CORPORA, SETS, check_licences
 from nnd_tasks.stress.corpora import KNOWN
@@ -325,20 +326,32 @@ words = st.text("abc \n#`|-é", min_size=1).map(lambda text: re.sub(r"(?m)^(## |
 def test_cards_are_read_as_they_are_written(sections: list[tuple[str, str]]) -> None:
     import tempfile
 
-    card = Card({"license": "mit"}, [("", "# Title"), *sections])
+    card = Card({"license": "mit"}, {"": "# Title", **dict(sections)})
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / CARD).write_text(card.text(), encoding="utf-8")
         again = read_card(Path(place))
     assert again.header == card.header
-    assert [(name, text.strip("\n")) for name, text in again.sections] == card.sections
+    assert again.sections == card.sections
     again.put("Use", ["other"])
-    assert again.section("Use") == "other"
+    assert again.sections["Use"] == "other"
     assert len(again.sections) == len(card.sections) + ("Use" not in dict(sections))
+
+
+@given(st.text("-\n\r# a:", max_size=30), st.sampled_from(["\n", "\r\n"]), st.text("-\n a#", max_size=30))
+def test_header_and_body_are_where_the_hub_sees_them(header: str, end: str, body: str) -> None:
+    text = f"---{end}{header}{end}---{end}{body}"
+    parts = split_card(text)
+    assert parts is not None
+    try:
+        known = RepoCard(text, ignore_metadata_errors=True)
+    except Exception:  # a header that is no YAML, which `parse_card` refuses, too
+        return
+    assert parts[1] == known.text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def test_headings_in_code_are_no_sections(tmp_path: Path) -> None:
     (tmp_path / CARD).write_text("---\na: 1\n---\n# T\n\n```sh\n## no\n```\n\n## Yes\n\ntext\n", encoding="utf-8")
-    assert [name for name, _ in read_card(tmp_path).sections] == ["", "Yes"]
+    assert list(read_card(tmp_path).sections) == ["", "Yes"]
 
 
 def test_few_prompts_and_trivial_categories_are_limits_on_the_card(own_set: SetMaker) -> None:
