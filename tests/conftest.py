@@ -68,7 +68,7 @@ def nnd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def data() -> Path:
     """Return the folder of the real annotation files; skip without it."""
     if not DATA.is_dir():
@@ -76,7 +76,7 @@ def data() -> Path:
     return DATA
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def models() -> Path:
     """Return the folder of the small trained models; skip without it."""
     if not MODELS.is_dir():

@@ -40,7 +40,7 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def _real_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _real_home(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return once(tmp_path_factory, "real_home", _build_all)
 
 
