@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from nnd_tasks.codes import Index, combine, occurrence
 from nnd_tasks.pairing import Candidates, Judgements, Pairs, Prompts
+from nnd_tasks.schema import SPANS_COLUMN
+from nnd_tasks.tables import SPANS
 
 #: Category of tests whose table names none.
 PREFERENCE = "preference"
@@ -49,10 +51,6 @@ class Spans(Coded):
 
 
 _NO_SPAN = {"start": 0, "end": 0, "category": "", "severity": ""}
-SPANS = pa.list_(
-    pa.struct([("start", pa.int64()), ("end", pa.int64()), ("category", pa.string()), ("severity", pa.string())])
-)
-
 Columns = Mapping[str, Coded | NDArray[np.float64] | NDArray[np.bool_]]
 
 
@@ -91,7 +89,7 @@ def judged_table(found: Judgements, candidates: Candidates, pairs: Pairs, label_
     if "rater" in facts and (rater := Coded(facts["rater"][low], found.texts["rater"].texts)).filled:
         columns["rater"] = rater
     if "spans" in facts:
-        columns["low_spans"] = Spans(facts["spans"][low], found.texts["spans"].texts)
+        columns[SPANS_COLUMN] = Spans(facts["spans"][low], found.texts["spans"].texts)
     groups = found.groups if found.groups is not None else found.prompts.ids
     return table_of_tests(candidates.prompt[high], found.prompts, columns, Coded(candidates.group[high], groups))
 

@@ -14,17 +14,18 @@ from nnd_tasks import __version__
 from nnd_tasks.baselines import SAMPLE, table_rates
 from nnd_tasks.card import set_card, set_header
 from nnd_tasks.cleaning import clean_name
-from nnd_tasks.datasets import dataset_folder, write_dataset
+from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.harness.user_tasks import shipped_task
 from nnd_tasks.pairing import Dropped, some_of
 from nnd_tasks.recipes.download import Fetched, fetch, sha256_of
 from nnd_tasks.recipes.make import config_of, make_tests, tables_of
 from nnd_tasks.recipes.places import locate
 from nnd_tasks.recipes.readers import Table
 from nnd_tasks.recipes.recipe import FILE, Recipe
-from nnd_tasks.recipes.shelf import SetRecipe, find_recipe
-from nnd_tasks.schema import language_pair
+from nnd_tasks.recipes.shelf import RECIPE, SetRecipe, find_recipe, recipe_paths
+from nnd_tasks.schema import language_pair, short_hash
 from nnd_tasks.tables import ConfigSummary, summarize
 from nnd_tasks.wording import counted
 
@@ -72,6 +73,7 @@ def build_set(
     options: Mapping[str, str] | None = None,
     *,
     progress: bool = True,
+    replace: bool = False,
 ) -> BuildResult:
     """Build a set into a dataset folder.
 
@@ -81,12 +83,19 @@ def build_set(
         out: the dataset folder to write; None takes ``$NND_HOME/nnd/NAME``.
         options: options of the recipe, such as ``{"rows": "all"}`` for SummEval.
         progress: show progress of downloads.
+        replace: the folder may hold a set of this name that another recipe made.
 
     Raises:
-        NNDError: unknown set or option, a source that cannot be read, a folder that cannot be written.
+        NNDError: unknown set or option, a source that cannot be read, a folder that cannot be written, or one that holds the set
+            of another recipe.
     """
     found = find_recipe(name)
     recipe = found.recipe
+    folder = expand(out) if out is not None else dataset_folder(found.name)
+    if not found.shipped:
+        _check_name(found)
+        if not replace:
+            _check_same_recipe(found, folder)
     chosen = _options(found, options or {})
     fetched: Fetched | None = None
     notes: list[str] = []
@@ -96,19 +105,24 @@ def build_set(
         elif own := _embedded(found):
             files = own
         else:
-            fetched = fetch(found.name, recipe, progress=progress)
+            fetched = fetch(found.name, recipe, place=_place(found), progress=progress)
             files = fetched.files
             notes += [
                 f"unverified: {file} has no published hash; its content at the first download is recorded"
                 for file in fetched.unverified
             ]
         try:
-            formed = form(found.name, recipe, files, chosen)
+            formed = form(found.name, recipe, files, chosen, shipped=found.shipped)
         except NNDError:
             if fetched is not None:
                 fetched.discard()
             raise
     notes += formed.notes
+    notes += [
+        f"{file.name} is not there, so config {file.config} is not built from it"
+        for file in recipe.files.values()
+        if file.config and file.name not in files
+    ]
     values = ", ".join(f"{column} {some_of(left)}" for column, left in recipe.leave_out.items())
     notes += [
         f"{config}: {counted(count, 'row')} left out, no judgements by the recipe ({values})"
@@ -129,7 +143,6 @@ def build_set(
             f"{' and '.join(fetched.unsure)}: not kept, as it may be cut off; the next build downloads it again"
         )
         fetched.discard(fetched.unsure)
-    folder = expand(out) if out is not None else dataset_folder(found.name)
     summaries = write_formed(found.name, recipe, formed, folder, shipped=found.shipped)
     return BuildResult(
         folder=folder,
@@ -140,13 +153,63 @@ def build_set(
     )
 
 
+def _place(found: SetRecipe) -> str:
+    """Return the name of the download folder of a recipe that somebody sent, ``""`` of another one.
+
+    By its addresses: no name of a set has an ``@``, so it is that of no other.
+    """
+    if not found.sent:
+        return ""
+    return f"{found.name}@{short_hash(*(file.url for file in found.recipe.files.values()))}"
+
+
 def _embedded(found: SetRecipe) -> dict[str, Path] | None:
-    """Return the files that lie beside a recipe of the package, or None."""
-    files = {name: found.folder / name for name in found.recipe.files}
-    return files if found.shipped and files and all(path.is_file() for path in files.values()) else None
+    """Return the files that lie beside a recipe, or None; one that is a link to another folder counts as absent."""
+    folder = found.folder.resolve()
+    files = {name: folder / name for name in found.recipe.files}
+    inside = all(path.is_file() and path.resolve().is_relative_to(folder) for path in files.values())
+    return files if files and inside else None
 
 
-def form(name: str, recipe: Recipe, files: Mapping[str, Path], options: Mapping[str, str]) -> Formed:
+def _check_name(found: SetRecipe) -> None:
+    """Check that a recipe from elsewhere does not pass for a set of the package, and can be the name of a task.
+
+    Raises:
+        NNDError: it cannot; names its file.
+    """
+    folder = found.path.parent.name
+    if not (found.name.isidentifier() and found.name.isascii()) or found.name.startswith("nnd_"):
+        raise NNDError(
+            f"{found.path}: a set is named after the folder of its recipe, by letters, digits and _, without nnd_ before them; "
+            f"rename the folder {folder!r}"
+        )
+    if recipe_paths().get(found.name, (None, False))[1] or shipped_task(f"nnd_{found.name}") is not None:
+        raise NNDError(f"{found.path}: {found.name} is a set of this package; rename the folder of the recipe")
+
+
+def _check_same_recipe(found: SetRecipe, folder: Path) -> None:
+    """Check that a dataset folder holds nothing, or what the same recipe made; the user's own recipe may have changed.
+
+    Raises:
+        NNDError: another recipe made it.
+    """
+    if not folder.exists() or found.path.absolute() == (user_tasks_dir() / found.name / RECIPE).absolute():
+        return
+    before = [part.get("recipe") for part in read_report(folder).values() if isinstance(part, dict)]
+    if before and _judging(found.recipe) not in before:
+        raise NNDError(
+            f"{folder}: holds a set that another recipe made; rename the folder of yours, or --replace what is there"
+        )
+
+
+def _judging(recipe: Recipe) -> dict[str, Any]:
+    """Return what a recipe says, without what it says of the files that it was made with."""
+    return {key: value for key, value in recipe.dump().items() if key not in ("sources", "expected")}
+
+
+def form(
+    name: str, recipe: Recipe, files: Mapping[str, Path], options: Mapping[str, str], *, shipped: bool = True
+) -> Formed:
     """Make the tests of a set out of its files, without writing anything.
 
     Args:
@@ -154,13 +217,15 @@ def form(name: str, recipe: Recipe, files: Mapping[str, Path], options: Mapping[
         recipe: of it.
         files: file name -> where it is.
         options: of the recipe, each with a value.
+        shipped: whether the recipe comes with the package; else the report keeps it.
 
     Raises:
         NNDError: a file that is not as the recipe says, or no test comes out.
     """
     # A report travels with the data: of a local folder it keeps the name, not the place.
-    shown = {key: Path(value).name if Path(value).exists() else value for key, value in options.items()}
+    shown = {key: Path(value).name if _is_there(value) else value for key, value in options.items()}
     origin = {
+        **({} if shipped else {"recipe": _judging(recipe)}),
         "source_sha256": {file: sha256_of(path) for file, path in sorted(files.items())},
         "options": shown,
         "nnd_tasks": __version__,
@@ -169,6 +234,13 @@ def form(name: str, recipe: Recipe, files: Mapping[str, Path], options: Mapping[
     for config, table in tables_of(name, recipe, files, options).items():
         add_config(formed, config, table, recipe, origin)
     return formed
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def add_config(formed: Formed, config: str, table: Table, recipe: Recipe, origin: Mapping[str, Any]) -> None:

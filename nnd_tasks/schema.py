@@ -42,7 +42,10 @@ OPTIONAL_COLUMNS: dict[str, str] = {
     "noise_ratio": "float64",
     "seed": "int64",
 }
-RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS)
+#: Where people marked the errors of the worse candidate: a list of start, end, category and severity for each test; characters
+#: of ``low``, the end outside.
+SPANS_COLUMN = "low_spans"
+RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS) | {SPANS_COLUMN}
 #: What a document of the harness holds besides prompt fields; no column may have these names.
 DOCUMENT_COLUMNS = frozenset({"candidates", "tests"})
 

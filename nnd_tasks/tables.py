@@ -10,10 +10,22 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SCHEMA_VERSION, Test, category_slugs, severity_slugs
+from nnd_tasks.schema import (
+    OPTIONAL_COLUMNS,
+    REQUIRED_COLUMNS,
+    SCHEMA_VERSION,
+    SPANS_COLUMN,
+    Test,
+    category_slugs,
+    severity_slugs,
+)
 
 _TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
 _PIECE = 10_000  # rows
+#: Type of `nnd_tasks.schema.SPANS_COLUMN`.
+SPANS = pa.list_(
+    pa.struct([("start", pa.int64()), ("end", pa.int64()), ("category", pa.string()), ("severity", pa.string())])
+)
 
 
 def to_table(tests: Sequence[Test]) -> pa.Table:
@@ -64,6 +76,14 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
                 raise NNDError(f"{where}: column {name!r} is not of type {kind}: {error}") from error
         if name in REQUIRED_COLUMNS and table.column(name).null_count:
             raise NNDError(f"{where}: column {name!r} has empty cells")
+    if SPANS_COLUMN in table.column_names:
+        index = table.column_names.index(SPANS_COLUMN)
+        try:
+            table = table.set_column(index, SPANS_COLUMN, table.column(index).cast(SPANS))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise NNDError(
+                f"{where}: column {SPANS_COLUMN!r} is no list of start, end, category and severity: {first_line(error)}"
+            ) from error
     if table.num_rows == 0:
         raise NNDError(f"{where}: it holds no test")
     if len(set(table.column("test_id").to_pylist())) != table.num_rows:
@@ -78,9 +98,14 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
 
 
 def fingerprint(table: pa.Table) -> str:
-    """Return 16 hex digits that change with any cell, column name or row order of ``table``."""
+    """Return 16 hex digits that change with any cell, column name or row order of ``table``, error spans left out.
+
+    Spans are no part of what a pass rate is made of, so a set keeps its fingerprint when they are added to it.
+    """
     digest = hashlib.sha256()
     for name in table.column_names:
+        if name == SPANS_COLUMN:
+            continue
         column = table.column(name)
         digest.update(f"[{json.dumps(name, ensure_ascii=False)}, [".encode())
         for start in range(0, table.num_rows, _PIECE):  # a million texts as Python objects would take gigabytes

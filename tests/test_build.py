@@ -483,7 +483,7 @@ def test_card_shows_html_of_the_data_as_text(tmp_path: Path) -> None:
     rows.append([*rows[1][:6], rows[0][6], *rows[1][7:]])  # equal texts, which are quoted
     source = write_files(tmp_path / "in", {"mqm_ted_ende.tsv": tsv(MQM_COLUMNS, rows)})
     _, body = card(build_set("mqm", source, tmp_path / "out").folder)
-    assert "Fluency&#60;img src=x" in body
+    assert "Fluency&lt;img src=x" in body
     assert "<img" not in body
 
 

@@ -877,7 +877,7 @@ def test_two_processes_that_write_different_configs_of_one_set_both_succeed(fold
         ("blindspot_wikitex", "did you mean 'blindspot_wikitext'\\? "),
         ("nosuch", "there is no set 'nosuch'; nnd list shows those there are"),
         ("quiz_design", "set 'quiz_design' is not built here; run: nnd build quiz_design"),
-        ("hanna", "run: nnd new hanna --from FILE"),
+        ("hanna", "run: nnd build hanna"),
         ("blindspot_ted", "run: nnd stress build blindspot_ted --corpus ted"),
     ],
 )

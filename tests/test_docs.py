@@ -106,7 +106,7 @@ def test_the_guide_to_contributing_works_as_it_is_written(tmp_path: Path, monkey
         command
         for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
         for command in block.replace("\\\n", " ").splitlines()
-        if command.startswith(("nnd new", "nnd check"))
+        if command.startswith(("nnd new answers", "nnd check"))
     ]
     assert len(commands) == 3
     outputs = []

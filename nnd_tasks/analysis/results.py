@@ -266,6 +266,10 @@ def _identity(results: Mapping[str, Any], task: str) -> tuple[str, str]:
     return name, json.dumps(about, sort_keys=True)
 
 
+#: Characters of what tells two models of one name apart; more make no name.
+_LONGEST_MARK = 50
+
+
 def _short_names(models: Sequence[tuple[str, str]]) -> list[str]:
     """Return a name per model: as many of the last parts of its path as tell it from the others."""
     known = list(dict.fromkeys(models))
@@ -277,13 +281,29 @@ def _short_names(models: Sequence[tuple[str, str]]) -> list[str]:
         while size < len(parts) and any(other.endswith("/".join(parts[-size:])) for other in others):
             size += 1
         names[model] = "/".join(parts[-size:]) or model[0]
-    counts = Counter(names.values())
-    numbers: dict[str, int] = defaultdict(int)
-    for model in known:  # the same weights, run with other arguments
-        if counts[names[model]] > 1:
-            numbers[names[model]] += 1
-            names[model] += f" #{numbers[names[model]]}"
+    for name, count in Counter(names.values()).items():
+        if count > 1:  # the same weights, run with other arguments
+            alike = [model for model in known if names[model] == name]
+            names |= {model: f"{name}{mark}" for model, mark in zip(alike, _what_differs(alike), strict=True)}
     return [visible(names[model]) for model in models]
+
+
+def _what_differs(models: Sequence[tuple[str, str]]) -> list[str]:
+    """Return what tells models of one name apart, such as `` (dtype=bfloat16)``; numbers where that is long or says nothing."""
+    about = []
+    for _, known in models:
+        found = json.loads(known)
+        arguments = found.pop("arguments", None) if isinstance(found, dict) else None
+        about.append({**(found if isinstance(found, dict) else {}), **(arguments if isinstance(arguments, dict) else {})})
+    keys = [
+        key
+        for key in dict.fromkeys(key for one in about for key in one)
+        if len({json.dumps(one.get(key), sort_keys=True) for one in about}) > 1
+    ]
+    said = [", ".join(f"{key}={one[key]}" for key in keys if one.get(key) not in (None, "", "auto")) for one in about]
+    if len(set(said)) < len(said) or any(len(text) > _LONGEST_MARK for text in said):
+        return [f" #{number}" for number in range(1, len(models) + 1)]
+    return [f" ({text})" if text else "" for text in said]
 
 
 def _read_run(file: Path, task: str, results: Mapping[str, Any], name: str, earlier: tuple[Path, ...]) -> Run:

@@ -10,13 +10,16 @@ from pathlib import Path
 from nnd_tasks.check import apart
 from nnd_tasks.check.card import check_card, languages
 from nnd_tasks.check.columns import check_columns
-from nnd_tasks.check.findings import Finding, Severity
+from nnd_tasks.check.findings import Finding, Severity, finding
 from nnd_tasks.check.labels import check_labels
 from nnd_tasks.check.loading import Config, find, load
+from nnd_tasks.check.recipes import check_built, check_recipe
 from nnd_tasks.check.tasks import task_folders
 from nnd_tasks.check.texts import Scanner, check_texts
 from nnd_tasks.check.yamls import find_yamls
 from nnd_tasks.datasets import read_report
+from nnd_tasks.errors import NNDError
+from nnd_tasks.recipes.shelf import name_of, recipe_file, recipe_paths, same_file
 
 #: Exit status: nothing above a note; errors; with --strict, warnings. Status 1 is a mistake in the call, as of every command.
 PASSED, ERRORS, WARNINGS = 0, 2, 3
@@ -72,7 +75,7 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     """Look for everything that a reviewer of a set would look for.
 
     Args:
-        name: a set that is built here, or a dataset folder.
+        name: a set that is built here, a dataset folder, or a recipe (or a folder with one), which is checked by itself.
         configs: those to check; all where there is none.
         tasks: folders with YAMLs of tasks, besides those that `nnd run` knows.
         run: run the tasks on a tiny model too.
@@ -80,6 +83,9 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     Raises:
         NNDError: there is no such dataset, config or folder.
     """
+    path = recipe_file(name)
+    if path is not None and _is_recipe(path):
+        return _check_sent(path)
     folders = task_folders(tasks)
     loaded = load(find(name), configs)
     findings = list(loaded.findings)
@@ -99,12 +105,39 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
         findings += check_labels(config, loaded.known)
         findings += check_texts(config, loaded.known, languages(loaded), scanner)
     findings += check_card(loaded)
+    findings += check_built(loaded)
     yamls, problems = find_yamls(loaded, folders)
     checked, ran = (apart.check_apart if yamls else apart.check_here)(loaded, loadable, yamls, run=run)
     findings += [*problems, *checked]
     findings.sort(key=lambda one: -one.severity)
     sizes = {config.name: _size(config) for config in sound.values()}
     return Report(loaded.name, loaded.folder, sizes, [y.name for y in yamls], ran, findings)
+
+
+def _is_recipe(path: Path) -> bool:
+    """Tell whether a path is that of a recipe: a file, or one that was found in a folder."""
+    try:
+        return path.exists() and not path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _check_sent(path: Path) -> Report:
+    """Check a recipe by itself, before anything is built of it."""
+    known = [name for name, (place, shipped) in recipe_paths().items() if shipped and same_file(place, path)]
+    findings: list[Finding] = []
+    name = next(iter(known), path.absolute().parent.name)
+    if not known:
+        try:
+            name = name_of(path)
+        except NNDError as error:
+            findings.append(finding("recipe_invalid", str(error), "rename it"))
+        if recipe_paths().get(name, (None, False))[1]:
+            message = f"{name} is a set of this package, so no other can be built under its name"
+            findings.append(finding("recipe_invalid", message, "rename the folder of the recipe"))
+    findings += check_recipe(path, shipped=bool(known))[1]
+    findings.sort(key=lambda one: -one.severity)
+    return Report(name, path.absolute().parent, {}, [], findings=findings)
 
 
 def _size(config: Config) -> Size:

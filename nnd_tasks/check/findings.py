@@ -87,6 +87,15 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "card_citation": (_E, "no citation in BibTeX"),
     "card_citation_origin": (_W, "the source of the annotations is not cited"),
     "card_todo": (_E, "a field that is still to be filled in"),
+    # the recipe
+    "recipe_invalid": (_E, "a recipe that cannot be read, or says what no recipe can"),
+    "recipe_key": (_E, "a key of a recipe that recipes do not have"),
+    "recipe_step": (_E, "a recipe from outside the package that names code"),
+    "recipe_fact": (_W, "something in a recipe that only a person can add"),
+    "recipe_unverified": (_N, "a file that is downloaded, and that the recipe has no SHA-256 of"),
+    "recipe_counts": (_W, "other counts of tests than the recipe says"),
+    "recipe_source": (_W, "data built of another file than the recipe names"),
+    "recipe_card": (_W, "a recipe on the card that is not the set's"),
     # the tasks
     "task_missing": (_E, "no task reads the set"),
     "config_without_task": (_N, "no task reads a config"),

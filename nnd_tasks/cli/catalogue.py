@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from nnd_tasks.datasets import (
     user_tasks_dir,
 )
 from nnd_tasks.errors import NNDError, first_line, visible
+from nnd_tasks.recipes.limits import check_prompt
 from nnd_tasks.recipes.shelf import SetRecipe, find_recipe, load_recipe, recipe_paths
 from nnd_tasks.tables import summarize
 from nnd_tasks.wording import counted
@@ -87,7 +88,9 @@ def _of_recipe(name: str, path: Path, shipped: bool) -> Entry:
     try:
         recipe = load_recipe(path, name, shipped=shipped).recipe
     except NNDError as error:
-        return Entry(name, shipped=shipped, recipe=str(path), state=f"recipe unreadable: {error}")
+        found = _with_data(Entry(name, shipped=shipped, recipe=str(path)), dataset_folder(name))
+        state = f"recipe unreadable: {error}"
+        return replace(found, state=f"{found.state}; {state}" if found.folder else state)
     published = dict(recipe.published) or ({"default": sum(recipe.expected.values())} if recipe.expected else {})
     entry = Entry(name, recipe.kind or "", recipe.license or "", shipped, recipe=str(path), published=published)
     return _with_data(entry, dataset_folder(name))
@@ -126,7 +129,7 @@ def describe(name: str, config: str | None = None, count: int = 5) -> Iterator[s
         NNDError: there is no such set, or it has no such config.
     """
     folder = find_dataset(f"nnd/{name}") or (find_dataset(name) if "/" in name else None)
-    found: SetRecipe | None = find_recipe(name) if folder is None or name in recipe_paths() else None
+    found, broken = _recipe(name, needed=folder is None)
     if found is not None:
         facts = found.recipe.facts(found.name)
         yield f"{visible(facts.title)}  ({visible(name)})"
@@ -138,6 +141,8 @@ def describe(name: str, config: str | None = None, count: int = 5) -> Iterator[s
         header = read_card(folder).header
         yield f"{visible(str(header.get('pretty_name', name)))}  ({visible(name)})"
         yield f"  license: {visible(str(header.get('license', '')))}"
+    if broken:
+        yield f"  recipe unreadable: {visible(broken)}"
     if folder is None:
         yield f"not built; run: {how_to_build(name)}"
         return
@@ -145,9 +150,10 @@ def describe(name: str, config: str | None = None, count: int = 5) -> Iterator[s
     table = read_table(folder, config or default)
     yield f"  built in {folder}: {', '.join(configs)}"
     yield ""
-    prompt = _prompt(name, config or default, table.slice(0, 1).to_pylist()[0])
-    if prompt is not None:
-        yield "What a model reads:"
+    own = found.name if found is not None else "" if "/" in name else name
+    title, prompt = _prompt(own, config or default, table.slice(0, 1).to_pylist()[0]) if own else ("", "")
+    if title:
+        yield title
         yield ""
         yield from (f"  | {visible(line)}" for line in prompt.split("\n"))
         yield ""
@@ -160,14 +166,47 @@ def describe(name: str, config: str | None = None, count: int = 5) -> Iterator[s
             yield f"  {part}: {visible(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…')}"
 
 
-def _prompt(name: str, config: str, row: dict[str, Any]) -> str | None:
-    """Return the prompt of a test as the set's task renders it; None where no task scores this config."""
-    from nnd_tasks.harness.task import SANDBOX
+def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
+    """Return the recipe of a set, and what is wrong with it.
 
-    for folder in (tasks_dir() / name, user_tasks_dir() / name):
+    Raises:
+        NNDError: there is none that can be read, though it is needed.
+    """
+    if not needed and name not in recipe_paths():
+        return None, ""
+    try:
+        return find_recipe(name), ""
+    except NNDError as error:
+        if needed:
+            raise
+        return None, str(error)
+
+
+def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
+    """Return a title and the prompt of a test as the set's task renders it; ``""`` where no task scores this config.
+
+    A template of the user's own that may take any time and memory is shown as it is.
+    """
+    for folder, shipped in ((tasks_dir() / name, True), (user_tasks_dir() / name, False)):
         for path in sorted(folder.glob("*.yaml"), key=lambda path: (len(path.stem), path.stem)):
-            settings, _ = read_yaml(path)
+            try:
+                settings, _ = read_yaml(path)
+            except NNDError:
+                continue  # `nnd check` says what is wrong with it
             template = settings.get("doc_to_text")
             if settings.get("dataset_name", config) == config and isinstance(template, str):
-                return str(SANDBOX.from_string(template).render(row))
-    return None
+                return _rendered(template, row, trusted=shipped)
+    return "", ""
+
+
+def _rendered(template: str, row: dict[str, Any], *, trusted: bool) -> tuple[str, str]:
+    from jinja2 import TemplateError
+
+    from nnd_tasks.harness.task import SANDBOX
+
+    try:
+        if not trusted:
+            check_prompt(template, "")
+        return "What a model reads:", str(SANDBOX.from_string(template).render(row))
+    except (NNDError, TemplateError):
+        return "What a model reads is made by this template:", template

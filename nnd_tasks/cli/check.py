@@ -13,7 +13,10 @@ from nnd_tasks.cli.console import say, show
 
 @app.command()
 def check(
-    name: Annotated[str, typer.Argument(metavar="NAME|FOLDER", help="A set that is built here, or a dataset folder.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME|PATH", help="A set that is built here, a dataset folder, or a recipe (_recipe)."),
+    ],
     config: Annotated[list[str] | None, typer.Option(help="Check only this config; repeatable.")] = None,
     tasks: Annotated[
         list[Path] | None, typer.Option(help="Folder of task YAMLs besides those that nnd run knows; repeatable.")
@@ -26,6 +29,8 @@ def check(
     no_run: Annotated[bool, typer.Option("--no-run", help="Do not run the tasks on a tiny model.")] = False,
 ) -> None:
     """Look for everything that a reviewer of a set would look for.
+
+    The recipe of a set is checked too; one that somebody sent, before anything is built: nnd check ./sent/_recipe
 
     Errors keep a set from being run or published; warnings may mislead, or need a person's eye.
 

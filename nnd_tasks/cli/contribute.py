@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,8 +30,9 @@ def new(
         str,
         typer.Option(
             "--from",
-            help="Table with a judged candidate per row: .csv, .tsv, .jsonl, .json, .parquet, .xlsx, or PATH[:SPLIT] for "
-            "datasets. Columns may be nested, such as scores.fluency or source.lang.",
+            help="Table with a judged candidate per row: .csv, .tsv, .jsonl, .json, .parquet, .xlsx; a folder of them, "
+            "'FOLDER/*.csv', a zip or tar, ARCHIVE:MEMBER; or PATH[:SPLIT] for datasets. Columns may be nested, such as "
+            "scores.fluency; @file, @folder and @key are columns too.",
         ),
     ],
     recipe: Annotated[Path | None, typer.Option(help="YAML with options as keys; options here go before it.")] = None,
@@ -108,8 +110,8 @@ def new(
     spans: Annotated[
         str | None,
         typer.Option(
-            help="Column of error spans: objects with start and end, or the words of each; or OPEN,CLOSE for marks in the "
-            "candidate, such as '<v>,</v>'.",
+            help="Column of error spans: objects with start and end, or the words of each; START,END for two columns of "
+            "places; or OPEN,CLOSE for marks in the candidate, such as '<v>,</v>'.",
             rich_help_panel=_COLUMNS,
         ),
     ] = None,
@@ -156,7 +158,7 @@ def new(
         "prompt": None if prompt is None else prompt.replace("\\n", "\n"), "license": license_,
         "language": _labels("--language", language), "citation": _text_or_file(citation), "homepage": homepage,
         "judges": judges, "title": title, "summary": summary, "pair": _labels("--pair", pair), "winner": winner,
-        "missing": _labels("--missing", missing), "decimal": decimal, "encoding": encoding, "rows": rows,
+        "missing": parts_of(missing or "") or None, "decimal": decimal, "encoding": encoding, "rows": rows,
         "severity": severity, **_spans(spans),
     }  # fmt: skip
     draft = draft_set(name, source, options, recipe, into=into, replace=replace)
@@ -206,11 +208,14 @@ def _spans(value: str | None) -> dict[str, Any]:
     """Return what a recipe says of error spans, and the marks that are taken out of candidates."""
     if value is None:
         return {}
-    opening, comma, closing = value.partition(",")
-    if comma and opening.strip() and closing.strip():
-        marks = [opening.strip(), closing.strip()]
-        return {"spans": {"marks": marks}, "strip": {"candidate": marks}}
-    return {"spans": {"column": value}}
+    parts = parts_of(value)
+    if not parts or len(parts) > 2:
+        raise NNDError(f"--spans {value}: write COLUMN, START,END or OPEN,CLOSE")
+    if len(parts) == 1:
+        return {"spans": {"column": parts[0]}}
+    if all(re.fullmatch(r"[\w.@ \[\]-]*\w[\w.@ \[\]-]*", part) and not part.startswith("[") for part in parts):
+        return {"spans": {"start": parts[0], "end": parts[1]}}
+    return {"spans": {"marks": parts}, "strip": {"candidate": parts}}
 
 
 def _text_or_file(value: str | None) -> str | None:

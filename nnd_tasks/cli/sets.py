@@ -34,6 +34,9 @@ def build(
         str | None,
         typer.Option(help="summeval only: dataset that holds the articles. Default: the hub's CNN/DailyMail."),
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a set of this name that another recipe made.")
+    ] = False,
 ) -> None:
     """Build a set into a Hugging Face dataset folder.
 
@@ -43,10 +46,13 @@ def build(
 
     nnd build ./from_a_colleague/_recipe --source ratings.csv
     """
-    from nnd_tasks.build import build_set
+    from nnd_tasks.new.keep import build_recipe
 
     options = {key: value for key, value in {"rows": rows, "articles": articles}.items() if value is not None}
-    _print_build(build_set(name, source, out_dir, options, progress=sys.stderr.isatty()))
+    result, task = build_recipe(name, source, out_dir, options, progress=sys.stderr.isatty(), replace=replace)
+    _print_build(result)
+    if task is not None:
+        say(f"run it: nnd run --model hf --model_args pretrained=MODEL --tasks {task.name}")
 
 
 def _print_build(result: BuildResult) -> None:
@@ -84,8 +90,8 @@ def list_sets(
     )
     say()
     for entry in catalogue():
-        own = "" if entry.shipped else "your own; "
-        say(f"{visible(entry.name)}  ({own}{visible('; '.join(part for part in (entry.kind, entry.license) if part))})")
+        said = ["" if entry.shipped else "your own", visible(entry.kind or ""), visible(entry.license or "")]
+        say(f"{visible(entry.name)}  ({'; '.join(part for part in said if part)})")
         for config in entry.configs:
             parts = [
                 f"{visible(category)} {count:,} [{config.points[category]}]"

@@ -106,6 +106,7 @@ class TokenCounter(TokenizingOnce):
         self._types = (metadata.get("dtype"), metadata.get("softmax_dtype")) if hf else None
         self.room = next((room for name, room in _ROOM.items() if _looks_like(name, metadata, model_type)), 1)
         self._config: Any = None
+        self._missing_model = ""
         if remote or self.masked:
             self.backend = "causal"
             self.add_bos_token = bool(self.add_bos_token)  # lm-eval's API clients add no special token by default
@@ -121,6 +122,11 @@ class TokenCounter(TokenizingOnce):
                 **loading,
             )
         except Exception as error:  # transformers raises many kinds; the user's way out is one
+            if tokenizer is None and self._missing_model:
+                raise NNDError(
+                    f"the model {_name(model)} cannot be loaded: it has neither a model config nor a tokenizer "
+                    f"({self._missing_model}); name a folder that holds both, or a model of the hub"
+                ) from error
             raise NNDError(
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
                 f"({type(error).__name__}: {first_line(error)}); name one with tokenizer=... in --model_args"
@@ -144,6 +150,7 @@ class TokenCounter(TokenizingOnce):
             try:
                 self._get_config(model, **loading)
             except Exception as error:  # a tokenizer alone has no config
+                self._missing_model = first_line(error)
                 if backend == "default":
                     logger.warning(
                         "%s has no model config (%s); counting tokens as for a decoder-only model. Set backend=seq2seq "

@@ -148,6 +148,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
 
         arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
         _check_model(model, arguments)
+        _check_options(model, arguments, kwargs)
         if cache_requests:
             raise NNDError(
                 "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
@@ -210,6 +211,26 @@ def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
         f"--model {'hf' if model == 'hf-shared-prefix' else model} needs to know which model: --model_args has no "
         f"pretrained=NAME_OR_FOLDER; {hint}"
     )
+
+
+def _check_options(model: Any, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Raise NNDError for options that lm-eval and torch would answer with an error of theirs, some after loading the model."""
+    limit, batch_size = options.get("limit"), options.get("batch_size")
+    if limit is not None and limit <= 0:
+        raise NNDError(f"--limit {limit:g}: no prompt is left; take 1 or more, a share such as 0.1, or leave it out")
+    if batch_size is not None and not re.fullmatch(r"[1-9]\d*|auto(:[1-9]\d*)?", str(batch_size)):
+        raise NNDError(f"--batch_size {batch_size}: expected a number from 1, auto or auto:N")
+    if model not in _ON_TORCH:
+        return
+    import torch
+
+    device = options.get("device") or arguments.get("device")
+    if device == "cuda" and not torch.cuda.is_available():  # of cuda:0, lm-eval itself goes on with the CPU
+        raise NNDError("--device cuda: PyTorch finds no CUDA device on this machine; take --device cpu")
+    for name in ("dtype", "softmax_dtype"):
+        value = arguments.get(name)
+        if isinstance(value, str) and value != "auto" and not isinstance(getattr(torch, value, None), torch.dtype):
+            raise NNDError(f"--model_args {name}={value}: PyTorch has no such type; take float32, bfloat16 or float16")
 
 
 def _check_output(tracker: Any) -> None:

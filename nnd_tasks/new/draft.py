@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from nnd_tasks import __version__
 from nnd_tasks.build import Formed, add_config, write_formed
-from nnd_tasks.card import FULLER, dump_yaml
+from nnd_tasks.card import FULLER, KNOWN_BY_PEOPLE, dump_yaml
 from nnd_tasks.datasets import dataset_folder, list_configs, making, read_report
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
@@ -27,10 +28,12 @@ from nnd_tasks.new.tasks import (
     write_contribution,
     write_recipe,
 )
-from nnd_tasks.pairing import Dropped
+from nnd_tasks.pairing import Dropped, some_of
 from nnd_tasks.recipes.download import sha256_of
+from nnd_tasks.recipes.make import config_of
 from nnd_tasks.recipes.parse import make_recipe, read_recipe
-from nnd_tasks.recipes.readers import open_table
+from nnd_tasks.recipes.places import named_files
+from nnd_tasks.recipes.readers import Several, Table, open_table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.schema import category_slugs, short_hash
 from nnd_tasks.tables import ConfigSummary
@@ -62,7 +65,7 @@ class Draft:
     @property
     def config(self) -> str:
         """Name of its config."""
-        return self.recipe.config or CONFIG
+        return next(iter(self.formed.tables))
 
     @property
     def table(self) -> pa.Table:
@@ -117,7 +120,8 @@ def draft_set(
 
     Args:
         name: of the set; letters, digits and ``_``.
-        source: a file (CSV, TSV, JSON Lines, JSON, parquet), or a path for `datasets`.
+        source: a file (CSV, TSV, JSON Lines, JSON, parquet, Excel), a folder or archive of such, a pattern, or a path for
+            `datasets`; see `nnd_tasks.recipes.places.named_files`.
         options: keys as in `Recipe`; they go before those of the recipe. None where the recipe says it all.
         recipe: a recipe's YAML; None takes that which comes with the package for this name, if there is one.
         into: the checkout that it will be written into; a set that this checkout ships may be made in another way.
@@ -130,19 +134,26 @@ def draft_set(
     recipe = _check_name(name, given, recipe, replace, into)
     values: dict[str, Any] = {**read_recipe(recipe), **given} if recipe else given
     where = str(recipe or "options")
-    table = open_table(source, make_recipe(values, where))
-    made, choices = complete(values, table, where)
-    if made.step:
+    asked = make_recipe(values, where)
+    if asked.step:
         raise NNDError(f"{where}: step: only sets that come with the package can name one")
-    check_prompt(made)
-    hashes = {table.path.name: sha256_of(table.path)} if table.path else {}
     formed = Formed()
-    kept = {key: value for key, value in made.dump().items() if key not in ("sources", "expected")}
-    config = made.config or CONFIG
-    add_config(
-        formed, config, table, made, {"recipe": kept, "source_sha256": hashes, "options": {}, "nnd_tasks": __version__}
-    )
+    with ExitStack() as stack:
+        files = named_files(source, stack)
+        table = open_table(source, asked) if files is None else _tables(asked, files)
+        try:
+            made, choices = complete(values, table, where)
+        except NNDError as error:
+            raise NNDError("; ".join([str(error), *table.notes])) from error
+        check_prompt(made)
+        hashes = {file: sha256_of(path) for file, path in (files or {}).items()}
+        kept = {key: value for key, value in made.dump().items() if key not in ("sources", "expected")}
+        origin = {"recipe": kept, "source_sha256": hashes, "options": {}, "nnd_tasks": __version__}
+        config = _config(name, made, files or {})
+        add_config(formed, config, table, made, origin)
     draft = Draft(name, made, choices, formed, [], table.unit)
+    if files is not None and len(files) > 1:
+        draft.notes.append(f"{len(files):,} files are read, one after another: {some_of(list(files))}")
     try:
         category_slugs(draft.table.column("category").unique().to_pylist())
     except NNDError as error:
@@ -157,6 +168,25 @@ def draft_set(
     return draft
 
 
+def _tables(recipe: Recipe, files: Mapping[str, Path]) -> Table:
+    """Return the table of one file, or those of several as one."""
+    if len(files) == 1:
+        return open_table(str(next(iter(files.values()))), recipe)
+    return Several([open_table(str(path), recipe) for path in files.values()])
+
+
+def _config(name: str, recipe: Recipe, files: Mapping[str, Path]) -> str:
+    """Return the name of the config; raise NNDError where the recipe makes one of each of several files."""
+    found = {config_of(name, recipe, file, path) for file, path in files.items()} or {recipe.config or CONFIG}
+    if len(found) > 1:
+        raise NNDError(
+            f"config: {recipe.config} makes one of each file; build it with `nnd build PATH/_recipe --source FOLDER`"
+        )
+    return found.pop()
+
+
+#: Keys of a recipe that change the card, and neither tests nor task.
+_ON_THE_CARD = {*KNOWN_BY_PEOPLE, "title", "kind", "license_note", "task_category", "field_notes"}
 _NO_CONTEXT = (
     "the tests have no context, so they are all of one prompt, and no standard error can be given; "
     "name a column with --context"
@@ -177,8 +207,8 @@ def _check_name(
     if shipped is None:
         return recipe
     own = recipe_of(shipped)
-    if own is None:
-        raise NNDError(f"{name} is the set of the task nnd_{name}, which comes with the package; take another name")
+    if own is None or (made := read_recipe(own)).get("files") or made.get("step"):
+        raise NNDError(f"{name} is a set or task that comes with the package (`nnd list`); take another name")
     if replace or in_checkout(shipped, into):
         return recipe or own
     if recipe is not None and read_recipe(recipe) != read_recipe(own):
@@ -225,7 +255,7 @@ def write_set(draft: Draft, *, into: Path | None = None, replace: bool = False) 
 def _write(draft: Draft, folder: Path, into: Path | None, replace: bool) -> Written:
     report = draft.report
     key = short_hash(dump_yaml(report["recipe"]), *report["source_sha256"].values())
-    obsolete = _check_free(folder, draft.config, key, replace)
+    obsolete = _check_free(folder, draft.config, report, key, replace)
     report["recipe_key"] = key
     name, recipe = draft.name, draft.recipe
     summaries = write_formed(name, recipe, draft.formed, folder, shipped=False, obsolete=obsolete)
@@ -257,16 +287,34 @@ def _write_task(name: str, fields: Mapping[str, Any], replace: bool) -> UserTask
     return write_task(task, fields, over_shipped=over)
 
 
-def _check_free(folder: Path, config: str, key: str, replace: bool) -> set[str]:
+def _judging(report: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the recipe in a build report says, without what only stands on the card."""
+    recipe = report.get("recipe")
+    return (
+        {key: value for key, value in recipe.items() if key not in _ON_THE_CARD} if isinstance(recipe, dict) else None
+    )
+
+
+def _check_free(folder: Path, config: str, report: Mapping[str, Any], key: str, replace: bool) -> set[str]:
     """Return the configs that a set which is replaced has besides ours.
+
+    Args:
+        folder: of the dataset.
+        config: ours.
+        report: what its build report will say.
+        key: of recipe and files.
+        replace: whether a set that was made in another way may be replaced; one of which only the card changes always may.
 
     Raises:
         NNDError: ``folder`` holds a set that was made in another way, and must not be replaced.
     """
     if not folder.exists():
         return set()
-    before = read_report(folder).get(config, {}).get("recipe_key")
-    if before != key and not replace:
+    before = read_report(folder).get(config, {})
+    same = before.get("recipe_key") == key or (
+        before.get("source_sha256") == report["source_sha256"] and _judging(before) == _judging(report)
+    )
+    if not same and not replace:
         raise NNDError(
             f"{folder}: holds a set that was made of another table or recipe; take another name, or --replace it"
         )

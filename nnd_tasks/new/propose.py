@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.recipes.cells import as_number, render
+from nnd_tasks.recipes.cells import Numbers, render
 from nnd_tasks.recipes.chat import is_chat
 from nnd_tasks.recipes.flatten import batches
 from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.readers import HEAD, Table
 from nnd_tasks.recipes.recipe import ROLES, Recipe
+from nnd_tasks.recipes.spans import columns_of
 from nnd_tasks.schema import RESERVED_COLUMNS
 
 #: Role -> names of columns that usually hold it, the likeliest first.
@@ -75,8 +76,9 @@ def _field_name(column: str) -> str:
 class _Head:
     """The first rows of a table, and what can be said of each column."""
 
-    def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
+    def __init__(self, columns: Mapping[str, Sequence[Any]], recipe: Recipe) -> None:
         self.columns = columns
+        self.number = Numbers(recipe.missing, recipe.decimal).number
 
     def texts(self, name: str) -> list[str]:
         """Return the cells of a column that hold text, [] where one holds something else."""
@@ -88,7 +90,7 @@ class _Head:
     def numeric(self, name: str) -> bool:
         """Tell whether every cell is a number, a list of numbers, or empty, and one is a number."""
         cells = [item for cell in self.columns[name] for item in (cell if isinstance(cell, list) else [cell])]
-        values = [as_number(cell) for cell in cells]
+        values = [self.number(cell) for cell in cells]
         return None not in values and any(value == value for value in values)
 
     def kinds(self, name: str) -> int:
@@ -117,7 +119,7 @@ def complete(options: Mapping[str, Any], table: Table, where: str = "recipe") ->
         NNDError: a column that the table does not have, or nothing that says what is better.
     """
     given = make_recipe(options, where)
-    head = _Head(_head(table, given))
+    head = _Head(_head(table, given), given)
     for column in given.columns():
         _check_column(column, head.columns, table)
     choices = _propose(given, head)
@@ -143,7 +145,9 @@ def _head(table: Table, recipe: Recipe) -> dict[str, list[Any]]:
     nested = [name for name in recipe.columns() if name not in found]
     if not (nested or recipe.rows or recipe.each or recipe.constant):
         return found
-    batch = next(iter(batches(table, recipe)))
+    batch = next(iter(batches(table, recipe, inside=True)), None)
+    if batch is None:
+        raise NNDError(f"{table.name}: it holds no row; is it the right file?")
     made = {
         name: (list(cells) if isinstance(cells, list) else cells.to_pylist())[:HEAD]
         for name, cells in batch.columns.items()
@@ -178,7 +182,7 @@ def _propose(given: Recipe, head: _Head) -> list[Choice]:
             choices.append(Choice(role, column, why))
 
     def named(role: str, test: Any = None) -> str | None:
-        lower = {name.lower().strip(): name for name in head.columns if name not in taken}
+        lower = {name.rsplit("[].", 1)[-1].lower().strip(): name for name in head.columns if name not in taken}
         fitting = (lower[name] for name in _NAMES[role] if name in lower)
         return next((name for name in fitting if test is None or test(name)), None)
 
@@ -296,6 +300,9 @@ def _distinct_text(head: _Head, taken: set[str]) -> str | None:
 def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
     """Raise NNDError, with what the table offers, where the recipe lacks something."""
     columns = _listed(head.columns)
+    lists = [name for name, cells in head.columns.items() if recipe.rows is None and any(map(_objects, cells[:10]))]
+    if lists:
+        columns += f". A row of {lists[0]!r} holds a list of objects; --rows '{lists[0]}[]' makes a row of each"
     if recipe.pairs:
         return
     for role in ("context", "candidate"):
@@ -315,7 +322,7 @@ def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
     shown = marks[0]
     if recipe.score or (recipe.wide and head.numeric(shown)):
         values = [v for cell in head.columns[shown] for item in (cell if isinstance(cell, list) else [cell])
-                  if (v := as_number(item)) is not None and v == v]  # fmt: skip
+                  if (v := head.number(item)) is not None and v == v]  # fmt: skip
         raise NNDError(
             f"{table.name}: say what is better: column {shown!r} holds numbers from {min(values):g} to {max(values):g}, so "
             "--min-gap X (smallest difference of two scores) or --majority (more than half of the ratings are the highest mark)"
@@ -327,13 +334,35 @@ def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
     )
 
 
+def _objects(cell: Any) -> bool:
+    """Tell whether a cell is a list of objects that are no messages of a chat."""
+    return (
+        isinstance(cell, list)
+        and len(cell) > 0
+        and all(isinstance(item, Mapping) for item in cell)
+        and not is_chat(cell)
+    )
+
+
 def describe(recipe: Recipe, choices: Sequence[Choice]) -> list[str]:
     """Return a line per column that is read: what it holds, and whether that was proposed."""
     why = {(choice.role, choice.column): choice.why for choice in choices}
     parts = [(role, getattr(recipe, role)) for role in ROLES if getattr(recipe, role)]
-    parts += [("attribute", column) for column in recipe.attribute.values()]
     lines = [
         f"{role}: column {column!r}" + (f" (proposed: {why[role, column]})" if (role, column) in why else "")
         for role, column in parts
     ]
+    for name, column in recipe.attribute.items():
+        called = "" if name == column else f" {name}"
+        lines.append(
+            f"attribute{called}: column {column!r}"
+            + (f" (proposed: {why['attribute', column]})" if ("attribute", column) in why else "")
+        )
+    lines += [
+        f"{text}: column {column!r}" for text, column in zip(("one text", "the other"), recipe.pair, strict=False)
+    ]
+    if recipe.spans:
+        lines.append(
+            "error spans: " + (", ".join(map(repr, columns_of(recipe.spans))) or "inside marks of the candidate")
+        )
     return lines + [f"field {name}: column {column!r}" for name, column in recipe.field.items()]

@@ -19,6 +19,7 @@ from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.shelf import RECIPE
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
+from nnd_tasks.wording import counted
 
 #: Prompt where some contexts are dialogues that end with ``Assistant:`` and others one message: all end alike.
 _OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"
@@ -184,7 +185,7 @@ def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mappi
         "",
         "#### Tasks",
         "",
-        f"* `nnd_{name}`: {summary.tests:,} tests of {summary.clusters:,} prompts.",
+        f"* `nnd_{name}`: {counted(summary.tests, 'test')} of {counted(summary.clusters, 'prompt')}.",
         "",
         "### Data",
         "",

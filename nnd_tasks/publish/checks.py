@@ -110,9 +110,8 @@ def _rebuild(name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, An
             try:
                 built = build_set(name, _place(name, source, files), out, dict(options), progress=False).report
             except NNDError as error:
-                raise NNDError(
-                    f"{name} cannot be built again, so it is not published: {error} (--source names the publisher's files)"
-                ) from error
+                hint = f"name the publisher's files: nnd publish {name} --source FILE_OR_FOLDER"
+                raise NNDError(f"{name} cannot be built again, so it is not published: {error}; {hint}") from error
             for config in configs:
                 _compare(name, config, fingerprint(tables[config]), built.get(config, {}), reports[config])
 

@@ -17,12 +17,12 @@ from nnd_tasks.harness.user_tasks import shipped_task
 from nnd_tasks.markdown import cell, code, fenced
 from nnd_tasks.recipes.recipe import File
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
-from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS
+from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN
 from nnd_tasks.tables import fingerprint
 
 _OWN_RECIPE = "recipe.yaml"
 #: Columns that go out with the ids: labels, and no texts or names of people.
-_LABELS = ("category", "high_first", *(name for name in OPTIONAL_COLUMNS if name != "rater"))
+_LABELS = ("category", "high_first", *(name for name in OPTIONAL_COLUMNS if name != "rater"), SPANS_COLUMN)
 
 
 def ids_table(table: pa.Table) -> pa.Table:
@@ -97,8 +97,9 @@ def commands(name: str, reports: Mapping[str, Any]) -> list[str]:
             given = "".join(f" --recipe {path}" for path in own_recipes(name, {config: part}))
             found.append(f"nnd new {name} --from {_word(table)}{given}")
             continue
-        own = [file for file in part.get("source_sha256", {}) if known and file not in known]
-        found.append(how_to_build(name, config) + (f" --source {_word(own[0])}" if own else ""))
+        own = [file for file in part.get("source_sha256", {}) if file not in known or not known[file].url]
+        embedded = name in recipe_paths() and all((recipe_paths()[name][0].parent / file).is_file() for file in own)
+        found.append(how_to_build(name, config) + ("" if embedded else f" --source {_word(own[0])}"))
     return list(dict.fromkeys(found))
 
 

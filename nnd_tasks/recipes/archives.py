@@ -25,6 +25,9 @@ BROKEN = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, LookupError, RuntimeError,
     ValueError, OverflowError, OSError,
 )  # fmt: skip
+#: Bytes that a compressed tar unpacks to, the members that nobody wants included: they are read to get past them.
+MAX_STREAM = 4 << 30
+_MAX_NAME = 1 << 16  # bytes of a tar's header for long names, which is read as a whole
 _STEP = 1 << 20
 
 
@@ -47,6 +50,29 @@ class _TooManyMembersError(Exception):
     pass
 
 
+class _TooLargeError(Exception):
+    pass
+
+
+#: Headers of a tar that `tarfile` reads as a whole: long names, and what else is said of a member.
+_LONG = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
+
+
+class _Member(tarfile.TarInfo):
+    """A member of a tar whose long name cannot fill the memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        """Read a header."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.type in _LONG and found.size > _MAX_NAME:
+            raise _TooLargeError
+        return found
+
+
 def _members(archive: Path, wanted: str = "") -> Iterator[tuple[str, int, IO[bytes]]]:
     """Yield name, size and content of each regular file, or of the one that is wanted."""
     if _is_zip(archive):
@@ -59,9 +85,11 @@ def _members(archive: Path, wanted: str = "") -> Iterator[tuple[str, int, IO[byt
                     with bundle.open(info) as stream:
                         yield info.filename, info.file_size, stream
         return
-    with tarfile.open(archive, "r|*") as bundle:
+    with tarfile.open(archive, "r|*", tarinfo=_Member) as bundle:
         for number, member in enumerate(bundle):
             _count(archive, number)
+            if member.offset_data + member.size > MAX_STREAM:
+                raise _TooLargeError
             content = bundle.extractfile(member) if member.isreg() else None
             if content is not None:
                 yield member.name, member.size, content
@@ -94,6 +122,8 @@ def take(archive: Path, member: str, target: Path) -> None:
                 return
     except _TooManyMembersError as error:
         raise NNDError(f"{archive}: it has more members than an archive of annotations") from error
+    except _TooLargeError as error:
+        raise NNDError(f"{archive}: it unpacks to more than {MAX_STREAM >> 30} GiB; this cannot be the file") from error
     except BROKEN as error:
         raise NNDError(f"{archive}: no zip or tar with {member} in it") from error
     raise NNDError(f"{archive}: no zip or tar with {member} in it")
@@ -117,6 +147,8 @@ def unpack(archive: Path, folder: Path) -> Path:
             count += 1
     except _TooManyMembersError as error:
         raise NNDError(f"{archive}: it has more members than an archive of annotations") from error
+    except _TooLargeError as error:
+        raise NNDError(f"{archive}: it unpacks to more than {MAX_STREAM >> 30} GiB; this cannot be the file") from error
     except BROKEN as error:
         raise NNDError(f"{archive}: cannot be unpacked; is it a zip or tar?") from error
     if not count:

@@ -139,6 +139,18 @@ def _render(value: Any) -> str | None:
     raise ValueError(f"expected text, found {kind(value)}")
 
 
+#: Characters of text that one column may bring into memory at a time.
+MAX_CHARACTERS = 1 << 30
+#: Items of lists that one column may have in a piece of a table.
+MAX_ITEMS = 20_000_000
+
+
+def check_size(characters: int, where: Where) -> None:
+    """Raise NNDError for more text than a table of judgements has, such as a long one that is repeated for each of many rows."""
+    if characters > MAX_CHARACTERS:
+        raise NNDError(f"{where(0)}: {characters:,} characters of text from here on; this is no table of judgements")
+
+
 def strings(values: Column, where: Where, only: tuple[type, ...] = ()) -> pa.Array:
     """Return a column as an array of strings, null where a cell holds nothing.
 
@@ -155,13 +167,21 @@ def strings(values: Column, where: Where, only: tuple[type, ...] = ()) -> pa.Arr
             return values
         values, only = values.to_pylist(), ()
     texts: list[str | None] = []
+    size, last = 0, None
     for i, value in enumerate(values):
+        if i and value is last and not isinstance(value, str):  # a list that is repeated for each of many rows
+            texts.append(texts[-1])
+            size += len(texts[-1] or "")
+            continue
+        last = value
         if only and value is not None and type(value) not in only:
             raise NNDError(f"{where(i)}: expected text, found {kind(value)}")
         try:
             texts.append(render(value))
         except ValueError as error:
             raise NNDError(f"{where(i)}: {error}") from None
+        size += len(texts[-1] or "")
+    check_size(size, where)
     try:
         return pa.array(texts, pa.string())
     except (UnicodeEncodeError, pa.ArrowException):
@@ -178,14 +198,20 @@ def coded(texts: Texts, values: Column, where: Where) -> Codes:
     return texts.add(strings(values, where))
 
 
-def spread(values: Column) -> tuple[Index, Column]:
-    """Return the cells of a column with each item of a list as a cell of its own, and the position of each in the column."""
+def spread(values: Column, where: Where) -> tuple[Index, Column]:
+    """Return the cells of a column with each item of a list as a cell of its own, and the position of each in the column.
+
+    Raises:
+        NNDError: there are more than a table of judgements has.
+    """
     if isinstance(values, pa.Array) or not any(isinstance(value, (list, tuple)) for value in values):
         return np.arange(len(values), dtype=np.int64), values
     places: list[int] = []
     cells: list[Any] = []
     for i, value in enumerate(values):
         items = value if isinstance(value, (list, tuple)) else [value]
+        if len(cells) + len(items) > MAX_ITEMS:
+            raise NNDError(f"{where(i)}: more than {MAX_ITEMS:,} judgements in lists; this is no table of judgements")
         places += [i] * len(items)
         cells += items
     return np.array(places, dtype=np.int64), cells
@@ -248,6 +274,8 @@ class Numbers:
     def _hint(self, cell: Any) -> str:
         if self._decimal == "." and isinstance(cell, str) and re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell):
             return "; for decimal commas add --decimal ,"
+        if self._decimal != "." and isinstance(cell, str) and "." in cell:
+            return f"; with --decimal {self._decimal} a point is no part of a number"
         return "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
 
     def number(self, cell: Any) -> float | None:
@@ -259,6 +287,8 @@ class Numbers:
             if cell.lower() in self._missing:
                 return math.nan
             if self._decimal != ".":
+                if "." in cell:  # 1.000 may be one or a thousand
+                    return None
                 cell = cell.replace(self._decimal, ".")
         if isinstance(cell, bool) or not isinstance(cell, (int, float, str)):
             return None

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import pooch
 import requests
 from filelock import Timeout
 from tqdm import tqdm
 
-from nnd_tasks.datasets import nnd_home, only_writer
+from nnd_tasks.datasets import is_name, nnd_home, only_writer
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_json, umask, write_text
 from nnd_tasks.recipes.archives import take
+from nnd_tasks.recipes.limits import check_url
 from nnd_tasks.recipes.recipe import File, Recipe
 from nnd_tasks.recipes.records import MAX_BYTES
 
@@ -73,7 +76,7 @@ class Fetched:
         _write_hashes(self.folder, recorded)
 
 
-def fetch(name: str, recipe: Recipe, *, progress: bool = True) -> Fetched:
+def fetch(name: str, recipe: Recipe, *, place: str = "", progress: bool = True) -> Fetched:
     """Download the files of a set, or take them from an earlier download.
 
     A file whose hash is pinned must have it. Of another file the hash is recorded at the first download and checked
@@ -82,13 +85,15 @@ def fetch(name: str, recipe: Recipe, *, progress: bool = True) -> Fetched:
     Args:
         name: of the set.
         recipe: of it.
+        place: the download folder of a recipe that somebody sent, whose files must not be taken for those of another set of this
+            name; ``""`` takes that of the set.
         progress: show a progress bar.
 
     Raises:
         NNDError: no network, a changed file, or nowhere to write.
     """
     _check_addresses(name, recipe)
-    folder = nnd_home() / "downloads" / name
+    folder = nnd_home() / "downloads" / (place or name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # One build at a time: two would record the hashes of different downloads.
@@ -110,7 +115,7 @@ def _fetch_all(name: str, recipe: Recipe, folder: Path, progress: bool) -> Fetch
             continue
         if file.member:
             # Its pinned hash vouches for the member; the archive around it may change.
-            archive, _ = _fetch_one(folder, file.url, Path(file.url).name, None, {}, name, progress)
+            archive, _ = _fetch_one(folder, file.url, _archive_name(file.url, recipe), None, {}, name, progress)
             fetched.files[file.name] = _extract(archive, file, folder, _way_out(name))
             continue
         known = file.name in recorded
@@ -127,6 +132,14 @@ def _fetch_all(name: str, recipe: Recipe, folder: Path, progress: bool) -> Fetch
     return fetched
 
 
+def _archive_name(url: str, recipe: Recipe) -> str:
+    """Return what the archive of an address is kept as: its own name where that is one, and no other file has it."""
+    name = PurePosixPath(urlsplit(url).path).name
+    if is_name(name) and len(name) <= 100 and name != _HASHES and name not in recipe.files:
+        return name
+    return f"archive-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
+
+
 def _check_addresses(name: str, recipe: Recipe) -> None:
     """Raise NNDError where a file that is needed has no address."""
     lacking = [file.name for file in recipe.files.values() if not file.url and not file.optional]
@@ -137,6 +150,17 @@ def _check_addresses(name: str, recipe: Recipe) -> None:
 
 def _way_out(name: str) -> str:
     return f"download it by hand and pass it with: nnd build {name} --source FILE_OR_DIR"
+
+
+class _Session(requests.Session):
+    """Follows no redirect from https to another scheme, nor to this machine or its own network."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Return where an answer leads, or None."""
+        place = super().get_redirect_target(resp)
+        if place is not None and resp.url.startswith("https:"):
+            check_url(urljoin(resp.url, place), f"{resp.url}: its answer leads elsewhere")
+        return place
 
 
 class _Download:
@@ -173,7 +197,11 @@ class _Download:
             raise failed[0]
 
     def _get(self, url: str, target: str) -> None:
-        with requests.get(url, timeout=TIMEOUT, stream=True) as response, Path(target).open("wb") as file:
+        with (
+            _Session() as session,
+            session.get(url, timeout=TIMEOUT, stream=True) as response,
+            Path(target).open("wb") as file,
+        ):
             response.raise_for_status()
             Path(target).chmod(0o666 & ~umask())  # pooch makes it private
             length = response.headers.get("Content-Length")

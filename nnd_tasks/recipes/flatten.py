@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped
-from nnd_tasks.recipes.cells import AbsentError, Column, kind, root, walk
-from nnd_tasks.recipes.readers import Batch, Table
-from nnd_tasks.recipes.recipe import Recipe
+from nnd_tasks.recipes.cells import AbsentError, Column, Where, check_size, kind, root, walk
+from nnd_tasks.recipes.readers import Batch, Several, Table
+from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
+
+#: Rows that a table may be taken apart into.
+MAX_ROWS = 50_000_000
 
 
-def batches(table: Table, recipe: Recipe) -> Iterator[Batch]:
+def batches(table: Table, recipe: Recipe, *, inside: bool = False) -> Iterator[Batch]:
     """Yield the rows that a recipe makes of a table; the columns have the names that the recipe uses.
+
+    Args:
+        table: of the files.
+        recipe: how it is read.
+        inside: give all columns, and the fields of the items of lists that are taken apart too.
 
     Raises:
         NNDError: a file that cannot be read, or a nested name that leads nowhere; the row is named.
@@ -23,10 +33,32 @@ def batches(table: Table, recipe: Recipe) -> Iterator[Batch]:
     names = recipe.columns()
     written = [_fill(name, choice) for name in names for choice in _choices(recipe)]
     lists = [recipe.rows.removesuffix("?")] if recipe.rows else []
+    if isinstance(table, Several):
+        for one in table.tables:
+            yield from batches(one, recipe, inside=inside)
+        return
     if recipe.complete:
         _check_header(table, recipe, written)
-    for batch in table.read(table.needed([*written, *lists])):
-        yield _each(_take_apart(batch, recipe), recipe, names)
+    left, first = MAX_ROWS, True
+    for batch in table.read(None if inside else table.needed([*written, *lists])):
+        if first and not recipe.complete:
+            _check_columns(table, recipe, batch)
+        first = False
+        apart = _take_apart(batch, recipe)
+        left -= len(apart.numbers) * len(_choices(recipe))
+        if left < 0:
+            raise NNDError(f"{table.name}: its lists and `each` make more than {MAX_ROWS:,} rows")
+        yield _each(apart, recipe, [*names, *(_inside(apart, names) if inside else ())])
+
+
+def _inside(batch: Batch, names: Sequence[str]) -> list[str]:
+    """Return the columns of a batch, and the fields of the items of its lists that were taken apart, besides ``names``."""
+    found = [name for name in batch.columns if not name.startswith("@") and not name.endswith("[]")]
+    for name, cells in batch.columns.items():
+        if name.endswith("[]"):
+            objects = [cell for cell in cells if isinstance(cell, Mapping)]
+            found += [f"{name}.{field}" for field in dict.fromkeys(field for one in objects for field in one)]
+    return [name for name in found if name not in names]
 
 
 def _check_header(table: Table, recipe: Recipe, names: Sequence[str]) -> None:
@@ -41,6 +73,22 @@ def _check_header(table: Table, recipe: Recipe, names: Sequence[str]) -> None:
             found = ", ".join(name for name in table.known[:12] if not name.startswith("@"))
             wanted = " or ".join(map(repr, choice))
             raise NNDError(f"{table.name}{table.header}: no column {wanted} (found: {found}); is it the right file?")
+
+
+def _check_columns(table: Table, recipe: Recipe, batch: Batch) -> None:
+    """Raise NNDError where no row of a batch has a column that the recipe names: a cell may be absent, not all of them."""
+    own = {*batch.columns, *recipe.each, *recipe.constant}
+    if table.path is not None:
+        own |= {FILE, FOLDER}
+    optional = {part for one in recipe.group_parts() if "|" in one for part in one.split("|")}
+    for name in dict.fromkeys(_fill(one, choice) for one in recipe.columns() for choice in _choices(recipe)):
+        if name in optional or name in own or root(name) in own:
+            continue
+        known = [one for one in table.known or table.head() if not one.startswith("@")]
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        listed = ", ".join(known[:40]) + (f" and {len(known) - 40:,} more" if len(known) > 40 else "")
+        raise NNDError(f"{table.name}: there is no column {name!r}; {meant}there are: {listed}")
 
 
 def _choices(recipe: Recipe) -> list[dict[str, str]]:
@@ -79,7 +127,12 @@ def column_of(batch: Batch, name: str, *, complete: bool) -> Column:
         return [None] * len(batch.numbers)
     cells: list[Any] = []
     column = batch.columns[start]
+    last: Any = None
     for i, cell in enumerate(column.to_pylist() if isinstance(column, pa.Array) else column):
+        if i and cell is last:  # one object for many rows that were taken out of a list beside it
+            cells.append(cells[-1])
+            continue
+        last = cell
         try:
             cells.append(walk(cell, name[len(start) :]))
         except AbsentError as error:
@@ -131,7 +184,9 @@ def _explode(batch: Batch, name: str, keep: bool, complete: bool) -> Batch:
         origin += [i] * len(found)
         items += found
         numbers += range(len(found))
-    columns = {other: _repeat(values, origin) for other, values in batch.columns.items() if other != name}
+    columns = {
+        other: _repeat(values, origin, batch.where(other)) for other, values in batch.columns.items() if other != name
+    }
 
     def place(i: int) -> str:
         return batch.place(origin[i]) + ("" if numbers[i] is None else f", {name}[{numbers[i]}]")
@@ -139,13 +194,19 @@ def _explode(batch: Batch, name: str, keep: bool, complete: bool) -> Batch:
     return Batch([batch.numbers[i] for i in origin], {**columns, f"{name}[]": items}, place)
 
 
-def _repeat(values: Column, origin: Sequence[int]) -> Column:
-    return values.take(pa.array(origin, pa.int64())) if isinstance(values, pa.Array) else [values[i] for i in origin]
+def _repeat(values: Column, origin: Sequence[int], where: Where) -> Column:
+    if not isinstance(values, pa.Array):
+        return [values[i] for i in origin]
+    places = pa.array(origin, pa.int64())
+    if pa.types.is_string(values.type):
+        check_size(pc.sum(pc.binary_length(values).take(places).cast(pa.int64())).as_py() or 0, where)
+    return values.take(places)
 
 
 def _each(batch: Batch, recipe: Recipe, names: Sequence[str]) -> Batch:
     """Return the columns that a recipe names, of every row once per value of `Recipe.each`."""
     count = len(batch.numbers)
+    check_size(max(map(len, recipe.constant.values()), default=0) * count, batch.place)
     constant: dict[str, Column] = {
         name: pa.array([text] * count, pa.string()) for name, text in recipe.constant.items()
     }
@@ -188,7 +249,7 @@ def without(batch: Batch, recipe: Recipe, dropped: Dropped) -> Batch:
     if len(origin) == len(keep):
         return batch
     dropped.add("by_recipe", len(keep) - len(origin), [batch.numbers[i] for i, kept in enumerate(keep) if not kept])
-    columns = {name: _repeat(values, origin) for name, values in batch.columns.items()}
+    columns = {name: _repeat(values, origin, batch.where(name)) for name, values in batch.columns.items()}
     named = batch.named
 
     def name(i: int, column: str) -> str:

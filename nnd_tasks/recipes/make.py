@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nnd_tasks.assembly import PREFERENCE, Coded, judged_table, table_of_tests
+from nnd_tasks.assembly import PREFERENCE, Coded, Spans, judged_table, table_of_tests
 from nnd_tasks.card import left_out
 from nnd_tasks.cleaning import clean, contradictions
 from nnd_tasks.errors import NNDError
@@ -22,7 +22,7 @@ from nnd_tasks.recipes.readers import Rows, Several, Table, open_table
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.recipes.rows import read_judgements
 from nnd_tasks.recipes.steps import STEPS
-from nnd_tasks.schema import slug
+from nnd_tasks.schema import SPANS_COLUMN, slug
 from nnd_tasks.tables import check_table
 
 
@@ -87,12 +87,26 @@ def config_of(name: str, recipe: Recipe, file: str, path: Path) -> str:
     return config
 
 
+def check_complete(recipe: Recipe, where: str) -> None:
+    """Raise NNDError for a recipe that lacks what tests are made of: texts, judgements, and the rule that compares them."""
+    if recipe.pairs:
+        return
+    lacking = [role for role in ("context", "candidate") if getattr(recipe, role) is None]
+    if not (recipe.marks or recipe.votes):
+        lacking.append("label or score")
+    if not recipe.rules:
+        lacking.append("rule: better, order, min_gap or majority")
+    if lacking:
+        raise NNDError(f"{where}: the recipe names no {lacking[0]}; `nnd new --recipe` proposes what a recipe lacks")
+
+
 def make_tests(table: Table, recipe: Recipe) -> Made:
     """Return the tests that a recipe makes of a table.
 
     Raises:
         NNDError: the table is not as the recipe says; or no test comes out.
     """
+    check_complete(recipe, table.name)
     if recipe.pairs:
         made, tests, details = _from_pairs(table, recipe)
     else:
@@ -176,4 +190,6 @@ def preferred_table(found: Preferences) -> pa.Table:
         "category": category,
         "high_first": first,
     }
+    if found.spans is not None:
+        columns[SPANS_COLUMN] = Spans(found.spans, list(found.spans_json))
     return table_of_tests(found.prompt, found.prompts, columns)

@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
-from nnd_tasks.recipes.cells import render
-from nnd_tasks.recipes.recipe import File, Recipe
+from nnd_tasks.recipes import limits
+from nnd_tasks.recipes.cells import render, shown
+from nnd_tasks.recipes.recipe import FILE, FOLDER, File, Recipe
 from nnd_tasks.recipes.spans import check_spans
 from nnd_tasks.schema import check_field_names
 
@@ -27,7 +27,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
     Raises:
         NNDError: it cannot be read, is no mapping, or has an unknown key.
     """
-    found = read_yaml(path)
+    found = read_yaml(path, limit=limits.MAX_RECIPE_BYTES)
     if not isinstance(found, Mapping):
         raise NNDError(f"{path}: a recipe is a mapping such as `candidate: summary`, one key per line")
     _check_keys(found, KEYS, str(path))
@@ -37,9 +37,9 @@ def read_recipe(path: Path) -> dict[str, Any]:
 def _check_keys(found: Mapping[Any, Any], known: tuple[str, ...], where: str) -> None:
     for key in found:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
+            near = difflib.get_close_matches(str(key)[:50], known, n=1)
             raise NNDError(
-                f"{where}: no such key {key!r}; " + (f"did you mean {near[0]}?" if near else ", ".join(known))
+                f"{where}: no such key {shown(key)}; " + (f"did you mean {near[0]}?" if near else ", ".join(known))
             )
 
 
@@ -54,6 +54,7 @@ def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
         NNDError: a value of a wrong type, two rules, options that do not go together.
     """
     _check_keys(options, KEYS, where)
+    limits.check_values(options, where)
     recipe = Recipe(**{key: _value(key, value, where) for key, value in options.items() if value is not None})
     if len(recipe.rules) > 1:
         raise NNDError(f"{' and '.join(recipe.rules)}: a set has one rule; leave all but one out")
@@ -70,14 +71,57 @@ def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
             "--attribute: beside --label or --score it is the one column that names what was judged; without them it "
             "is each column of judgements"
         )
-    if recipe.clean and recipe.candidates != "rows":
-        raise NNDError(f"{where}: clean changes the clean config, which only a set with `candidates: rows` has")
+    _check_limits(recipe, where)
+    _check_clean(recipe, options, where)
     check_field_names(recipe.field)
     for language in recipe.language:
         _check_language(language)
     if recipe.context is not None and recipe.context == recipe.candidate:
         raise NNDError(f"column {recipe.context!r} cannot be both context and candidate")
     return recipe
+
+
+def _check_limits(recipe: Recipe, where: str) -> None:
+    """Raise NNDError for what a stranger could fill the memory with, or leave the folder by."""
+    limits.check_each(recipe.each, len(recipe.columns()), where)
+    limits.check_marks(recipe.strip, where)
+    if recipe.prompt is not None:
+        limits.check_prompt(recipe.prompt, where)
+    if recipe.pattern is not None:
+        limits.check_pattern(recipe.pattern, where)
+    if recipe.config is not None:
+        limits.check_config(recipe.config, where, FILE, FOLDER)
+    if recipe.encoding is not None:
+        limits.check_encoding(recipe.encoding)
+    if recipe.rows is not None and not re.fullmatch(r"[^\[\]][^\[\]]*(\[\][^\[\]]*){0,9}\[\]\??", recipe.rows):
+        raise NNDError(f"{where}: rows is a list with [] behind its name, such as answers[], not {shown(recipe.rows)}")
+    if recipe.votes and not recipe.system:
+        raise NNDError(f"{where}: votes name systems; name the column of a candidate's with system")
+    for name in recipe.votes:
+        if name not in ("best", "worst"):
+            raise NNDError(f"{where}: votes has best and worst, not {shown(name)}")
+    roles = ("group", "context", "candidate", "label", "score", "chosen", "rejected")
+    if empty := [role for role in roles if getattr(recipe, role) == ""]:
+        raise NNDError(f"{where}: {empty[0]} names no column")
+    if recipe.separator == "":
+        raise NNDError(f"{where}: separator is what stands between the parts of a label, such as /")
+
+
+#: What a clean config may have otherwise: what is read and compared, not where it comes from.
+_CLEAN = (
+    *("best", "better", "categories", "category", "ignore", "leave_out", "majority", "min_gap", "missing", "order"),
+    *("scale", "separator", "severity", "strip"),
+)
+
+
+def _check_clean(recipe: Recipe, options: Mapping[str, Any], where: str) -> None:
+    """Raise NNDError where the clean config, which changes a recipe, would have none that is right."""
+    if not recipe.clean:
+        return
+    if recipe.candidates != "rows" or recipe.pairs:
+        raise NNDError(f"{where}: clean changes the clean config, which only a set with `candidates: rows` has")
+    _check_keys(recipe.clean, _CLEAN, f"{where}: clean")
+    make_recipe({**{key: value for key, value in options.items() if key != "clean"}, **recipe.clean}, f"{where}: clean")
 
 
 #: Names of languages, as people write them, that are no codes.
@@ -172,7 +216,7 @@ def _check_quoted(key: str, value: Any, where: str) -> None:
 def _text(key: str, value: Any, where: str) -> str:
     _check_quoted(key, value, where)
     if not isinstance(value, str):
-        raise NNDError(f"{where}: {key} is text, not {value!r}")
+        raise NNDError(f"{where}: {key} is text, not {shown(value)}")
     return value
 
 
@@ -181,7 +225,7 @@ def _texts(key: str, value: Any, where: str) -> tuple[str, ...]:
     for one in values:
         _check_quoted(key, one, where)
     if not values or not all(isinstance(one, (str, int, float)) for one in values):
-        raise NNDError(f"{where}: {key} is a list of texts, not {value!r}")
+        raise NNDError(f"{where}: {key} is a list of texts, not {shown(value)}")
     return tuple((render(one) or "").strip() for one in values)
 
 
@@ -196,19 +240,22 @@ def _order(key: str, value: Any, where: str) -> tuple[tuple[str, ...], ...]:
 
 def _number(key: str, value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise NNDError(f"{where}: {key} is a number, not {value!r}")
-    return float(value)
+        raise NNDError(f"{where}: {key} is a number, not {shown(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise NNDError(f"{where}: {key} is a number that can be compared, not {shown(value)}") from None
 
 
 def _truth(key: str, value: Any, where: str) -> bool:
     if not isinstance(value, bool):
-        raise NNDError(f"{where}: {key} is true or false, not {value!r}")
+        raise NNDError(f"{where}: {key} is true or false, not {shown(value)}")
     return value
 
 
 def _scale(key: str, value: Any, where: str) -> tuple[float, float]:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise NNDError(f"{where}: {key} is the lowest and the highest judgement, such as [1, 5], not {value!r}")
+        raise NNDError(f"{where}: {key} is the lowest and the highest judgement, such as [1, 5], not {shown(value)}")
     low, high = (_number(key, one, where) for one in value)
     return low, high
 
@@ -218,7 +265,7 @@ def _of(what: str, read: Callable[[str, Any, str], Any]) -> Callable[[str, Any, 
 
     def call(key: str, value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            raise NNDError(f"{where}: {key} is a mapping of names to {what}, not {value!r}")
+            raise NNDError(f"{where}: {key} is a mapping of names to {what}, not {shown(value)}")
         for name in value:
             _check_quoted(key, name, where)
         return {str(name): read(key, one, where) for name, one in value.items()}
@@ -227,8 +274,8 @@ def _of(what: str, read: Callable[[str, Any, str], Any]) -> Callable[[str, Any, 
 
 
 def _count(key: str, value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise NNDError(f"{where}: {key} is a mapping of names to numbers of tests, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
+        raise NNDError(f"{where}: {key} is a mapping of names to numbers of tests, not {shown(value)}")
     return value
 
 
@@ -259,29 +306,45 @@ def _file(name: str, value: Any, where: str) -> File:
     if isinstance(value, File):
         return value
     if value is not None and not isinstance(value, Mapping):
-        raise NNDError(f"{where}: files: {name} is a mapping with {', '.join(_FILE_KEYS)}, not {value!r}")
+        raise NNDError(f"{where}: files: {name} is a mapping with {', '.join(_FILE_KEYS)}, not {shown(value)}")
     given = dict(value or {})
     _check_keys(given, _FILE_KEYS, f"{where}: files: {name}")
-    if Path(name).name != name or name.startswith(".") or not name.isprintable():
-        raise NNDError(f"{where}: files: {name!r} is no name of a file; leave out folders")
+    limits.check_file_name(name, f"{where}: files")
     optional = _truth("optional", given.pop("optional", False), where)
     file = File(name, optional=optional, **{k: _text(k, v, where) for k, v in given.items() if v is not None})
-    if file.url and (urlsplit(file.url).scheme != "https" or not urlsplit(file.url).hostname):
-        raise NNDError(f"{where}: files: {name}: url is an https:// address, not {file.url!r}")
-    if file.sha256 and not re.fullmatch(r"[0-9a-f]{64}", file.sha256):
-        raise NNDError(f"{where}: files: {name}: sha256 is 64 hex digits in lower case, not {file.sha256!r}")
+    if file.url:
+        limits.check_url(file.url, f"{where}: files: {name}")
+    if file.config:
+        limits.check_config(file.config, f"{where}: files: {name}")
+    if file.sha256 is not None:
+        _check_hash(file.sha256, f"{where}: files: {name}: sha256")
     return file
+
+
+def _check_hash(value: str, where: str) -> None:
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise NNDError(f"{where} is 64 hex digits in lower case, not {shown(value)}")
+
+
+def _sources(key: str, value: Any, where: str) -> dict[str, str]:
+    found = _of("hashes", _text)(key, value, where)
+    for name, digest in found.items():
+        limits.check_place(name, f"{where}: sources")
+        _check_hash(digest, f"{where}: sources: {name}")
+    return found
 
 
 def _decimal(key: str, value: Any, where: str) -> str:
     if value not in (".", ","):
-        raise NNDError(f"{where}: {key} is '.' or ',', not {value!r}")
+        raise NNDError(f"{where}: {key} is '.' or ',', not {shown(value)}")
     return str(value)
 
 
 def _candidates(key: str, value: Any, where: str) -> str:
     if value not in ("rows", "texts"):
-        raise NNDError(f"{where}: candidates is rows (each row is one) or texts (equal texts are one), not {value!r}")
+        raise NNDError(
+            f"{where}: candidates is rows (each row is one) or texts (equal texts are one), not {shown(value)}"
+        )
     return str(value)
 
 
@@ -313,7 +376,7 @@ _READERS: Mapping[str, Callable[[str, Any, str], Any]] = {
     "language": _texts,
     "field_notes": _of("texts", _text),
     "options": _of("lists of values", _texts),
-    "sources": _of("hashes", _text),
+    "sources": _sources,
     "published": _of("numbers of tests", _count),
     "expected": _of("numbers of tests", _count),
 }

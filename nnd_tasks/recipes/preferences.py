@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from nnd_tasks.recipes.chat import Split, add_context, split_pair
 from nnd_tasks.recipes.flatten import batches, without
 from nnd_tasks.recipes.readers import Batch, Table
 from nnd_tasks.recipes.recipe import Recipe
-from nnd_tasks.recipes.rows import Reader, field_roles, prompts_of
+from nnd_tasks.recipes.rows import Reader, SpanReader, field_roles, prompts_of
 
 #: Columns of a batch that hold what was made of others; no table has one of these names.
 _CONTEXT, _CHOSEN, _REJECTED = "\0context", "\0chosen", "\0rejected"
@@ -40,6 +40,8 @@ class Preferences:
         rows: how many rows the table has.
         dropped: what was left out.
         fuller: number of pairs whose texts share turns that the column of the context does not say.
+        spans: code of the error spans of the worse one, or None.
+        spans_json: of the codes.
     """
 
     prompt: Index
@@ -53,6 +55,8 @@ class Preferences:
     rows: int
     dropped: Dropped
     fuller: int
+    spans: Index | None = None
+    spans_json: Sequence[str] = ()
 
 
 def read_preferences(table: Table, recipe: Recipe) -> Preferences:
@@ -73,6 +77,7 @@ def read_preferences(table: Table, recipe: Recipe) -> Preferences:
         pairs.take(without(batch, recipe, skipped))
     if not pairs.reader.count:
         raise NNDError(f"{table.name}: it holds no row; is it the right file?")
+    pairs.spans.say(table)
     found = _assemble(pairs, recipe)
     found.rows += skipped.counts.get("by_recipe", 0)
     found.dropped.counts = {**skipped.counts, **found.dropped.counts}
@@ -87,6 +92,7 @@ class _Pairs:
         apart: per row whether its texts answer different prompts.
         undecided: per row ``tie`` or ``no_judgement`` where no text won, else ``""``.
         fuller: number of rows whose texts share turns that the column of the context does not say.
+        spans: error spans of the worse text.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -98,6 +104,8 @@ class _Pairs:
         self.apart: list[bool] = []
         self.undecided: list[str] = []
         self.fuller = 0
+        self.spans = SpanReader(recipe)
+        self._won: dict[str, int | str] = {}
 
     def take(self, batch: Batch) -> None:
         """Take in a batch, split."""
@@ -107,7 +115,9 @@ class _Pairs:
             _CHOSEN: [part.chosen for part in parts],
             _REJECTED: [part.rejected for part in parts],
         }
-        self.reader.add(Batch(batch.numbers, {**batch.columns, **made}, batch.place))
+        split = Batch(batch.numbers, {**batch.columns, **made}, batch.place)
+        self.reader.add(split)
+        self.spans.add(split, _REJECTED)
 
     def _pairs(self, batch: Batch) -> Iterator[tuple[Any, Any, str | None]]:
         """Yield better, worse, and what the column of the context says, of each row."""
@@ -118,8 +128,14 @@ class _Pairs:
         if not recipe.pair:
             self.undecided += [""] * len(contexts)
             return zip(_cells(batch, str(recipe.chosen)), _cells(batch, str(recipe.rejected)), contexts, strict=True)
-        sides = [winner(cell, recipe, batch.where(str(recipe.winner))(i))
-                 for i, cell in enumerate(_cells(batch, str(recipe.winner)))]  # fmt: skip
+        where, known, sides = batch.where(str(recipe.winner)), self._won, []
+        for i, cell in enumerate(_cells(batch, str(recipe.winner))):
+            side = known.get(cell) if isinstance(cell, str) else None
+            if side is None:
+                side = winner(cell, recipe, where(i))
+                if isinstance(cell, str):
+                    known[cell] = side
+            sides.append(side)
         self.undecided += [side if isinstance(side, str) else "" for side in sides]
         one, other = (_cells(batch, column) for column in recipe.pair)
         ordered = [(b, a) if side == 1 else (a, b) for a, b, side in zip(one, other, sides, strict=True)]
@@ -170,6 +186,8 @@ _TIES = frozenset(
         *("bothbad", "both_bad", "no_preference"),
     ]
 )
+#: Characters of ``A > B`` in any form; on a longer text the pattern would try every split of it.
+_LONGEST = 100
 _COMPARED = re.compile(r"^\W*([ABab12])\W*?([<>=]+)\W*([ABab12])\W*$")
 
 
@@ -188,34 +206,54 @@ def winner(cell: Any, recipe: Recipe, where: str) -> int | str:
         raise NNDError(f"{where}: {error}") from None
     if not text or text in recipe.missing:
         return "no_judgement"
+    if re.fullmatch(r"[+-]?\d+([.,]\d+)?", text):  # no 0, -1 or 1.5
+        if text.rstrip("0").rstrip(".") in ("1", "2"):
+            return int(text[0] == "2")
+        raise NNDError(f"{where}: {_names_neither(text, recipe)}")
     folded = _fold(text)
     names = [_fold(column) for column in recipe.pair]
     ends = [name.rsplit("_", 1)[-1] for name in names]
     if ends[0] == ends[1]:
         ends = names
     sides = [{names[0], ends[0], "1", "a"}, {names[1], ends[1], "2", "b"}]
-    if folded in sides[0] ^ sides[1]:
-        return int(folded in sides[1])
+    parts = [part for part in folded.split("_") if part in sides[0] ^ sides[1]]
+    one_name = (
+        re.fullmatch(r"[\w.-]+", text) and len(parts) == 1 and folded.endswith(parts[0])
+    )  # model_a, beside answer_a
+    for name in (folded, *(parts if one_name else ())):
+        if name in sides[0] ^ sides[1]:
+            return int(name in sides[1])
     if match := _COMPARED.match(text):
         left, sign, right = match[1].lower(), match[2], match[3].lower()
         if left != right and len(set(sign)) == 1:
             return "tie" if "=" in sign else int(left in "b2") ^ int("<" in sign)
     # The longest names first: in "answer_2 is a better one" the article is no side.
     words = f"_{folded}_"
-    tokens = set(re.findall(r"\w+", text))
+    tokens = set(re.findall(r"[^\W_]+", text))
+    tied = bool(_TIES & {*folded.split("_"), folded})
     for ways in (
         [f"_{name}_" in words for name in names],
         [len(end) > 1 and f"_{end}_" in words for end in ends],
         [bool(tokens & {"1", "A"}), bool(tokens & {"2", "B"})],
     ):
+        if all(ways) and _BETTER & set(folded.split("_")) and not tied:
+            raise NNDError(f"{where}: {shown(text)} names both columns; write which one won, or add it to --missing")
         if all(ways):
             return "tie"
-        if any(ways) and not _TIES & set(folded.split("_")):
+        if any(ways) and not tied:
             return ways.index(True)
-    if _TIES & {*folded.split("_"), folded}:
+    if tied:
         return "tie"
-    raise NNDError(
-        f"{where}: {shown(text)} names neither {recipe.pair[0]!r} nor {recipe.pair[1]!r}; a winner is named by its column, by "
+    raise NNDError(f"{where}: {_names_neither(text, recipe)}")
+
+
+#: Words of a text that compares two sides; which of them won is not guessed.
+_BETTER = frozenset(["better", "worse", "than", "over", "beats", "best", "wins", "win", "preferred", "prefer", "loses"])
+
+
+def _names_neither(text: str, recipe: Recipe) -> str:
+    return (
+        f"{shown(text)} names neither {recipe.pair[0]!r} nor {recipe.pair[1]!r}; a winner is named by its column, by "
         "1 or 2, or A or B. If it says that nobody judged, add it to --missing"
     )
 
@@ -263,4 +301,5 @@ def _assemble(pairs: _Pairs, recipe: Recipe) -> Preferences:
         prompt[keep], chosen[keep].astype(np.int64), rejected[keep].astype(np.int64),
         None if category is None else category[keep].astype(np.int64), rows[keep], prompts, texts.texts,
         reader.texts["category"].texts if category is not None else [], len(rows), dropped, pairs.fuller,
+        pairs.spans.codes()[keep].astype(np.int64) if pairs.spans.found else None, pairs.spans.texts.texts,
     )  # fmt: skip

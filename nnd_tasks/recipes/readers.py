@@ -7,10 +7,11 @@ import csv
 import io
 import json
 import re
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -24,6 +25,12 @@ HEAD = 2000
 BATCH = 20_000
 #: Bytes of a human evaluation; of more it is some other file.
 MAX_BYTES = 4 << 30
+#: Bytes that an Excel file unpacks to, at most.
+MAX_SHEETS = 256 << 20
+#: Cells of an Excel sheet, the empty ones up to the last column of each row included.
+MAX_CELLS = 50_000_000
+#: Bytes of a file that is read as a whole, as JSON that is one list must be, and characters of a line of JSON Lines.
+MAX_WHOLE, MAX_LINE = 1 << 29, 1 << 28
 _BLOCK = 16 << 20  # bytes of CSV at a time; also the longest row
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _JSON = {".jsonl", ".ndjson", ".json"}
@@ -154,7 +161,9 @@ class Several(Table):
     """The tables of several files, one after another."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
-        super().__init__(", ".join(table.name for table in tables), tables[0].path if len(tables) == 1 else None)
+        names = [table.name for table in tables]
+        more = [f"{len(names) - 3:,} more files"] if len(names) > 3 else []
+        super().__init__(", ".join([*names[:3], *more]), None)
         self.tables = tables
         self.unit = tables[0].unit
         known = [table.known for table in tables]
@@ -195,11 +204,18 @@ def file_columns(path: Path | None, count: int) -> dict[str, Column]:
 
 # ---------------------------------------------------------------- encodings
 
+_BOMS = {
+    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+}
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
 def find_encoding(path: Path) -> str:
-    """Return the encoding of a text file: by its byte order mark, else UTF-8 where it is that, else UTF-16 or cp1252."""
+    """Return the encoding of a text file: by its byte order mark, else UTF-8 where it is that, else UTF-16 or cp1252.
+
+    A file with letters in UTF-8 before the first byte that is none is a damaged one, and still UTF-8.
+    """
     with path.open("rb") as file:
         start = file.read(4096)
         for mark, encoding in _MARKS.items():
@@ -210,26 +226,30 @@ def find_encoding(path: Path) -> str:
         if start[::2].count(0) > len(start) // 8:
             return "utf-16-be"
         decoder = codecs.getincrementaldecoder("utf-8")()
-        piece = start
+        piece, letters = start, False
         try:
             while piece:
-                decoder.decode(piece)
+                letters = not decoder.decode(piece).isascii() or letters
                 piece = file.read(1 << 20)
             decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            return "cp1252"
+        except UnicodeDecodeError as error:
+            letters = letters or not error.object[: error.start].isascii()
+            return "utf-8" if letters else "cp1252"
     return "utf-8"
 
 
 def _encoding(path: Path, recipe: Recipe, notes: list[str]) -> str:
     """Return the encoding that the recipe names, or that was found; other than UTF-8 it is noted."""
     if recipe.encoding:
-        try:
-            return codecs.lookup(recipe.encoding).name
-        except LookupError:
-            raise NNDError(
-                f"--encoding {recipe.encoding}: no such encoding; name one such as utf-8, utf-16 or cp1252"
-            ) from None
+        named = codecs.lookup(recipe.encoding).name  # `make_recipe` looked at it
+        if named not in ("utf-16", "utf-32"):
+            return named
+        with path.open("rb") as file:
+            marked = file.read(4).startswith(_BOMS[named])
+        found = named if marked else find_encoding(path)
+        if not found.startswith(named):
+            raise NNDError(f"{path}: not {named.upper()} text; is it the right file? If so, leave --encoding out")
+        return found
     found = find_encoding(path)
     if found not in ("utf-8", "utf-8-sig"):
         shown = "UTF-16" if found.startswith("utf-16") else "cp1252 (Windows, Western Europe)"
@@ -241,6 +261,10 @@ def _encoding(path: Path, recipe: Recipe, notes: list[str]) -> str:
 
 def _decode(path: Path, encoding: str) -> str:
     try:
+        if path.stat().st_size > MAX_WHOLE:
+            raise NNDError(
+                f"{path}: larger than {MAX_WHOLE >> 20} MiB, which cannot be read as a whole; save it as JSON Lines or plain CSV"
+            )
         data = path.read_bytes()
     except OSError as error:
         raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
@@ -279,8 +303,9 @@ class _Delimited(Table):
             start = file.read(1 << 20)
         text = start.decode(self._encoding, errors="replace").removeprefix("\ufeff")
         line = text.split("\n", 1)[0]
-        if delimiter == "," and "," not in line:  # spreadsheets of some countries
-            delimiter = next((other for other in (";", "\t") if other in line), delimiter)
+        if delimiter == ",":  # spreadsheets of some countries write semicolons
+            bare = re.sub(r'"[^"]*"', "", line)
+            delimiter = max((",", ";", "\t"), key=bare.count)
         self._delimiter = delimiter
         # In tab-separated files quotes often mean nothing. They do where every field that begins with one ends with one.
         self._quotes = recipe.quotes if recipe.quotes is not None else delimiter != "\t" or _is_quoted(text)
@@ -423,7 +448,7 @@ def _is_quoted(text: str) -> bool:
 
 
 class _JSONLines(Table):
-    """One JSON object per line, an array of them, one object, or an object of them keyed by id."""
+    """One JSON object per line, an array of them, one object, or an object of them or of lists of them, keyed by id."""
 
     unit = "line"
 
@@ -433,7 +458,7 @@ class _JSONLines(Table):
         self._rows = recipe.rows
         self._keyed = KEY in recipe.columns()
         with path.open(encoding=self._encoding, errors="replace", newline="\n") as file:
-            lines = (text for line in file if (text := line.strip("\ufeff \t\r\n")))
+            lines = (text for line in _lines(file) if (text := line.strip("\ufeff \t\r\n")))
             start, more = next(lines, ""), next(lines, None)
         alone = more is None and path.suffix.lower() == ".json"  # else one object per line
         self._whole = start.startswith("[") or (start.startswith("{") and (alone or not _is_json(start)))
@@ -449,7 +474,9 @@ class _JSONLines(Table):
                 yield from self._entries(json.loads(_decode(self.path, self._encoding)))
                 return
             with self.path.open(encoding=self._encoding, newline="\n") as file:
-                for number, line in enumerate(file, start=1):
+                for number, line in enumerate(_lines(file), start=1):
+                    if len(line) > MAX_LINE:
+                        raise NNDError(f"{self._where(number)}: longer than {MAX_LINE >> 20} million characters")
                     if line.strip("\ufeff \t\r\n"):
                         yield number, None, json.loads(line.removeprefix("\ufeff"))
         except UnicodeDecodeError:
@@ -462,19 +489,25 @@ class _JSONLines(Table):
             raise NNDError(f"{self.name}: cannot be read ({error.strerror or error})") from error
 
     def _entries(self, content: Any) -> Iterator[tuple[int, Any, Any]]:
-        if self._keyed:
-            if not isinstance(content, dict):
-                raise NNDError(f"{self.name}: expected an object with named fields, found {kind(content)}")
-            yield from ((number, key, item) for number, (key, item) in enumerate(content.items(), start=1))
-        elif isinstance(content, list):
+        if isinstance(content, list) and not self._keyed:
             yield from ((number, None, item) for number, item in enumerate(content, start=1))
-        elif not content and isinstance(content, dict):
-            return
-        elif isinstance(content, dict) and all(isinstance(item, Mapping) for item in content.values()):
+        elif not isinstance(content, dict):
+            if self._keyed:
+                raise NNDError(f"{self.name}: expected an object with named fields, found {kind(content)}")
+            yield 1, None, content
+        elif content and all(
+            isinstance(item, list) and item and isinstance(item[0], Mapping) for item in content.values()
+        ):
             if self._rows and root(self._rows) in content:
                 yield 1, None, content
-            else:
-                yield from ((number, key, item) for number, (key, item) in enumerate(content.items(), start=1))
+                return
+            for key, items in content.items():  # {"data": [...]}, or a list of rows of each system
+                yield from ((number, key, item) for number, item in enumerate(items, start=1))
+        elif self._keyed or all(isinstance(item, Mapping) for item in content.values()):
+            if not self._keyed and self._rows and root(self._rows) in content:
+                yield 1, None, content
+                return
+            yield from ((number, key, item) for number, (key, item) in enumerate(content.items(), start=1))
         else:
             yield 1, None, content
 
@@ -512,7 +545,12 @@ class _JSONLines(Table):
         found |= file_columns(self.path, len(rows))
         if keys[0] is None:
             return self.batch(numbers, found)
-        return Batch(numbers, {KEY: keys, **found}, lambda i: f"{self.name}, entry {keys[i]!r}")
+        listed = len(set(keys)) < len(keys)
+        return Batch(
+            numbers,
+            {KEY: keys, **found},
+            lambda i: f"{self.name}, entry {keys[i]!r}" + (f", item {numbers[i]}" if listed else ""),
+        )
 
     def head(self) -> dict[str, list[Any]]:
         """Return column -> its values in the first `HEAD` rows, without reading the rest."""
@@ -527,6 +565,12 @@ class _JSONLines(Table):
             raise NNDError(f"{self.name}: it holds no row; is it the right file?")
         found = self._batch(numbers, keys, rows, None).columns
         return {name: values if isinstance(values, list) else values.to_pylist() for name, values in found.items()}
+
+
+def _lines(file: IO[str]) -> Iterator[str]:
+    """Yield the lines of a file; one that is too long comes in pieces, each longer than `MAX_LINE`."""
+    while line := file.readline(MAX_LINE + 1):
+        yield line
 
 
 def _is_json(text: str) -> bool:
@@ -613,26 +657,76 @@ class _Parquet(_Arrow):
             raise self._unreadable(error) from None
 
 
-class _Excel(_Arrow):
+class _Excel(Table):
     """The first sheet of an Excel file; rows count from 1 for the header."""
+
+    header = ", row 1"
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path), path)
-        import pandas as pd
-
-        try:
-            found = pd.read_excel(path, engine="openpyxl")
-        except ImportError as error:
-            raise NNDError(f"{path}: to read Excel files, run: pip install openpyxl") from error
-        except Exception as error:  # zipfile, openpyxl and pandas raise many kinds
-            raise NNDError(f"{path}: cannot be read as Excel ({first_line(error)})") from error
-        self._columns = {str(name): [None if pd.isna(cell) else cell for cell in found[name]] for name in found.columns}
+        rows = _sheet(path)
+        names = [_cell(cell) for cell in next(rows, ())]
+        while names and names[-1] is None:
+            names.pop()
+        if not names:
+            raise NNDError(f"{path}: the first row of its first sheet is empty; it holds the names of the columns")
+        kept = [(place, str(name)) for place, name in enumerate(names) if name is not None]
+        twice = [name for i, (_, name) in enumerate(kept) if name in [other for _, other in kept[:i]]]
+        if twice:
+            raise NNDError(f"{path}, row 1: two columns are called {twice[0]!r}; rename one")
+        self._numbers: list[int] = []
+        self._columns: dict[str, list[Any]] = {name: [] for _, name in kept}
+        for number, row in enumerate(rows, start=2):
+            cells = [_cell(row[place]) if place < len(row) else None for place, _ in kept]
+            if any(cell is not None for cell in cells):
+                self._numbers.append(number)
+                for cell, column in zip(cells, self._columns.values(), strict=True):
+                    column.append(cell)
         self.known = [*self._columns, FILE, FOLDER]
 
     def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        """Yield the rows, all at once."""
         found: dict[str, Column] = {n: cells for n, cells in self._columns.items() if columns is None or n in columns}
-        count = len(next(iter(self._columns.values()), ()))
-        yield self.batch(range(2, count + 2), {**found, **file_columns(self.path, count)})
+        yield self.batch(self._numbers, {**found, **file_columns(self.path, len(self._numbers))})
+
+
+def _sheet(path: Path) -> Iterator[tuple[Any, ...]]:
+    """Return the rows of the first sheet of an Excel file."""
+    try:
+        import openpyxl
+    except ImportError as error:
+        raise NNDError(f"{path}: to read Excel files, run: pip install 'nnd-tasks[excel]' (openpyxl)") from error
+    try:
+        with zipfile.ZipFile(path) as bundle:
+            size = sum(info.file_size for info in bundle.infolist())
+        if size > MAX_SHEETS:
+            raise NNDError(f"{path}: it unpacks to more than {MAX_SHEETS >> 20:,} MiB; save it as CSV")
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        try:
+            sheet = book.worksheets[0]
+            sheet.reset_dimensions()  # what a file says of its size may be wrong
+            rows: list[tuple[Any, ...]] = []
+            count = 0
+            for row in sheet.iter_rows(values_only=True):
+                count += len(row)  # a cell in the last column makes 16,384 of its row
+                if count > MAX_CELLS:
+                    raise NNDError(f"{path}: more than {MAX_CELLS:,} cells; save it as CSV")
+                rows.append(row)
+            return iter(rows)
+        finally:
+            book.close()
+    except NNDError:
+        raise
+    except Exception as error:  # zipfile, its XML and openpyxl raise many kinds
+        raise NNDError(f"{path}: cannot be read as Excel ({first_line(error)}); is it the right file?") from error
+
+
+def _cell(value: Any) -> Any:
+    """Return a cell of Excel as text or number, None for an empty one; dates as text."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    text = str(value)
+    return text if text.strip() else None
 
 
 class _Dataset(_Arrow):

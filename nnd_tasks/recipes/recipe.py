@@ -10,6 +10,7 @@ from typing import Any
 
 from nnd_tasks.card import KNOWN_BY_PEOPLE, Facts, dump_yaml
 from nnd_tasks.pairing import Rule
+from nnd_tasks.recipes.spans import columns_of
 
 #: Roles that one column each can have.
 ROLES = (
@@ -239,9 +240,8 @@ class Recipe:
         """Return the names of the columns that are read, each once."""
         single = [getattr(self, role) for role in ROLES]
         several = [*self.attribute.values(), *self.field.values(), *self.votes.values(), *self.pair, *self.leave_out]
-        spans = self.spans.get("column")
         parts = [part for part in self.group_parts() for part in part.split("|")] if self.group else []
-        return list(dict.fromkeys(name for name in (*single, *several, *parts, spans) if name))
+        return list(dict.fromkeys(name for name in (*single, *several, *parts, *columns_of(self.spans)) if name))
 
     def group_parts(self) -> list[str]:
         """Return the names in the template of a group."""
@@ -281,6 +281,8 @@ class Recipe:
         if self.majority:
             mark = "the highest mark of the scale" if self.best is None else f"{self.best:g}"
             return f"A candidate is good when more than half of its ratings are {mark}, else bad."
+        if self.min_gap is None:
+            return "The recipe names no rule."
         return f"A candidate is better when its score is at least {self.min_gap:g} higher than that of another."
 
     def dump(self) -> dict[str, Any]:

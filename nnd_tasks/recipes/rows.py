@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 from nnd_tasks.codes import Codes, Index, Mask, Texts, combine
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped, Judgements, Prompts, number_prompts, some_of, unranked
-from nnd_tasks.recipes.cells import Column, Numbers, Where, coded, shown, spread, strings
+from nnd_tasks.recipes.cells import Column, Numbers, Where, check_size, coded, shown, spread, strings
 from nnd_tasks.recipes.flatten import batches, without
 from nnd_tasks.recipes.readers import Batch, Table
 from nnd_tasks.recipes.recipe import Recipe
-from nnd_tasks.recipes.spans import spans_json
+from nnd_tasks.recipes.spans import columns_of, find_spans, named, row_cell
 from nnd_tasks.schema import normalize
+from nnd_tasks.wording import counted
 
 #: Roles whose texts are names, which white space is no part of.
 _NAMES = ("system", "rater", "category", "severity")
@@ -63,7 +65,7 @@ class Reader:
                     raise NNDError(f"{where(place)}: expected text, found nothing")
             if self._blank and _is_field(role):  # a prompt field that is absent is an empty one
                 cells = pc.fill_null(cells, "")
-            for mark in self._recipe.strip.get(role, ()):
+            for mark in self._recipe.strip.get("candidate" if role in ("chosen", "rejected") else role, ()):
                 cells = pc.replace_substring(cells, mark, "")
             self._codes[role].append(self.texts[role].add(cells))
 
@@ -109,16 +111,17 @@ def read_judgements(table: Table, recipe: Recipe) -> Judgements:
     } | field_roles(recipe)
     if recipe.score and recipe.label:
         roles["shown"] = recipe.label
-    reader, marks, groups, spans = Reader(roles, recipe), _Marks(recipe), _Groups(recipe), _Spans(recipe)
+    reader, marks, groups, spans = Reader(roles, recipe), _Marks(recipe), _Groups(recipe), SpanReader(recipe)
     skipped = Dropped()
     for whole in batches(table, recipe):
         batch = without(whole, recipe, skipped)
         marks.add(batch, reader.count)
         reader.add(batch)
         groups.add(batch)
-        spans.add(batch)
+        spans.add(batch, str(recipe.candidate))
     if not reader.count:
         raise NNDError(f"{table.name}: it holds no row; is it the right file?")
+    spans.say(table)
     found = _Assembly(table, recipe, reader, marks, groups, spans).judgements()
     found.rows += skipped.counts.get("by_recipe", 0)
     found.dropped.counts = {**skipped.counts, **found.dropped.counts}
@@ -130,7 +133,7 @@ class _Assembly:
     """Puts what was read together, and counts what is left out."""
 
     def __init__(
-        self, table: Table, recipe: Recipe, reader: Reader, marks: _Marks, groups: _Groups, spans: _Spans
+        self, table: Table, recipe: Recipe, reader: Reader, marks: _Marks, groups: _Groups, spans: SpanReader
     ) -> None:
         self._table, self._recipe, self._reader, self._marks = table, recipe, reader, marks
         self._groups, self._spans = groups, spans
@@ -274,6 +277,8 @@ class _Groups:
             for number, part in enumerate(self._parts):
                 pattern = pattern.replace(f"{{{part}}}", f"\0{number}\0", 1)
             pieces = pattern.split("\0")
+            size = sum(len(cell) for cells in values for cell in cells) + len(pattern) * len(batch.numbers)
+            check_size(size, batch.where(self._template))
             texts = [
                 "".join(row[int(piece)] if place % 2 else piece for place, piece in enumerate(pieces))
                 for row in zip(*values, strict=True)
@@ -300,31 +305,55 @@ class _Groups:
         return group, names
 
 
-class _Spans:
-    """Gathers error spans as JSON."""
+class SpanReader:
+    """Gathers error spans as JSON.
+
+    Attributes:
+        found: whether the recipe names any.
+        texts: the spans of candidates, as JSON.
+    """
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe, self.found = recipe, bool(recipe.spans)
         self.texts = Texts()
         self._codes: list[Codes] = []
+        self._named = self._lost = 0
 
-    def add(self, batch: Batch) -> None:
-        """Take in a batch."""
+    def add(self, batch: Batch, column: str) -> None:
+        """Take in a batch whose candidates are in ``column``.
+
+        Raises:
+            NNDError: a candidate has too many.
+        """
         if not self.found:
             return
-        column = self._recipe.spans.get("column")
-        cells = _listed(batch.columns[column]) if column else [None] * len(batch.numbers)
-        candidates = _listed(batch.columns[str(self._recipe.candidate)])
+        spans, columns = self._recipe.spans, columns_of(self._recipe.spans)
+        cells: list[Any] = [None] * len(batch.numbers)
+        if columns:
+            parts = [_listed(batch.columns[name]) for name in columns]
+            cells = parts[0] if "column" in spans else [row_cell(spans, row) for row in zip(*parts, strict=True)]
         marks = self._recipe.strip.get("candidate", ())
-        found = [
-            spans_json(cell, str(text or ""), self._recipe.spans, marks)
-            for cell, text in zip(cells, candidates, strict=True)
-        ]
+        found = []
+        for i, (cell, text) in enumerate(zip(cells, _listed(batch.columns[column]), strict=True)):
+            try:
+                placed = find_spans(cell, str(text or ""), spans, marks)
+            except ValueError as error:
+                raise NNDError(f"{batch.where(columns[0])(i)}: {error}") from None
+            found.append(json.dumps(placed) if placed else "")
+            if columns:
+                count = len(named(cell))
+                self._named, self._lost = self._named + count, self._lost + count - len(placed)
         self._codes.append(self.texts.add(pa.array(found, pa.string())))
 
     def codes(self) -> Codes:
         """Return the codes of all rows."""
         return np.concatenate(self._codes)
+
+    def say(self, table: Table) -> None:
+        """Note on a table how many spans do not lie in their candidates."""
+        if self._lost:
+            note = f"left out, as they do not lie in their candidate: {self._lost:,} of {counted(self._named, 'error span')}"
+            table.notes = [*(one for one in table.notes if one != note), note]
 
 
 def _listed(column: Column) -> list[Any]:
@@ -356,8 +385,8 @@ class _Marks:
             self._vote(batch, before)
             return
         for number, column in enumerate(self._columns.values()):
-            place, cells = self._spread(batch.columns[column])
             place_of = batch.where(column)
+            place, cells = self._spread(batch.columns[column], place_of)
 
             def where(i: int, place: Index = place, place_of: Where = place_of) -> str:
                 return place_of(int(place[i]))
@@ -398,11 +427,11 @@ class _Marks:
         count = len(batch.numbers)
         self._found.append((np.arange(before, before + count), score, np.zeros(count, np.int32)))
 
-    def _spread(self, cells: Column) -> tuple[Index, Column]:
+    def _spread(self, cells: Column, where: Where) -> tuple[Index, Column]:
         """Return each item of a list as a cell of its own, and its row; a set that is complete has one label per row."""
         if self._recipe.complete and self._recipe.by_label:
             return np.arange(len(cells), dtype=np.int64), cells
-        return spread(cells)
+        return spread(cells, where)
 
     def _read(self, cells: Column, where: Where) -> tuple[NDArray[Any], Mask]:
         """Return the marks of cells, and whether there is one."""

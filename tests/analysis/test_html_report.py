@@ -22,8 +22,9 @@ from nnd_tasks.analysis import html_report
 from nnd_tasks.analysis.compare import compare
 from nnd_tasks.analysis.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, SHORT, contrast, worst
 from nnd_tasks.analysis.html_report import command_of, rates_of_one, render, sections_of, write_report
-from nnd_tasks.analysis.reading import RULES, reading_aid
+from nnd_tasks.analysis.reading import reading_aid
 from nnd_tasks.analysis.results import pair, read_runs
+from nnd_tasks.baselines import BASELINES
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.run import run_lm_eval
@@ -138,7 +139,7 @@ def test_the_tables_hold_the_numbers_of_the_comparison(three: list[Path], tmp_pa
             assert cells[5] == f"{result.differences[place].p_holm:.3f}"
     flips = [text_of(cell) for cell in rows[0].xpath("./td")]
     aid = reading_aid(paired.runs[0])["all"]
-    assert flips[-len(RULES) - 2 : -len(RULES)] == [f"{aid.flips_bytes:.3f}", f"{aid.flips_sum:.3f}"]
+    assert flips[-len(BASELINES) - 2 : -len(BASELINES)] == [f"{aid.flips_bytes:.3f}", f"{aid.flips_sum:.3f}"]
     assert "told apart" not in text_of(page.xpath("//body")[0])
     ranks = page.xpath("//div[starts-with(@aria-label, 'Ranks')]//tbody/tr")
     assert [text_of(row.find("th")) for row in ranks] == [rank.model for rank in comparison.ranks]

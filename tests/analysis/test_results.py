@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 
 from nnd_tasks.analysis import reading
 from nnd_tasks.analysis.compare import compare_runs
-from nnd_tasks.analysis.reading import Unigrams, reading_aid
+from nnd_tasks.analysis.reading import reading_aid
 from nnd_tasks.analysis.results import check_comparable, left_out, pair, read_runs, to_table
 from nnd_tasks.analysis.selecting import PARTS, value_of
+from nnd_tasks.baselines import Unigrams
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
@@ -122,6 +123,18 @@ def test_models_have_short_names_of_their_own(names: list[str], expected: list[s
 
     assert _short_names([(name, str(i)) for i, name in enumerate(names)]) == expected
     assert _short_names([(name, "same") for name in names[:1] * 2]) == _short_names([(names[0], "same")]) * 2
+
+
+def test_runs_of_one_model_are_named_by_what_differs() -> None:
+    from nnd_tasks.analysis.results import _short_names
+
+    def about(dtype: str = "auto", **arguments: str) -> tuple[str, str]:
+        return "org/m", json.dumps({"dtype": dtype, "window": 64, "arguments": arguments})
+
+    assert _short_names([about(), about(softmax_dtype="float32")]) == ["m", "m (softmax_dtype=float32)"]
+    three = [about("float16"), about("float32", revision="b"), about()]
+    assert _short_names(three) == ["m (dtype=float16)", "m (dtype=float32, revision=b)", "m"]
+    assert _short_names([about(chat="x" * 60), about()]) == ["m #1", "m #2"]
 
 
 # ---------------------------------------------------------------- what is wrong

@@ -42,6 +42,7 @@ from nnd_tasks.analysis.verify_sets import (
 )
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.download import Fetched
+from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.steps import ATTRIBUTES
 from tests.harness.conftest import _one_thread, tiny_models  # noqa: F401 - fixtures
 from tests.stress.conftest import masked_model  # noqa: F401 - fixture
@@ -479,7 +480,7 @@ def test_a_question_of_several_models_counts_for_each(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match=r"no question of d; is it the publisher's whole file\?"):
         read_quiz_design(path, ["a", "d"])
     questions[1]["reason"] = "dull"
-    with pytest.raises(NNDError, match="group 1: unknown label 'dull'; the labels are No error, disfluent"):
+    with pytest.raises(NNDError, match=r"line 1, questions\[1\]: unknown label 'dull'; the labels are No error, disfluent"):
         read_quiz_design(write_lines(path, [group]), ["a"])
 
 
@@ -512,9 +513,9 @@ def test_a_missing_system_is_named(short: Path) -> None:
 def test_without_a_source_the_publishers_files_are_taken(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     discarded = []
 
-    def fetch(source: Any, *, progress: bool) -> Fetched:
-        name = source.files[0].name
-        return Fetched(short / source.name, {name: short / source.name / name}, [], [name], [])
+    def fetch(set_name: str, recipe: Recipe, *, progress: bool) -> Fetched:
+        name = next(iter(recipe.files))
+        return Fetched(short / set_name, {name: short / set_name / name}, [], [name], [])
 
     monkeypatch.setattr(sets, "fetch", fetch)
     monkeypatch.setattr(Fetched, "discard", lambda self: discarded.append(self.folder.name))
@@ -528,8 +529,8 @@ def test_without_a_source_the_publishers_files_are_taken(short: Path, monkeypatc
 
 
 def test_no_network_says_how_to_pass_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(source: Any, *, progress: bool) -> Fetched:
-        raise NNDError(f"download it by hand and pass it with: nnd build {source.name} --source FILE_OR_DIR")
+    def fetch(set_name: str, recipe: Recipe, *, progress: bool) -> Fetched:
+        raise NNDError(f"download it by hand and pass it with: nnd build {set_name} --source FILE_OR_DIR")
 
     monkeypatch.setattr(sets, "fetch", fetch)
     with pytest.raises(NNDError, match="nnd verify quiz_design --source FILE_OR_DIR"):

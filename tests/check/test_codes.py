@@ -254,7 +254,8 @@ def test_a_code_is_found_where_it_should_be(code: str, made: Made) -> None:
 
 
 def test_every_code_has_a_case() -> None:
-    assert set(CODES) - set(CASES) == {"run_unscored", "config_not_built"}, "see test_tasks"
+    elsewhere = {code for code in CODES if code.startswith("recipe_")}  # see test_recipes
+    assert set(CODES) - set(CASES) - elsewhere == {"run_unscored", "config_not_built"}, "see test_tasks"
 
 
 # ---------------------------------------------------------------- what only looks like it

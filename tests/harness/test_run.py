@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from lm_eval.loggers import evaluation_tracker
 from lm_eval.models.huggingface import HFLM
 
@@ -74,6 +75,8 @@ CASES: dict[str, tuple[Sequence[str], str]] = {
         "no such setting, did you mean 'append_eos'?",
     ),
     "no chat template": (["--tasks", "nnd_demo", "--apply_chat_template"], "has no chat template; leave out"),
+    "nothing left": (["--tasks", "nnd_demo", "--limit", "0"], "--limit 0: no prompt is left; take 1 or more"),
+    "batch size in words": (["--tasks", "nnd_demo", "--batch_size", "eight"], "--batch_size eight: expected a number"),
     "cache of requests": (["--tasks", "nnd_demo", "--cache_requests", "true"], "leave it out, building requests"),
 }
 
@@ -86,6 +89,28 @@ def test_a_mistake_is_one_line_before_the_model_is_loaded(
     nnd_tasks.build_set("demo")
     arguments, message = CASES[case]
     assert message in refused(*hf(tiny_models["gpt2"], *arguments))
+
+
+@pytest.mark.parametrize("name", ["dtype", "softmax_dtype"])
+def test_a_type_that_torch_does_not_have_is_refused(
+    name: str, refused: Callable[..., str], tiny_models: dict[str, Path], home: Path
+) -> None:
+    arguments = ["--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},{name}=float33", "--tasks", "nnd_demo"]
+    assert f"--model_args {name}=float33: PyTorch has no such type" in refused(*arguments)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
+def test_a_device_that_is_not_here_is_refused(
+    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path
+) -> None:
+    arguments = ["--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']}", "--tasks", "nnd_demo"]
+    assert refused(*arguments, "--device", "cuda").endswith("no CUDA device on this machine; take --device cpu")
+
+
+def test_a_folder_without_a_model_is_named_as_such(refused: Callable[..., str], home: Path, tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    line = refused(*hf(tmp_path / "checkpoints", "--tasks", "nnd_demo"))
+    assert line.startswith(f"the model {tmp_path / 'checkpoints'} cannot be loaded: it has neither a model config nor a ")
 
 
 @pytest.mark.parametrize(

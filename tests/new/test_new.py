@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
+from nnd_tasks import build
 from nnd_tasks.datasets import read_report, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import check_yaml
@@ -66,7 +67,7 @@ def test_new_writes_a_set_that_list_shows_and_says_what_is_missing(nnd: Command,
     assert re.search(r"^license: TODO\(", card, flags=re.MULTILINE)
     assert card.count("TODO(") >= 6
     listing = nnd("list").out
-    assert "numbers  (your own)" in listing
+    assert "\nnumbers  (your own)\n" in listing
     assert "default: 8 tests = disfluent 4" in listing
     fields = yaml.safe_load((nnd_home / "task_yamls/numbers/nnd_numbers.yaml").read_text("utf-8"))
     assert fields["metadata"]["categories"] == ["disfluent", "wrong"]
@@ -76,14 +77,14 @@ def test_new_writes_a_set_that_list_shows_and_says_what_is_missing(nnd: Command,
 def test_two_at_once_of_one_name_never_mix(table: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drafts = [draft_set("numbers", str(table), {"label": "verdict", "better": better}) for better in ("good", "wrong")]
     both = threading.Barrier(2)
-    write = new.write_dataset
+    write = build.write_dataset
 
     def together(*arguments: Any, **settings: Any) -> Any:
         with suppress(threading.BrokenBarrierError):
             both.wait(1)  # without a lock both have found the name free when the first writes
         return write(*arguments, **settings)
 
-    monkeypatch.setattr(new, "write_dataset", together)
+    monkeypatch.setattr(build, "write_dataset", together)
 
     def attempt(draft: new.Draft) -> new.Written | str:
         try:
@@ -103,7 +104,7 @@ def test_two_at_once_of_one_name_never_mix(table: Path, nnd_home: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    "strange", ["don\x92t", "wei\x9f", "\x7f", "next\x85line", "\ufffe", "\ufeff", "a\u2028b", "\U0001f600"]
+    "strange", ["don\x92t", "wei\x9f", "next\x85line", "\ufffe", "\ufeff", "a\u2028b", "\U0001f600"]
 )
 def test_labels_of_any_characters_give_yamls_that_can_be_read(
     strange: str, tmp_path: Path, checkout: Path, nnd: Command, nnd_home: Path
@@ -147,7 +148,8 @@ def test_one_of_a_thing_is_singular(nnd: Command, tmp_path: Path, nnd_home: Path
     done = nnd("new", "one", "--from", table, *OPTIONS, "--into", checkout)
     assert "\n1 test\n" in done.out
     assert "1  row with an empty candidate (line 3)" in done.out
-    assert "has 3 rows with 2 judgements of 2 candidates" in (nnd_home / "nnd" / "one" / "README.md").read_text("utf-8")
+    card = (nnd_home / "nnd" / "one" / "README.md").read_text("utf-8")
+    assert "- `default`: 3 rows, 2 judgements of 2 candidates; left out: 1 row with an empty candidate." in card
     assert "`nnd_one`: 1 test of 1 prompt." in (checkout / "task_yamls" / "one" / "README.md").read_text("utf-8")
 
 
@@ -245,15 +247,15 @@ def test_nothing_that_a_table_or_an_option_says_is_markup_or_a_command_of_the_te
 
 
 def test_a_card_says_of_how_many_tests_the_rates_are(
-    table: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"label": "verdict", "better": "good"}
-    sentence = "The rates are of 7 of the tests, drawn at random."
-    for limit, said in ((8, False), (7, True)):
-        monkeypatch.setattr("nnd_tasks.new.draft._RATED", limit)
-        write_set(draft_set("numbers", str(table), options))
+    more = [{**row, "question": row["question"] + more} for row in ROWS for more in ("", "!")]
+    table = write_rows(tmp_path / "t.jsonl", more)
+    for sample, said in ((2, False), (1, True)):  # of 16 tests; ten times the sample are rated as a whole
+        monkeypatch.setattr("nnd_tasks.build.SAMPLE", sample)
+        write_set(draft_set("numbers", str(table), {"label": "verdict", "better": "good"}))
         card = (nnd_home / "nnd" / "numbers" / "README.md").read_text("utf-8")
-        assert (sentence in card) == said
+        assert ("The rates are of 1 of the tests, drawn at random." in card) == said
 
 
 def test_the_card_of_pairs_says_what_was_done_to_them(tmp_path: Path, nnd_home: Path) -> None:
@@ -261,7 +263,7 @@ def test_the_card_of_pairs_says_what_was_done_to_them(tmp_path: Path, nnd_home: 
     source = write_rows(tmp_path / "t.jsonl", [{"chosen": one, "rejected": other} for one, other in pairs])
     written = write_set(draft_set("pairs", str(source)))
     card = (written.folder / "README.md").read_text("utf-8")
-    assert "nothing was trimmed but the ends of what an assistant says in a dialogue" in card
+    assert "nothing was trimmed, but the ends of what an assistant says in a dialogue" in card
     assert "| `high_first` | whether the better candidate comes first in the order of the alphabet" in card
     assert "target_delimiter" not in written.task.path.read_text("utf-8")
 
@@ -347,8 +349,8 @@ def test_options_go_before_those_of_the_recipe(nnd: Command, table: Path, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["frank"], "frank is the name of a set of `nnd build`"),
-        (["blindspot_wmt"], "comes with the package; take another name"),
+        (["frank"], "frank is a set or task that comes with the package"),
+        (["blindspot_wmt"], "comes with the package (`nnd list`); take another name"),
         (["hanna"], "hanna has a recipe of its own"),
         (["my-set"], "named by letters, digits and _"),
         (["nnd_x"], "without nnd_ before them"),

@@ -418,7 +418,7 @@ def test_program_error_of_the_network_library_stays_what_it_is(
     def broken(*args: Any, **kwargs: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(requests, "get", broken)
+    monkeypatch.setattr(requests.Session, "get", broken)
     with pytest.raises(ZeroDivisionError):
         build()
 

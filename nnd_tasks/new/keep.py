@@ -1,0 +1,47 @@
+"""Build a recipe, and keep one of the user's own with a task, so that `nnd list` and `nnd run` know its set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from nnd_tasks.build import BuildResult, build_set
+from nnd_tasks.datasets import read_table
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
+from nnd_tasks.new.tasks import check_prompt, task_fields, write_recipe
+from nnd_tasks.recipes.shelf import find_recipe
+
+
+def build_recipe(
+    name: str,
+    source: str | Path | None = None,
+    out: str | Path | None = None,
+    options: Mapping[str, str] | None = None,
+    *,
+    progress: bool = True,
+    replace: bool = False,
+) -> tuple[BuildResult, UserTask | None]:
+    """Build a set as `nnd_tasks.build.build_set` does; return what it made, and the task of a set of the user's own.
+
+    A recipe from elsewhere is copied to ``$NND_HOME/task_yamls/NAME/_recipe``, and its task is written anew from it: YAMLs that
+    came with it are not taken, as lm-eval runs code that they name. With ``out``, only the dataset folder is written.
+
+    Raises:
+        NNDError: as `build_set`.
+    """
+    found = find_recipe(name)
+    if not found.shipped:
+        check_prompt(found.recipe)
+    result = build_set(name, source, out, options, progress=progress, replace=replace)
+    if found.shipped or out is not None or shipped_task(f"nnd_{found.name}") is not None:
+        return result, None
+    fields = task_fields(found.name, found.recipe, read_table(result.folder))
+    if replace:
+        try:
+            user_task(f"nnd_{found.name}").unlink(missing_ok=True)
+        except OSError as error:
+            raise NNDError(f"{user_task(f'nnd_{found.name}')}: cannot be replaced ({first_line(error)})") from error
+    task = write_task(f"nnd_{found.name}", fields)
+    write_recipe(found.name, found.recipe.dump())
+    return result, task

@@ -1,0 +1,126 @@
+"""`nnd build PATH/_recipe`: a recipe that somebody sent, and sets that were made before recipes had files of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nnd_tasks.datasets import list_configs, read_report, read_table
+from nnd_tasks.errors import NNDError
+from nnd_tasks.new.draft import draft_set, write_set
+from nnd_tasks.new.keep import build_recipe
+from nnd_tasks.recipes.shelf import find_recipe
+from nnd_tasks.tables import fingerprint
+
+TABLE = "q,answer,verdict\nTwo?,2,right\nTwo?,3,wrong\nTwo?,4,wrong\nRed?,a color,right\nRed?,a number,wrong\n"
+RECIPE = {
+    "files": {"judged.csv": {}},
+    "context": "q",
+    "candidate": "answer",
+    "label": "verdict",
+    "better": ["right"],
+    "prompt": "{{context}}\nAnswer:",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NND_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def sent(folder: Path, **changes: object) -> Path:
+    """Write a recipe and its table as somebody would send them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "_recipe").write_text(yaml.safe_dump({**RECIPE, **changes}), encoding="utf-8")
+    (folder / "judged.csv").write_text(TABLE, encoding="utf-8")
+    return folder / "_recipe"
+
+
+def test_a_recipe_with_its_data_beside_it_is_built_and_kept_with_a_task(home: Path, tmp_path: Path) -> None:
+    path = sent(tmp_path / "friend")
+    (tmp_path / "friend" / "nnd_friend.yaml").write_text("task: !function os.system\n")
+    result, task = build_recipe(str(path))
+    assert [(one.name, one.tests) for one in result.built] == [("default", 3)]
+    assert task is not None
+    said = yaml.safe_load(task.path.read_text("utf-8"))
+    assert said["task"] == "nnd_friend"
+    assert said["doc_to_text"] == "{{context}}\nAnswer:"
+    assert "os.system" not in task.path.read_text("utf-8")
+    assert find_recipe("friend").recipe.better == ("right",)
+    (tmp_path / "friend" / "judged.csv").rename(tmp_path / "other.csv")
+    again, _ = build_recipe("friend", tmp_path / "other.csv")
+    assert again.built == result.built
+
+
+def test_another_recipe_of_that_name_does_not_replace_the_set_unasked(home: Path, tmp_path: Path) -> None:
+    build_recipe(str(sent(tmp_path / "friend")))
+    before = fingerprint(read_table(home / "nnd" / "friend"))
+    other = sent(tmp_path / "elsewhere" / "friend", better=["wrong"], prompt="{{context}} =")
+    with pytest.raises(NNDError, match="holds a set that another recipe made; rename the folder of yours, or --replace"):
+        build_recipe(str(other))
+    assert fingerprint(read_table(home / "nnd" / "friend")) == before
+    _, task = build_recipe(str(other), replace=True)
+    assert task is not None
+    assert yaml.safe_load(task.path.read_text("utf-8"))["doc_to_text"] == "{{context}} ="
+    assert fingerprint(read_table(home / "nnd" / "friend")) != before
+    assert find_recipe("friend").recipe.better == ("wrong",)
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("demo", "demo is a set of this package; rename the folder of the recipe"),
+        ("blindspot_ted", "blindspot_ted is a set of this package"),
+        ("nnd_mine", "a set is named after the folder of its recipe, by letters, digits and _, without nnd_"),
+        ("my set", "rename its folder"),
+    ],
+)
+def test_a_recipe_cannot_pass_for_another_set(home: Path, tmp_path: Path, folder: str, message: str) -> None:
+    with pytest.raises(NNDError, match=message):
+        build_recipe(str(sent(tmp_path / folder)))
+    assert not (home / "nnd").exists()
+
+
+def test_with_out_only_the_dataset_folder_is_written(home: Path, tmp_path: Path) -> None:
+    result, task = build_recipe(str(sent(tmp_path / "friend")), out=tmp_path / "out")
+    assert task is None
+    assert list_configs(result.folder)[0] == ["default"]
+    assert not home.exists()
+
+
+def test_a_set_of_an_earlier_release_is_built_again_by_its_report(home: Path, tmp_path: Path) -> None:
+    table = tmp_path / "judged.csv"
+    table.write_text(TABLE, encoding="utf-8")
+    options = {"context": "q", "candidate": "answer", "label": "verdict", "better": ("right",)}
+    written = write_set(draft_set("old", str(table), options))
+    (home / "task_yamls" / "old" / "_recipe").unlink()  # it wrote none
+    before = fingerprint(read_table(written.folder))
+    result, _ = build_recipe("old", table)
+    assert fingerprint(read_table(result.folder)) == before
+    assert (home / "task_yamls" / "old" / "_recipe").is_file()
+
+
+def test_facts_for_the_card_can_be_added_later(home: Path, tmp_path: Path) -> None:
+    table = tmp_path / "judged.csv"
+    table.write_text(TABLE, encoding="utf-8")
+    options = {"context": "q", "candidate": "answer", "label": "verdict", "better": ("right",)}
+    write_set(draft_set("mine", str(table), options))
+    written = write_set(draft_set("mine", str(table), {**options, "license": "mit", "summary": "Answers."}))
+    assert "license: mit" in (written.folder / "README.md").read_text("utf-8")
+    assert read_report(written.folder)["default"]["recipe"]["summary"] == "Answers."
+    with pytest.raises(NNDError, match="made of another table or recipe"):
+        write_set(draft_set("mine", str(table), {**options, "better": ("wrong",)}))
+    assert json.loads((written.folder / "build_report.json").read_text())["default"]["recipe"]["better"] == ["right"]
+
+
+def test_the_config_of_a_file_that_is_not_there_is_named(home: Path, tmp_path: Path) -> None:
+    files = {f"{one}.csv": {"config": one, "optional": True} for one in ("first", "second")}
+    path = sent(tmp_path / "friend", files=files)
+    (tmp_path / "friend" / "judged.csv").rename(tmp_path / "first.csv")
+    result, _ = build_recipe(str(path), tmp_path / "first.csv")
+    assert [one.name for one in result.built] == ["first"]
+    assert "second.csv is not there, so config second is not built from it" in result.notes
