@@ -294,7 +294,9 @@ def _what_differs(models: Sequence[tuple[str, str]]) -> list[str]:
     for _, known in models:
         found = json.loads(known)
         arguments = found.pop("arguments", None) if isinstance(found, dict) else None
-        about.append({**(found if isinstance(found, dict) else {}), **(arguments if isinstance(arguments, dict) else {})})
+        about.append(
+            {**(found if isinstance(found, dict) else {}), **(arguments if isinstance(arguments, dict) else {})}
+        )
     keys = [
         key
         for key in dict.fromkeys(key for one in about for key in one)

@@ -480,7 +480,9 @@ def test_a_question_of_several_models_counts_for_each(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match=r"no question of d; is it the publisher's whole file\?"):
         read_quiz_design(path, ["a", "d"])
     questions[1]["reason"] = "dull"
-    with pytest.raises(NNDError, match=r"line 1, questions\[1\]: unknown label 'dull'; the labels are No error, disfluent"):
+    with pytest.raises(
+        NNDError, match=r"line 1, questions\[1\]: unknown label 'dull'; the labels are No error, disfluent"
+    ):
         read_quiz_design(write_lines(path, [group]), ["a"])
 
 

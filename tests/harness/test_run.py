@@ -95,7 +95,14 @@ def test_a_mistake_is_one_line_before_the_model_is_loaded(
 def test_a_type_that_torch_does_not_have_is_refused(
     name: str, refused: Callable[..., str], tiny_models: dict[str, Path], home: Path
 ) -> None:
-    arguments = ["--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},{name}=float33", "--tasks", "nnd_demo"]
+    arguments = [
+        "--model",
+        "hf",
+        "--model_args",
+        f"pretrained={tiny_models['gpt2']},{name}=float33",
+        "--tasks",
+        "nnd_demo",
+    ]
     assert f"--model_args {name}=float33: PyTorch has no such type" in refused(*arguments)
 
 
@@ -110,7 +117,9 @@ def test_a_device_that_is_not_here_is_refused(
 def test_a_folder_without_a_model_is_named_as_such(refused: Callable[..., str], home: Path, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     line = refused(*hf(tmp_path / "checkpoints", "--tasks", "nnd_demo"))
-    assert line.startswith(f"the model {tmp_path / 'checkpoints'} cannot be loaded: it has neither a model config nor a ")
+    assert line.startswith(
+        f"the model {tmp_path / 'checkpoints'} cannot be loaded: it has neither a model config nor a "
+    )
 
 
 @pytest.mark.parametrize(

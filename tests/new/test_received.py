@@ -60,7 +60,9 @@ def test_another_recipe_of_that_name_does_not_replace_the_set_unasked(home: Path
     build_recipe(str(sent(tmp_path / "friend")))
     before = fingerprint(read_table(home / "nnd" / "friend"))
     other = sent(tmp_path / "elsewhere" / "friend", better=["wrong"], prompt="{{context}} =")
-    with pytest.raises(NNDError, match="holds a set that another recipe made; rename the folder of yours, or --replace"):
+    with pytest.raises(
+        NNDError, match="holds a set that another recipe made; rename the folder of yours, or --replace"
+    ):
         build_recipe(str(other))
     assert fingerprint(read_table(home / "nnd" / "friend")) == before
     _, task = build_recipe(str(other), replace=True)
