@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -135,6 +136,7 @@ def build_set(
             notes.append(
                 f"{config}: {table.num_rows:,} tests, published are {expected:,}: another version of the file?"
             )
+    notes += differences(recipe, formed)
     other = any(
         formed.tables[config].num_rows != count for config, count in recipe.published.items() if config in formed.tables
     )
@@ -161,6 +163,21 @@ def _place(found: SetRecipe) -> str:
     if not found.sent:
         return ""
     return f"{found.name}@{short_hash(*(file.url for file in found.recipe.files.values()))}"
+
+
+def differences(recipe: Recipe, formed: Formed) -> list[str]:
+    """Return notes on what differs from the numbers of tests that a recipe was made with."""
+    made: Counter[str] = Counter()
+    for part in formed.report.values():
+        if "cleaned_from" not in part:
+            made.update(part["categories"])
+    if not recipe.expected or made == Counter(recipe.expected):
+        return []
+    hashes = {file: digest for part in formed.report.values() for file, digest in part["source_sha256"].items()}
+    other = [file for file, digest in hashes.items() if digest not in recipe.sources.values()]
+    why = f"{other[0]} is another file than the recipe's" if other and recipe.sources else "the options are others"
+    expected = sum(recipe.expected.values())
+    return [f"{counted(sum(made.values()), 'test')}, the recipe expects {expected:,}, or others per category: {why}"]
 
 
 def _embedded(found: SetRecipe) -> dict[str, Path] | None:

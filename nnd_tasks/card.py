@@ -410,7 +410,7 @@ def _reason(reason: str, count: int) -> str:
     if count != 1:
         return f"{noun} {rest}"
     for many, one in (("that are ", "that is "), ("that were ", "that was "), ("that repeat ", "that repeats ")):
-        rest = one + rest.removeprefix(many) if rest.startswith(many) else rest
+        rest = rest.replace(many, one, 1)
     return f"{noun.removesuffix('s')} {rest}"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.build import Formed, add_config, write_formed
+from nnd_tasks.build import Formed, add_config, differences, write_formed
 from nnd_tasks.card import FULLER, KNOWN_BY_PEOPLE, dump_yaml
 from nnd_tasks.datasets import dataset_folder, list_configs, making, read_report
 from nnd_tasks.errors import NNDError, first_line
@@ -164,7 +164,7 @@ def draft_set(
         draft.notes.append(_NO_CONTEXT)
     if fuller := draft.report.get("contexts_from_messages"):
         draft.notes.append(f"in {counted(fuller, 'row')} {FULLER.format(repr(made.context))}")
-    draft.notes.extend(_differences(made, draft.categories, hashes))
+    draft.notes.extend(differences(made, formed))
     return draft
 
 
@@ -219,16 +219,6 @@ def _check_name(
 
 
 _OWN_RECIPE = "take another name, leave {} out, or --replace what it says"
-
-
-def _differences(recipe: Recipe, categories: Mapping[str, int], hashes: Mapping[str, str]) -> list[str]:
-    """Return notes on what differs from what the recipe was made with."""
-    if not recipe.expected or dict(recipe.expected) == dict(categories):
-        return []
-    other = [file for file, digest in hashes.items() if digest not in recipe.sources.values()]
-    total, expected = sum(categories.values()), sum(recipe.expected.values())
-    why = f"{other[0]} is another file than the recipe's" if other and recipe.sources else "the options are others"
-    return [f"{counted(total, 'test')}, the recipe expects {expected:,}, or others per category: {why}"]
 
 
 # ---------------------------------------------------------------- writing

@@ -314,6 +314,12 @@ def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
     if recipe.votes:
         return
     if not marks:
+        if (recipe.min_gap is not None or recipe.majority) and not any(map(head.numeric, head.columns)):
+            rule = "--min-gap" if recipe.min_gap is not None else "--majority"
+            raise NNDError(
+                f"{table.name}: {rule} needs a column of numbers, and none of these holds any: {columns}; for labels say "
+                "--better LABEL,... or --order WORST,...,BEST"
+            )
         raise NNDError(
             f"{table.name}: name the column of judgements with --label, --score or --attribute; there are: {columns}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -88,6 +89,12 @@ def _draft_again(name: str, recipe: Mapping[str, Any], source: Path, files: list
     """Return the fingerprint and the source files of a set of `nnd new` that is made anew, without writing it."""
     table = next((source / file for file in files if (source / file).is_file()), source)
     with tempfile.TemporaryDirectory(prefix="nnd-rebuild-") as scratch:
+        if len(files) > 1 and source.is_dir():  # all of them, and nothing else that lies there
+            table = Path(scratch) / source.resolve().name
+            for file in files:
+                (table / file).parent.mkdir(parents=True, exist_ok=True)
+                if (source / file).is_file():
+                    shutil.copyfile(source / file, table / file)
         path = Path(scratch) / "recipe.yaml"
         path.write_text(dump_yaml(recipe), encoding="utf-8")
         try:

@@ -43,7 +43,7 @@ _PROSE = frozenset(
     ]
 )
 #: What a terminal or a file obeys; tabs and line breaks are text.
-_CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+_CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 #: Codecs of Python that take quadratic time, warn, or depend on the machine.
 _NO_ENCODINGS = {"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"}
 

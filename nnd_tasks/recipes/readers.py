@@ -380,12 +380,6 @@ class _Delimited(Table):
         assert self.path is not None
         names = list(self._names if columns is None else [name for name in columns if name in self._names])
         number = 2
-        wrong: list[tuple[int, int]] = []
-
-        def stop(row: Any) -> str:
-            wrong.append((row.expected_columns, row.actual_columns))
-            return "error"
-
         try:
             reader = pacsv.open_csv(
                 self.path,
@@ -399,7 +393,6 @@ class _Delimited(Table):
                     delimiter=self._delimiter,
                     quote_char='"' if self._quotes else False,
                     newlines_in_values=self._quotes,
-                    invalid_row_handler=stop,
                 ),
                 convert_options=pacsv.ConvertOptions(
                     include_columns=names,
@@ -416,24 +409,27 @@ class _Delimited(Table):
         except pa.ArrowException as error:
             message = first_line(error)
             # What is no text at all has an odd header too.
-            if not wrong and ("UTF8" in message or "Row #" not in message):
+            if not _COLUMNS.search(message) and ("UTF8" in message or "Row #" not in message):
                 _decode(self.path, self._encoding)
             if "Empty CSV" in message:
                 raise NNDError(f"{self.name}: it holds no row; is it the right file?") from None
-            raise self._explain(message, wrong) from None
+            raise self._explain(message) from None
         except UnicodeDecodeError:
             raise _undecodable(self.path, self._encoding) from None
         except OSError as error:
             raise NNDError(f"{self.name}: cannot be read ({error.strerror or error})") from error
 
-    def _explain(self, message: str, wrong: list[tuple[int, int]]) -> NNDError:
+    def _explain(self, message: str) -> NNDError:
         row = re.search(r"Row #(\d+)", message)
         place = f"{self.name}, row {row[1]}" if row else self.name
-        if wrong:
-            return NNDError(f"{place}: {wrong[0][1]} columns, the header has {wrong[0][0]}")
+        if columns := _COLUMNS.search(message):
+            hint = "; is a quote not closed?" if self._quotes and message.count('"') % 2 else ""
+            return NNDError(f"{place}: {columns[2]} columns, the header has {columns[1]}{hint}")
         return NNDError(f"{place}: not a valid table ({message}); is it the right file?")
 
 
+#: What `pyarrow` says of a row with too many or too few cells. Its callback for them would run in a thread that may outlive us.
+_COLUMNS = re.compile(r"Expected (\d+) columns, got (\d+)")
 _QUOTED = re.compile(r'(?:^|[\t\n])"')
 _QUOTED_WHOLE = re.compile(r'(?:^|(?<=[\t\n]))"(?:[^"]|"")*"(?=[\t\r\n]|$)')
 

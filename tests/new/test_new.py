@@ -104,7 +104,7 @@ def test_two_at_once_of_one_name_never_mix(table: Path, nnd_home: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    "strange", ["don\x92t", "wei\x9f", "next\x85line", "\ufffe", "\ufeff", "a\u2028b", "\U0001f600"]
+    "strange", ["don\x92t", "wei\x9f", "\x7f", "next\x85line", "\ufffe", "\ufeff", "a\u2028b", "\U0001f600"]
 )
 def test_labels_of_any_characters_give_yamls_that_can_be_read(
     strange: str, tmp_path: Path, checkout: Path, nnd: Command, nnd_home: Path
