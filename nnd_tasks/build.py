@@ -31,6 +31,10 @@ from nnd_tasks.tables import ConfigSummary, summarize
 from nnd_tasks.wording import counted
 
 
+#: Tests up to which baselines are counted on all of them; above, on `SAMPLE`. All published sets are below.
+_EXACT = 45_000
+
+
 @dataclass(frozen=True)
 class BuildResult:
     """What `build_set` made.
@@ -57,12 +61,14 @@ class Formed:
     Attributes:
         tables: config -> its tests; each config is followed by its clean variant.
         report: config -> what ``build_report.json`` will hold.
+        summaries: config -> counts and fingerprint of its tests.
         dropped: config -> what was left out.
         notes: one line each for what the user should know.
     """
 
     tables: dict[str, pa.Table] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=dict)
+    summaries: dict[str, ConfigSummary] = field(default_factory=dict)
     dropped: dict[str, Dropped] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -288,8 +294,9 @@ def _add(formed: Formed, config: str, table: pa.Table, details: Mapping[str, Any
     if config in formed.tables:
         files = ", ".join(details.get("source_sha256", ()))
         raise NNDError(f"two configs would be called {config!r}; rename one of {files}")
-    counts = {key: value for key, value in asdict(summarize(config, table)).items() if key != "name"}
-    sampled = {"trivial_rules_sample": SAMPLE} if table.num_rows > 10 * SAMPLE else {}
+    summary = formed.summaries[config] = summarize(config, table)
+    counts = {key: value for key, value in asdict(summary).items() if key != "name"}
+    sampled = {"trivial_rules_sample": SAMPLE} if table.num_rows > _EXACT else {}
     rates = table_rates(table, SAMPLE if sampled else None)
     formed.tables[config] = table
     formed.report[config] = {**details, **counts, "trivial_rules": rates, **sampled}
@@ -339,6 +346,7 @@ def write_formed(
         body=body,
         default=default,
         report=formed.report,
+        known=formed.summaries,
         obsolete=(({clean_name(config) for config in formed.tables} - set(formed.tables)) | obsolete),
     )
 

@@ -264,6 +264,7 @@ def write_dataset(
     default: str,
     report: Mapping[str, Any] | None = None,
     obsolete: Collection[str] = (),
+    known: Mapping[str, ConfigSummary] | None = None,
     timeout: float = 600.0,
 ) -> list[ConfigSummary]:
     """Write ``tables`` as configs of the dataset in ``folder``, beside those that it already has.
@@ -279,6 +280,7 @@ def write_dataset(
         default: the config that `datasets.load_dataset` picks when none is named (if the folder has it).
         report: what is stored per config in ``build_report.json``.
         obsolete: configs that the folder may have from before and that it must not keep.
+        known: config -> summary of its table in ``tables``, where it is known already: a large table takes a while.
         timeout: seconds to wait for another process that writes the same folder.
 
     Returns:
@@ -305,7 +307,7 @@ def write_dataset(
             reports |= dict(report or {})
             for name, table in merged.items():
                 _write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
-            summaries = [summarize(name, table) for name, table in merged.items()]
+            summaries = [(known or {}).get(name) or summarize(name, table) for name, table in merged.items()]
             _keep_the_rest(folder, new)
             meta = header(summaries) if callable(header) else header
             card = _card(summaries, meta, body(summaries, reports), default)
