@@ -9,7 +9,8 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,11 @@ def words(text: str) -> list[str]:
 
 def overlap(text: str, context: str) -> float:
     """Return the share of a text's words that the context has; 0 without words."""
-    found = words(text)
-    known = set(words(context))
-    return sum(word in known for word in found) / len(found) if found else 0.0
+    return _share(words(text), set(words(context)))
+
+
+def _share(said: Sequence[str], known: Collection[str]) -> float:
+    return sum(word in known for word in said) / len(said) if said else 0.0
 
 
 class Unigrams:
@@ -36,18 +39,21 @@ class Unigrams:
 
     Args:
         texts: those of the set that is looked at, so that every word is known.
+        split: returns the words of a text.
     """
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._counts = Counter(word for text in texts for word in words(text))
-        self._total = sum(self._counts.values())
+    def __init__(self, texts: Iterable[str], split: Callable[[str], list[str]] = words) -> None:
+        self._split = split
+        counts = Counter(word for text in texts for word in split(text))
+        total = sum(counts.values())
+        self._log = {word: math.log(count / total) for word, count in counts.items()}
 
     def mean(self, text: str) -> float:
         """Return the mean log-likelihood per word, in nats; -inf without words or with an unknown one."""
-        found = words(text)
-        if not found or any(word not in self._counts for word in found):
+        said = self._split(text)
+        if not said or any(word not in self._log for word in said):
             return -math.inf
-        return sum(math.log(self._counts[word] / self._total) for word in found) / len(found)
+        return sum(self._log[word] for word in said) / len(said)
 
 
 #: Baseline -> what it does: each prefers one of two candidates without understanding either.
@@ -71,32 +77,21 @@ def baseline_passes(
     Returns:
         Baseline -> shape (tests,).
     """
-    unigrams = Unigrams(texts or dict.fromkeys(text for _, high, low in pairs for text in (high, low)))
-    frequency = _remembered(lambda _, text: unigrams.mean(text))
-    shared = _remembered(lambda context, text: overlap(text, context))
+    split = cache(words)  # for as long as this call takes
+    known = cache(lambda context: set(words(context)))
+    unigrams = Unigrams(texts or dict.fromkeys(text for _, high, low in pairs for text in (high, low)), split)
+    frequency = cache(unigrams.mean)
+    shared = cache(lambda context, text: _share(split(text), known(context)))
     rules: Mapping[str, Callable[[str, str], float]] = {
         "shorter": lambda _, text: -len(text),
         "longer": lambda _, text: len(text),
         "overlap": shared,
-        "unigram": lambda _, text: frequency("", text),
+        "unigram": lambda _, text: frequency(text),
     }
     return {
         name: np.array([score(context, high) > score(context, low) for context, high, low in pairs], dtype=bool)
         for name, score in rules.items()
     }
-
-
-def _remembered(score: Callable[[str, str], float]) -> Callable[[str, str], float]:
-    """Return a function that scores each candidate of a context once."""
-    known: dict[tuple[str, str], float] = {}
-
-    def call(context: str, text: str) -> float:
-        key = (context, text)
-        if key not in known:
-            known[key] = score(context, text)
-        return known[key]
-
-    return call
 
 
 def baseline_rates(
