@@ -30,9 +30,9 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from benchmarks import workloads
-from nnd_tasks.harness.prefix_tree import common_prefix
-from nnd_tasks.harness.shared_prefix import SharedPrefixLM
-from nnd_tasks.harness.vocabulary_head import VocabularyHead
+from nnd_tasks.models.prefix_tree import common_prefix
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.vocabulary_head import VocabularyHead
 
 Requests = Sequence[tuple[str, str]]
 BATCHES = (1, 8, 16)

@@ -62,7 +62,7 @@ def run_one(kind: str, arguments: list[str]) -> None:
         sys.argv = ["lm_eval", "run", *arguments]
     else:
         from nnd_tasks.cli import main
-        from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+        from nnd_tasks.models.shared_prefix import SharedPrefixLM
 
         SharedPrefixLM._loglikelihood_tokens = timed(SharedPrefixLM._loglikelihood_tokens)
         sys.argv = ["nnd", "run", *arguments]

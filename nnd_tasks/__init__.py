@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from nnd_tasks.build import build_set as build_set
     from nnd_tasks.datasets import load as load
     from nnd_tasks.errors import NNDError as NNDError
-    from nnd_tasks.harness.callback import NNDCallback as NNDCallback
-    from nnd_tasks.harness.run import evaluate as evaluate
+    from nnd_tasks.runner.callback import NNDCallback as NNDCallback
+    from nnd_tasks.runner.run import evaluate as evaluate
 
 _PUBLIC = {
     "build_set": "nnd_tasks.build",
     "load": "nnd_tasks.datasets",
-    "NNDCallback": "nnd_tasks.harness.callback",
+    "NNDCallback": "nnd_tasks.runner.callback",
     "NNDError": "nnd_tasks.errors",
-    "evaluate": "nnd_tasks.harness.run",
+    "evaluate": "nnd_tasks.runner.run",
 }
 __all__ = ["NNDCallback", "NNDError", "__version__", "build_set", "evaluate", "load"]
 

@@ -30,7 +30,6 @@ from nnd_tasks.schema import language_pair, short_hash
 from nnd_tasks.tables import ConfigSummary, summarize
 from nnd_tasks.wording import counted
 
-
 #: Tests up to which baselines are counted on all of them; above, on `SAMPLE`. All published sets are below.
 _EXACT = 45_000
 

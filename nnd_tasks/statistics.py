@@ -66,7 +66,7 @@ def clustered_standard_error(passed: ArrayLike, tests: ArrayLike) -> float:
 
 
 #: How alike tests that share a prompt are taken to be where the degrees of freedom of an interval are counted. Small models
-#: gave 0.11 to 0.21 (`nnd_tasks.analysis.power`). Where all prompts have equally many tests it plays no part.
+#: gave 0.11 to 0.21 (`nnd_tasks.analysis.compare.power`). Where all prompts have equally many tests it plays no part.
 WITHIN = 0.15
 #: Prompts whose tests end alike that `effective_tests` adds. Without, intervals of rates near 1 miss in up to 9% of
 #: simulated runs (``benchmarks/coverage.py``).

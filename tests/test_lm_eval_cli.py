@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.build import build_set
-from nnd_tasks.harness import register as registration
+from nnd_tasks.runner import register as registration
 from tests.conftest import DATA, MODELS, needs_data, needs_models
 
 BIN = Path(sys.executable).parent

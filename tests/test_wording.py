@@ -13,8 +13,8 @@ import pytest
 from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
-from nnd_tasks.analysis.compare import compare_runs
-from nnd_tasks.analysis.tables import file_names, markdown, to_csv, to_latex
+from nnd_tasks.analysis.compare.output import file_names, markdown, to_csv, to_latex
+from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.build import build_set
 from nnd_tasks.cli import app
 from nnd_tasks.wording import counted, csv_cell, json_text

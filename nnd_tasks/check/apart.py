@@ -219,7 +219,7 @@ def check_here(
         tell: is called with the name of each task before it is checked, and again, with True, before it is run.
     """
     from nnd_tasks.check import trial
-    from nnd_tasks.check.tasks import Documents, check_tasks
+    from nnd_tasks.check.task_checks import Documents, check_tasks
 
     documents = Documents(loaded, configs)
     findings, runnable = check_tasks(loaded, configs, yamls, documents, skip=skip, tell=lambda task: tell(task, False))

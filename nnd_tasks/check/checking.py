@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnd_tasks.check import apart
-from nnd_tasks.check.card import check_card, languages
+from nnd_tasks.check.card_facts import check_card, languages
 from nnd_tasks.check.columns import check_columns
 from nnd_tasks.check.findings import Finding, Severity, finding
 from nnd_tasks.check.labels import check_labels
 from nnd_tasks.check.loading import Config, find, load
-from nnd_tasks.check.recipes import check_built, check_recipe
-from nnd_tasks.check.tasks import task_folders
+from nnd_tasks.check.recipe_checks import check_built, check_recipe
+from nnd_tasks.check.task_checks import task_folders
 from nnd_tasks.check.texts import Scanner, check_texts
 from nnd_tasks.check.yamls import find_yamls
 from nnd_tasks.datasets import read_report

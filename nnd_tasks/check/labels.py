@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from nnd_tasks.analysis.power import FEW, HOPELESS, planned_by_category, points
+from nnd_tasks.analysis.compare.power import FEW, HOPELESS, planned_by_category, points
 from nnd_tasks.baselines import ALL, BASELINES, baseline_passes
 from nnd_tasks.check.findings import EXAMPLES, Finding, Severity, finding, shown
 from nnd_tasks.check.loading import Config, distinct_first

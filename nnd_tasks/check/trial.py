@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Config, Loaded
-from nnd_tasks.check.tasks import Documents, quiet
+from nnd_tasks.check.task_checks import Documents, quiet
 from nnd_tasks.check.yamls import Yaml, alone
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.wording import counted
@@ -108,7 +108,7 @@ def _evaluate(task: Yaml, config: Config, model: Path) -> list[dict[str, Any]]:
     """Return the logged samples of a task, one for each document that was run."""
     from lm_eval import evaluator
 
-    from nnd_tasks.harness import run as harness
+    from nnd_tasks.runner import run as harness
 
     with (
         # Only the copy of this YAML is shown to lm-eval: it would pick by name from all that lie in the folders.

@@ -14,7 +14,7 @@ from nnd_tasks.cli.app import app
 from nnd_tasks.cli.console import check_folder, parts_of, say, show, warn
 
 if TYPE_CHECKING:
-    from nnd_tasks.analysis.curves import Chart
+    from nnd_tasks.analysis.curves.charts import Chart
 
 
 @app.command()
@@ -30,10 +30,10 @@ def compare(
     table: Annotated[Path | None, typer.Option(help="Write one row per model and test, as parquet.")] = None,
 ) -> None:
     """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""
-    from nnd_tasks.analysis.compare import compare_runs
-    from nnd_tasks.analysis.reading import reading_aid
+    from nnd_tasks.analysis.compare.diagnostics import reading_aid
+    from nnd_tasks.analysis.compare.output import file_names, markdown, write_comparison
+    from nnd_tasks.analysis.compare.paired import compare_runs
     from nnd_tasks.analysis.results import read_runs, write_table
-    from nnd_tasks.analysis.tables import file_names, markdown, write_comparison
 
     check_folder("--out", out_dir)
     found = read_runs(runs, select or ())
@@ -60,7 +60,7 @@ def report(
     select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
 ) -> None:
     """Write one HTML page: rates, differences, what to know before reading them, failed tests, signatures, commands."""
-    from nnd_tasks.analysis.html_report import write_report
+    from nnd_tasks.analysis.report.html_report import write_report
 
     say(f"written: {write_report(runs, output, parts_of(allow), select=select or ())}")
 
@@ -82,7 +82,7 @@ def scaling(
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
 ) -> None:
     """Show pass rates against the size of models, or another number, per family and category."""
-    from nnd_tasks.analysis.curves import scaling as chart
+    from nnd_tasks.analysis.curves.charts import scaling as chart
     from nnd_tasks.analysis.results import read_runs
     from nnd_tasks.analysis.tags import read_tags
 
@@ -111,7 +111,7 @@ def curve(
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
 ) -> None:
     """Show pass rates over the checkpoints of a training, or over the steps that NNDCallback logged."""
-    from nnd_tasks.analysis.curve_log import read_curve
+    from nnd_tasks.analysis.curves.curve_log import read_curve
 
     check_folder("--out", out_dir)
     _show_charts(read_curve(runs, x, tags, parts_of(allow), panels, select or ()), log, out_dir)
@@ -119,7 +119,7 @@ def curve(
 
 def _show_charts(charts: Sequence[Chart], log: bool | None, out_dir: Path | None) -> None:
     """Print the tables of charts and, where a folder is named, write them and the figures there."""
-    from nnd_tasks.analysis.curve_report import markdown, write
+    from nnd_tasks.analysis.curves.curve_report import markdown, write
 
     for chart in charts:
         show(markdown(chart))
@@ -143,8 +143,8 @@ def verify(
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, JSON and CSV there.")] = None,
 ) -> None:
     """Hold NND rates and text metrics against human scores, beside the paper's Table 1."""
-    from nnd_tasks.analysis.verify_report import markdown, write_reports
-    from nnd_tasks.analysis.verify_sets import Metrics, verify_sets
+    from nnd_tasks.analysis.verify.verify_report import markdown, write_reports
+    from nnd_tasks.analysis.verify.verify_sets import Metrics, verify_sets
 
     check_folder("--out", out_dir)
     names = None if metrics is None else [part for part in map(str.strip, metrics.split(",")) if part]
@@ -171,13 +171,13 @@ def reproduce(
     ),
 ) -> None:
     """Run the paper's models that you have (folders, or the hub) and show published beside measured pass rates."""
-    from nnd_tasks.analysis.recipes import listing
+    from nnd_tasks.analysis.reproduce.experiments import listing
 
     if experiment is None:
         show(listing())
         return
-    from nnd_tasks.analysis.reproduce import Options
-    from nnd_tasks.analysis.reproduce import reproduce as run_recipes
+    from nnd_tasks.analysis.reproduce.reproduction import Options
+    from nnd_tasks.analysis.reproduce.reproduction import reproduce as run_recipes
 
     options = Options(limit=limit, device=device, batch_size=batch_size)
     report = run_recipes(

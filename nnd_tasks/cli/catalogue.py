@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.analysis.power import planned_by_category, shown
+from nnd_tasks.analysis.compare.power import planned_by_category, shown
 from nnd_tasks.assembly import examples
 from nnd_tasks.card import read_card
 from nnd_tasks.check.yamls import read_yaml

@@ -12,8 +12,8 @@ from nnd_tasks.cli.console import say, show, warn
 from nnd_tasks.errors import NNDError
 
 if TYPE_CHECKING:
-    from nnd_tasks.publish.plan import Plan
-    from nnd_tasks.publish.upload import Outcome
+    from hub_upload.plan import Plan
+    from hub_upload.upload import Outcome
 
 
 @app.command()
@@ -49,9 +49,9 @@ def publish(
     again first (one of `nnd new` with --source), and refused when something else comes out. What the hub has already is not
     uploaded again. A repository of anything else than this set is left alone.
     """
+    from hub_upload.plan import check_out, make_plan
+    from hub_upload.upload import check_repo, find_token, upload
     from nnd_tasks.files import expand
-    from nnd_tasks.publish.plan import check_out, make_plan
-    from nnd_tasks.publish.upload import check_repo, find_token, upload
 
     check_repo(repo)
     if out is not None:

@@ -126,7 +126,7 @@ def run(context: typer.Context) -> None:
 
     Models of type hf read common beginnings of requests once; --no-shared-prefix turns that off. --cache_requests is refused.
     """
-    from nnd_tasks.harness.run import run_lm_eval
+    from nnd_tasks.runner.run import run_lm_eval
 
     ours = {"--debug", "--no-shared-prefix"}
     if {"--help", "-h"} & set(context.args):
@@ -142,7 +142,7 @@ def run(context: typer.Context) -> None:
 @app.command()
 def register() -> None:
     """Make our tasks known to the literal command lm_eval of this environment."""
-    from nnd_tasks.harness.register import register as make
+    from nnd_tasks.runner.register import register as make
 
     folder, count = make()
     say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {folder}")
@@ -151,7 +151,7 @@ def register() -> None:
 @app.command()
 def unregister() -> None:
     """Undo `nnd register`."""
-    from nnd_tasks.harness.register import unregister as undo
+    from nnd_tasks.runner.register import unregister as undo
 
     folder = undo()
     say(f"removed {folder}" if folder else "nothing was registered")

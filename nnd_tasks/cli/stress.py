@@ -16,7 +16,7 @@ from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.harness.user_tasks import UserTask
-    from nnd_tasks.stress.report import Report
+    from nnd_tasks.stress.stress_report import Report
 
 stress = typer.Typer(help="Blind spots: synthetic errors, as sets to test likelihoods with.", no_args_is_help=True)
 app.add_typer(stress, name="stress")
@@ -61,7 +61,7 @@ def stress_build(
     workers: Annotated[int, typer.Option(help="Processes.")] = 1,
 ) -> None:
     """Build a set of gold texts against the same texts with one error. Interrupted, it goes on when run again."""
-    from nnd_tasks.stress.build import build_stress_set
+    from nnd_tasks.stress.stress_set import build_stress_set
 
     if paper and any(value is not None for value in (levels, texts, seeds)):
         raise NNDError(
@@ -109,7 +109,7 @@ def stress_report(
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
 ) -> None:
     """Show per error whether the likelihood falls as the error grows, as in the paper, beside pass rates."""
-    from nnd_tasks.stress.report import read_reports
+    from nnd_tasks.stress.stress_report import read_reports
 
     check_folder("--out", out_dir)
     _show_reports(read_reports(results), out_dir)
@@ -117,7 +117,7 @@ def stress_report(
 
 def _show_reports(reports: Sequence[Report], out_dir: Path | None) -> None:
     """Print reports and, where a folder is named, write them there."""
-    from nnd_tasks.stress.report import markdown, summary, write_reports
+    from nnd_tasks.stress.stress_report import markdown, summary, write_reports
 
     if overview := summary(reports):
         show(overview)
@@ -146,10 +146,10 @@ def stress_metrics(
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
 ) -> None:
     """The same verdict for text metrics: does a metric's score fall as the error grows?"""
-    from nnd_tasks.analysis.text_metrics import find_metric
+    from nnd_tasks.analysis.verify.text_metrics import find_metric
     from nnd_tasks.datasets import find_dataset, how_to_build
     from nnd_tasks.stress.corpora import read_corpus
-    from nnd_tasks.stress.text_metrics import stress_metric
+    from nnd_tasks.stress.metric_scores import stress_metric
 
     check_folder("--out", out_dir)
     folder = find_dataset(f"nnd/{name}") or find_dataset(name)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from nnd_tasks.analysis.tables import between
+from nnd_tasks.analysis.compare.output import between
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import PairedDifference, paired_difference
 

@@ -1,1 +1,1 @@
-"""What lm-evaluation-harness sees of us: the task class, its metrics, and how it is run."""
+"""What lm-evaluation-harness sees of us: the task class, its documents, prompts, lengths, metrics and signature."""

@@ -19,8 +19,9 @@ from lm_eval.models.utils import DEFAULT_MAX_LENGTH, resolve_max_length
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.files import expand
 from nnd_tasks.harness.encodings import TokenizingOnce
-from nnd_tasks.harness.masked_lm import MASKED, masked_window
 
+#: Model type of masked language models.
+MASKED = "nnd_mlm"
 logger = logging.getLogger("lm_eval.nnd")
 
 #: Model arguments that decide how text is tokenized, with HFLM's defaults.
@@ -285,3 +286,11 @@ class TokenCounter(TokenizingOnce):
 
 def _name(value: Any) -> str:
     return value if isinstance(value, str) else type(value).__name__
+
+
+def masked_window(config: Any, tokenizer: Any) -> int:
+    """Return the most tokens of an input; RoBERTa's positions begin after its padding token."""
+    window = int(getattr(config, "max_position_embeddings", 512))
+    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        window -= config.pad_token_id + 1
+    return min(window, int(tokenizer.model_max_length))

@@ -16,8 +16,7 @@ from nnd_tasks.card import FULLER, KNOWN_BY_PEOPLE, dump_yaml
 from nnd_tasks.datasets import dataset_folder, list_configs, making, read_report
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
-from nnd_tasks.new.propose import Choice, complete
-from nnd_tasks.new.tasks import (
+from nnd_tasks.new.own_task import (
     check_checkout,
     check_prompt,
     differs,
@@ -28,6 +27,7 @@ from nnd_tasks.new.tasks import (
     write_contribution,
     write_recipe,
 )
+from nnd_tasks.new.propose import Choice, complete
 from nnd_tasks.pairing import Dropped, some_of
 from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.recipes.make import config_of

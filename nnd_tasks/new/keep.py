@@ -9,7 +9,7 @@ from nnd_tasks.build import BuildResult, build_set
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
-from nnd_tasks.new.tasks import check_prompt, task_fields, write_recipe
+from nnd_tasks.new.own_task import check_prompt, task_fields, write_recipe
 from nnd_tasks.recipes.shelf import find_recipe
 
 

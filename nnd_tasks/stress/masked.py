@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.masked_lm import load_masked, masked_window, special_tokens
+from nnd_tasks.harness.lengths import masked_window
+from nnd_tasks.models.masked_lm import load_masked, special_tokens
 
 TOP = 10  # candidates for a place (paper, Table 16)
 _AROUND = 100  # words on each side that the model is shown

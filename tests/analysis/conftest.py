@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnd_tasks.harness.run import run_lm_eval
+from nnd_tasks.runner.run import run_lm_eval
 from tests.harness.conftest import (  # noqa: F401 - fixtures
     _home,
     _one_thread,

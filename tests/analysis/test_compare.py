@@ -15,8 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from nnd_tasks.analysis import compare as module
-from nnd_tasks.analysis.compare import (
+from nnd_tasks.analysis.compare.diagnostics import reading_aid
+from nnd_tasks.analysis.compare.output import (
+    between,
+    file_names,
+    markdown,
+    rows_of,
+    to_csv,
+    to_json,
+    to_latex,
+    write_comparison,
+)
+from nnd_tasks.analysis.compare.paired import (
     EXACT,
     CategoryResult,
     Difference,
@@ -29,7 +39,8 @@ from nnd_tasks.analysis.compare import (
     permutation_p,
     rank,
 )
-from nnd_tasks.analysis.power import (
+from nnd_tasks.analysis.compare import paired as module
+from nnd_tasks.analysis.compare.power import (
     DISAGREEMENT,
     LEVEL,
     POWER,
@@ -38,17 +49,6 @@ from nnd_tasks.analysis.power import (
     planned,
     planned_by_category,
     shown,
-)
-from nnd_tasks.analysis.reading import reading_aid
-from nnd_tasks.analysis.tables import (
-    between,
-    file_names,
-    markdown,
-    rows_of,
-    to_csv,
-    to_json,
-    to_latex,
-    write_comparison,
 )
 from nnd_tasks.errors import NNDError
 from tests.analysis.runs import PROTOCOL, make_paired, make_run

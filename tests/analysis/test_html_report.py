@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from lxml import html
 from typer.testing import CliRunner
 
-from nnd_tasks.analysis import html_report
-from nnd_tasks.analysis.compare import compare
-from nnd_tasks.analysis.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, SHORT, contrast, worst
-from nnd_tasks.analysis.html_report import command_of, rates_of_one, render, sections_of, write_report
-from nnd_tasks.analysis.reading import reading_aid
+from nnd_tasks.analysis.compare.diagnostics import reading_aid
+from nnd_tasks.analysis.compare.paired import compare
+from nnd_tasks.analysis.report import html_report
+from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, SHORT, contrast, worst
+from nnd_tasks.analysis.report.html_report import command_of, rates_of_one, render, sections_of, write_report
 from nnd_tasks.analysis.results import pair, read_runs
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.run import run_lm_eval
+from nnd_tasks.runner.run import run_lm_eval
 from tests.analysis.runs import make_paired, make_run
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau, pearsonr
 
-from nnd_tasks.analysis import verify_sets as sets
-from nnd_tasks.analysis.correlation import gap_correlation, gap_correlation_in_order, gaps, rank_correlation
-from nnd_tasks.analysis.human_scores import add_up, read_quiz_design, read_summeval
-from nnd_tasks.analysis.verify import (
+from nnd_tasks.analysis.verify.correlation import gap_correlation, gap_correlation_in_order, gaps, rank_correlation
+from nnd_tasks.analysis.verify.human_scores import add_up, read_quiz_design, read_summeval
+from nnd_tasks.analysis.verify.verification import (
     AVERAGE,
     _draw_models,
     _resample,
@@ -32,8 +31,9 @@ from nnd_tasks.analysis.verify import (
     verify_rates,
     verify_scores,
 )
-from nnd_tasks.analysis.verify_report import cells, markdown, paper_value, to_csv, to_json, write_reports
-from nnd_tasks.analysis.verify_sets import (
+from nnd_tasks.analysis.verify import verify_sets as sets
+from nnd_tasks.analysis.verify.verify_report import cells, markdown, paper_value, to_csv, to_json, write_reports
+from nnd_tasks.analysis.verify.verify_sets import (
     Metrics,
     SetReport,
     TextMetrics,

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hub_upload.published_card import lacking
 from nnd_tasks.card import KNOWN_BY_PEOPLE, read_card, todo
-from nnd_tasks.check.card import check_card, unfilled
+from nnd_tasks.check.card_facts import check_card, unfilled
 from nnd_tasks.check.findings import CODES, Severity, mask
 from nnd_tasks.check.licences import check_licences, licences
 from nnd_tasks.check.loading import load
 from nnd_tasks.check.texts import Scanner
 from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
-from nnd_tasks.publish.card import lacking
 from nnd_tasks.schema import cluster_key, short_hash
 from nnd_tasks.tables import fingerprint
 from tests.check.made import CATEGORIES, CITATION, Made, good_rows, text

@@ -10,8 +10,8 @@ import torch
 
 from nnd_tasks.build import build_set
 from nnd_tasks.new.draft import draft_set, write_set
-from nnd_tasks.stress.build import build_stress_set
 from nnd_tasks.stress.corpora import KNOWN
+from nnd_tasks.stress.stress_set import build_stress_set
 from tests.conftest import DATA, once
 from tests.harness import tiny
 

@@ -19,8 +19,8 @@ from transformers import AutoModelForCausalLM
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.caching import cache_key
-from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.runner.caching import cache_key
 from tests.harness.completions_server import CompletionsServer
 from tests.harness.tiny import evaluate
 
@@ -214,7 +214,7 @@ def test_a_killed_run_goes_on_where_it_was_and_asks_nothing_twice(
 _HOLD_AT_A_PACK = """
 import sys, time
 from pathlib import Path
-from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.cli import main
 
 settle, score, seen, stop = SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens, [], int(sys.argv[1])

@@ -28,8 +28,8 @@ from transformers import (
 )
 
 import nnd_tasks
-import nnd_tasks.harness.callback as module
-import nnd_tasks.harness.training_log as training_log
+import nnd_tasks.runner.callback as module
+import nnd_tasks.runner.training_log as training_log
 from nnd_tasks import NNDCallback
 from nnd_tasks.errors import NNDError
 from tests.conftest import REPO

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import nnd_tasks
-from nnd_tasks.analysis.reading import reading_aid
+from nnd_tasks.analysis.compare.diagnostics import reading_aid
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
-from nnd_tasks.harness.run import run_lm_eval
+from nnd_tasks.runner.run import run_lm_eval
 
 
 def evaluate(model: Path, **settings: Any) -> Any:
@@ -70,7 +70,7 @@ def nnd_demo_prompt() -> str:
     """Return the prompt template of the demo's task."""
     from lm_eval.tasks import TaskManager
 
-    from nnd_tasks.harness.register import include_paths
+    from nnd_tasks.runner.register import include_paths
 
     manager = TaskManager(include_defaults=False, include_path=[str(path) for path in include_paths()])
     config = manager.load(["nnd_demo"])["tasks"]["nnd_demo"].config

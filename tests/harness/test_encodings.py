@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from nnd_tasks.harness.encodings import Encodings, shared_encodings
 from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests.harness import tiny
 
 

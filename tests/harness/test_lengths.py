@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests.harness import tiny
 
 #: What lm-eval's split by length would make of it is not the candidate.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.harness.prefix_tree import Pack, branch_mask, common_prefix, make_packs, rows_of
+from nnd_tasks.models.prefix_tree import Pack, branch_mask, common_prefix, make_packs, rows_of
 
 tokens = st.integers(0, 2)
 sequences = st.sets(st.lists(tokens, min_size=1, max_size=12).map(tuple), min_size=1, max_size=25).map(sorted)

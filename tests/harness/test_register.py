@@ -15,10 +15,10 @@ import pytest
 from lm_eval.tasks import TaskManager
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness import register as registration
-from nnd_tasks.harness.register import FOLDER, MARKER, register, task_files, unregister
-from nnd_tasks.harness.run import _with_our_tasks
 from nnd_tasks.harness.user_tasks import write_task
+from nnd_tasks.runner import register as registration
+from nnd_tasks.runner.register import FOLDER, MARKER, register, task_files, unregister
+from nnd_tasks.runner.run import _with_our_tasks
 
 #: What `register` and `unregister` ask of the file system, by module and name.
 STEPS = [(os, "rename"), (os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "mkdir"), (os, "chmod"), (io, "open")]
@@ -120,7 +120,7 @@ def test_stubs_give_way_without_a_word_and_other_tasks_with_a_warning(
     tasks: Path, nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(tasks / "manager.py"))
-    monkeypatch.setattr("nnd_tasks.harness.run.lm_eval_tasks_dir", lambda: tasks)
+    monkeypatch.setattr("nnd_tasks.runner.run.lm_eval_tasks_dir", lambda: tasks)
     register()
     for folder, name in ((nnd_home / "task_yamls" / "mine", "mine"), (tmp_path / "other", "nnd_demo")):
         folder.mkdir(parents=True)

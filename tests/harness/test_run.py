@@ -18,11 +18,11 @@ from lm_eval.models.huggingface import HFLM
 
 import nnd_tasks
 from nnd_tasks import cli
-from nnd_tasks.analysis.html_report import write_report
+from nnd_tasks.analysis.report.html_report import write_report
 from nnd_tasks.datasets import dataset_folder, read_table, write_dataset
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.run import _requested
-from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.runner.run import _requested
 from tests.harness.completions_server import CompletionsServer
 from tests.harness.tiny import evaluate
 

@@ -20,11 +20,11 @@ from peft import LoraConfig, get_peft_model
 import nnd_tasks
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.architectures import why_unsuitable
 from nnd_tasks.harness.documents import cluster_documents
-from nnd_tasks.harness.packed_decoder import PackedDecoder
-from nnd_tasks.harness.shared_prefix import SharedPrefixLM
-from nnd_tasks.harness.vocabulary_head import VocabularyHead
+from nnd_tasks.models.architectures import why_unsuitable
+from nnd_tasks.models.packed_decoder import PackedDecoder
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.vocabulary_head import VocabularyHead
 from tests.harness import tiny
 
 WINDOW = 256
@@ -334,7 +334,7 @@ def windowed(
         folder = _save_random(kind, arguments, tiny_models["gpt2"], tmp_path)
         sharing = SharedPrefixLM(pretrained=str(folder), dtype="float32", device="cpu", max_length=WINDOW)
         assert why_unsuitable(sharing.model, sharing.model, "causal") == "sliding-window attention"
-        monkeypatch.setattr("nnd_tasks.harness.shared_prefix.why_unsuitable", lambda *_: None)
+        monkeypatch.setattr("nnd_tasks.models.shared_prefix.why_unsuitable", lambda *_: None)
         return sharing
 
     return make
@@ -575,7 +575,7 @@ def test_an_encoder_decoder_reads_every_context_and_every_distinct_beginning_of_
 
 @pytest.mark.parametrize("size", [7, 1024, 5000])
 def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnd_tasks.harness.vocabulary_head._ELEMENTS", 1500)
+    monkeypatch.setattr("nnd_tasks.models.vocabulary_head._ELEMENTS", 1500)
     torch.manual_seed(0)
     linear, hidden = torch.nn.Linear(16, size), torch.randn(5, 16) * 4
     rows, targets = torch.tensor([0, 0, 3, 4, 4]), torch.randint(0, size, (5,))

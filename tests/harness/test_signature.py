@@ -300,7 +300,7 @@ def test_the_results_of_a_task_hold_no_secret_when_stock_lm_eval_runs_it(
 ) -> None:
     from lm_eval.tasks import TaskManager
 
-    from nnd_tasks.harness.register import include_paths
+    from nnd_tasks.runner.register import include_paths
 
     known = {"pretrained": str(tiny_models["gpt2"]), "token": "hush", "base_url": "http://a:hush@h/v1?key=hush"}
     manager = TaskManager(include_path=include_paths(), include_defaults=False, metadata=known)

@@ -17,7 +17,7 @@ from nnd_tasks.build import build_set
 from nnd_tasks.datasets import read_table, tasks_dir, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import ClusterSampler, Settings
-from nnd_tasks.harness.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import fingerprint, to_table
 from tests.conftest import REPO

@@ -280,7 +280,7 @@ def prompt_that_runs() -> str:
     """Return the prompt of the task that `nnd run` finds."""
     from lm_eval.tasks import TaskManager
 
-    from nnd_tasks.harness.register import include_paths
+    from nnd_tasks.runner.register import include_paths
 
     manager = TaskManager(include_path=[str(path) for path in include_paths()], include_defaults=False)
     return str(manager.load(["nnd_numbers"])["tasks"]["nnd_numbers"].config.doc_to_text)

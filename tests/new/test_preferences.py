@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jinja2 import Environment
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.new.tasks import task_fields
+from nnd_tasks.new.own_task import task_fields
 from nnd_tasks.recipes.chat import split_pair
 from nnd_tasks.schema import fold
 from tests.new.tables import draft, draft_if_any, rows_of, write_rows

@@ -19,11 +19,11 @@ from nnd_tasks.cli import app
 from nnd_tasks.datasets import making, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import synthesize as synthesize_module
-from nnd_tasks.stress.build import build_stress_set
 from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.levels import PAPER
 from nnd_tasks.stress.noise import noise_ratio
 from nnd_tasks.stress.registry import ERRORS
+from nnd_tasks.stress.stress_set import build_stress_set
 from tests.conftest import REPO
 from tests.stress.pipeline import tagged
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, RobertaConfig, Rob
 import nnd_tasks
 from nnd_tasks.build import build_set
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.masked_lm import MaskedLM
+from nnd_tasks.models.masked_lm import MaskedLM
 from nnd_tasks.stress.masked import load_fill
 
 REQUESTS = [

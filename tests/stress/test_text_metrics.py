@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from nnd_tasks.analysis.text_metrics import METRICS, bartscore, find_metric
+from nnd_tasks.analysis.verify.text_metrics import METRICS, bartscore, find_metric
 from nnd_tasks.errors import NNDError
-from nnd_tasks.stress.build import build_stress_set
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.text_metrics import stress_metric
+from nnd_tasks.stress.metric_scores import stress_metric
+from nnd_tasks.stress.stress_set import build_stress_set
 
 HYPOTHESES = ["the cat sat on the mat", "a dog"]
 REFERENCES = [["the cat sat on the mat", "there is a cat"], ["a dog ran far", "the dog"]]
@@ -80,7 +80,7 @@ def test_an_encoder_that_is_not_there_is_named(name: str, tmp_path: Path) -> Non
 def test_mauve_reads_the_last_token_whatever_else_is_in_the_batch(models: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 
-    from nnd_tasks.analysis.embeddings import _features
+    from nnd_tasks.analysis.verify.embeddings import _features
 
     folder = models / "tiny-lm-xs"
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).float().eval()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.stress.report import Report, draw, markdown, read_reports, write_reports
+from nnd_tasks.stress.stress_report import Report, draw, markdown, read_reports, write_reports
 from nnd_tasks.stress.verdict import Scored, judge, rep_4gram
 
 

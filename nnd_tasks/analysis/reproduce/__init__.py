@@ -1,0 +1,1 @@
+"""The published experiments again, on the models that the user has."""

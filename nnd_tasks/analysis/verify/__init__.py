@@ -1,0 +1,1 @@
+"""Does a score rank models as people do? The paper's verification."""

@@ -1,0 +1,277 @@
+"""Does a score rank models, and the gaps between them, as people do? (Laban et al., EMNLP 2022, sections 2.3 and 4)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnd_tasks.analysis.verify.correlation import MIN_MODELS, STATISTICS
+from nnd_tasks.analysis.verify.human_scores import Array, Judgements
+from nnd_tasks.errors import NNDError
+
+PUBLISHED = Path(__file__).with_name("published.json")
+#: Name of the row that averages the categories.
+AVERAGE = "average"
+RESAMPLES = 10_000
+LEVEL = 0.95
+#: What a bootstrap draws anew: name of the interval -> (contexts, models).
+DESIGNS: Mapping[str, tuple[bool, bool]] = {"contexts": (True, False), "models": (False, True), "both": (True, True)}
+_MIN_RESAMPLED = 5  # of fewer models, resamples with three different ones are nearly the models themselves
+_BATCH = 1000  # resamples at a time: their memory is theirs times contexts times models
+
+
+@lru_cache(maxsize=1)
+def published() -> dict[str, Any]:
+    """Return the authors' figures: NND rates of seven models on Quiz Design, and the paper's Table 1."""
+    found: dict[str, Any] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A correlation.
+
+    Attributes:
+        value: nan where it is undefined, because all models are tied.
+        intervals: name of what was resampled (see `DESIGNS`) -> lower and upper end.
+    """
+
+    value: float
+    intervals: Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Agreement with people on one category, or on average over categories.
+
+    Attributes:
+        category: its name, or `AVERAGE`.
+        tau: rank correlation, Kendall's tau-b.
+        r: gap correlation over both orders of every pair of models.
+        r_in_order: gap correlation with each pair subtracted in the order of the models.
+    """
+
+    category: str
+    tau: Estimate
+    r: Estimate
+    r_in_order: Estimate
+
+
+@dataclass(frozen=True)
+class Verification:
+    """One scoring of models held against people's.
+
+    Attributes:
+        scorer: what scored: ``nnd``, or a metric.
+        models: names, in the order that `Row.r_in_order` uses.
+        categories: of the human scores.
+        rows: one per category, then the average.
+        scores: model -> category -> score; one category where the scorer knows no categories.
+        human: model -> category -> human score.
+    """
+
+    scorer: str
+    models: tuple[str, ...]
+    categories: tuple[str, ...]
+    rows: tuple[Row, ...]
+    scores: Mapping[str, Mapping[str, float]]
+    human: Mapping[str, Mapping[str, float]]
+
+    @property
+    def average(self) -> Row:
+        """The row of the paper's Table 1."""
+        return self.rows[-1]
+
+    def table(self) -> list[dict[str, str | float]]:
+        """Return category, tau, r, r_in_order and the ends of their intervals, one mapping per row."""
+        found = []
+        for row in self.rows:
+            line: dict[str, str | float] = {"category": row.category}
+            for name in STATISTICS:
+                estimate: Estimate = getattr(row, name)
+                line[name] = estimate.value
+                for design, (low, high) in estimate.intervals.items():
+                    line |= {f"{name}_{design}_low": low, f"{name}_{design}_high": high}
+            found.append(line)
+        return found
+
+
+def verify_rates(
+    rates: Mapping[str, Mapping[str, float]],
+    human: Mapping[str, Mapping[str, float]],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Verification:
+    """Hold rates, such as NND pass rates that you measured, against human scores.
+
+    Args:
+        rates: model -> category -> rate. The order of models is that of `Row.r_in_order`.
+        human: model -> category -> human score, higher is better: 1 less the share of the model's outputs with that error.
+            Other models and categories may be there.
+        resamples: of the bootstrap over models; 0 for none. It needs at least five models.
+        seed: of its draws.
+
+    Raises:
+        NNDError: fewer than three models, a model or category that is not in both, or a score that is no finite number.
+    """
+    models = tuple(rates)
+    categories = tuple(dict.fromkeys(category for row in rates.values() for category in row))
+    for model in models:
+        if model not in human:
+            raise NNDError(f"model {model!r} has no human score; there are: {', '.join(human)}")
+    x, y = (
+        np.array([[_score(table, model, category, what) for category in categories] for model in models])
+        for table, what in ((rates, "rate"), (human, "human score"))
+    )
+    return verify_scores("nnd", models, categories, x, y, resamples=resamples, seed=seed)
+
+
+def _score(table: Mapping[str, Mapping[str, float]], model: str, category: str, what: str) -> float:
+    try:
+        value = float(table[model][category])
+    except KeyError:
+        raise NNDError(f"model {model!r} has no {what} for category {category!r}") from None
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise NNDError(
+            f"model {model!r}, category {category!r}: the {what} is no number, found {table[model][category]!r}"
+        )
+    return value
+
+
+def verify_scores(
+    scorer: str,
+    models: Sequence[str],
+    categories: Sequence[str],
+    scores: Judgements | Array,
+    human: Judgements | Array,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Verification:
+    """Hold a scoring against people's, with percentile bootstrap intervals (Deutsch et al., TACL 2021).
+
+    What is given per context is resampled by context, the same draw for both sides; what is given as an array stays as it is.
+    Resamples of models with fewer than three different ones, of which every correlation would be 1 or -1, are left out, and so
+    are those in which a correlation is undefined.
+
+    Args:
+        scorer: name of what scored.
+        models: their names.
+        categories: of the human scores.
+        scores: array of shape (models, categories) or (models, 1), or what it is the mean of.
+        human: the same of people's scores, shape (models, categories).
+        resamples: of the bootstrap; 0 for none.
+        seed: of its draws.
+
+    Raises:
+        NNDError: fewer than three models, or no category.
+    """
+    if len(models) < MIN_MODELS:
+        raise NNDError(
+            f"{len(models)} models ({', '.join(models)}): a correlation over models needs at least {MIN_MODELS}, of two it "
+            "is 1 or -1"
+        )
+    if not categories:
+        raise NNDError("there is no category to verify")
+    x, y = _means(scores, None), _means(human, None)
+    values = _correlate(x, y)
+    intervals: dict[str, dict[str, Array]] = {}
+    per_context = any(isinstance(side, Judgements) for side in (scores, human))
+    for design, (by_context, by_model) in DESIGNS.items():
+        if resamples and (per_context or not by_context) and (len(models) >= _MIN_RESAMPLED or not by_model):
+            drawn = _resample(scores, human, by_context, by_model, resamples, seed)
+            intervals[design] = {name: _ends(found) for name, found in drawn.items()}
+    return Verification(
+        scorer=scorer,
+        models=tuple(models),
+        categories=tuple(categories),
+        rows=_rows((*categories, AVERAGE), values, intervals),
+        scores=_table(x, models, categories if x.shape[-1] == len(categories) else (scorer,)),
+        human=_table(y, models, categories),
+    )
+
+
+def _rows(
+    names: Sequence[str], values: Mapping[str, Array], intervals: Mapping[str, Mapping[str, Array]]
+) -> tuple[Row, ...]:
+    """Return a row per name; ``values`` have shape (names,), ends of intervals (2, names)."""
+    rows = []
+    for i, category in enumerate(names):
+        estimates = {}
+        for name, value in values.items():
+            ends = {design: found[name][:, i] for design, found in intervals.items()}
+            estimates[name] = Estimate(
+                float(value[i]), {design: (float(pair[0]), float(pair[1])) for design, pair in ends.items()}
+            )
+        rows.append(Row(category, **estimates))
+    return tuple(rows)
+
+
+def _correlate(x: Array, y: Array) -> dict[str, Array]:
+    """Return statistic -> (..., categories + 1), their mean last, of scores of shape (..., models, categories)."""
+    a, b = np.swapaxes(x, -1, -2), np.swapaxes(y, -1, -2)
+    found = {name: statistic(a, b) for name, statistic in STATISTICS.items()}
+    return {name: np.concatenate([value, value.mean(axis=-1, keepdims=True)], axis=-1) for name, value in found.items()}
+
+
+def _means(scores: Judgements | Array, weights: Array | None) -> Array:
+    return scores.means(weights) if isinstance(scores, Judgements) else scores
+
+
+def _resample(
+    scores: Judgements | Array, human: Judgements | Array, by_context: bool, by_model: bool, resamples: int, seed: int
+) -> dict[str, Array]:
+    """Return statistic -> (resamples, categories + 1)."""
+    rng = np.random.default_rng(seed)
+    contexts = {side.contexts for side in (scores, human) if isinstance(side, Judgements)}
+    if len(contexts) > 1:
+        raise ValueError(f"scores and human scores are over different contexts: {sorted(contexts)}")
+    parts: list[dict[str, Array]] = []
+    for start in range(0, resamples, _BATCH):
+        size = min(_BATCH, resamples - start)
+        weights = None
+        if by_context:
+            [n] = contexts
+            weights = rng.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float64)
+        x, y = _means(scores, weights), _means(human, weights)
+        if by_model:
+            draws = _draw_models(rng, x.shape[-2], size)
+            x, y = (
+                np.take_along_axis(np.broadcast_to(side, (size, *side.shape[-2:])), draws[..., None], axis=1)
+                for side in (x, y)
+            )
+        parts.append(_correlate(x, y))
+    return {name: np.concatenate([part[name] for part in parts]) for name in STATISTICS}
+
+
+def _draw_models(rng: np.random.Generator, models: int, size: int) -> NDArray[np.int64]:
+    """Return draws with replacement, shape (size, models), in the order of the models, three different ones in each."""
+    # Of five models, nine draws in ten are kept; of more, nearly all.
+    draws = np.sort(rng.integers(models, size=(2 * size, models)), axis=1)
+    different = 1 + (np.diff(draws, axis=1) > 0).sum(axis=1)
+    return np.asarray(draws[different >= MIN_MODELS][:size])
+
+
+def _ends(found: Array) -> Array:
+    """Return the ends of the percentile intervals, shape (2, columns), of (resamples, columns)."""
+    ends = np.full((2, found.shape[1]), np.nan)
+    for i, column in enumerate(found.T):
+        defined = column[~np.isnan(column)]
+        if defined.size:
+            ends[:, i] = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return ends
+
+
+def _table(means: Array, models: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, float]]:
+    return {model: dict(zip(names, map(float, row), strict=True)) for model, row in zip(models, means, strict=True)}

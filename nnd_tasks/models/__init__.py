@@ -1,0 +1,1 @@
+"""Models of lm-eval that answer NND requests: `hf-shared-prefix` and `nnd_mlm`."""

@@ -1,0 +1,153 @@
+"""``nnd_mlm``: masked language models answer ``loglikelihood`` with pseudo-log-likelihoods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from lm_eval.api.model import TemplateLM
+from lm_eval.api.registry import register_model
+from tqdm import tqdm
+
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.harness.lengths import MASKED, masked_window
+
+
+@register_model(MASKED)
+class MaskedLM(TemplateLM):  # type: ignore[misc]
+    """A masked language model of transformers, such as BERT or RoBERTa.
+
+    The pseudo-log-likelihood of a continuation is the sum over its tokens of log P(token | all other tokens of context and
+    continuation), each masked in turn (Salazar et al., 2020, Eq. 2; the context is never masked).
+
+    Args:
+        pretrained: folder or name of the model.
+        tokenizer: of another folder than the model's.
+        device: where to run; None takes a GPU if there is one.
+        dtype: of the weights, by name.
+        batch_size: inputs that are read at once.
+        max_length: most tokens of an input, special tokens included; None takes the model's.
+        revision: of the model on the hub.
+
+    Raises:
+        NNDError: the model cannot be loaded, or is no masked language model.
+    """
+
+    backend = "causal"  # context and continuation are one text
+
+    def __init__(
+        self,
+        pretrained: str,
+        tokenizer: str | None = None,
+        device: str | None = None,
+        dtype: str = "float32",
+        batch_size: int | str = 16,
+        max_length: int | None = None,
+        revision: str = "main",
+        **unknown: Any,
+    ) -> None:
+        super().__init__()
+        unknown.pop("max_batch_size", None)  # lm-eval passes it to every model
+        if unknown:
+            raise NNDError(f"nnd_mlm has no argument {min(unknown)}")
+        self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        model, self.tokenizer = load_masked(pretrained, tokenizer, dtype=dtype, revision=revision)
+        self.model = model.to(self._device)
+        try:
+            self.batch_size = int(batch_size)
+        except ValueError as error:
+            raise NNDError(f"batch_size={batch_size}: nnd_mlm takes a number") from error
+        self.max_length = int(max_length or masked_window(model.config, self.tokenizer))
+        self._before, self._after = special_tokens(self.tokenizer)
+
+    @property
+    def eot_token_id(self) -> int:
+        """End of a text; never part of a request."""
+        return int(self.tokenizer.sep_token_id)
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Name or folder of the tokenizer."""
+        return str(self.tokenizer.name_or_path)
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
+        """Tokenize without special tokens: they are put around context and continuation together."""
+        return list(self.tokenizer.encode(string, add_special_tokens=False))
+
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Score requests (context, continuation); the context may be empty."""
+        encoded: list[tuple[tuple[str, str], list[int], list[int]]] = []
+        for request in requests:
+            context, continuation = request.args
+            pair = self._encode_pair(context, continuation) if context else ([], self.tok_encode(continuation))
+            encoded.append(((context, continuation), *pair))
+        return self._loglikelihood_tokens(encoded, disable_tqdm=disable_tqdm)
+
+    def _loglikelihood_tokens(
+        self, requests: list[tuple[tuple[str, str], list[int], list[int]]], disable_tqdm: bool = False, **kwargs: Any
+    ) -> list[tuple[float, bool]]:
+        answers = []
+        for text, context, continuation in tqdm(requests, disable=disable_tqdm, desc="Masking tokens"):
+            if not continuation:
+                raise NNDError(f"the continuation {text[1]!r} has no token of its own; it cannot be scored")
+            answers.append(self._score(context, continuation))
+            self.cache_hook.add_partial("loglikelihood", text, answers[-1])
+        return answers
+
+    def _score(self, context: list[int], continuation: list[int]) -> tuple[float, bool]:
+        room = self.max_length - len(self._before) - len(self._after)
+        if len(continuation) > room:
+            raise NNDError(f"a continuation has {len(continuation)} tokens, more than the model's window of {room}")
+        whole = [*context, *continuation][-room:]  # the context loses its beginning, as in lm-eval's other models
+        first = len(self._before) + len(whole) - len(continuation)
+        row = torch.tensor([*self._before, *whole, *self._after], device=self._device)
+        total, greedy = 0.0, True
+        for start in range(0, len(continuation), self.batch_size):
+            places = torch.arange(first + start, first + min(start + self.batch_size, len(continuation)))
+            places = places.to(self._device)
+            batch = row.repeat(len(places), 1)
+            index = torch.arange(len(places), device=self._device)
+            batch[index, places] = self.tokenizer.mask_token_id
+            with torch.inference_mode():
+                logits = self.model(input_ids=batch).logits[index, places].float()
+            targets = row[places]
+            total += float(torch.log_softmax(logits, dim=-1)[index, targets].sum())
+            greedy = greedy and bool((logits.argmax(dim=-1) == targets).all())
+        return total, greedy
+
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
+        """Return pseudo-log-likelihoods of whole texts, each within one window."""
+        texts = [request.args[0] for request in requests]
+        answers = self._loglikelihood_tokens([(("", text), [], self.tok_encode(text)) for text in texts], disable_tqdm)
+        return [total for total, _ in answers]
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        """Masked language models do not generate."""
+        raise NNDError("nnd_mlm: masked language models do not generate text; take tasks that score likelihoods")
+
+
+def load_masked(
+    pretrained: str, tokenizer: str | None = None, *, dtype: str = "float32", revision: str = "main"
+) -> tuple[Any, Any]:
+    """Return a masked language model, ready to score, and its tokenizer.
+
+    Raises:
+        NNDError: they cannot be loaded, or the tokenizer has no mask token.
+    """
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    try:
+        found = AutoTokenizer.from_pretrained(tokenizer or pretrained, revision=revision)
+        model = AutoModelForMaskedLM.from_pretrained(pretrained, dtype=getattr(torch, dtype), revision=revision)
+    except Exception as error:  # transformers raises many kinds
+        raise NNDError(f"{pretrained}: no masked language model could be loaded ({first_line(error)})") from error
+    if found.mask_token_id is None:
+        raise NNDError(f"{pretrained}: its tokenizer has no mask token")
+    return model.eval(), found
+
+
+def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return the special tokens that a tokenizer puts before and after a text."""
+    inner, whole = tokenizer.encode("a", add_special_tokens=False), tokenizer.encode("a", add_special_tokens=True)
+    start = next(i for i in range(len(whole)) if whole[i : i + len(inner)] == inner)
+    return whole[:start], whole[start + len(inner) :]

@@ -1,0 +1,312 @@
+"""`NNDCallback`: pass rates during training with `transformers.Trainer` (Laban et al., 2022, section 5.4 and Figure 4).
+
+The model is evaluated as it is, without a copy, and left as it was found: training with and without the callback gives the
+same weights.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import inspect
+import logging
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from lm_eval.tasks import TaskManager
+from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
+
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.runner.register import include_paths
+from nnd_tasks.runner.run import evaluate
+from nnd_tasks.runner.training_log import (
+    LOG_NAME,
+    Line,
+    add_lines,
+    check_writable,
+    rates_line,
+    read_log,
+    remove_later,
+    scalars,
+)
+
+logger = logging.getLogger("lm_eval.nnd")
+
+#: In the last logs of a training run: the weights are still the last step's, and the Trainer's loggers still open.
+_LAST = "train_runtime"
+
+
+class NNDCallback(TrainerCallback):  # type: ignore[misc]
+    """Evaluate NND tasks every so many steps of a `transformers.Trainer`, and at the end of training.
+
+    Pass rates go through the Trainer's `log`, as ``nnd/<task>`` and ``nnd/<task>/<category>``, so that
+    ``trainer.state.log_history``, TensorBoard and whatever else it reports to get them. One JSON object per evaluation and
+    task goes to a file, with ``step``, ``epoch``, ``task``, ``signature`` and ``rates``: for ``all`` and each category
+    ``rate``, ``stderr`` (None where undefined), ``tests`` and ``clusters``; a category without a scored test is left out.
+    A training run that starts, or goes on from a checkpoint, removes the lines of later steps from that file.
+
+    Only the world's main process evaluates, while the others wait (see the Trainer's ``ddp_timeout``). Models that are sharded
+    over processes (FSDP, DeepSpeed ZeRO 3, tensor parallelism) are refused. The forward pass runs in the type of the weights,
+    without the Trainer's autocast: the rates are those of the saved checkpoint. An evaluation that fails is a warning; training
+    goes on.
+
+    Args:
+        tasks: names of NND tasks or groups.
+        every: optimizer steps from one evaluation to the next.
+        limit: most contexts of each task, or their share when below 1; None takes all.
+        tokenizer: object, name or folder; None takes the Trainer's ``processing_class``.
+        batch_size: for models that cannot share prefixes.
+        log_path: the file; None takes ``nnd.jsonl`` in the Trainer's ``output_dir``.
+        metadata: settings of the tasks, as for ``--metadata``.
+        include_path: further folders of task YAMLs.
+        **options: passed on to `lm_eval.simple_evaluate`, such as ``num_fewshot``.
+
+    Raises:
+        NNDError: an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        tasks: str | Sequence[str],
+        every: int,
+        limit: float | None = None,
+        tokenizer: Any = None,
+        batch_size: int | str = 8,
+        log_path: str | Path | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        include_path: str | Path | Sequence[str | Path] | None = None,
+        **options: Any,
+    ) -> None:
+        self.tasks = [tasks] if isinstance(tasks, str) else list(tasks)
+        if not self.tasks or not all(isinstance(name, str) and name for name in self.tasks):
+            raise NNDError(f"NNDCallback: tasks={tasks!r}: name at least one task, such as 'nnd_demo'")
+        if not _is_number(every, whole=True) or every < 1:
+            raise NNDError(f"NNDCallback: every={every!r}: expected a number of steps, 1 or more")
+        if limit is not None and (not _is_number(limit) or not limit > 0):
+            raise NNDError(f"NNDCallback: limit={limit!r}: expected a number of contexts above 0, or None for all")
+        automatic = isinstance(batch_size, str) and batch_size.startswith("auto")
+        if not automatic and (not _is_number(batch_size, whole=True) or int(batch_size) < 1):
+            raise NNDError(f"NNDCallback: batch_size={batch_size!r}: expected 1 or more, or 'auto'")
+        _check_names(self.tasks, include_path)
+        self.every, self.limit, self.batch_size = every, limit, batch_size
+        self.tokenizer, self.log_path = tokenizer, log_path
+        self.metadata, self.include_path = dict(metadata or {}), include_path
+        # Likelihoods need no seed, and the training run keeps its own.
+        seeds = dict.fromkeys(("random_seed", "numpy_random_seed", "torch_random_seed"))
+        self.options = {"bootstrap_iters": 0, "log_samples": False, **seeds, **options}
+        self._trainer: Any = None
+        self._own_tokenizer: Any = None
+        self._path = Path(log_path or LOG_NAME)
+        self._done = -1  # the last step that was evaluated
+
+    # ------------------------------------------------------------ events
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Look for what would fail later, and remove what an abandoned run left in the file.
+
+        Raises:
+            NNDError: no such task, a set is not built, there is no tokenizer, the file cannot be written, ...
+        """
+        if not state.is_world_process_zero:
+            return
+        self._trainer = _calling_trainer()
+        _check_whole(self._trainer, model)
+        self._path = Path(self.log_path or Path(args.output_dir) / LOG_NAME).expanduser()
+        check_writable(self._path)
+        read_log(self._path)  # what is there must be a file of ours
+        self._own_tokenizer = self._find_tokenizer(kwargs.get("processing_class"))
+        try:
+            names = {line["task"] for line in self._score(model, limit=1)}
+        except NNDError:
+            raise
+        except Exception as error:  # lm-eval, torch and transformers raise many kinds
+            raise NNDError(f"NNDCallback: this model cannot be evaluated ({_reason(error)})") from error
+        kept = remove_later(self._path, state.global_step)
+        there = {line["task"] for line in kept if line["step"] == state.global_step}
+        self._done = state.global_step if names <= there else -1
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Evaluate when it is time, before the Trainer saves a checkpoint of this step."""
+        last = state.global_step >= state.max_steps or control.should_training_stop
+        if last or state.global_step % self.every == 0:
+            self._evaluate(state, control, model)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, model: Any = None, **kwargs: Any) -> None:
+        """Evaluate at the end of a training run that stopped between two evaluations."""
+        if _LAST in (logs or {}):
+            self._evaluate(state, control, model)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Let go of the Trainer."""
+        self._trainer = self._own_tokenizer = None
+
+    # ------------------------------------------------------------ evaluation
+
+    def _evaluate(self, state: Any, control: Any, model: Any) -> None:
+        """Evaluate, log and write; whatever fails in it is a warning."""
+        step = state.global_step
+        if self._trainer is None or step in (0, self._done):
+            return
+        self._done = step
+        try:
+            lines = self._score(model, self.limit)
+        except Exception as error:  # a training run is worth more than one of its evaluations
+            logger.warning("NNDCallback: no evaluation at step %d, training goes on (%s)", step, _reason(error))
+            return
+        should_log = control.should_log  # logging resets it, and the Trainer has not yet logged its loss
+        self._trainer.log({name: rate for line in lines for name, rate in scalars(line)})
+        control.should_log = should_log
+        try:
+            add_lines(self._path, [{"step": step, "epoch": float(state.epoch or 0.0), **line} for line in lines])
+        except NNDError as error:
+            logger.warning("NNDCallback: step %d is not in the file, training goes on (%s)", step, error)
+
+    def _score(self, model: Any, limit: float | None) -> list[Line]:
+        """Return ``task``, ``rates`` and ``signature`` of each task."""
+        with untouched(model), _quiet():
+            lm = _LiveLM(model, tokenizer=self._own_tokenizer, batch_size=self.batch_size)
+            # The model's config tells the tasks its window; no string names it, so nothing is loaded.
+            settings = {**self.metadata, "pretrained": model}
+            results = evaluate(
+                self.tasks, lm, metadata=settings, include_path=self.include_path, limit=limit, **self.options
+            )
+        return [rates_line(task, results) for task in results["configs"]]
+
+    def _find_tokenizer(self, processing_class: Any) -> Any:
+        """Return a tokenizer of our own: lm-eval gives one without a padding token one, which training must not see."""
+        found = self.tokenizer
+        if found is None:
+            found = processing_class
+            if not isinstance(found, PreTrainedTokenizerBase):  # a processor may have one
+                found = getattr(found, "tokenizer", None)
+        if found is None:
+            raise NNDError(
+                "NNDCallback: there is no tokenizer; pass processing_class=... to the Trainer or tokenizer=... here"
+            )
+        return found if isinstance(found, str) else copy.deepcopy(found)
+
+
+class _LiveLM(SharedPrefixLM):
+    """The model that is being trained; without progress bars, which would break up the Trainer's."""
+
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Score requests; see `SharedPrefixLM`."""
+        return super().loglikelihood(requests, disable_tqdm=True)
+
+
+@contextmanager
+def untouched(model: Any) -> Iterator[None]:
+    """Leave a model and the random numbers as they were, and use the model in its own precision within.
+
+    Modes, buffers, switches and cached values of every module, its configs, and the states of Python's, NumPy's and
+    PyTorch's generators on the CPU and all CUDA devices are put back. Parameters and their gradients are not touched at all.
+
+    Args:
+        model: a `torch.nn.Module`.
+    """
+    # A shallow copy of what a module holds: names are bound anew within, as `training` is, but nothing is changed in place.
+    modules = [(module, dict(vars(module)), dict(module._buffers)) for module in model.modules()]
+    configs = [getattr(model, name, None) for name in ("config", "generation_config")]
+    settings = [(config, dict(vars(config))) for config in configs if hasattr(config, "__dict__")]
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    try:
+        with torch.random.fork_rng(devices):
+            if "_original_forward" in vars(model):  # accelerate's wrapper for mixed precision
+                vars(model)["forward"] = vars(model)["_original_forward"]
+            vars(model)["tie_weights"] = _no_change  # HFLM would tie them anew
+            model.eval()
+            yield
+    finally:
+        for module, held, buffers in modules:
+            _put_back(module._buffers, buffers)
+            _put_back(vars(module), held)
+        for config, held in settings:
+            _put_back(vars(config), held)
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def _no_change(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
+    for name in now.keys() - before.keys():
+        del now[name]
+    now.update(before)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out what lm-eval says of every ready-made model, its progress bars, and the look at git and the machine."""
+
+    def plain(items: Iterable[Any], **kwargs: Any) -> Iterable[Any]:
+        return items
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return "`pretrained`" not in record.getMessage()
+
+    of_models = logging.getLogger("lm_eval.models.huggingface")
+    with ExitStack() as stack:
+        stack.enter_context(patch("lm_eval.api.task.tqdm", plain))
+        for name in ("add_env_info", "get_git_commit_hash"):
+            stack.enter_context(patch(f"lm_eval.evaluator.{name}", _no_change))
+        of_models.addFilter(wanted)
+        stack.callback(of_models.removeFilter, wanted)
+        yield
+
+
+# ---------------------------------------------------------------- checks
+
+
+def _check_names(tasks: Sequence[str], include_path: Any) -> None:
+    """Raise NNDError when one of ``tasks`` is not in our folders or ``include_path``; lm-eval's own have no pass rates."""
+    folders = [include_path] if isinstance(include_path, (str, Path)) else list(include_path or [])
+    known = TaskManager(include_defaults=False, include_path=[*include_paths(), *folders]).all_tasks
+    for name in set(tasks) - set(known):
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.7)
+        hint = f"did you mean {' or '.join(near)}?" if near else "the README lists them"
+        raise NNDError(f"NNDCallback: there is no NND task {name!r}; {hint}")
+
+
+def _is_number(value: Any, whole: bool = False) -> bool:
+    return isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+
+
+def _reason(error: BaseException) -> str:
+    return first_line(error) if isinstance(error, NNDError) else f"{type(error).__name__}: {first_line(error)}"
+
+
+def _calling_trainer() -> Any:
+    """Return the Trainer that called the callback: it tells its callbacks everything but itself, and its `log` is needed."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Trainer):
+            return owner
+        frame = frame.f_back
+    raise NNDError("NNDCallback: no transformers.Trainer calls it; add it to one with callbacks=[...]")
+
+
+def _check_whole(trainer: Any, model: Any) -> None:
+    """Raise NNDError when the main process does not hold the whole model."""
+    plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
+    reasons = {
+        "FSDP": trainer.is_fsdp_enabled,
+        "DeepSpeed ZeRO 3": plugin is not None and plugin.zero_stage == 3,
+        "tensor parallelism": getattr(model, "tp_size", None) or trainer.is_distributed_loading_by_transformers,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise NNDError(
+                f"NNDCallback: {reason} shards the model over processes, and the callback needs the whole; evaluate saved "
+                "checkpoints with `nnd run`"
+            )

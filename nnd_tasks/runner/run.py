@@ -1,0 +1,361 @@
+"""Run lm-eval with our task folders included: its own command line, or one call from Python.
+
+Both go through `guarded`, which finds a user's mistakes before the model is loaded and keys the caches.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.runner.hiding import cleaned, veiled_config, without
+from nnd_tasks.runner.register import FOLDER, include_paths, is_current, lm_eval_tasks_dir
+from nnd_tasks.runner.saving import whole_results
+from nnd_tasks.secrets import Veiled, secret_values
+
+_VERBS = ("run", "ls", "validate")
+#: Types of models, besides those in ``hf...``, that take ``pretrained`` and nothing in its place.
+_PRETRAINED = ("huggingface", "nnd_mlm", "vllm", "sglang")
+
+
+@contextmanager
+def _with_our_tasks(requested: set[str] | None = None) -> Iterator[None]:
+    """Let every `TaskManager` of this process search our folders before those that it is given.
+
+    lm-eval 0.4.13 takes one ``--include_path``, which must stay the user's.
+
+    Args:
+        requested: names of the tasks that will be asked for, if they are known. Where ours and the user's folders have
+            them all, lm-eval's own thousands of YAMLs are not read, which takes 8 seconds.
+    """
+    from lm_eval.tasks import TaskManager
+
+    make, match = TaskManager.__init__, TaskManager.match_tasks
+    ours = [] if is_current() else include_paths()  # registered tasks would only be reported as overridden
+
+    def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
+        if requested:
+            folders = [*include_paths(), *_as_list(include_path)]
+            make(self, *args, include_path=folders, **{**kwargs, "include_defaults": False})
+            if requested <= set(self.all_tasks):
+                return
+        make(self, *args, include_path=[*ours, *_as_list(include_path)], **kwargs)
+
+    def match_tasks(self: Any, task_list: list[str]) -> list[str]:
+        found: list[str] = match(self, task_list)
+        if not found:
+            for name in task_list:
+                if not Path(name).exists():  # a folder or a YAML file may be named too
+                    _check_name(name, self)
+        return found
+
+    with (
+        _stubs_give_way(),
+        patch.object(TaskManager, "__init__", init),
+        patch.object(TaskManager, "match_tasks", match_tasks),
+    ):
+        yield
+
+
+@contextmanager
+def _stubs_give_way() -> Iterator[None]:
+    """Keep lm-eval from warning of every stub of `register` in whose place a YAML of ours is read, as is meant."""
+    stubs, ours = lm_eval_tasks_dir() / FOLDER, include_paths()
+
+    def wanted(record: logging.LogRecord) -> bool:
+        places = [Path(place) for place in record.args if isinstance(place, (str, Path))][-2:] if record.args else []
+        if "overrides existing task" not in str(record.msg) or len(places) < 2:
+            return True
+        return not (places[1].is_relative_to(stubs) and any(places[0].is_relative_to(folder) for folder in ours))
+
+    logger = logging.getLogger("lm_eval.tasks._index")
+    logger.addFilter(wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(wanted)
+
+
+def _git_commit() -> str | None:
+    """Return what lm-eval's `get_git_commit_hash` does; git itself does not complain where there is no repository."""
+    from lm_eval.loggers.utils import get_commit_from_path
+
+    try:
+        done = subprocess.run(["git", "describe", "--always"], capture_output=True, check=True)  # noqa: S607
+        return done.stdout.strip().decode()
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        commit: str | None = get_commit_from_path(Path.cwd())
+        return commit
+
+
+def _check_name(name: str, manager: Any) -> None:
+    """Raise NNDError when ``name`` is no task, group or tag; name those that are near."""
+    known = list(manager.all_tasks)
+    if name in known or any(mark in name for mark in "*?["):
+        return
+    # Ours first: most of lm-eval's thousands of names are near to something.
+    near = difflib.get_close_matches(name, [task for task in known if task.startswith("nnd")], n=3, cutoff=0.7)
+    near += [task for task in difflib.get_close_matches(name, known, n=3, cutoff=0.8) if task not in near]
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else "`nnd run ls tasks` lists them"
+    raise NNDError(f"there is no task {name!r}; {hint}")
+
+
+def _as_list(include_path: Any) -> list[Any]:
+    if not include_path:
+        return []
+    return [include_path] if isinstance(include_path, (str, Path)) else list(include_path)
+
+
+def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    """Return lm-eval's `simple_evaluate` with our checks before it.
+
+    The tasks are loaded before the model; a cache of answers is keyed by the model; a cache of requests is refused; models
+    of type ``hf`` read common beginnings of requests once, where that is known to give the same numbers. Secrets among the
+    arguments reach the model, and nothing else.
+    """
+
+    def run(
+        model: Any,
+        model_args: Any = None,
+        tasks: Any = None,
+        *,
+        task_manager: Any,
+        shared_prefix: bool = True,
+        use_cache: str | None = None,
+        cache_requests: bool = False,
+        apply_chat_template: bool | str = False,
+        **kwargs: Any,
+    ) -> Any:
+        from lm_eval.utils import simple_parse_args_string
+
+        import nnd_tasks.models.masked_lm  # registers nnd_mlm
+        import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
+        from nnd_tasks.harness.encodings import shared_encodings
+        from nnd_tasks.harness.task import NNDTask
+        from nnd_tasks.runner.caching import JSONCachingLM, cache_key
+
+        arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
+        _check_model(model, arguments)
+        _check_options(model, arguments, kwargs)
+        if cache_requests:
+            raise NNDError(
+                "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
+                "give old requests the new names; leave it out, building requests takes seconds"
+            )
+        if shared_prefix and model == "hf":
+            model = "hf-shared-prefix"
+        for name in tasks or []:
+            if isinstance(name, str):
+                _check_name(name, task_manager)
+        loaded = task_manager.load(tasks)
+        ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
+        tracker = kwargs.get("evaluation_tracker")
+        _check_output(tracker)
+        with ExitStack() as stack:
+            stack.enter_context(without(secret_values([arguments, kwargs.get("metadata")])))
+            stack.enter_context(shared_encodings())
+            stack.enter_context(patch("lm_eval.evaluator.get_git_commit_hash", _git_commit))
+            for task in ours:
+                task.check_metadata(model, arguments)
+                task.model_type = model if isinstance(model, str) else None
+                task.ready_made = not isinstance(model, str)
+                task.check_tokenizer(chat=bool(apply_chat_template))
+            stack.enter_context(patch.object(task_manager, "load", lambda task_list: loaded))
+            if use_cache is not None:
+                use_cache = f"{use_cache}_{cache_key(model, arguments)}"
+                stack.enter_context(patch("lm_eval.api.model.CachingLM", JSONCachingLM))
+            results = simple_evaluate(
+                model=model,
+                model_args=Veiled(arguments) if model_args else model_args,
+                tasks=tasks,
+                task_manager=task_manager,
+                use_cache=use_cache,
+                apply_chat_template=apply_chat_template,
+                **kwargs,
+            )
+            return cleaned(results, tracker)
+
+    return run
+
+
+def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
+    """Raise NNDError when nothing says which model is meant."""
+    from lm_eval.api.model import LM
+
+    if not isinstance(model, (str, LM)):
+        raise NNDError(
+            f"{type(model).__name__} is no model of lm-eval; for a model of transformers pass model='hf', "
+            "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
+        )
+    if not isinstance(model, str) or not (model.startswith("hf") or model in _PRETRAINED):
+        return
+    given = arguments.get("pretrained")
+    if given is not None and not (isinstance(given, str) and not given):
+        return
+    near = difflib.get_close_matches("pretrained", [str(key).lower() for key in arguments], n=1, cutoff=0.7)
+    misspelt = [key for key in arguments if key != "pretrained" and str(key).lower() in near]
+    hint = f"did you mean it by {misspelt[0]!r}?" if misspelt else "add it"
+    raise NNDError(
+        f"--model {'hf' if model == 'hf-shared-prefix' else model} needs to know which model: --model_args has no "
+        f"pretrained=NAME_OR_FOLDER; {hint}"
+    )
+
+
+def _check_options(model: Any, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Raise NNDError for options that lm-eval and torch would answer with an error of theirs, some after loading the model."""
+    limit, batch_size = options.get("limit"), options.get("batch_size")
+    if limit is not None and limit <= 0:
+        raise NNDError(f"--limit {limit:g}: no prompt is left; take 1 or more, a share such as 0.1, or leave it out")
+    if batch_size is not None and not re.fullmatch(r"[1-9]\d*|auto(:[1-9]\d*)?", str(batch_size)):
+        raise NNDError(f"--batch_size {batch_size}: expected a number from 1, auto or auto:N")
+    if model not in _ON_TORCH:
+        return
+    import torch
+
+    device = options.get("device") or arguments.get("device")
+    if device == "cuda" and not torch.cuda.is_available():  # of cuda:0, lm-eval itself goes on with the CPU
+        raise NNDError("--device cuda: PyTorch finds no CUDA device on this machine; take --device cpu")
+    for name in ("dtype", "softmax_dtype"):
+        value = arguments.get(name)
+        if isinstance(value, str) and value != "auto" and not isinstance(getattr(torch, value, None), torch.dtype):
+            raise NNDError(f"--model_args {name}={value}: PyTorch has no such type; take float32, bfloat16 or float16")
+
+
+def _check_output(tracker: Any) -> None:
+    """Raise NNDError when the results could not be written; lm-eval would only log it, after the run."""
+    path = getattr(tracker, "output_path", None)
+    if not path:
+        return
+    folder = Path(path).parent if str(path).endswith(".json") else Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise NNDError(f"--output_path {path}: cannot be written ({error.strerror or error})") from error
+
+
+def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None:
+    """Run ``lm_eval`` in this process with ``arguments``, our tasks known to it.
+
+    Args:
+        arguments: as one would type them after ``lm_eval``; the verb ``run`` may be left out.
+        shared_prefix: read common beginnings of requests once, for ``--model hf``.
+
+    Raises:
+        SystemExit: as lm-eval's command line does.
+        NNDError: lm-eval ended with an exception, or found out too late what we check before.
+    """
+    import lm_eval
+    from lm_eval.__main__ import cli_evaluate
+
+    verb = [] if arguments and arguments[0] in _VERBS else ["run"]
+    evaluate_once = partial(guarded(lm_eval.simple_evaluate), shared_prefix=shared_prefix)
+    secrets = secret_values(list(arguments))
+    with (
+        without(secrets),
+        veiled_config(secrets),
+        whole_results(),
+        patch.object(sys, "argv", ["lm_eval", *verb, *(arguments or ["--help"])]),
+        patch.object(lm_eval, "simple_evaluate", evaluate_once),
+        _with_our_tasks(_requested(arguments)),
+    ):
+        try:
+            cli_evaluate()
+        except NNDError:
+            raise
+        except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
+            raise NNDError(
+                f"lm-eval stopped with {type(error).__name__}: {_short(error)} (traceback: nnd --debug run ...)"
+            ) from error
+
+
+def _requested(arguments: Sequence[str]) -> set[str] | None:
+    """Return the names after ``--tasks``; None where there are none, as for ``ls``."""
+    names: list[str] = []
+    for i, argument in enumerate(arguments):
+        option, equals, value = argument.partition("=")
+        if option in ("--tasks", "-t"):
+            values = [value] if equals else list(takewhile(lambda text: not text.startswith("-"), arguments[i + 1 :]))
+            names += [name.strip() for text in values for name in text.split(",")]
+    return set(filter(None, names)) or None
+
+
+def _short(error: BaseException) -> str:
+    """Return the first line of an error that says something."""
+    text = re.sub(r"\s+", " ", first_line(error)).strip()
+    return text if len(text) <= 300 else f"{text[:299]}…"
+
+
+#: Models of lm-eval and ours that take ``device`` and fail without one where torch has no CUDA.
+_ON_TORCH = ("hf", "hf-auto", "huggingface", "hf-shared-prefix", "nnd_mlm")
+
+
+def evaluate(
+    tasks: str | Sequence[str],
+    model: Any = "hf",
+    model_args: str | Mapping[str, Any] | None = None,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    include_path: str | Path | Sequence[str | Path] | None = None,
+    shared_prefix: bool = True,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """Evaluate a model on our tasks, and any others, from Python.
+
+    `lm_eval.simple_evaluate` with a task manager that knows our folders and how the model tokenizes.
+
+    Args:
+        tasks: names of tasks or groups.
+        model: a name that lm-eval knows, or a ready-made ``LM`` object.
+        model_args: arguments of the model, as for ``--model_args``.
+        metadata: settings of the tasks, as for ``--metadata``, such as ``{"append_eos": True}``.
+        include_path: further folders of task YAMLs.
+        shared_prefix: read common beginnings of requests once, for ``model="hf"``.
+        **kwargs: passed on to `lm_eval.simple_evaluate`.
+
+    Returns:
+        lm-eval's results: ``results``, ``configs``, ``samples`` and so on.
+
+    Raises:
+        NNDError: there is no such task, a set is not built, or the model or its tokenizer is not known.
+    """
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+    from lm_eval.utils import simple_parse_args_string
+
+    names = [tasks] if isinstance(tasks, str) else list(tasks)
+    arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
+    known = dict(arguments)
+    if model in _ON_TORCH and kwargs.get("device") is None and "device" not in arguments:
+        kwargs["device"] = "cuda:0"  # as `lm_eval` on the command line: the CPU where there is no GPU
+    if not isinstance(model, str):  # a ready-made model says itself how it tokenizes
+        for name in ("tokenizer", "backend", "add_bos_token", "custom_prefix_token_id", "max_length", "base_url"):
+            if getattr(model, name, None) is not None:
+                known[name] = getattr(model, name)
+        if isinstance(getattr(model, "pretrained", None), str):
+            known["pretrained"] = model.pretrained
+    folders = [*include_paths(), *_as_list(include_path)]
+    settings = {"include_path": folders, "metadata": {**known, **(metadata or {})}}
+    manager = TaskManager(include_defaults=False, **settings)
+    if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
+        with _stubs_give_way():
+            manager = TaskManager(**settings)
+    return dict(
+        guarded(simple_evaluate)(
+            model, arguments or None, names, task_manager=manager, shared_prefix=shared_prefix, **kwargs
+        )
+        or {}
+    )
