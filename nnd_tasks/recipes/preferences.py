@@ -223,7 +223,7 @@ def winner(cell: Any, recipe: Recipe, where: str) -> int | str:
     for name in (folded, *(parts if one_name else ())):
         if name in sides[0] ^ sides[1]:
             return int(name in sides[1])
-    if match := _COMPARED.match(text):
+    if len(text) <= _LONGEST and (match := _COMPARED.match(text)):
         left, sign, right = match[1].lower(), match[2], match[3].lower()
         if left != right and len(set(sign)) == 1:
             return "tie" if "=" in sign else int(left in "b2") ^ int("<" in sign)

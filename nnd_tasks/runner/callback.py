@@ -11,11 +11,10 @@ import difflib
 import inspect
 import logging
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.runner.patches import quiet
 from nnd_tasks.runner.register import include_paths
 from nnd_tasks.runner.run import evaluate
 from nnd_tasks.runner.training_log import (
@@ -170,7 +170,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
 
     def _score(self, model: Any, limit: float | None) -> list[Line]:
         """Return ``task``, ``rates`` and ``signature`` of each task."""
-        with untouched(model), _quiet():
+        with untouched(model), quiet():
             lm = _LiveLM(model, tokenizer=self._own_tokenizer, batch_size=self.batch_size)
             # The model's config tells the tasks its window; no string names it, so nothing is loaded.
             settings = {**self.metadata, "pretrained": model}
@@ -242,26 +242,6 @@ def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
     for name in now.keys() - before.keys():
         del now[name]
     now.update(before)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Leave out what lm-eval says of every ready-made model, its progress bars, and the look at git and the machine."""
-
-    def plain(items: Iterable[Any], **kwargs: Any) -> Iterable[Any]:
-        return items
-
-    def wanted(record: logging.LogRecord) -> bool:
-        return "`pretrained`" not in record.getMessage()
-
-    of_models = logging.getLogger("lm_eval.models.huggingface")
-    with ExitStack() as stack:
-        stack.enter_context(patch("lm_eval.api.task.tqdm", plain))
-        for name in ("add_env_info", "get_git_commit_hash"):
-            stack.enter_context(patch(f"lm_eval.evaluator.{name}", _no_change))
-        of_models.addFilter(wanted)
-        stack.callback(of_models.removeFilter, wanted)
-        yield
 
 
 # ---------------------------------------------------------------- checks

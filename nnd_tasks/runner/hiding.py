@@ -9,10 +9,9 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.secrets import Veiled, bare_urls, hidden_in_logs, hide, secret_values, without_secrets
+from nnd_tasks.secrets import bare_urls, hidden_in_logs, hide, without_secrets
 
 
 class _HiddenError(Exception):
@@ -48,26 +47,3 @@ def cleaned(results: Any, tracker: Any) -> Any:
     if about is not None and about.model_name and (shown := bare_urls(about.model_name)) != about.model_name:
         about.model_name, about.model_name_sanitized = shown, sanitize_model_name(shown)
     return results
-
-
-@contextmanager
-def veiled_config(secrets: set[str]) -> Iterator[None]:
-    """Let lm-eval's configuration hold its secrets without showing them: it prints its arguments, and a file's.
-
-    Args:
-        secrets: takes those that are found in it.
-    """
-    from lm_eval.config.evaluate_config import DICT_KEYS, EvaluatorConfig
-
-    configure = EvaluatorConfig._configure
-
-    def veiled(self: Any) -> Any:
-        configure(self)
-        for name in DICT_KEYS:
-            if isinstance(given := getattr(self, name), dict):
-                secrets.update(secret_values(given))
-                setattr(self, name, Veiled(given))
-        return self
-
-    with patch.object(EvaluatorConfig, "_configure", veiled):
-        yield

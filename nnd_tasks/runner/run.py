@@ -6,98 +6,34 @@ Both go through `guarded`, which finds a user's mistakes before the model is loa
 from __future__ import annotations
 
 import difflib
-import logging
 import re
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.runner.hiding import cleaned, veiled_config, without
-from nnd_tasks.runner.register import FOLDER, include_paths, is_current, lm_eval_tasks_dir
-from nnd_tasks.runner.saving import whole_results
+from nnd_tasks.runner.hiding import cleaned, without
+from nnd_tasks.runner.patches import (
+    as_list,
+    command_line,
+    json_cache,
+    loaded_once,
+    our_tasks,
+    quiet_git,
+    stubs_give_way,
+    veiled_config,
+    whole_results,
+)
+from nnd_tasks.runner.register import include_paths
 from nnd_tasks.secrets import Veiled, secret_values
 
 _VERBS = ("run", "ls", "validate")
 #: Types of models, besides those in ``hf...``, that take ``pretrained`` and nothing in its place.
 _PRETRAINED = ("huggingface", "nnd_mlm", "vllm", "sglang")
-
-
-@contextmanager
-def _with_our_tasks(requested: set[str] | None = None) -> Iterator[None]:
-    """Let every `TaskManager` of this process search our folders before those that it is given.
-
-    lm-eval 0.4.13 takes one ``--include_path``, which must stay the user's.
-
-    Args:
-        requested: names of the tasks that will be asked for, if they are known. Where ours and the user's folders have
-            them all, lm-eval's own thousands of YAMLs are not read, which takes 8 seconds.
-    """
-    from lm_eval.tasks import TaskManager
-
-    make, match = TaskManager.__init__, TaskManager.match_tasks
-    ours = [] if is_current() else include_paths()  # registered tasks would only be reported as overridden
-
-    def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
-        if requested:
-            folders = [*include_paths(), *_as_list(include_path)]
-            make(self, *args, include_path=folders, **{**kwargs, "include_defaults": False})
-            if requested <= set(self.all_tasks):
-                return
-        make(self, *args, include_path=[*ours, *_as_list(include_path)], **kwargs)
-
-    def match_tasks(self: Any, task_list: list[str]) -> list[str]:
-        found: list[str] = match(self, task_list)
-        if not found:
-            for name in task_list:
-                if not Path(name).exists():  # a folder or a YAML file may be named too
-                    _check_name(name, self)
-        return found
-
-    with (
-        _stubs_give_way(),
-        patch.object(TaskManager, "__init__", init),
-        patch.object(TaskManager, "match_tasks", match_tasks),
-    ):
-        yield
-
-
-@contextmanager
-def _stubs_give_way() -> Iterator[None]:
-    """Keep lm-eval from warning of every stub of `register` in whose place a YAML of ours is read, as is meant."""
-    stubs, ours = lm_eval_tasks_dir() / FOLDER, include_paths()
-
-    def wanted(record: logging.LogRecord) -> bool:
-        places = [Path(place) for place in record.args if isinstance(place, (str, Path))][-2:] if record.args else []
-        if "overrides existing task" not in str(record.msg) or len(places) < 2:
-            return True
-        return not (places[1].is_relative_to(stubs) and any(places[0].is_relative_to(folder) for folder in ours))
-
-    logger = logging.getLogger("lm_eval.tasks._index")
-    logger.addFilter(wanted)
-    try:
-        yield
-    finally:
-        logger.removeFilter(wanted)
-
-
-def _git_commit() -> str | None:
-    """Return what lm-eval's `get_git_commit_hash` does; git itself does not complain where there is no repository."""
-    from lm_eval.loggers.utils import get_commit_from_path
-
-    try:
-        done = subprocess.run(["git", "describe", "--always"], capture_output=True, check=True)  # noqa: S607
-        return done.stdout.strip().decode()
-    except (subprocess.CalledProcessError, FileNotFoundError):
-        commit: str | None = get_commit_from_path(Path.cwd())
-        return commit
 
 
 def _check_name(name: str, manager: Any) -> None:
@@ -110,12 +46,6 @@ def _check_name(name: str, manager: Any) -> None:
     near += [task for task in difflib.get_close_matches(name, known, n=3, cutoff=0.8) if task not in near]
     hint = f"did you mean {' or '.join(near[:3])}?" if near else "`nnd run ls tasks` lists them"
     raise NNDError(f"there is no task {name!r}; {hint}")
-
-
-def _as_list(include_path: Any) -> list[Any]:
-    if not include_path:
-        return []
-    return [include_path] if isinstance(include_path, (str, Path)) else list(include_path)
 
 
 def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
@@ -144,7 +74,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
         from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
-        from nnd_tasks.runner.caching import JSONCachingLM, cache_key
+        from nnd_tasks.runner.caching import cache_key
 
         arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
         _check_model(model, arguments)
@@ -166,16 +96,16 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         with ExitStack() as stack:
             stack.enter_context(without(secret_values([arguments, kwargs.get("metadata")])))
             stack.enter_context(shared_encodings())
-            stack.enter_context(patch("lm_eval.evaluator.get_git_commit_hash", _git_commit))
+            stack.enter_context(quiet_git())
             for task in ours:
                 task.check_metadata(model, arguments)
                 task.model_type = model if isinstance(model, str) else None
                 task.ready_made = not isinstance(model, str)
                 task.check_tokenizer(chat=bool(apply_chat_template))
-            stack.enter_context(patch.object(task_manager, "load", lambda task_list: loaded))
+            stack.enter_context(loaded_once(task_manager, loaded))
             if use_cache is not None:
                 use_cache = f"{use_cache}_{cache_key(model, arguments)}"
-                stack.enter_context(patch("lm_eval.api.model.CachingLM", JSONCachingLM))
+                stack.enter_context(json_cache())
             results = simple_evaluate(
                 model=model,
                 model_args=Veiled(arguments) if model_args else model_args,
@@ -268,9 +198,8 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
         without(secrets),
         veiled_config(secrets),
         whole_results(),
-        patch.object(sys, "argv", ["lm_eval", *verb, *(arguments or ["--help"])]),
-        patch.object(lm_eval, "simple_evaluate", evaluate_once),
-        _with_our_tasks(_requested(arguments)),
+        command_line(["lm_eval", *verb, *(arguments or ["--help"])], evaluate_once),
+        our_tasks(_requested(arguments), _check_name),
     ):
         try:
             cli_evaluate()
@@ -347,11 +276,11 @@ def evaluate(
                 known[name] = getattr(model, name)
         if isinstance(getattr(model, "pretrained", None), str):
             known["pretrained"] = model.pretrained
-    folders = [*include_paths(), *_as_list(include_path)]
+    folders = [*include_paths(), *as_list(include_path)]
     settings = {"include_path": folders, "metadata": {**known, **(metadata or {})}}
     manager = TaskManager(include_defaults=False, **settings)
     if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
-        with _stubs_give_way():
+        with stubs_give_way():
             manager = TaskManager(**settings)
     return dict(
         guarded(simple_evaluate)(

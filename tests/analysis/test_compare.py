@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from nnd_tasks.analysis.compare import paired as module
 from nnd_tasks.analysis.compare.diagnostics import reading_aid
 from nnd_tasks.analysis.compare.output import (
     between,
@@ -39,7 +40,6 @@ from nnd_tasks.analysis.compare.paired import (
     permutation_p,
     rank,
 )
-from nnd_tasks.analysis.compare import paired as module
 from nnd_tasks.analysis.compare.power import (
     DISAGREEMENT,
     LEVEL,

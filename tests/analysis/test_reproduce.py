@@ -27,10 +27,10 @@ from transformers import (
 )
 
 from nnd_tasks import cli
+from nnd_tasks.analysis.reproduce import reproduction as module
 from nnd_tasks.analysis.reproduce.experiments import Experiment, Recipe, find_weights, load_recipes
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
 from nnd_tasks.analysis.reproduce.reproduction import Options, reproduce
-from nnd_tasks.analysis.reproduce import reproduction as module
 from nnd_tasks.build import build_set
 from nnd_tasks.datasets import load, read_table
 from nnd_tasks.errors import NNDError

@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from nnd_tasks.analysis.compare import diagnostics as reading
 from nnd_tasks.analysis.compare.diagnostics import reading_aid
 from nnd_tasks.analysis.compare.paired import compare_runs
-from nnd_tasks.analysis.compare import diagnostics as reading
 from nnd_tasks.analysis.results import check_comparable, left_out, pair, read_runs, to_table
 from nnd_tasks.analysis.selecting import PARTS, value_of
 from nnd_tasks.baselines import Unigrams

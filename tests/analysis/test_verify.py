@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau, pearsonr
 
+from nnd_tasks.analysis.verify import verify_sets as sets
 from nnd_tasks.analysis.verify.correlation import gap_correlation, gap_correlation_in_order, gaps, rank_correlation
 from nnd_tasks.analysis.verify.human_scores import add_up, read_quiz_design, read_summeval
 from nnd_tasks.analysis.verify.verification import (
@@ -31,7 +32,6 @@ from nnd_tasks.analysis.verify.verification import (
     verify_rates,
     verify_scores,
 )
-from nnd_tasks.analysis.verify import verify_sets as sets
 from nnd_tasks.analysis.verify.verify_report import cells, markdown, paper_value, to_csv, to_json, write_reports
 from nnd_tasks.analysis.verify.verify_sets import (
     Metrics,

@@ -17,8 +17,9 @@ from lm_eval.tasks import TaskManager
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.user_tasks import write_task
 from nnd_tasks.runner import register as registration
+from nnd_tasks.runner.patches import our_tasks
 from nnd_tasks.runner.register import FOLDER, MARKER, register, task_files, unregister
-from nnd_tasks.runner.run import _with_our_tasks
+from nnd_tasks.runner.run import _check_name
 
 #: What `register` and `unregister` ask of the file system, by module and name.
 STEPS = [(os, "rename"), (os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "mkdir"), (os, "chmod"), (io, "open")]
@@ -128,7 +129,7 @@ def test_stubs_give_way_without_a_word_and_other_tasks_with_a_warning(
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     assert not registration.is_current(), "a set made since then: ours are read beside the stubs"
     monkeypatch.setattr(logging.getLogger("lm_eval"), "propagate", True)
-    with _with_our_tasks():
+    with our_tasks(None, _check_name):
         assert "mine" in TaskManager().all_tasks
         assert "overrides" not in caplog.text
         TaskManager(include_path=tmp_path / "other")
