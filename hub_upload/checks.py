@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.build import build_set
+from nnd_tasks.build import Formed, build_set, form_own
 from nnd_tasks.card import CARD, dump_yaml
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.new.draft import draft_set
-from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
+from nnd_tasks.recipes.parse import make_recipe
+from nnd_tasks.recipes.shelf import RECIPE, SetRecipe, find_recipe, recipe_paths
 from nnd_tasks.tables import fingerprint
 
 _QUOTED = 40  # characters of a text in a row that are no coincidence
@@ -79,29 +79,26 @@ def check_rebuild(
                 f"{name}: name the table that it was made from with --source; it is built again before it is published"
             )
         return [f"{name} is not built again, because no --source names the table that it was made from"]
-    for config, recipe in made.items():
-        built = _draft_again(name, recipe, expand(source), list(reports[config].get("source_sha256", {})))
-        _compare(name, config, fingerprint(tables[config]), built, reports[config])
+    for recipe in {dump_yaml(one): one for one in made.values()}.values():
+        configs = [config for config, one in made.items() if one == recipe]
+        hashes = {file: one for config in configs for file, one in reports[config].get("source_sha256", {}).items()}
+        formed = _form_again(name, {**recipe, **({"sources": hashes} if hashes else {})}, source)
+        for config in configs:
+            built = {"source_sha256": formed.report.get(config, {}).get("source_sha256", {})}
+            if config in formed.tables:
+                built["fingerprint"] = fingerprint(formed.tables[config])
+            _compare(name, config, fingerprint(tables[config]), built, reports[config])
     return []
 
 
-def _draft_again(name: str, recipe: Mapping[str, Any], source: Path, files: list[str]) -> dict[str, Any]:
-    """Return the fingerprint and the source files of a set of `nnd new` that is made anew, without writing it."""
-    table = next((source / file for file in files if (source / file).is_file()), source)
-    with tempfile.TemporaryDirectory(prefix="nnd-rebuild-") as scratch:
-        if len(files) > 1 and source.is_dir():  # all of them, and nothing else that lies there
-            table = Path(scratch) / source.resolve().name
-            for file in files:
-                (table / file).parent.mkdir(parents=True, exist_ok=True)
-                if (source / file).is_file():
-                    shutil.copyfile(source / file, table / file)
-        path = Path(scratch) / "recipe.yaml"
-        path.write_text(dump_yaml(recipe), encoding="utf-8")
-        try:
-            draft = draft_set(name, str(table), recipe=path, replace=True)
-        except NNDError as error:
-            raise NNDError(f"{name} cannot be built again, so it is not published: {error}") from error
-    return {"fingerprint": fingerprint(draft.table), "source_sha256": draft.report["source_sha256"]}
+def _form_again(name: str, recipe: Mapping[str, Any], source: str | Path) -> Formed:
+    """Return the tests of a set of the user's own, made anew and not written."""
+    found = SetRecipe(name, Path(name) / RECIPE, make_recipe(recipe, f"the recipe of {name}"), shipped=False)
+    try:
+        with ExitStack() as stack:
+            return form_own(found, source, stack)
+    except NNDError as error:
+        raise NNDError(f"{name} cannot be built again, so it is not published: {error}") from error
 
 
 def _rebuild(name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, Any], source: str | Path | None) -> None:

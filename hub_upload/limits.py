@@ -20,11 +20,11 @@ _SHOWN = 8
 
 
 def add_missing(card: Card, tables: Mapping[str, pa.Table], reports: Mapping[str, Any]) -> None:
-    """Put the rates of trivial rules and the known limits on a card that does not have them."""
+    """Put the rates of baselines and the known limits on a card that does not have them."""
     rates = {config: _rates(table, reports.get(config, {})) for config, table in tables.items()}
-    if "What trivial rules reach" not in card.sections:
+    if "What baselines reach" not in card.sections:
         lines = baselines_section({config: {"trivial_rules": found} for config, found in rates.items()})
-        card.put("What trivial rules reach", lines)
+        card.put("What baselines reach", lines)
     if HEADING not in card.sections:
         card.put(HEADING, known_limits(tables, rates, synthetic="corpus" in next(iter(reports.values()), {})))
 

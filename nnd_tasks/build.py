@@ -22,8 +22,8 @@ from nnd_tasks.harness.user_tasks import shipped_task
 from nnd_tasks.pairing import Dropped, some_of
 from nnd_tasks.recipes.download import Fetched, fetch, sha256_of
 from nnd_tasks.recipes.make import config_of, make_tests, tables_of
-from nnd_tasks.recipes.places import locate
-from nnd_tasks.recipes.readers import Table
+from nnd_tasks.recipes.places import locate, named_files
+from nnd_tasks.recipes.readers import Table, open_table
 from nnd_tasks.recipes.recipe import FILE, Recipe
 from nnd_tasks.recipes.shelf import RECIPE, SetRecipe, find_recipe, recipe_paths
 from nnd_tasks.schema import language_pair, short_hash
@@ -106,7 +106,9 @@ def build_set(
     fetched: Fetched | None = None
     notes: list[str] = []
     with ExitStack() as stack:
-        if source is not None:
+        if source is not None and not found.shipped:
+            files = {}
+        elif source is not None:
             files = locate(found, expand(source), stack)
         elif own := _embedded(found):
             files = own
@@ -118,7 +120,10 @@ def build_set(
                 for file in fetched.unverified
             ]
         try:
-            formed = form(found.name, recipe, files, chosen, shipped=found.shipped)
+            if source is not None and not found.shipped:
+                formed = form_own(found, source, stack)
+            else:
+                formed = form(found.name, recipe, files, chosen, shipped=found.shipped)
         except NNDError:
             if fetched is not None:
                 fetched.discard()
@@ -127,7 +132,7 @@ def build_set(
     notes += [
         f"{file.name} is not there, so config {file.config} is not built from it"
         for file in recipe.files.values()
-        if file.config and file.name not in files
+        if file.config and file.config not in formed.tables
     ]
     values = ", ".join(f"{column} {some_of(left)}" for column, left in recipe.leave_out.items())
     notes += [
@@ -244,18 +249,43 @@ def form(
     Raises:
         NNDError: a file that is not as the recipe says, or no test comes out.
     """
+    origin = _origin(recipe, files, options, shipped=shipped)
+    formed = Formed()
+    for config, table in tables_of(name, recipe, files, options).items():
+        add_config(formed, config, table, recipe, origin)
+    return formed
+
+
+def form_own(found: SetRecipe, source: str | Path, stack: ExitStack) -> Formed:
+    """Make the tests of a set of the user's own out of what ``--source`` names, without writing anything.
+
+    Args:
+        found: the set.
+        source: as for `build_set`, or a dataset for `datasets`: ``PATH``, ``PATH:SPLIT`` or ``PATH:CONFIG:SPLIT``.
+        stack: what an archive is unpacked to is removed when it is closed.
+
+    Raises:
+        NNDError: as `form`.
+    """
+    recipe = found.recipe
+    if not (recipe.files or recipe.pattern) and named_files(str(source), stack) is None:
+        formed = Formed()
+        table = open_table(str(source), recipe)
+        add_config(formed, recipe.config or "default", table, recipe, _origin(recipe, {}, {}, shipped=False))
+        return formed
+    return form(found.name, recipe, locate(found, expand(source), stack), {}, shipped=False)
+
+
+def _origin(recipe: Recipe, files: Mapping[str, Path], options: Mapping[str, str], *, shipped: bool) -> dict[str, Any]:
+    """Return what the report of every config says of where it comes from."""
     # A report travels with the data: of a local folder it keeps the name, not the place.
     shown = {key: Path(value).name if _is_there(value) else value for key, value in options.items()}
-    origin = {
+    return {
         **({} if shipped else {"recipe": _judging(recipe)}),
         "source_sha256": {file: sha256_of(path) for file, path in sorted(files.items())},
         "options": shown,
         "nnd_tasks": __version__,
     }
-    formed = Formed()
-    for config, table in tables_of(name, recipe, files, options).items():
-        add_config(formed, config, table, recipe, origin)
-    return formed
 
 
 def _is_there(path: str) -> bool:

@@ -24,7 +24,7 @@ class Texts:
     Args:
         strip: leave out white space around them, as for names.
         blank: give blank texts a code too; else they are -1, as a cell without a text always is.
-        missing: texts that are -1 too.
+        missing: texts that are -1 too, in any case of letters.
         same: text in lower case -> the text that it stands for.
 
     Attributes:
@@ -41,7 +41,7 @@ class Texts:
     ) -> None:
         self.texts: list[str] = []
         self._codes: dict[str, int] = {}
-        self._strip, self._blank, self._missing = strip, blank, frozenset(missing)
+        self._strip, self._blank, self._missing = strip, blank, frozenset(text.strip().casefold() for text in missing)
         self._same = same or {}
 
     def code(self, text: str) -> int:
@@ -65,7 +65,7 @@ class Texts:
                 text = text.strip()
             if self._same:
                 text = self._same.get(text.casefold(), text)
-            if (self._blank or text.strip()) and text not in self._missing:
+            if (self._blank or text.strip()) and not (self._missing and text.strip().casefold() in self._missing):
                 local[i] = self.code(text)
         places = pc.fill_null(distinct.indices, len(local) - 1).to_numpy(zero_copy_only=False)
         return np.asarray(local[places], dtype=np.int32)

@@ -12,6 +12,7 @@ pairs formed: a prompt, or a group that the publisher names?
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -225,7 +226,9 @@ def gather(found: Judgements, rule: Rule) -> Candidates:
                 label = _shown_marks(found, unit, size)
         elif "shown" in found.facts:
             label = found.facts["shown"][first].astype(np.int64)
-    facts = {name: _fact(name, column, unit, first, found)[keep] for name, column in found.facts.items()}
+    # What goes with a label (its category, severity and spans) is of judgements that gave the label which counts.
+    counted = np.ones(len(unit), dtype=bool) if label is None or rank is None else found.mark == label[unit]
+    facts = {name: _fact(name, column, unit, first, counted, found)[keep] for name, column in found.facts.items()}
     return Candidates(
         prompt=found.prompt[first][keep],
         group=found.group[first][keep],
@@ -249,9 +252,24 @@ def _shown_marks(found: Judgements, unit: Index, size: int) -> Index:
     return np.array([texts.code(",".join(values)) for values in marks], dtype=np.int64)
 
 
-def _fact(name: str, column: Codes, unit: Index, first: Index, found: Judgements) -> Index:
-    """Return a fact of each candidate: that of its first row; joined systems, and no rater, where there are several."""
+#: Facts that belong to a judgement, not to its candidate.
+_OF_JUDGEMENTS = frozenset({"category", "subcategory", "severity", "spans"})
+
+
+def _fact(name: str, column: Codes, unit: Index, first: Index, counted: Mask, found: Judgements) -> Index:
+    """Return a fact of each candidate: that of its first judgement that counts.
+
+    Systems of several rows are joined, and so are error spans; there is no rater where several judged.
+    """
     values = column[first].astype(np.int64)
+    if name in _OF_JUDGEMENTS:
+        places = np.flatnonzero(counted)[::-1]
+        values[unit[places]] = column[places]
+        if name == "spans":
+            counted = counted & (found.candidate == found.candidate[first][unit])  # places are of one text
+            other = np.unique(unit[counted & (column >= 0) & (column != values[unit])])
+            _unite(values, other, unit, np.where(counted, column, -1), found.texts[name])
+        return values
     if name in ("system", "rater"):
         other = np.unique(unit[column != values[unit]])
         if name == "rater":
@@ -270,7 +288,7 @@ def _votes(found: Judgements, unit: Index, rank: Index | None) -> tuple[Index, N
     rater = found.facts.get("rater")
     if rater is None:
         return unit, found.mark
-    cell, starts = combine(unit, found.row)
+    cell, starts = combine(unit, found.place)
     turn = np.zeros(len(unit), dtype=np.int64)
     if len(starts) < len(cell):
         order = np.argsort(cell, kind="stable")
@@ -377,6 +395,18 @@ def _join(values: Index, other: Index, unit: Index, column: Codes, texts: Texts)
             names[one][texts.texts[code]] = None
     for one, joined in names.items():
         values[one] = texts.code("|".join(joined)) if joined else -1
+
+
+def _unite(values: Index, other: Index, unit: Index, column: Codes, texts: Texts) -> None:
+    """Give the candidates ``other``, whose judgements have different error spans, all of these, in the order of the text."""
+    if not len(other):
+        return
+    several = np.isin(unit, other) & (column >= 0)
+    spans: dict[int, dict[str, dict[str, Any]]] = {int(one): {} for one in other}
+    for one, code in zip(unit[several].tolist(), column[several].tolist(), strict=True):
+        spans[one] |= {json.dumps(span): span for span in json.loads(texts.texts[code])}
+    for one, known in spans.items():
+        values[one] = texts.code(json.dumps(sorted(known.values(), key=lambda span: (span["start"], span["end"]))))
 
 
 @dataclass

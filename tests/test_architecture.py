@@ -48,7 +48,7 @@ def test_a_contract_that_does_not_hold_is_reported(tmp_path: Path) -> None:
     layers = "".join(f"    {layer}\n" for layer in reversed(floors()))
     config = tmp_path / "upside_down.ini"
     config.write_text(
-        "[importlinter]\nroot_package = nnd_tasks\n\n"
+        "[importlinter]\nroot_packages =\n    nnd_tasks\n    hub_upload\n\n"
         f"[importlinter:contract:1]\nname = upside down\ntype = layers\nlayers =\n{layers}",
         encoding="utf-8",
     )

@@ -10,11 +10,14 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+#: What one reads before the site, from the top of the repository.
+FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 
 def test_the_numbers_on_the_page_on_statistics_are_those_that_come_out() -> None:
@@ -44,7 +47,7 @@ def test_files_that_pages_of_the_repository_point_to_are_there() -> None:
     assert [(str(page), target) for page, target in found if not (page.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*FIRST, *PAGES], ids=lambda page: page.name)
 def test_commands_that_a_page_names_exist(page: Path) -> None:
     from typer.main import get_command
 
@@ -53,6 +56,86 @@ def test_commands_that_a_page_names_exist(page: Path) -> None:
     known = set(get_command(app).commands)  # type: ignore[attr-defined]
     for name in re.findall(r"(?:^|`|\s)nnd ([a-z][a-z-]+)", page.read_text("utf-8")):
         assert name in known, name
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """Return the words after ``nnd`` of every command in a page: in its shell blocks, and between backticks."""
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    lines += re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    split = [shlex.split(part, comments=True) for line in lines if "nnd " in line for part in line.split("&&")]
+    return [words[1:] for words in split if words[:1] == ["nnd"]]
+
+
+def parse(words: list[str]) -> None:
+    """Read a command as the command line does, without running it; placeholders such as ``...`` stand for nothing.
+
+    Raises:
+        Exception: the verb, or one of its options, is not known.
+    """
+    from lm_eval._cli.harness import HarnessCLI
+    from typer.main import get_command
+
+    from nnd_tasks.cli import app
+
+    before = ["", *words]
+    words = [word for i, word in enumerate(words) if word not in ("...", "…") or before[i].startswith("-")]
+    command: Any = get_command(app)
+    path = ["nnd"]
+    while hasattr(command, "commands") and words:
+        path.append(words.pop(0))
+        assert path[-1] in command.commands, " ".join(path)
+        command = command.commands[path[-1]]
+    if path[-1] == "run":  # all but this option goes to lm_eval
+        words = [word for word in words if word != "--no-shared-prefix"]
+        HarnessCLI()._parser.parse_args([*([] if words[:1] == ["ls"] else ["run"]), *words])
+    else:
+        command.make_parser(command.context_class(command)).parse_args(words)
+
+
+@pytest.mark.parametrize("page", [*FIRST, *PAGES], ids=lambda page: page.name)
+def test_commands_that_a_page_shows_can_be_typed(page: Path) -> None:
+    for words in commands_in(page.read_text("utf-8")):
+        try:
+            parse(words)
+        except (Exception, SystemExit) as error:
+            pytest.fail(f"nnd {shlex.join(words)}: {error}")
+
+
+@pytest.mark.parametrize(
+    "line", ["nnd lst", "nnd report results --colour", "nnd stress paint", "nnd run --taks nnd_demo"]
+)
+def test_a_command_that_nobody_can_type_would_be_seen(line: str) -> None:
+    [words] = commands_in(f"```sh\n{line}    # a comment\n```\n")
+    with pytest.raises((Exception, SystemExit)):
+        parse(words)
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").split()) < 1000
+
+
+@pytest.mark.parametrize(
+    "page", [*FIRST, ROOT / "docs" / "running.md", ROOT / "docs" / "sets.md"], ids=lambda page: page.name
+)
+def test_a_diff_can_show_the_lines_of_a_page(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    assert [line for line in text.splitlines() if len(line) > 130 and not line.startswith("|")] == []
+
+
+@pytest.mark.parametrize("page", FIRST, ids=lambda page: page.name)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    named = re.findall(
+        r"`((?:nnd_tasks|hub_upload|tests|docs|benchmarks|task_yamls)/[\w/.]+)`", page.read_text("utf-8")
+    )
+    named += re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+    assert named
+    assert [name for name in named if name != "task_yamls/NAME/" and not (ROOT / name).exists()] == []
+
+
+def test_every_page_of_the_site_is_in_its_table_of_contents() -> None:
+    listed = set(re.findall(r"([\w/]+\.md)\s*$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
+    assert {page.name for page in PAGES} == listed
 
 
 def test_the_page_on_checks_lists_every_code_as_it_is() -> None:

@@ -278,7 +278,7 @@ def _short_names(models: Sequence[tuple[str, str]]) -> list[str]:
         parts = [part for part in model[0].replace("\\", "/").split("/") if part]
         others = [other[0] for other in known if other[0] != model[0]]
         size = 1 + bool(parts and _CHECKPOINT.match(parts[-1]))
-        while size < len(parts) and any(other.endswith("/".join(parts[-size:])) for other in others):
+        while size < len(parts) and any(f"/{other}".endswith("/" + "/".join(parts[-size:])) for other in others):
             size += 1
         names[model] = "/".join(parts[-size:]) or model[0]
     for name, count in Counter(names.values()).items():

@@ -232,7 +232,9 @@ class Numbers:
     def __init__(
         self, missing: Sequence[str] = (), decimal: str = ".", scale: tuple[float, float] | None = None
     ) -> None:
-        self._missing = NO_NUMBER | {text.strip().lower() for text in missing}
+        self._missing = NO_NUMBER | {text.strip().casefold() for text in missing}
+        numbers = (as_number(text.strip().replace(decimal, ".")) for text in missing)
+        self._no_marks = [number for number in numbers if number is not None and not math.isnan(number)]
         self._decimal, self._scale = decimal, scale
 
     def read(self, values: Column, where: Where) -> Floats:
@@ -256,7 +258,7 @@ class Numbers:
             bad = np.isinf(found)
             if bad.any():
                 raise NNDError(f"{where(int(bad.argmax()))}: expected a finite number")
-            return np.asarray(found, dtype=np.float64)
+            return np.where(np.isin(found, self._no_marks), np.nan, found).astype(np.float64)
         cells: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
         known: dict[str, float] = {}
         result = np.empty(len(cells))
@@ -284,8 +286,10 @@ class Numbers:
             return math.nan
         if isinstance(cell, str):
             cell = cell.strip()
-            if cell.lower() in self._missing:
+            if cell.casefold() in self._missing:
                 return math.nan
+            if "_" in cell:  # Python reads 1_000 as a thousand
+                return None
             if self._decimal != ".":
                 if "." in cell:  # 1.000 may be one or a thousand
                     return None
@@ -296,6 +300,8 @@ class Numbers:
             value = float(cell)
         except (ValueError, OverflowError):
             return None
+        if value in self._no_marks:
+            return math.nan
         return None if math.isinf(value) else value
 
 

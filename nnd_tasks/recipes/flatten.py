@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped
-from nnd_tasks.recipes.cells import AbsentError, Column, Where, check_size, kind, root, walk
+from nnd_tasks.recipes.cells import AbsentError, Column, Where, check_size, kind, render, root, walk
 from nnd_tasks.recipes.readers import Batch, Several, Table
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 
@@ -236,6 +236,16 @@ def _listed(column: Column) -> list[Any]:
     return list(column.to_pylist()) if isinstance(column, pa.Array) else column
 
 
+def _shown(cell: Any) -> str | None:
+    """Return a cell as a recipe names it: 1.0, as a column with empty cells has it, is 1."""
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    try:
+        return render(cell)
+    except ValueError:
+        return None
+
+
 def without(batch: Batch, recipe: Recipe, dropped: Dropped) -> Batch:
     """Return a batch without the rows that `Recipe.leave_out` names, and count these."""
     if not recipe.leave_out:
@@ -244,7 +254,7 @@ def without(batch: Batch, recipe: Recipe, dropped: Dropped) -> Batch:
     for column, values in recipe.leave_out.items():
         wrong = {value.casefold() for value in values}
         for i, cell in enumerate(_listed(batch.columns[column])):
-            keep[i] &= str("" if cell is None else cell).strip().casefold() not in wrong
+            keep[i] &= (_shown(cell) or "").strip().casefold() not in wrong
     origin = [i for i, kept in enumerate(keep) if kept]
     if len(origin) == len(keep):
         return batch

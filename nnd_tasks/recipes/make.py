@@ -63,7 +63,7 @@ def tables_of(name: str, recipe: Recipe, files: Mapping[str, Path], options: Map
     found: dict[str, list[Table]] = {}
     for file, path in files.items():
         config = config_of(name, recipe, file, path)
-        if recipe.config in (FILE, FOLDER) and recipe.config == FILE and config in found:
+        if recipe.config == FILE and config in found:
             raise NNDError(f"{path}: another file gives the config {config!r} too; rename one")
         found.setdefault(config, []).append(open_table(str(path), recipe))
     return {config: tables[0] if len(tables) == 1 else Several(tables) for config, tables in found.items()}

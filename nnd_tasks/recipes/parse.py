@@ -16,7 +16,7 @@ from nnd_tasks.recipes import limits
 from nnd_tasks.recipes.cells import render, shown
 from nnd_tasks.recipes.recipe import FILE, FOLDER, File, Recipe
 from nnd_tasks.recipes.spans import check_spans
-from nnd_tasks.schema import check_field_names
+from nnd_tasks.schema import check_field_names, normalize
 
 KEYS = tuple(one.name for one in dataclasses.fields(Recipe))
 
@@ -229,13 +229,24 @@ def _texts(key: str, value: Any, where: str) -> tuple[str, ...]:
     return tuple((render(one) or "").strip() for one in values)
 
 
+def _labels(key: str, value: Any, where: str) -> tuple[str, ...]:
+    """Return labels in NFC, as those of a table are read."""
+    return tuple(normalize(one) for one in _texts(key, value, where))
+
+
+def _categories(key: str, value: Any, where: str) -> dict[str, Any]:
+    """Return label -> category, labels as those of a table are read."""
+    known: dict[str, Any] = _of("categories", _maybe)(key, value, where)
+    return {normalize(str(label)).strip(): category for label, category in known.items()}
+
+
 def _exact(key: str, value: Any, where: str) -> tuple[str, ...]:
     values = value if isinstance(value, (list, tuple)) else [value]
     return tuple(_text(key, one, where) for one in values)
 
 
 def _order(key: str, value: Any, where: str) -> tuple[tuple[str, ...], ...]:
-    return tuple(_texts(key, rank, where) for rank in (value if isinstance(value, (list, tuple)) else [value]))
+    return tuple(_labels(key, rank, where) for rank in (value if isinstance(value, (list, tuple)) else [value]))
 
 
 def _number(key: str, value: Any, where: str) -> float:
@@ -358,16 +369,16 @@ _READERS: Mapping[str, Callable[[str, Any, str], Any]] = {
     "attribute": _attribute,
     "field": _of("columns", _text),
     "pair": _texts,
-    "categories": _of("categories", _maybe),
+    "categories": _categories,
     "spans": _of("columns and settings", _any),
-    "leave_out": _of("lists of values", _texts),
-    "missing": _texts,
+    "leave_out": _of("lists of values", _labels),
+    "missing": _labels,
     "complete": _truth,
     "scale": _scale,
     "decimal": _decimal,
-    "better": _texts,
+    "better": _labels,
     "order": _order,
-    "ignore": _texts,
+    "ignore": _labels,
     "min_gap": _number,
     "majority": _truth,
     "best": _number,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,74 +187,181 @@ _TIES = frozenset(
     ]
 )
 #: Characters of ``A > B`` in any form; on a longer text the pattern would try every split of it.
-_LONGEST = 100
-_COMPARED = re.compile(r"^\W*([ABab12])\W*?([<>=]+)\W*([ABab12])\W*$")
+_LONGEST, _MOST = 100, 2000
+_COMPARED = re.compile(r"^\W*([ABab12])\W*?([<>=]+)\W*([ABab12])\W*(?:\([^()]*\)\W*)?$")
+#: Words of a text that says what did not win; what did is not guessed.
+_NEGATIVE = frozenset(
+    [
+        "worse",
+        "worst",
+        "not",
+        "no",
+        "never",
+        "less",
+        "least",
+        "lose",
+        "loses",
+        "lost",
+        "inferior",
+        "weaker",
+        "bad",
+        "poor",
+        "poorly",
+        "nor",
+        "wrong",
+        "fails",
+        "failed",
+        "rejected",
+        "doesn",
+        "isn",
+        "wasn",
+        "cannot",
+        "neither",
+    ]
+)
+#: What stands before or after a letter or number that names a side: "Response B", "B is better". In "a better one" none does.
+_BEFORE = frozenset(
+    [
+        "answer",
+        "response",
+        "option",
+        "model",
+        "candidate",
+        "text",
+        "output",
+        "summary",
+        "assistant",
+        "system",
+        "translation",
+        "story",
+        "choice",
+        "side",
+        "version",
+        "completion",
+        "conversation",
+        "prefer",
+        "prefers",
+        "preferred",
+        "chose",
+        "choose",
+        "chosen",
+        "is",
+        "winner",
+        "for",
+        "over",
+        "than",
+    ]
+)
+_AFTER = frozenset(["is", "was", "wins", "won", "win", "beats"])
+_VERDICTS = frozenset(["better", "best", "wins", "won", "preferred", "winner"])
+_ADVERBS = frozenset(
+    [
+        "much",
+        "far",
+        "a",
+        "bit",
+        "lot",
+        "slightly",
+        "somewhat",
+        "clearly",
+        "strongly",
+        "marginally",
+        "significantly",
+        "way",
+    ]
+)
 
 
 def winner(cell: Any, recipe: Recipe, where: str) -> int | str:
     """Return which column of `Recipe.pair` a cell of `Recipe.winner` names: 0 or 1, ``tie``, or ``no_judgement``.
 
     A side is named by its column, by the last part of that name (``answer_1``: 1), by 1 or 2, or A or B; or by a text that
-    contains one of these, such as "answer_1 is better", or ``A > B``.
+    contains one of these and says nothing against it, such as "answer_1 is better", "Response B", or ``A > B``.
 
     Raises:
-        NNDError: it says something else.
+        NNDError: it says something else, or may be read in two ways.
     """
     try:
         text = (render(cell) or "").strip()
     except ValueError as error:
         raise NNDError(f"{where}: {error}") from None
-    if not text or text in recipe.missing:
+    if len(text) > _MOST:
+        raise NNDError(f"{where}: a text of {len(text):,} characters names no winner")
+    if not text or text.casefold() in {one.strip().casefold() for one in recipe.missing}:
         return "no_judgement"
-    if re.fullmatch(r"[+-]?\d+([.,]\d+)?", text):  # no 0, -1 or 1.5
-        if text.rstrip("0").rstrip(".") in ("1", "2"):
-            return int(text[0] == "2")
-        raise NNDError(f"{where}: {_names_neither(text, recipe)}")
-    folded = _fold(text)
     names = [_fold(column) for column in recipe.pair]
     ends = [name.rsplit("_", 1)[-1] for name in names]
     if ends[0] == ends[1]:
         ends = names
-    sides = [{names[0], ends[0], "1", "a"}, {names[1], ends[1], "2", "b"}]
-    parts = [part for part in folded.split("_") if part in sides[0] ^ sides[1]]
-    one_name = (
-        re.fullmatch(r"[\w.-]+", text) and len(parts) == 1 and folded.endswith(parts[0])
-    )  # model_a, beside answer_a
-    for name in (folded, *(parts if one_name else ())):
-        if name in sides[0] ^ sides[1]:
-            return int(name in sides[1])
+    letters = {"1": 0, "a": 0, "2": 1, "b": 1}
+    if any(letters.get(end, side) != side for side, end in enumerate(ends)):  # system_b, system_a: the names go first
+        letters = {}
+    sides = {
+        **letters,
+        **{end: side for side, end in enumerate(ends)},
+        **{name: side for side, name in enumerate(names)},
+    }
+    if re.fullmatch(r"[+-]?\d+([.,]\d+)?", text):  # no 0, 10 or 1.5
+        side = sides.get(re.sub(r"[.,]0+$", "", text))
+        if side is None:
+            raise NNDError(f"{where}: {_names_neither(text, recipe)}")
+        return side
+    folded = _fold(text)
+    if folded in sides:
+        return sides[folded]
+    said = folded.split("_")
+    if {*said[:-1]} <= _BEFORE and said[-1] in sides:  # model_a, beside answer_a
+        return sides[said[-1]]
     if len(text) <= _LONGEST and (match := _COMPARED.match(text)):
-        left, sign, right = match[1].lower(), match[2], match[3].lower()
-        if left != right and len(set(sign)) == 1:
-            return "tie" if "=" in sign else int(left in "b2") ^ int("<" in sign)
-    # The longest names first: in "answer_2 is a better one" the article is no side.
-    words = f"_{folded}_"
-    tokens = set(re.findall(r"[^\W_]+", text))
-    tied = bool(_TIES & {*folded.split("_"), folded})
-    for ways in (
-        [f"_{name}_" in words for name in names],
-        [len(end) > 1 and f"_{end}_" in words for end in ends],
-        [bool(tokens & {"1", "A"}), bool(tokens & {"2", "B"})],
-    ):
-        if all(ways) and _BETTER & set(folded.split("_")) and not tied:
-            raise NNDError(f"{where}: {shown(text)} names both columns; write which one won, or add it to --missing")
-        if all(ways):
-            return "tie"
-        if any(ways) and not tied:
-            return ways.index(True)
-    if tied:
+        left, sign, right = sides.get(match[1].lower()), match[2], sides.get(match[3].lower())
+        if left is not None and right is not None and left != right and len(set(sign)) == 1:
+            return "tie" if "=" in sign else left if ">" in sign else right
+    if _TIES & {*said, folded}:
         return "tie"
+    named = _named(text, folded, names, ends, sides)
+    if len(named) == 2 and not {*said} - {*sides, *"_".join(names).split("_"), "and", "or"}:
+        return "tie"
+    if len(named) == 2:
+        raise NNDError(f"{where}: {shown(text)} names both columns; write which one won, or add it to --missing")
+    if named and not _NEGATIVE & {*said}:
+        return named.pop()
     raise NNDError(f"{where}: {_names_neither(text, recipe)}")
 
 
-#: Words of a text that compares two sides; which of them won is not guessed.
-_BETTER = frozenset(["better", "worse", "than", "over", "beats", "best", "wins", "win", "preferred", "prefer", "loses"])
+def _named(text: str, folded: str, names: list[str], ends: list[str], sides: Mapping[str, int]) -> set[int]:
+    """Return the sides that a text names, by whole names or their last parts, else by a letter or number."""
+    words = f"_{folded}_"
+    for known in (names, [end for end in ends if len(end) > 1]):
+        if found := {sides[name] for name in known if f"_{name}_" in words}:
+            return found
+    found = set()
+    tokens = re.findall(r"[^\W_]+", text)
+    for i, token in enumerate(tokens):
+        if len(token) > 1 or token.islower() or token.casefold() not in sides:
+            continue
+        before, after = (
+            (tokens[i - 1].casefold() if i else ""),
+            (tokens[i + 1].casefold() if i + 1 < len(tokens) else ""),
+        )
+        verdict = i == 0 and tokens[-1].casefold() in _VERDICTS and {*map(str.casefold, tokens[1:-1])} <= _ADVERBS
+        if (
+            before in _BEFORE
+            or after in _AFTER
+            or verdict
+            or len(tokens) == 1
+            or after in ("and", "or")
+            or before in ("and", "or")
+        ):
+            found.add(sides[token.casefold()])
+    if not found and {*map(str.casefold, tokens)} <= sides.keys():  # A-B
+        found = {sides[token.casefold()] for token in tokens}
+    return found
 
 
 def _names_neither(text: str, recipe: Recipe) -> str:
     return (
-        f"{shown(text)} names neither {recipe.pair[0]!r} nor {recipe.pair[1]!r}; a winner is named by its column, by "
-        "1 or 2, or A or B. If it says that nobody judged, add it to --missing"
+        f"{shown(text)} names neither {recipe.pair[0]!r} nor {recipe.pair[1]!r} as the winner; a winner is named by its column, "
+        "by 1 or 2, or A or B. If it says that nobody judged, add it to --missing"
     )
 
 

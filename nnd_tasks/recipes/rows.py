@@ -177,31 +177,30 @@ class _Assembly:
             texts["label"] = marks.labels
         elif "shown" in texts:
             texts["label"] = texts["shown"]
-        facts |= self._categories(texts)
         if self._spans.found:
             facts["spans"], texts["spans"] = self._spans.codes(), self._spans.texts
+        categories = self._categories(texts)  # leaves judgements out
         place = self._place
         return Judgements(
             prompt[place], group[place], candidate[place], self._aspect, self._mark, place, rows[place],
-            {name: codes[place] for name, codes in facts.items()}, prompts, groups, marks.aspects, texts, len(rows),
-            self._dropped,
+            {**{name: codes[place] for name, codes in facts.items()}, **categories}, prompts, groups, marks.aspects, texts,
+            len(rows), self._dropped,
         )  # fmt: skip
 
     def _categories(self, texts: dict[str, Texts]) -> dict[str, Codes]:
-        """Return the category and finer label of each row, where columns or a table of categories say them.
+        """Return the category and finer label of each judgement, where columns or a table of categories say them.
 
         Judgements whose label has no category by the table (null) are left out.
         """
         recipe, reader, labels = self._recipe, self._reader, self._marks.labels
         by_label = labels is not None and not recipe.category
         if not (recipe.categories or recipe.separator):
-            return {"category": reader.codes("category")} if recipe.category else {}
+            return {"category": reader.codes("category")[self._place]} if recipe.category else {}
         if by_label:
             assert labels is not None
-            kinds, finer = labels, np.full(reader.count, -1, dtype=np.int32)
-            finer[self._place] = self._mark
+            kinds, finer = labels, self._mark.astype(np.int32)
         elif recipe.category:
-            kinds, finer = reader.texts["category"], reader.codes("category")
+            kinds, finer = reader.texts["category"], reader.codes("category")[self._place]
         else:
             raise NNDError("categories and separator need labels, or the column of the category")
         named = Texts(strip=True)
@@ -213,7 +212,9 @@ class _Assembly:
                 left_out.append(code)
             elif category:
                 to[code] = named.code(category)
-        self._leave_out("no_test_category", np.isin(finer[self._place], left_out))
+        wrong = np.isin(finer, left_out)
+        self._leave_out("no_test_category", wrong)
+        finer = finer[~wrong]
         texts["category"], texts["subcategory"] = named, kinds
         return {"category": to[finer], "subcategory": finer}
 

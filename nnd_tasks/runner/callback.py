@@ -253,7 +253,7 @@ def _check_names(tasks: Sequence[str], include_path: Any) -> None:
     known = TaskManager(include_defaults=False, include_path=[*include_paths(), *folders]).all_tasks
     for name in set(tasks) - set(known):
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.7)
-        hint = f"did you mean {' or '.join(near)}?" if near else "the README lists them"
+        hint = f"did you mean {' or '.join(near)}?" if near else "docs/running.md lists them"
         raise NNDError(f"NNDCallback: there is no NND task {name!r}; {hint}")
 
 

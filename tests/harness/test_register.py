@@ -121,7 +121,7 @@ def test_stubs_give_way_without_a_word_and_other_tasks_with_a_warning(
     tasks: Path, nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(tasks / "manager.py"))
-    monkeypatch.setattr("nnd_tasks.runner.run.lm_eval_tasks_dir", lambda: tasks)
+    monkeypatch.setattr("nnd_tasks.runner.patches.lm_eval_tasks_dir", lambda: tasks)
     register()
     for folder, name in ((nnd_home / "task_yamls" / "mine", "mine"), (tmp_path / "other", "nnd_demo")):
         folder.mkdir(parents=True)

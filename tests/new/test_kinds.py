@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from nnd_tasks.datasets import read_table
+from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.preferences import winner
 from nnd_tasks.recipes.recipe import Recipe
 from tests.test_cli import Outcome
@@ -654,6 +655,24 @@ def test_ties_of_all_kinds(value: str) -> None:
     assert winner(value, Recipe(pair=("answer_1", "answer_2"), winner="w"), "here") == "tie"
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["B is worse", "A is not good", "not A", "A loses", "k.A.", "10", "20", "A: 3, B: 5", "B, not A", "I prefer B over A",
+     "A better choice is the second", "2 of 3 raters prefer", "A strong preference for the second", "answer_1 is not better"],
+)  # fmt: skip
+def test_what_may_be_read_in_two_ways_is_no_winner(value: str) -> None:
+    with pytest.raises(NNDError, match=r"row 1: .* names (neither|both)"):
+        winner(value, Recipe(pair=("answer_1", "answer_2"), winner="w"), "row 1")
+
+
+def test_names_of_columns_go_before_the_alphabet() -> None:
+    swapped = Recipe(pair=("system_b", "system_a"), winner="w")
+    assert [winner(value, swapped, "row 1") for value in ("A", "b", "Model A", "A > B", "system_b")] == [1, 0, 1, 1, 0]
+    assert winner("1", Recipe(pair=("answer_2", "answer_1"), winner="w"), "row 1") == 1
+    with pytest.raises(NNDError, match="names neither"):
+        winner("2", swapped, "row 1")
+
+
 WON: Rows = [
     {"q": "Q1", "answer_1": "a", "answer_2": "b", "who": who, "topic": "x"}
     for who in ("answer_1 is better", "tie", "", "k.A.")
@@ -683,7 +702,7 @@ def test_a_column_says_which_of_a_pair_won(maker: Maker, tmp_path: Path) -> None
     [
         (
             "Alice",
-            "row 2, column 'who': 'Alice' names neither 'answer_1' nor 'answer_2'; a winner is named by its column",
+            "row 2, column 'who': 'Alice' names neither 'answer_1' nor 'answer_2' as the winner; a winner is named by its column",
         ),
         ("0", "'0' names neither"),
         ("-1", "'-1' names neither"),

@@ -251,8 +251,9 @@ def test_a_card_says_of_how_many_tests_the_rates_are(
 ) -> None:
     more = [{**row, "question": row["question"] + more} for row in ROWS for more in ("", "!")]
     table = write_rows(tmp_path / "t.jsonl", more)
-    for sample, said in ((2, False), (1, True)):  # of 16 tests; ten times the sample are rated as a whole
-        monkeypatch.setattr("nnd_tasks.build.SAMPLE", sample)
+    monkeypatch.setattr("nnd_tasks.build.SAMPLE", 1)
+    for most, said in ((16, False), (15, True)):  # of 16 tests
+        monkeypatch.setattr("nnd_tasks.build._EXACT", most)
         write_set(draft_set("numbers", str(table), {"label": "verdict", "better": "good"}))
         card = (nnd_home / "nnd" / "numbers" / "README.md").read_text("utf-8")
         assert ("The rates are of 1 of the tests, drawn at random." in card) == said
@@ -271,8 +272,8 @@ def test_the_card_of_pairs_says_what_was_done_to_them(tmp_path: Path, nnd_home: 
 @pytest.fixture
 def package(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout that is also the installation."""
-    for module in ("register", "user_tasks"):
-        monkeypatch.setattr(f"nnd_tasks.harness.{module}.tasks_dir", lambda: checkout / "task_yamls")
+    for module in ("runner.register", "harness.user_tasks"):
+        monkeypatch.setattr(f"nnd_tasks.{module}.tasks_dir", lambda: checkout / "task_yamls")
     return checkout
 
 

@@ -126,3 +126,32 @@ def test_the_config_of_a_file_that_is_not_there_is_named(home: Path, tmp_path: P
     result, _ = build_recipe(str(path), tmp_path / "first.csv")
     assert [one.name for one in result.built] == ["first"]
     assert "second.csv is not there, so config second is not built from it" in result.notes
+
+
+def test_a_set_of_a_dataset_is_built_again_from_it(home: Path, tmp_path: Path) -> None:
+    import datasets
+
+    rows = [dict(zip(("q", "answer", "verdict"), line.split(","), strict=True)) for line in TABLE.splitlines()[1:]]
+    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
+    datasets.DatasetDict({"test": datasets.Dataset.from_list(rows)}).save_to_disk(tmp_path / "splits")
+    options = {"context": "q", "candidate": "answer", "label": "verdict", "better": ("right",)}
+    written = write_set(draft_set("mine", str(tmp_path / "saved"), options))
+    before = fingerprint(read_table(written.folder))
+    for source in ("saved", "splits:test"):
+        result, _ = build_recipe("mine", str(tmp_path / source))
+        assert fingerprint(read_table(result.folder)) == before
+
+
+def test_a_set_with_a_config_for_each_file_is_built_again_before_it_is_published(home: Path, tmp_path: Path) -> None:
+    from hub_upload.checks import check_rebuild
+
+    path = sent(tmp_path / "friend", files={"one.csv": {}, "two.csv": {}}, config="@file")
+    for name in ("one.csv", "two.csv"):
+        (tmp_path / "friend" / name).write_text(TABLE, encoding="utf-8")
+    result, _ = build_recipe(str(path))
+    tables = {config: read_table(result.folder, config) for config in ("one", "two")}
+    reports = read_report(result.folder)
+    assert check_rebuild("friend", tables, reports, tmp_path / "friend") == []
+    (tmp_path / "friend" / "two.csv").write_text(TABLE.replace("Red", "Blue"), encoding="utf-8")
+    with pytest.raises(NNDError, match=r"friend, config two: a new build gives .*two\.csv is another file"):
+        check_rebuild("friend", tables, reports, tmp_path / "friend")

@@ -177,6 +177,10 @@ def test_nothing_to_judge_by_is_said_with_the_columns(tmp_path: Path) -> None:
     with pytest.raises(
         NNDError, match="name the column of judgements with --label, --score or --attribute; there are: p"
     ):
+        draft(tmp_path, [{"prompt": "P", "output": "o"}], better="good")
+    with pytest.raises(
+        NNDError, match="--min-gap needs a column of numbers, and none of these holds any: prompt, output"
+    ):
         draft(tmp_path, [{"prompt": "P", "output": "o"}], min_gap=1)
 
 

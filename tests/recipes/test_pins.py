@@ -1,7 +1,7 @@
 """The data of every config are what they were: tests, their order, and every cell.
 
 ``pins.json`` holds what the real files give. A change of it changes numbers of users, so it is made on purpose and told in
-CHANGELOG.md. To write it anew: ``NND_WRITE_PINS=1 pytest tests/sources/test_pins.py``.
+CHANGELOG.md. To write it anew: ``NND_WRITE_PINS=1 pytest tests/recipes/test_pins.py``.
 """
 
 from __future__ import annotations

@@ -317,7 +317,11 @@ def test_spans_are_found_in_bounded_time() -> None:
 
 def test_a_winner_that_is_long_takes_no_time() -> None:
     recipe = Recipe(context="c", pair=("t", "l"), winner="w")
-    assert winner("A" + "<" * 200_000 + "!", recipe, "row 1") == 0
+    for text in ("A" + "<" * 200_000 + "!", "A" + "-" * 20_000 + "<" * 20_000 + "-" * 20_000 + "x"):
+        with pytest.raises(NNDError, match=r"row 1: a text of .* characters names no winner"):
+            winner(text, recipe, "row 1")
+    with pytest.raises(NNDError, match="names neither"):
+        winner("A" + "-" * 30 + "<" * 30 + "-" * 30 + "x", recipe, "row 1")
 
 
 # ---------------------------------------------------------------- archives

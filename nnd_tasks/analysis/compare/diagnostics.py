@@ -1,4 +1,4 @@
-"""What to know before one reads a pass rate: trivial rules, near ties, normalization, and reliance on the context."""
+"""What to know before one reads a pass rate: baselines, near ties, normalization, and reliance on the context."""
 
 from __future__ import annotations
 

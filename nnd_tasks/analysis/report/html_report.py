@@ -335,5 +335,5 @@ def _scale(results: Sequence[CategoryResult]) -> float:
 
 
 def _beaten(rate: Rate, aid: ReadingAid | None) -> bool:
-    """Tell whether a trivial rule passes as many of the tests as the model does."""
+    """Tell whether a baseline passes as many of the tests as the model does."""
     return aid is not None and max(aid.trivial.values(), default=0.0) >= rate.rate
