@@ -303,6 +303,8 @@ class _Delimited(Table):
             start = file.read(1 << 20)
         text = start.decode(self._encoding, errors="replace").removeprefix("\ufeff")
         line = text.split("\n", 1)[0]
+        if re.fullmatch(r"sep=.\s*", line, re.IGNORECASE):
+            raise NNDError(f"{path}, row 1: {line.strip()!r} is a line for Excel and no header; delete it")
         if delimiter == ",":  # spreadsheets of some countries write semicolons
             bare = re.sub(r'"[^"]*"', "", line)
             delimiter = max((",", ";", "\t"), key=bare.count)
