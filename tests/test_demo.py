@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 import yaml
 
+from nnd_tasks.analysis.compare.output import to_json
+from nnd_tasks.analysis.compare.paired import compare_runs
+from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.baselines import ALL
 from nnd_tasks.demo import COMPARISON
-from nnd_tasks.demo.compare import ALL, Outcome, compare, read_outcomes
 from nnd_tasks.demo.model import RECORD, Settings, _save, make_models, training_documents
 from nnd_tasks.demo.text import FRAMES, WORDS, make_documents, plural, read_frames, read_words
-from nnd_tasks.errors import NNDError
-from nnd_tasks.statistics import paired_difference
 from tests.conftest import DEMO_ANNOTATIONS as PATH
 from tests.conftest import REPO
 
@@ -159,38 +160,6 @@ def test_a_model_folder_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytes
     assert (folders[1] / RECORD).is_file()
 
 
-# ---------------------------------------------------------------- the comparison
-
-
-def outcomes(passed: str) -> dict[str, Outcome]:
-    """Return six tests in two categories over three clusters, from a string of 0 and 1."""
-    return {str(i): Outcome(f"c{i // 2}", "xy"[i % 2], flag == "1") for i, flag in enumerate(passed)}
-
-
-def test_models_are_compared_by_category_and_in_all() -> None:
-    before, after = outcomes("000100"), outcomes("101110")
-    x, y, both = compare(before, after)
-    assert (x.category, x.tests, x.before, x.after) == ("x", 3, 0, 1)
-    assert (y.category, y.before, y.after) == ("y", 1 / 3, 1 / 3)
-    assert both.category == ALL
-    assert both.paired == paired_difference([0, 1, 0], [1, 2, 1], [2, 2, 2])
-
-
-def test_runs_of_other_tests_are_not_compared() -> None:
-    with pytest.raises(NNDError, match="not of the same tests: 1 of 6"):
-        compare(outcomes("000000"), outcomes("00000"))
-    with pytest.raises(NNDError, match="no test"):
-        compare({}, {})
-
-
-def test_samples_that_are_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match="cannot read"):
-        read_outcomes(tmp_path / "none.jsonl")
-    (tmp_path / "other.jsonl").write_text('{"doc": {}}\n')
-    with pytest.raises(NNDError, match="no samples of an NND task"):
-        read_outcomes(tmp_path / "other.jsonl")
-
-
 # ---------------------------------------------------------------- the whole chain
 
 
@@ -205,23 +174,28 @@ def nnd_demo(folder: Path, cwd: Path) -> str:
 def test_the_demo_trains_and_shows_what_training_changed(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     printed = nnd_demo(folder, tmp_path)
-    rows = {row["category"]: row for row in json.loads((folder / COMPARISON).read_text("utf-8"))}
-    assert list(rows) == [*CATEGORIES, ALL]
-    assert [row["tests"] for row in rows.values()] == [127, 127, 127, 381]
+    found = json.loads((folder / COMPARISON).read_text("utf-8"))
+    assert found["models"] == ["untrained", "trained"]
+    rows = {row["category"]: row for row in found["categories"]}
+    assert list(rows) == [ALL, *CATEGORIES]
+    assert [row["tests"] for row in rows.values()] == [381, 127, 127, 127]
+    [same] = compare_runs(read_runs([folder / "results"]))  # as `nnd compare` does
+    assert json.loads(to_json(same))["categories"] == found["categories"]
     # What holds whatever the seed; off_target and unfaithful depend on it.
-    assert all(rows[name]["paired"]["low"] > 0 for name in ("disfluent", ALL)), rows
+    assert all(rows[name]["differences"][0]["low"] > 0 for name in ("disfluent", ALL)), rows
     for row in rows.values():
-        paired = row["paired"]
-        assert row["after"] - row["before"] == pytest.approx(paired["difference"])
-        shown = [f"{row['before']:.3f}", f"{row['after']:.3f}", f"{paired['low']:+.3f} to {paired['high']:+.3f}"]
+        [paired] = row["differences"]
+        before, after = (row["rates"][model]["rate"] for model in ("untrained", "trained"))
+        assert after - before == pytest.approx(paired["difference"])
+        shown = [f"{before:.3f}", f"{after:.3f}", f"{paired['low']:+.3f} to {paired['high']:+.3f}"]
         assert all(text in printed for text in shown)
     assert "trained in" in printed
     assert f"{Path(sys.executable).with_name('nnd')} build quiz_design" in printed
     assert not (tmp_path / "unused").exists()
-    for model, column in (("untrained", "before"), ("trained", "after")):
+    for model in ("untrained", "trained"):
         results = json.loads(next((folder / "results" / model).rglob("results_*.json")).read_text("utf-8"))["results"]
         for name in CATEGORIES:
-            assert results["nnd_demo"][f"pass_rate_{name},none"] == pytest.approx(rows[name][column])
+            assert results["nnd_demo"][f"pass_rate_{name},none"] == pytest.approx(rows[name]["rates"][model]["rate"])
     weights = (folder / "trained" / "model.safetensors").stat()
     again = nnd_demo(folder, tmp_path)
     assert "used again" in again

@@ -5,20 +5,21 @@ Build the embedded set, train a tiny model, score it untrained and trained as `n
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 
+from nnd_tasks.analysis.compare.output import to_json
+from nnd_tasks.analysis.compare.paired import compare_runs
+from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.build import build_set
-from nnd_tasks.demo.compare import compare, comparison_table, read_outcomes
+from nnd_tasks.demo.comparison_table import comparison_table
 from nnd_tasks.demo.model import Settings, make_models
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand, write_text
@@ -51,7 +52,7 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
     result = build_set("demo", out=folder / "nnd" / "demo")
     summary = result.built[0]
     console.print(
-        f"{counted(summary.tests, 'test')} over {counted(summary.clusters, 'context')} in {visible(_short(result.folder))}"
+        f"{counted(summary.tests, 'test')} over {counted(summary.clusters, 'prompt')} in {visible(_short(result.folder))}"
     )
 
     console.rule("2. train a tiny model from scratch")
@@ -68,15 +69,14 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
 
     console.rule("3. score it with lm_eval, untrained and trained")
     options = [] if shared_prefix else ["--no-shared-prefix"]
-    before = read_outcomes(_score(console, folder, "untrained", options))
-    after = read_outcomes(_score(console, folder, "trained", options))
+    samples = [_score(console, folder, model, options) for model in ("untrained", "trained")]
 
     console.rule("4. compare them, test by test")
-    comparisons = compare(before, after)
-    write_text(folder / COMPARISON, json.dumps([asdict(row) for row in comparisons], indent=2) + "\n")
-    console.print(comparison_table(comparisons, "untrained", "trained"))
+    [comparison] = compare_runs(read_runs(samples))
+    write_text(folder / COMPARISON, to_json(comparison))
+    console.print(comparison_table(comparison))
     console.print(
-        "The interval is of the difference: paired by test, clustered by context. Above 0, training has taught the model to "
+        "The interval is of the difference: paired by test, clustered by prompt. Above 0, training has taught the model to "
         "tell such candidates from good ones."
     )
     console.print(f"Every test's outcome is in the samples_*.jsonl below {visible(_short(folder / 'results'))}.\n")
