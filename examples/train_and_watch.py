@@ -24,7 +24,15 @@ import torch
 from transformers import Trainer, TrainingArguments
 
 import nnd_tasks
-from nnd_tasks.demo.model import Encoded, Settings, batches, encode, make_model, make_tokenizer, training_documents
+from nnd_tasks.demo.model import (
+    Encoded,
+    TrainingSettings,
+    batches,
+    encode,
+    make_model,
+    make_tokenizer,
+    training_documents,
+)
 
 
 def tensors(batch: list[Encoded]) -> dict[str, torch.Tensor]:
@@ -47,7 +55,7 @@ def train_and_watch(out: Path, steps: int, limit: int | None, seed: int) -> Path
     """
     os.environ["NND_HOME"] = str(out.absolute())
     nnd_tasks.build_set("demo")
-    settings = Settings(seed=seed, steps=steps)
+    settings = TrainingSettings(seed=seed, steps=steps)
     documents = training_documents(settings)
     tokenizer = make_tokenizer(("".join(p + tail for p, tail in document) for document in documents[:4000]), settings)
     data = [tensors(batch) for batch in batches([encode(text, tokenizer, settings) for text in documents], settings)]

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from hub_upload.checks import check_data, check_no_texts, check_rebuild
 from hub_upload.ids import ids_card, ids_table, own_recipes, recipe, without_quotes
-from hub_upload.limits import add_missing
+from hub_upload.known_limits import add_missing
 from hub_upload.published_card import lacking, sources_section, terms_section
 from hub_upload.published_task import how_to_score, published_task
 from hub_upload.terms import Terms, check_licences, licences, terms_of, texts_may_go
@@ -42,7 +42,7 @@ _DTYPES = {pa.string(): "string", pa.bool_(): "bool", pa.float64(): "float64", p
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class RepositoryFile:
     """A file of a dataset repository."""
 
     path: str
@@ -60,7 +60,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Plan:
+class UploadPlan:
     """What `nnd publish` would upload.
 
     Attributes:
@@ -74,7 +74,7 @@ class Plan:
 
     name: str
     repo: str
-    files: tuple[File, ...]
+    files: tuple[RepositoryFile, ...]
     version: str
     ids_only: bool
     notes: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ def _check_inside(folder: Path, *files: str) -> None:
 
 def make_plan(
     name: str, repo: str, *, source: str | Path | None = None, ids_only: bool = False, dry_run: bool = False
-) -> Plan:
+) -> UploadPlan:
     """Check a set and say what would be uploaded.
 
     Args:
@@ -217,13 +217,13 @@ def make_plan(
     card.put("Terms of the texts", terms_section(terms, ids_only))
     card.put("Sources", sources_section(reports))
     card.put("Build signature", _signature(name, version, digest, reports))
-    texts = (File(CARD, card.text().encode("utf-8")), *_others(name, tables, reports, ids_only))
+    texts = (RepositoryFile(CARD, card.text().encode("utf-8")), *_others(name, tables, reports, ids_only))
     if ids_only:
         check_no_texts(tables.values(), {file.path: file.data.decode("utf-8") for file in texts})
     if task is not None:
-        texts = (*texts, File(f"nnd_{name}.yaml", task.encode("utf-8")))
-    files = (*texts, *(File(path, content) for path, (_, content) in data.items()))
-    return Plan(name, repo, files, version, ids_only, tuple(notes))
+        texts = (*texts, RepositoryFile(f"nnd_{name}.yaml", task.encode("utf-8")))
+    files = (*texts, *(RepositoryFile(path, content) for path, (_, content) in data.items()))
+    return UploadPlan(name, repo, files, version, ids_only, tuple(notes))
 
 
 def _clean_note(name: str) -> str:
@@ -278,16 +278,18 @@ def _digest(tables: Mapping[str, pa.Table], ids_only: bool) -> str:
 # ---------------------------------------------------------------- beside the data
 
 
-def _others(name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, Any], ids_only: bool) -> list[File]:
+def _others(
+    name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, Any], ids_only: bool
+) -> list[RepositoryFile]:
     """Return the build report and, where only ids go out, the recipe."""
     if not ids_only:
         return [_json(REPORT, reports)]
     files = [_json(REPORT, without_quotes(dict(reports))), _json(RECIPE, recipe(name, tables, reports))]
-    return files + [File(path, text.encode("utf-8")) for path, text in own_recipes(name, reports).items()]
+    return files + [RepositoryFile(path, text.encode("utf-8")) for path, text in own_recipes(name, reports).items()]
 
 
-def _json(path: str, value: Mapping[str, Any]) -> File:
-    return File(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8"))
+def _json(path: str, value: Mapping[str, Any]) -> RepositoryFile:
+    return RepositoryFile(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8"))
 
 
 def _signature(name: str, version: str, digest: str, reports: Mapping[str, Any]) -> list[str]:

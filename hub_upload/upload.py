@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hub_upload.plan import Plan
+from hub_upload.plan import UploadPlan
 from nnd_tasks.card import CARD, read_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import MAX_CONFIG_BYTES
@@ -32,7 +32,7 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class UploadResult:
     """What `upload` did.
 
     Attributes:
@@ -94,13 +94,13 @@ def check_repo(repo: str) -> None:
 
 
 def upload(
-    plan: Plan,
+    plan: UploadPlan,
     *,
     private: bool = False,
     replace: bool = False,
     timeout: float = 30.0,
     tell: Callable[[str], object] = lambda line: None,
-) -> Outcome:
+) -> UploadResult:
     """Bring a repository of the hub to a plan: what is there already is not uploaded again.
 
     A repository that holds anything else than an earlier version of the set is left alone, as a folder is by a build.
@@ -159,7 +159,7 @@ def upload(
             with _one_line(plan.repo, token, done):
                 api.create_tag(plan.repo, repo_type=_KIND, tag=plan.version, revision=head)
         url = f"{api.endpoint}/datasets/{plan.repo}"
-    return Outcome(url, tuple(file.path for file in new), tuple(old), created, tagged)
+    return UploadResult(url, tuple(file.path for file in new), tuple(old), created, tagged)
 
 
 def find_token() -> str:
@@ -199,7 +199,7 @@ def _remote(api: HfApi, repo: str, timeout: float) -> _Remote | None:
     return _Remote(str(info.sha), bool(info.private), files, tags, card_bytes)
 
 
-def _foreign(api: HfApi, plan: Plan, found: _Remote, timeout: float) -> str:
+def _foreign(api: HfApi, plan: UploadPlan, found: _Remote, timeout: float) -> str:
     """Return why a repository is not that of the set, or nothing where it is, or is empty."""
     if CARD not in found.files:
         return "it has files and no card" if found.files.keys() - _EMPTY else ""
@@ -243,7 +243,7 @@ def _named(files: list[str]) -> str:
     return ", ".join(files[:_SHOWN]) + more
 
 
-def _commit(api: HfApi, plan: Plan, head: str, new: list[tuple[str, bytes]], old: list[str]) -> str:
+def _commit(api: HfApi, plan: UploadPlan, head: str, new: list[tuple[str, bytes]], old: list[str]) -> str:
     """Commit on ``head``, which the hub refuses when somebody else was faster; return the commit."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 

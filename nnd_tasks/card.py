@@ -83,6 +83,8 @@ DROPPED: Mapping[str, str] = {
 }
 #: What is said of pairs whose texts share turns that the column of the context lacks.
 FULLER = "both texts begin with turns that column {} does not have; they are part of the context"
+#: Heading of the rates of baselines.
+BASELINES_HEADING = "What baselines reach"
 _LABELS = 12  # that are named
 _TAGS = ("nnd", "near-negative-distinction", "lm-evaluation-harness")
 
@@ -334,7 +336,7 @@ def set_card(
         ("Use", use_section(facts.name, summaries, repo)),
         ("Columns", columns_section(facts, columns)),
         ("How it was made", made_section(facts, reports)),
-        ("What trivial rules reach", baselines_section(reports)),
+        (BASELINES_HEADING, baselines_section(reports)),
         ("Clean configs", cleaning_section(reports, examples=examples, note=facts.clean_note)),
         ("Origin and licence", origin_section(facts)),
         ("Citation", fenced("bibtex", *citation, NND_CITATION)),

@@ -194,8 +194,7 @@ def gather(found: Judgements, rule: Rule) -> Candidates:
     """Put the judgements of each candidate together.
 
     A candidate is a row of the table, or a distinct text of a group: then rows whose texts differ in white space only judge the
-    same one. Of labels the rank that more of them have than any other counts, and a candidate without one is left out; of scores
-    the mean; by majority a candidate is good when more than half of its marks are the best one. A rater who is named counts once
+    same one. Of labels the most frequent rank counts, and a candidate with a tie for it is left out; of scores the mean; by majority a candidate is good when more than half of its marks are the best one. A rater who is named counts once
     for each candidate.
 
     Raises:
@@ -498,7 +497,7 @@ def decide(
     rows: NDArray[Any],
     dropped: Dropped,
 ) -> Index:
-    """Return the first row of each ready-made pair that more judgements have this way round than the other.
+    """Return the first row of each ready-made pair that was judged more often in this direction than in reverse.
 
     Args:
         keep: positions of the pairs that are still in.

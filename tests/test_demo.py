@@ -20,8 +20,8 @@ from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.baselines import ALL
 from nnd_tasks.demo import COMPARISON
-from nnd_tasks.demo.model import RECORD, Settings, _save, make_models, training_documents
-from nnd_tasks.demo.text import FRAMES, WORDS, make_documents, plural, read_frames, read_words
+from nnd_tasks.demo.model import RECORD, TrainingSettings, _save, make_models, training_documents
+from nnd_tasks.demo.training_text import FRAMES, WORDS, make_documents, plural, read_frames, read_words
 from tests.conftest import DEMO_ANNOTATIONS as PATH
 from tests.conftest import REPO
 
@@ -42,7 +42,7 @@ def plain(text: str) -> str:
 
 
 def test_the_training_text_holds_no_candidate_and_no_sentence_of_a_context() -> None:
-    documents = training_documents(Settings())
+    documents = training_documents(TrainingSettings())
     everything = plain("\n".join(part for document in documents for pair in document for part in pair))
     assert len(everything) > 500_000
     everything += " " + plain(FRAMES.read_text("utf-8")) + " " + plain(WORDS.read_text("utf-8"))
@@ -126,7 +126,7 @@ def test_word_lists_have_no_word_twice() -> None:
 def test_a_model_folder_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from nnd_tasks.demo import model
 
-    tiny = Settings(steps=2, batch_tokens=512, vocabulary=400, width=32, layers=1, heads=2)
+    tiny = TrainingSettings(steps=2, batch_tokens=512, vocabulary=400, width=32, layers=1, heads=2)
     folders = tmp_path / "untrained", tmp_path / "trained"
 
     def interrupted(*_: Any) -> float:
@@ -146,7 +146,7 @@ def test_a_model_folder_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytes
     (folders[1] / RECORD).unlink()
     assert make_models(*folders, tiny)
     assert (folders[1] / "model.safetensors").read_bytes() == weights, "the same on the same machine"
-    assert make_models(*folders, Settings(**{**tiny.__dict__, "seed": 1}))
+    assert make_models(*folders, TrainingSettings(**{**tiny.__dict__, "seed": 1}))
     assert (folders[1] / "model.safetensors").read_bytes() != weights
 
     class Broken:

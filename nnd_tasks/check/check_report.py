@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.check.checking import Report
+from nnd_tasks.check.checking import CheckReport
 from nnd_tasks.check.findings import Finding, Severity
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import write_text
@@ -26,7 +26,7 @@ def check_format(form: str) -> None:
         raise NNDError(f"--format {form}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
 
 
-def render(report: Report, form: str, *, texts: bool = True) -> str:
+def render(report: CheckReport, form: str, *, texts: bool = True) -> str:
     """Return a report in one of `FORMATS`, without a line break at its end.
 
     Args:
@@ -52,12 +52,12 @@ def write(content: str, path: Path) -> None:
     write_text(path, content + "\n", hint="name another file with --output")
 
 
-def totals(report: Report) -> str:
+def totals(report: CheckReport) -> str:
     """Return the numbers of findings in words."""
     return ", ".join(counted(report.count(severity), severity.label) for severity in reversed(Severity))
 
 
-def _tasks(report: Report) -> str:
+def _tasks(report: CheckReport) -> str:
     if not report.tasks:
         return "no tasks"
     ran = f"{len(report.ran)} of {len(report.tasks)} run on a tiny model" if report.ran else "none run"
@@ -67,7 +67,7 @@ def _tasks(report: Report) -> str:
 # ---------------------------------------------------------------- text
 
 
-def text(report: Report) -> str:
+def text(report: CheckReport) -> str:
     """Return a report for a terminal."""
     lines = [f"{visible(report.name)}  {visible(str(report.folder))}"]
     for name, size in report.sizes.items():
@@ -95,7 +95,7 @@ def _text_of(one: Finding) -> Iterator[str]:
 _TITLES = {Severity.ERROR: "Errors", Severity.WARNING: "Warnings", Severity.NOTE: "Notes"}
 
 
-def markdown(report: Report, *, texts: bool = True) -> str:
+def markdown(report: CheckReport, *, texts: bool = True) -> str:
     """Return a report for a comment on a pull request: what comes from the data is shown as it is, and obeyed by nobody.
 
     Args:
@@ -161,7 +161,7 @@ def _plain(value: str) -> str:
 # ---------------------------------------------------------------- JSON
 
 
-def as_json(report: Report) -> str:
+def as_json(report: CheckReport) -> str:
     """Return a report for programs; its keys are an interface."""
     content: dict[str, Any] = {
         "set": report.name,

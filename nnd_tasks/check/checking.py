@@ -41,7 +41,7 @@ class Size:
 
 
 @dataclass
-class Report:
+class CheckReport:
     """What was found in a set.
 
     Attributes:
@@ -71,7 +71,9 @@ class Report:
         return WARNINGS if strict and self.count(Severity.WARNING) else PASSED
 
 
-def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Path] = (), run: bool = True) -> Report:
+def check_set(
+    name: str, *, configs: Collection[str] = (), tasks: Collection[Path] = (), run: bool = True
+) -> CheckReport:
     """Look for everything that a reviewer of a set would look for.
 
     Args:
@@ -111,7 +113,7 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     findings += [*problems, *checked]
     findings.sort(key=lambda one: -one.severity)
     sizes = {config.name: _size(config) for config in sound.values()}
-    return Report(loaded.name, loaded.folder, sizes, [y.name for y in yamls], ran, findings)
+    return CheckReport(loaded.name, loaded.folder, sizes, [y.name for y in yamls], ran, findings)
 
 
 def _is_recipe(path: Path) -> bool:
@@ -122,7 +124,7 @@ def _is_recipe(path: Path) -> bool:
         return False
 
 
-def _check_sent(path: Path) -> Report:
+def _check_sent(path: Path) -> CheckReport:
     """Check a recipe by itself, before anything is built of it."""
     known = [name for name, (place, shipped) in recipe_paths().items() if shipped and same_file(place, path)]
     findings: list[Finding] = []
@@ -137,7 +139,7 @@ def _check_sent(path: Path) -> Report:
             findings.append(finding("recipe_invalid", message, "rename the folder of the recipe"))
     findings += check_recipe(path, shipped=bool(known))[1]
     findings.sort(key=lambda one: -one.severity)
-    return Report(name, path.absolute().parent, {}, [], findings=findings)
+    return CheckReport(name, path.absolute().parent, {}, [], findings=findings)
 
 
 def _size(config: Config) -> Size:

@@ -31,7 +31,7 @@ _SHOWN = 300  # characters of a text
 
 
 @dataclass(frozen=True)
-class Config:
+class ConfigEntry:
     """A config of a set that is built.
 
     Attributes:
@@ -72,7 +72,7 @@ class Entry:
     folder: str = ""
     recipe: str = ""
     published: dict[str, int] = field(default_factory=dict)
-    configs: list[Config] = field(default_factory=list)
+    configs: list[ConfigEntry] = field(default_factory=list)
     state: str = ""
 
 
@@ -111,12 +111,12 @@ def _with_data(entry: Entry, folder: Path) -> Entry:
     return Entry(**{**facts, "built": True, "folder": str(folder), "configs": configs, "state": f"built in {folder}"})
 
 
-def _config(folder: Path, name: str) -> Config:
+def _config(folder: Path, name: str) -> ConfigEntry:
     table = read_table(folder, name)
     summary = summarize(name, table)
     planned = planned_by_category(table["cluster_id"].to_pylist(), table["category"].to_pylist())
     points = {category: shown(planned, category) for category in summary.categories}
-    return Config(name, summary.tests, summary.categories, points)
+    return ConfigEntry(name, summary.tests, summary.categories, points)
 
 
 # ---------------------------------------------------------------- one set

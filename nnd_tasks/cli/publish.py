@@ -12,8 +12,8 @@ from nnd_tasks.cli.console import say, show, warn
 from nnd_tasks.errors import NNDError
 
 if TYPE_CHECKING:
-    from hub_upload.plan import Plan
-    from hub_upload.upload import Outcome
+    from hub_upload.plan import UploadPlan
+    from hub_upload.upload import UploadResult
 
 
 @app.command()
@@ -72,7 +72,7 @@ def publish(
         _show_outcome(plan, upload(plan, private=private, replace=replace, timeout=timeout, tell=warn))
 
 
-def _show_plan(plan: Plan, out: Path | None) -> None:
+def _show_plan(plan: UploadPlan, out: Path | None) -> None:
     what = "ids and a recipe, no texts" if plan.ids_only else "with its texts"
     say(f"{plan.name} {plan.version}, {what}, for {plan.repo}:")
     say("       bytes  sha256                                                            file")
@@ -85,7 +85,7 @@ def _show_plan(plan: Plan, out: Path | None) -> None:
     say(f"dry run: nothing was uploaded{f'; written: {out}' if out else ''}")
 
 
-def _show_outcome(plan: Plan, outcome: Outcome) -> None:
+def _show_outcome(plan: UploadPlan, outcome: UploadResult) -> None:
     if not outcome.changed:
         say(f"{outcome.url} has all of this already, tagged {plan.version}: nothing was uploaded")
         return

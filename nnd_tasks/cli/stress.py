@@ -16,7 +16,7 @@ from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.harness.user_tasks import UserTask
-    from nnd_tasks.stress.stress_report import Report
+    from nnd_tasks.stress.stress_report import StressReport
 
 stress = typer.Typer(help="Blind spots: synthetic errors, as sets to test likelihoods with.", no_args_is_help=True)
 app.add_typer(stress, name="stress")
@@ -115,7 +115,7 @@ def stress_report(
     _show_reports(read_reports(results), out_dir)
 
 
-def _show_reports(reports: Sequence[Report], out_dir: Path | None) -> None:
+def _show_reports(reports: Sequence[StressReport], out_dir: Path | None) -> None:
     """Print reports and, where a folder is named, write them there."""
     from nnd_tasks.stress.stress_report import markdown, summary, write_reports
 
@@ -168,7 +168,7 @@ def stress_metrics(
 def stress_errors() -> None:
     """Show every error type: what it does, what its levels count, what it needs."""
     from nnd_tasks.stress.registry import ERRORS, NEEDS
-    from nnd_tasks.stress.synthesize import Plan  # noqa: F401 - registers the errors
+    from nnd_tasks.stress.synthesize import SynthesisPlan  # noqa: F401 - registers the errors
 
     for kind in ERRORS.values():
         say(f"{kind.name}  ({kind.kind}; levels: {kind.unit})")

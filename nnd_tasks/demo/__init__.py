@@ -20,7 +20,7 @@ from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.build import build_set
 from nnd_tasks.demo.comparison_table import comparison_table
-from nnd_tasks.demo.model import Settings, make_models
+from nnd_tasks.demo.model import TrainingSettings, make_models
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand, write_text
 from nnd_tasks.wording import counted
@@ -56,7 +56,7 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
     )
 
     console.rule("2. train a tiny model from scratch")
-    settings = Settings(seed=seed)
+    settings = TrainingSettings(seed=seed)
     console.print(
         f"{settings.steps} steps on text put together from the package's own words and sentences, none of it from the set; "
         "one to two minutes on two cores"

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnd_tasks.demo import text
+from nnd_tasks.demo import training_text as text
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import new_folder
 
@@ -28,7 +28,7 @@ Encoded = tuple[list[int], list[float]]
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """Everything that the weights depend on, besides the text and the machine.
 
     Attributes:
@@ -64,12 +64,12 @@ class Settings:
         return hashlib.sha256(b"\0".join(content)).hexdigest()[:16]
 
 
-def training_documents(settings: Settings) -> list[text.Document]:
+def training_documents(settings: TrainingSettings) -> list[text.Document]:
     """Return the documents that the model is trained on, each of which it sees once."""
     return list(text.make_documents(settings.steps * settings.batch_tokens // 70, settings.seed))
 
 
-def make_tokenizer(texts: Iterable[str], settings: Settings) -> PreTrainedTokenizerFast:
+def make_tokenizer(texts: Iterable[str], settings: TrainingSettings) -> PreTrainedTokenizerFast:
     """Return a byte-level BPE tokenizer trained on ``texts``; any other text falls back to bytes."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -93,7 +93,7 @@ def make_tokenizer(texts: Iterable[str], settings: Settings) -> PreTrainedTokeni
     )
 
 
-def make_model(tokenizer: PreTrainedTokenizerFast, settings: Settings) -> LlamaForCausalLM:
+def make_model(tokenizer: PreTrainedTokenizerFast, settings: TrainingSettings) -> LlamaForCausalLM:
     """Return a tiny Llama-style model with random weights."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -114,7 +114,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast, settings: Settings) -> LlamaF
     return LlamaForCausalLM(config)
 
 
-def encode(document: text.Document, tokenizer: PreTrainedTokenizerFast, settings: Settings) -> Encoded:
+def encode(document: text.Document, tokenizer: PreTrainedTokenizerFast, settings: TrainingSettings) -> Encoded:
     """Return a document as tokens, cut at the model's window, with the weight of each in the loss."""
     ids: list[int] = []
     weights: list[float] = []
@@ -127,7 +127,7 @@ def encode(document: text.Document, tokenizer: PreTrainedTokenizerFast, settings
     return ids[: settings.window], weights[: settings.window]
 
 
-def batches(encoded: Sequence[Encoded], settings: Settings) -> Iterator[list[Encoded]]:
+def batches(encoded: Sequence[Encoded], settings: TrainingSettings) -> Iterator[list[Encoded]]:
     """Yield documents of similar length together, as many as ``batch_tokens`` allows, in random order.
 
     Args:
@@ -164,7 +164,10 @@ def _loss(model: LlamaForCausalLM, batch: Sequence[Encoded]) -> torch.Tensor:
 
 
 def train(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, documents: Sequence[text.Document], settings: Settings
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    documents: Sequence[text.Document],
+    settings: TrainingSettings,
 ) -> float:
     """Train ``model`` in place, with a progress bar where there is a terminal; return the loss at the end, in nats.
 
@@ -233,7 +236,7 @@ def _made_with(folder: Path) -> str | None:
     return str(digest) if (folder / "model.safetensors").is_file() else None
 
 
-def make_models(untrained: Path, trained: Path, settings: Settings) -> bool:
+def make_models(untrained: Path, trained: Path, settings: TrainingSettings) -> bool:
     """Write a model with random weights and the same one after training, unless both are there from these settings.
 
     Args:

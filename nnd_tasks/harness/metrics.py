@@ -18,7 +18,7 @@ from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
 #: What the harness itself writes where a number is undefined.
 UNDEFINED = "N/A"
 
-ENOUGH = 8  # sums from which something can be told of all: their precision, or that they are none
+ENOUGH = 8  # fewer sums are too few to infer their precision, or that the server sends none
 
 #: (tests passed, tests scored) of one document.
 Counts = tuple[int, int]

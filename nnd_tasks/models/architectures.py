@@ -28,7 +28,7 @@ CAUSAL = {
 #: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
 SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus"}
 
-#: Of these, the types that read ``use_sliding_window`` (transformers 5.23); the others window wherever ``sliding_window`` is
+#: Of `CAUSAL`, the types that read ``use_sliding_window`` (transformers 5.23); the others window wherever ``sliding_window`` is
 #: set.
 WINDOW_SWITCH = {"qwen2", "qwen3"}
 

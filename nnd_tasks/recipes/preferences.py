@@ -62,8 +62,8 @@ class Preferences:
 def read_preferences(table: Table, recipe: Recipe) -> Preferences:
     """Read a table of ready-made pairs.
 
-    What both texts begin with (whole messages of chats, turns of a dialogue) becomes the context. Where a column is named for it,
-    dialogues stay whole unless it says all that they share, and messages that say more than it does are taken as well.
+    What both texts begin with (whole messages of chats, turns of a dialogue) becomes the context. With a context
+    column, a dialogue is split only if the column contains the whole shared part; messages beyond it are added to the context.
     Left out and counted are pairs without a winner, with an empty text, that answer different prompts, of equal texts, that
     repeat an earlier one, and those that people judged both ways round equally often; where one way has more judgements it is
     kept.

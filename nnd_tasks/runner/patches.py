@@ -1,6 +1,6 @@
-"""Every place where we change lm-eval 0.4.13 while it runs; each says the upstream line that it works around.
+"""Every place where a run of ours changes lm-eval 0.4.13; each says the upstream line that it works around.
 
-All are context managers: outside of them lm-eval is as it was.
+`nnd_tasks.check` changes more for its trials, in processes of their own. All are context managers: outside of them lm-eval is as it was.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def our_tasks(requested: set[str] | None, check_name: Callable[[str, Any], None]
 
 @contextmanager
 def stubs_give_way() -> Iterator[None]:
-    """Keep lm-eval from warning of every stub of `register` in whose place a YAML of ours is read, as is meant.
+    """Keep lm-eval from warning when a YAML of ours overrides its stub, which is intended.
 
     Upstream: lm_eval/tasks/_index.py:71.
     """

@@ -17,11 +17,11 @@ from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.corpora import Corpus
 from nnd_tasks.stress.registry import ERRORS
-from nnd_tasks.stress.stress_report import Report
+from nnd_tasks.stress.stress_report import StressReport
 from nnd_tasks.stress.verdict import Scored, Verdict, amount_of, judge, rep_4gram
 
 
-def stress_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: Corpus) -> Report:
+def stress_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: Corpus) -> StressReport:
     """Return the verdict on a text metric.
 
     Args:
@@ -43,7 +43,7 @@ def stress_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: C
             f"{folder}: {len(lost):,} of its texts are not in corpus {corpus.name}; was it built from another file?"
         )
     if isinstance(metric, SetMetric):
-        return Report(
+        return StressReport(
             f"{folder.name}_{name}", name, _set_verdicts(name, metric, rows, corpus), _verdicts(rows, _diversity)
         )
     if name == FAITHFUL:
@@ -63,7 +63,7 @@ def stress_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: C
     if not all(math.isfinite(score) for score in scores):
         raise NNDError(f"metric {name} gave scores that are no numbers")
 
-    return Report(f"{folder.name}_{name}", name, _verdicts(rows, known.__getitem__), _verdicts(rows, _diversity))
+    return StressReport(f"{folder.name}_{name}", name, _verdicts(rows, known.__getitem__), _verdicts(rows, _diversity))
 
 
 def _diversity(key: tuple[str, str, str]) -> float:

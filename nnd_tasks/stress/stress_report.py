@@ -35,7 +35,7 @@ _KINDS = ("fluency", "consistency", "targeted", "other")
 
 
 @dataclass(frozen=True)
-class Report:
+class StressReport:
     """Verdicts on one set.
 
     Attributes:
@@ -67,7 +67,7 @@ class Report:
         return re.sub(r"[^\w.-]+", "_", f"{self.task}_{self.model}" if self.model else self.task)
 
 
-def read_reports(results: Path) -> list[Report]:
+def read_reports(results: Path) -> list[StressReport]:
     """Return the verdicts on every stress task and model below a results folder; other tasks are passed over.
 
     Raises:
@@ -79,7 +79,7 @@ def read_reports(results: Path) -> list[Report]:
     return [report_of(run) for run in stress]
 
 
-def report_of(run: Run) -> Report:
+def report_of(run: Run) -> StressReport:
     """Return the verdicts on the likelihoods of a run on a stress set.
 
     Raises:
@@ -103,7 +103,7 @@ def report_of(run: Run) -> Report:
         diversity.append(Scored(*about, -rep_4gram(document["candidates"][row["low"]])))
     if not scored:
         raise NNDError(f"{run.path}: holds no scored stress test")
-    return Report(
+    return StressReport(
         run.task,
         LIKELIHOOD,
         judge(gold, scored, unscored),
@@ -114,7 +114,7 @@ def report_of(run: Run) -> Report:
     )
 
 
-def summary(reports: Sequence[Report]) -> str:
+def summary(reports: Sequence[StressReport]) -> str:
     """Return one table of verdicts and mean pass rates, error types against models; ``""`` for one report."""
     if len(reports) < 2:
         return ""
@@ -138,7 +138,7 @@ def _deviation(level: Level) -> str:
     return f"{level.deviation:.4f}" if level.deviation else "-"
 
 
-def markdown(report: Report) -> str:
+def markdown(report: StressReport) -> str:
     """Return the tables of a report."""
     gold, diverse = report.verdicts[0].gold, {verdict.error: verdict for verdict in report.diversity}
     failed = [verdict.error for verdict in report.verdicts if verdict.failed]
@@ -174,7 +174,7 @@ def markdown(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(report: Report) -> Figure:
+def draw(report: StressReport) -> Figure:
     """Return the paper's Figure 4: score against noise ratio, a panel for each kind of error, failing curves in bold."""
     try:
         from matplotlib.figure import Figure
@@ -212,7 +212,7 @@ def draw(report: Report) -> Figure:
     return figure
 
 
-def write_reports(reports: Sequence[Report], folder: Path) -> list[Path]:
+def write_reports(reports: Sequence[StressReport], folder: Path) -> list[Path]:
     """Write tables, numbers and figure of each report; return the files.
 
     Raises:

@@ -21,7 +21,7 @@ from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress.corpora import Corpus, read_corpus
 from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.registry import ERRORS, NEEDS
-from nnd_tasks.stress.synthesize import VERSION, Plan, discard, frequent_ngrams, scratch_folder, synthesize
+from nnd_tasks.stress.synthesize import VERSION, SynthesisPlan, discard, frequent_ngrams, scratch_folder, synthesize
 from nnd_tasks.stress.text import Parser, find_pipeline
 from nnd_tasks.tables import ConfigSummary, check_table, to_table
 from nnd_tasks.wording import counted
@@ -138,7 +138,7 @@ def build_stress_set(
     if texts is not None and texts < len(golds):
         picked = sorted(random.Random(0).sample(range(len(golds)), texts))  # noqa: S311
         golds = [golds[i] for i in picked]
-    plan = Plan(
+    plan = SynthesisPlan(
         texts=tuple(golds),
         corpus=tuple(gold.text for gold in found.texts),
         levels=chosen,

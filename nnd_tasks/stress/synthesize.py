@@ -37,7 +37,7 @@ UNCHANGED, REPEATED = "unchanged", "repeated"
 
 
 @dataclass(frozen=True)
-class Plan:
+class SynthesisPlan:
     """All that decides which tests come out.
 
     Attributes:
@@ -89,7 +89,7 @@ class Synthesized:
     repeated: Counter[str]
 
 
-def resources_of(plan: Plan, parser: Parser, progress: bool = False) -> Resources:
+def resources_of(plan: SynthesisPlan, parser: Parser, progress: bool = False) -> Resources:
     """Return what the errors of a plan draw on; the source is set text by text."""
     found: list[tuple[str, str]] = []
     vocabulary: list[str] = []
@@ -109,7 +109,7 @@ def resources_of(plan: Plan, parser: Parser, progress: bool = False) -> Resource
     )
 
 
-def make_tests(gold: Gold, plan: Plan, resources: Resources) -> Iterator[tuple[str, Test | str]]:
+def make_tests(gold: Gold, plan: SynthesisPlan, resources: Resources) -> Iterator[tuple[str, Test | str]]:
     """Yield (error type, test) for every level and seed; `UNCHANGED` or `REPEATED` where there is none.
 
     All levels of an error draw from the same random numbers, so that a higher one adds to a lower one. What comes out depends
@@ -150,10 +150,10 @@ def _test(gold: Gold, cluster: str, kind: ErrorType, amount: float, seed: int, n
     )
 
 
-_worker: tuple[Plan, Resources] | None = None
+_worker: tuple[SynthesisPlan, Resources] | None = None
 
 
-def _start(plan: Plan) -> None:
+def _start(plan: SynthesisPlan) -> None:
     global _worker
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _worker = plan, resources_of(plan, Parser(find_pipeline(plan.pipeline)))
@@ -165,7 +165,7 @@ def _piece(first: int) -> tuple[int, list[dict[str, Any]]]:
     return first, _rows(first, *_worker)
 
 
-def _rows(first: int, plan: Plan, resources: Resources) -> list[dict[str, Any]]:
+def _rows(first: int, plan: SynthesisPlan, resources: Resources) -> list[dict[str, Any]]:
     """Return the tests of one piece as plain rows; where there is none, its category and the reason."""
     return [
         {"category": name, "none": test}
@@ -176,7 +176,9 @@ def _rows(first: int, plan: Plan, resources: Resources) -> list[dict[str, Any]]:
     ]
 
 
-def synthesize(plan: Plan, scratch: Path, parser: Parser, *, workers: int = 1, progress: bool = True) -> Synthesized:
+def synthesize(
+    plan: SynthesisPlan, scratch: Path, parser: Parser, *, workers: int = 1, progress: bool = True
+) -> Synthesized:
     """Make all tests of a plan; pieces that an interrupted call left in ``scratch`` are not made again.
 
     Args:
@@ -214,7 +216,7 @@ def synthesize(plan: Plan, scratch: Path, parser: Parser, *, workers: int = 1, p
 
 
 def _each(
-    plan: Plan, left: Sequence[int], parser: Parser, workers: int, progress: bool
+    plan: SynthesisPlan, left: Sequence[int], parser: Parser, workers: int, progress: bool
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     if not left:
         return

@@ -28,7 +28,7 @@ from transformers import (
 
 from nnd_tasks import cli
 from nnd_tasks.analysis.reproduce import reproduction as module
-from nnd_tasks.analysis.reproduce.experiments import Experiment, Recipe, find_weights, load_recipes
+from nnd_tasks.analysis.reproduce.experiments import Experiment, PublishedRun, find_weights, load_recipes
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
 from nnd_tasks.analysis.reproduce.reproduction import Options, reproduce
 from nnd_tasks.build import build_set
@@ -100,7 +100,7 @@ def yaml_setting(task: str, key: str) -> str:
 
 
 @pytest.mark.parametrize(("experiment", "recipe"), EVERY, ids=lambda one: one.name.replace(" ", "_"))
-def test_the_task_exists_and_reads_the_set_of_the_recipe(experiment: Experiment, recipe: Recipe) -> None:
+def test_the_task_exists_and_reads_the_set_of_the_recipe(experiment: Experiment, recipe: PublishedRun) -> None:
     assert yaml_setting(recipe.task, "dataset_path") == f"nnd/{experiment.set}"
     assert yaml_setting(recipe.task, "dataset_name") == recipe.config
     assert recipe.task.endswith(("_authors", "_gpt2", "_macaw", "_mixqg", "_prophetnet"))
@@ -143,7 +143,7 @@ def sample(*tests: tuple[str, str, bool | None]) -> dict[str, Any]:
 
 def test_rates_are_pooled_over_tests_and_their_errors_over_contexts() -> None:
     kind = "Fluency/Grammar"
-    recipe = Recipe("x", "x", "x", "x", 5, {"all": 0.5, kind: 0.25, "Minor": 0.75, "Major": 0.1})
+    recipe = PublishedRun("x", "x", "x", "x", 5, {"all": 0.5, kind: 0.25, "Minor": 0.75, "Major": 0.1})
     samples = [
         sample((kind, "Minor", True), (kind, "Major", False), ("Other", "Minor", None)),
         sample((kind, "Minor", True), ("Other", "Minor", True)),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from nnd_tasks.check.checking import Report, check_set
+from nnd_tasks.check.checking import CheckReport, check_set
 from nnd_tasks.check.findings import Finding
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.schema import cluster_key, short_hash
@@ -120,7 +120,7 @@ class Made:
             path.write_text(content, encoding="utf-8")
         return self.folder
 
-    def check(self, **options: Any) -> Report:
+    def check(self, **options: Any) -> CheckReport:
         self.write()
         return check_set(NAME, **{"run": False, **options})
 

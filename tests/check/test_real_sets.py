@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnd_tasks.check.checking import Report, check_set
+from nnd_tasks.check.checking import CheckReport, check_set
 from nnd_tasks.check.findings import Severity
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.datasets import read_report
@@ -26,22 +26,22 @@ def folders(_real_home: Path) -> dict[str, Path]:  # noqa: F811
 
 
 @pytest.fixture(scope="module")
-def reports(folders: dict[str, Path]) -> dict[str, Report]:
+def reports(folders: dict[str, Path]) -> dict[str, CheckReport]:
     return {name: check_set(str(folder), configs=CONFIGS.get(name, ()), run=False) for name, folder in folders.items()}
 
 
-def counts(report: Report, config: str) -> dict[str, int]:
+def counts(report: CheckReport, config: str) -> dict[str, int]:
     return {one.code: one.count for one in report.findings if one.config == config and one.code != "trivial_rule_often"}
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_nothing_is_wrong_with_the_published_sets(name: str, reports: dict[str, Report]) -> None:
+def test_nothing_is_wrong_with_the_published_sets(name: str, reports: dict[str, CheckReport]) -> None:
     assert [one for one in reports[name].findings if one.severity is Severity.ERROR] == []
     assert reports[name].exit_code() == 0
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_counts_are_those_of_the_cleaning(name: str, folders: dict[str, Path], reports: dict[str, Report]) -> None:
+def test_counts_are_those_of_the_cleaning(name: str, folders: dict[str, Path], reports: dict[str, CheckReport]) -> None:
     """The cleaning reads the annotations; the check sees the tests only."""
     checked = 0
     for config, built in read_report(folders[name]).items():
@@ -64,7 +64,7 @@ def test_counts_are_those_of_the_cleaning(name: str, folders: dict[str, Path], r
     assert checked
 
 
-def test_what_is_known_of_them_is_found(reports: dict[str, Report]) -> None:
+def test_what_is_known_of_them_is_found(reports: dict[str, CheckReport]) -> None:
     few = {one.config: one.message for one in reports["challenge300"].findings if one.code == "few_contexts"}
     assert few["authors"] == "fewer than 10 contexts: Comparison (4), Creativity (7), Entity (9)"
     assert counts(reports["quiz_design"], "authors")["repeated"] == 113

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from nnd_tasks.build import build_set
-from nnd_tasks.check.checking import Report, check_set
+from nnd_tasks.check.checking import CheckReport, check_set
 from nnd_tasks.check.findings import CODES, Finding
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import tasks_dir
@@ -40,7 +40,7 @@ def sent(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def found(report: Report) -> dict[str, list[str]]:
+def found(report: CheckReport) -> dict[str, list[str]]:
     messages: dict[str, list[str]] = {}
     for one in report.findings:
         messages.setdefault(one.code, []).append(one.message)

@@ -17,7 +17,7 @@ from markdown_it.token import Token
 from typer.testing import CliRunner
 
 from nnd_tasks.check.check_report import COMMENT, as_json, markdown, render, text, write
-from nnd_tasks.check.checking import Report, Size
+from nnd_tasks.check.checking import CheckReport, Size
 from nnd_tasks.check.findings import Finding, Row, Severity, differing, finding, mask, shown
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
@@ -25,9 +25,9 @@ from tests.check.made import Made
 from tests.check.made import text as put
 
 
-def report(*findings: Finding, **changes: object) -> Report:
+def report(*findings: Finding, **changes: object) -> CheckReport:
     sizes = {"authors": Size(2_000, 80, {"fluency": 2_000})}
-    return Report(
+    return CheckReport(
         **{"name": "made", "folder": Path("/x/made"), "sizes": sizes, "tasks": ["nnd_made"], **changes},
         findings=list(findings),
     )  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def kinds(content: str) -> list[str]:
     return [token.type for token in tokens(content) if token.type not in ("text", "text_special", "entity")]
 
 
-def everywhere(value: str) -> Report:
+def everywhere(value: str) -> CheckReport:
     one = finding("html", f"{value} x", f"do {value}", rows=[Row(0, value or "t", shown(value))], config=value)
     sizes = {value: Size(2_000, 80, {value: 2_000})}
     return report(one, name=value or "made", sizes=sizes, tasks=[value], ran=[])

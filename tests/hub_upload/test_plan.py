@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from lm_eval.tasks import TaskManager
 from markdown_it import MarkdownIt
 
-from hub_upload.plan import Plan, make_plan
+from hub_upload.plan import UploadPlan, make_plan
 from hub_upload.terms import CORPORA, SETS, check_licences
 from nnd_tasks.build import build_set
 from nnd_tasks.card import CARD, Card, read_card, split_card
@@ -38,17 +38,17 @@ Real = Callable[[str], Path]
 
 
 @functools.cache
-def plan_of(name: str, folder: Path) -> Plan:
+def plan_of(name: str, folder: Path) -> UploadPlan:
     return make_plan(str(folder), f"nnd/{name}", source=None if name == "demo" else DATA / name)
 
 
-def header_of(plan: Plan) -> dict[str, object]:
+def header_of(plan: UploadPlan) -> dict[str, object]:
     found = yaml.safe_load(plan.card.split("---\n")[1])
     assert isinstance(found, dict)
     return found
 
 
-def table_in(plan: Plan, config: str) -> pa.Table:
+def table_in(plan: UploadPlan, config: str) -> pa.Table:
     [data] = [file.data for file in plan.files if file.path.startswith(f"{config}/")]
     return pq.read_table(io.BytesIO(data))
 
@@ -74,7 +74,7 @@ def test_cards_say_all_that_a_reader_needs(name: str, real_sets: Real) -> None:
             assert re.search(rf"\| `{config}` \| {table.num_rows:,} \|.*\| {part['cleaning']['kept']:,} \|", card)
     assert "@inproceedings{laban2022nnd," in card
     assert f"`set:{name}|schema:1|data:" in card
-    for heading in ("What trivial rules reach", "Clean configs", "Known limits", "Terms of the texts", "Sources"):
+    for heading in ("What baselines reach", "Clean configs", "Known limits", "Terms of the texts", "Sources"):
         assert f"\n## {heading}\n" in card
     assert len(re.findall(r"^\| `\w+` \| \w+ \| 0\.\d{3} ", card, flags=re.MULTILINE)) >= len(report)
     configs, _ = list_configs(folder)
@@ -375,7 +375,7 @@ def test_nothing_from_data_is_markup_on_a_published_card(own_set: SetMaker) -> N
     (folder / REPORT).write_text(json.dumps(report))
     for ids_only in (False, True):
         card = make_plan("mine", "nnd/mine", ids_only=ids_only).card
-        for heading in ("What trivial rules reach", "Known limits", "Sources", "Build signature"):
+        for heading in ("What baselines reach", "Known limits", "Sources", "Build signature"):
             assert f"## {heading}" in card
         body = card.split("---\n", 2)[2]
         tokens = [

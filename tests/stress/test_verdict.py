@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.stress.stress_report import Report, draw, markdown, read_reports, write_reports
+from nnd_tasks.stress.stress_report import StressReport, draw, markdown, read_reports, write_reports
 from nnd_tasks.stress.verdict import Scored, judge, rep_4gram
 
 
@@ -178,7 +178,7 @@ def test_unscored_texts_are_counted_and_change_no_mean(tmp_path: Path) -> None:
 def test_failing_curves_are_bold() -> None:
     scored = [one("truncation", "0.1", -0.5), one("token_drop", "0.1", -2.0)]
     verdicts = judge({"a": -1.0}, scored)
-    figure = draw(Report("x", "score", verdicts, verdicts))
+    figure = draw(StressReport("x", "score", verdicts, verdicts))
     widths = {line.get_label(): line.get_linewidth() for line in figure.axes[0].get_lines()}
     assert widths["truncation (fails)"] > widths["token_drop"]
 
@@ -186,14 +186,14 @@ def test_failing_curves_are_bold() -> None:
 def test_every_error_is_in_the_figure_and_no_panel_is_empty() -> None:
     found = [one(error, "1", -2.0) for error in ("injection", "of one's own", "token_drop")]
     verdicts = judge({"a": -1.0}, found)
-    axes = draw(Report("x", "score", verdicts, verdicts)).axes
+    axes = draw(StressReport("x", "score", verdicts, verdicts)).axes
     assert [panel.get_title() for panel in axes] == ["fluency", "targeted", "other"]
     assert {line.get_label() for panel in axes for line in panel.get_lines()} == {v.error for v in verdicts}
 
 
 def test_a_set_of_targeted_errors_has_a_figure_too() -> None:
     verdicts = judge({"a": -1.0}, [one("repetition", "10", -2.0)])
-    assert [axes.get_title() for axes in draw(Report("x", "score", verdicts, verdicts)).axes] == ["targeted"]
+    assert [axes.get_title() for axes in draw(StressReport("x", "score", verdicts, verdicts)).axes] == ["targeted"]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_folder_without_samples_says_how_to_get_them(tmp_path: Path) -> None:
 
 def test_names_in_the_figure_are_no_formulas(tmp_path: Path) -> None:
     verdicts = judge({"a": -1.0}, [one("truncation", "0.1", -0.5), one("$^{$", "0.1", -0.5)])
-    figure = draw(Report("x", "score", verdicts, verdicts, "$^{$"))
+    figure = draw(StressReport("x", "score", verdicts, verdicts, "$^{$"))
     figure.savefig(tmp_path / "x.png")
     title = figure.get_suptitle()
     assert figure.texts[0]._preprocess_math(title) == ("x, $^{$", False)
@@ -234,7 +234,7 @@ def test_names_in_the_figure_are_no_formulas(tmp_path: Path) -> None:
 
 def test_two_runs_of_one_name_are_refused_before_one_takes_the_others_place(tmp_path: Path) -> None:
     verdicts = judge({"a": -1.0}, [one("truncation", "0.1", -0.5)])
-    twice = [Report("x", "score", verdicts, verdicts, "m"), Report("x", "score", verdicts, verdicts, "m")]
+    twice = [StressReport("x", "score", verdicts, verdicts, "m"), StressReport("x", "score", verdicts, verdicts, "m")]
     with pytest.raises(NNDError, match="two runs would be written under this name"):
         write_reports(twice, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -27,7 +27,7 @@ ALL = "all"  #: label of the rate over all tests
 
 
 @dataclass(frozen=True)
-class Recipe:
+class PublishedRun:
     """One published run.
 
     Attributes:
@@ -81,7 +81,7 @@ class Experiment:
     title: str
     set: str
     columns: Sequence[str]
-    models: Sequence[Recipe]
+    models: Sequence[PublishedRun]
     counts: Mapping[str, int] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     notes: Sequence[str] = ()
@@ -92,7 +92,7 @@ def load_recipes() -> dict[str, Experiment]:
     experiments = {}
     for name, found in yaml.safe_load(PATH.read_text(encoding="utf-8"))["experiments"].items():
         shared = {key: found.pop(key) for key in ("config", "tests")}
-        models = [Recipe(**{**shared, **model}) for model in found.pop("models")]
+        models = [PublishedRun(**{**shared, **model}) for model in found.pop("models")]
         experiments[name] = Experiment(name=name, models=models, **found)
     return experiments
 
@@ -127,7 +127,7 @@ def listing() -> str:
 # ---------------------------------------------------------------- which weights
 
 
-def _folder_of(recipe: Recipe, models: Path | None) -> Path | None:
+def _folder_of(recipe: PublishedRun, models: Path | None) -> Path | None:
     """Return the subfolder of ``models`` that is named like the recipe or, if it was released, like the hub's model."""
     names = [recipe.name, recipe.stem, *([recipe.model.rpartition("/")[2]] if recipe.released else [])]
     found = (models / name for name in names) if models else ()
@@ -144,7 +144,7 @@ def _in_cache(model: str) -> bool:
     return isinstance(try_to_load_from_cache(model, "config.json"), str)
 
 
-def find_weights(recipe: Recipe, given: Mapping[str, Path], models: Path | None) -> tuple[str | None, str]:
+def find_weights(recipe: PublishedRun, given: Mapping[str, Path], models: Path | None) -> tuple[str | None, str]:
     """Return the folder or hub name to load, None where there is none, and a line that says so.
 
     Raises:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nnd_tasks.analysis.reproduce.experiments import ALL, DISCLAIMER, Experiment, Recipe
+from nnd_tasks.analysis.reproduce.experiments import ALL, DISCLAIMER, Experiment, PublishedRun
 from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
 
 
 @dataclass(frozen=True)
-class Cell:
+class RateCell:
     """A published rate beside ours.
 
     Attributes:
@@ -48,21 +48,23 @@ class Data:
     labels: Mapping[str, int]
 
 
-def measure(samples: Sequence[Mapping[str, Any]], experiment: Experiment, recipe: Recipe, data: Data) -> list[Cell]:
+def measure(
+    samples: Sequence[Mapping[str, Any]], experiment: Experiment, recipe: PublishedRun, data: Data
+) -> list[RateCell]:
     """Return the published rates beside those of lm-eval's samples, pooled over tests.
 
     Where our set leaves published tests out, there is a row for the others too: the published rate over them follows from the
     printed rates and numbers of tests. Ours stands in the row of the tests that are built.
     """
 
-    def cell(label: str, published: float, chosen: Callable[[Mapping[str, Any]], bool]) -> Cell:
+    def cell(label: str, published: float, chosen: Callable[[Mapping[str, Any]], bool]) -> RateCell:
         per_context = [
             [test["passed"] for test in sample["tests"] if test["passed"] is not None and chosen(test)]
             for sample in samples
         ]
         counts = pool([(sum(passed), len(passed)) for passed in per_context if passed])
         rate, error = pooled_rate(*counts), clustered_standard_error(*counts)
-        return Cell(label, published, _defined(rate), _defined(error), sum(counts[1]), len(counts[1]))
+        return RateCell(label, published, _defined(rate), _defined(error), sum(counts[1]), len(counts[1]))
 
     overall, others = recipe.rates[ALL], _tests_left(experiment, recipe)
     cells = [cell(ALL, overall, lambda test: True)]
@@ -72,9 +74,9 @@ def measure(samples: Sequence[Mapping[str, Any]], experiment: Experiment, recipe
         # The printed rates have six digits, which give whole numbers of passes.
         name, published = f"{ALL} but {', '.join(experiment.left_out)}", round(passed) / others
         if data.tests == others:
-            cells = [Cell(ALL, overall), cell(name, published, lambda test: True)]
+            cells = [RateCell(ALL, overall), cell(name, published, lambda test: True)]
         else:
-            cells.append(Cell(name, published))
+            cells.append(RateCell(name, published))
     for label, published in recipe.rates.items():
         if label != ALL:
             matches = partial(lambda test, label: label in map(test.get, experiment.columns), label=label)
@@ -86,12 +88,12 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _tests_left(experiment: Experiment, recipe: Recipe) -> int:
+def _tests_left(experiment: Experiment, recipe: PublishedRun) -> int:
     """Return how many of the published tests are of no label that our set leaves out."""
     return recipe.tests - sum(experiment.counts[label] for label in experiment.left_out)
 
 
-def table(experiment: Experiment, recipe: Recipe, data: Data, result: Mapping[str, Any]) -> str:
+def table(experiment: Experiment, recipe: PublishedRun, data: Data, result: Mapping[str, Any]) -> str:
     """Return published beside measured rates of one model, as Markdown."""
     origin = "" if recipe.released else ", fine-tuned by the authors and never released"
     lines = [
@@ -107,7 +109,7 @@ def table(experiment: Experiment, recipe: Recipe, data: Data, result: Mapping[st
         "| tests | published | measured | difference | stderr | number | contexts |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
-    for cell in (Cell(**found) for found in result["cells"]):
+    for cell in (RateCell(**found) for found in result["cells"]):
         measured, stderr = (f"{x:.4f}" if x is not None else "" for x in (cell.measured, cell.stderr))
         difference = f"{cell.measured - cell.published:+.4f}" if cell.measured is not None else "not measured"
         lines.append(
@@ -116,7 +118,7 @@ def table(experiment: Experiment, recipe: Recipe, data: Data, result: Mapping[st
     return "\n".join(lines)
 
 
-def _notes(experiment: Experiment, recipe: Recipe, data: Data, result: Mapping[str, Any]) -> list[str]:
+def _notes(experiment: Experiment, recipe: PublishedRun, data: Data, result: Mapping[str, Any]) -> list[str]:
     notes = list(recipe.notes)
     if recipe.start_at_bos:
         notes.append(_start_note(result["model_args"].get("decoder_start_token_id")))

@@ -14,14 +14,14 @@ from typing import Any
 from nnd_tasks import __version__
 from nnd_tasks.analysis.reproduce.experiments import (
     Experiment,
-    Recipe,
+    PublishedRun,
     find_weights,
     load_recipes,
     parse_folders,
     pick,
     protocol,
 )
-from nnd_tasks.analysis.reproduce.reproduce_report import Cell, Data, head, measure, table
+from nnd_tasks.analysis.reproduce.reproduce_report import Data, RateCell, head, measure, table
 from nnd_tasks.datasets import find_dataset, how_to_build, read_table
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.files import expand, read_json, write_text
@@ -42,7 +42,7 @@ class Options:
 # ---------------------------------------------------------------- one run
 
 
-def _model_arguments(recipe: Recipe, weights: str, scratch: Path) -> tuple[dict[str, Any], str]:
+def _model_arguments(recipe: PublishedRun, weights: str, scratch: Path) -> tuple[dict[str, Any], str]:
     """Return the model's arguments and its type.
 
     The start token and the special tokens of a recipe are for its own architecture; a stand-in of another keeps its own.
@@ -108,7 +108,7 @@ def _run(job: _Job, experiment: Experiment, options: Options) -> dict[str, Any]:
 # ---------------------------------------------------------------- results that are kept
 
 
-def _key(recipe: Recipe, weights: str, data: Data, options: Options) -> dict[str, Any]:
+def _key(recipe: PublishedRun, weights: str, data: Data, options: Options) -> dict[str, Any]:
     """Return what a stored result must have been made with to be taken for this run's."""
     from nnd_tasks.harness.signature import weights_digest
 
@@ -126,7 +126,7 @@ def _stored(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     try:
         found = read_json(path)
-        earlier, cells = found["key"], [Cell(**cell) for cell in found["cells"]]
+        earlier, cells = found["key"], [RateCell(**cell) for cell in found["cells"]]
     except (NNDError, KeyError, TypeError) as error:
         raise NNDError(f"{path}: no result that can be read; delete it, or choose another --out") from error
     other = [name for name in key if earlier.get(name) != key[name]]
@@ -142,7 +142,7 @@ def _stored(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
 class _Job:
     """One model to run, or to take from an earlier run."""
 
-    recipe: Recipe
+    recipe: PublishedRun
     weights: str
     where: str
     data: Data
@@ -161,7 +161,7 @@ class _Job:
         return result
 
 
-def _select(experiment: Experiment, only: str | None, given: Mapping[str, Path]) -> list[Recipe]:
+def _select(experiment: Experiment, only: str | None, given: Mapping[str, Path]) -> list[PublishedRun]:
     names = [recipe.name for recipe in experiment.models]
     if only is not None:
         asked = [name.strip() for name in only.split(",") if name.strip()]
@@ -174,7 +174,7 @@ def _select(experiment: Experiment, only: str | None, given: Mapping[str, Path])
     return [recipe for recipe in experiment.models if recipe.name in names]
 
 
-def _read_data(experiment: Experiment, recipes: Iterable[Recipe]) -> dict[str, Data]:
+def _read_data(experiment: Experiment, recipes: Iterable[PublishedRun]) -> dict[str, Data]:
     """Return config -> what is built of it."""
     folder = find_dataset(f"nnd/{experiment.set}")
     if folder is None:

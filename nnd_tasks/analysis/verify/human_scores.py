@@ -21,7 +21,7 @@ NO_ERROR, ERRORS = "No error", ("disfluent", "off_target", "wrong_context")
 
 
 @dataclass(frozen=True)
-class Judgements:
+class HumanJudgements:
     """Scores of the outputs of several models, added up per context, so that resampling contexts never scores again.
 
     Attributes:
@@ -69,7 +69,7 @@ class Judgements:
 
 def add_up(
     scored: Iterable[tuple[str, str, Sequence[float]]], models: Sequence[str], categories: Sequence[str]
-) -> Judgements:
+) -> HumanJudgements:
     """Return the sums over (context, model, score per category), one for each output of a model.
 
     Contexts keep the order in which they first come.
@@ -84,13 +84,13 @@ def add_up(
     index = tuple(np.array(where, dtype=np.intp).reshape(-1, 2).T)
     np.add.at(sums, index, np.array(values, dtype=np.float64).reshape(-1, len(categories)))
     np.add.at(counts, index, 1.0)
-    return Judgements(tuple(models), tuple(categories), sums, counts)
+    return HumanJudgements(tuple(models), tuple(categories), sums, counts)
 
 
 # ---------------------------------------------------------------- Quiz Design
 
 
-def read_quiz_design(path: Path, models: Sequence[str]) -> tuple[Judgements, dict[str, float]]:
+def read_quiz_design(path: Path, models: Sequence[str]) -> tuple[HumanJudgements, dict[str, float]]:
     """Return 1 - the share of a model's questions with each error, and the share of its questions without any.
 
     A question that several models wrote counts for each of them. A context is what a model is given: a paragraph and an answer.
@@ -138,7 +138,7 @@ class Summaries:
     """
 
     systems: tuple[str, ...]
-    human: Judgements
+    human: HumanJudgements
     articles: tuple[str, ...]
     writers: tuple[str, ...]
     texts: tuple[str, ...]
@@ -150,7 +150,7 @@ class Summaries:
         references = [[reference] for reference in self.references]
         return np.asarray(metric(self.texts, self.sources, references), dtype=np.float64)
 
-    def judge(self, scores: Mapping[str, Sequence[float] | Array]) -> Judgements:
+    def judge(self, scores: Mapping[str, Sequence[float] | Array]) -> HumanJudgements:
         """Return metrics added up as people's ratings are: one category per metric, one score per summary."""
         rows = [list(row) for row in zip(*scores.values(), strict=True)]
         # The same articles in the same order as in `human`, since both go through the same summaries.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.analysis.verify.correlation import MIN_MODELS, STATISTICS
-from nnd_tasks.analysis.verify.human_scores import Array, Judgements
+from nnd_tasks.analysis.verify.human_scores import Array, HumanJudgements
 from nnd_tasks.errors import NNDError
 
 PUBLISHED = Path(__file__).with_name("published.json")
@@ -49,7 +49,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VerificationRow:
     """Agreement with people on one category, or on average over categories.
 
     Attributes:
@@ -81,12 +81,12 @@ class Verification:
     scorer: str
     models: tuple[str, ...]
     categories: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[VerificationRow, ...]
     scores: Mapping[str, Mapping[str, float]]
     human: Mapping[str, Mapping[str, float]]
 
     @property
-    def average(self) -> Row:
+    def average(self) -> VerificationRow:
         """The row of the paper's Table 1."""
         return self.rows[-1]
 
@@ -153,8 +153,8 @@ def verify_scores(
     scorer: str,
     models: Sequence[str],
     categories: Sequence[str],
-    scores: Judgements | Array,
-    human: Judgements | Array,
+    scores: HumanJudgements | Array,
+    human: HumanJudgements | Array,
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -187,7 +187,7 @@ def verify_scores(
     x, y = _means(scores, None), _means(human, None)
     values = _correlate(x, y)
     intervals: dict[str, dict[str, Array]] = {}
-    per_context = any(isinstance(side, Judgements) for side in (scores, human))
+    per_context = any(isinstance(side, HumanJudgements) for side in (scores, human))
     for design, (by_context, by_model) in DESIGNS.items():
         if resamples and (per_context or not by_context) and (len(models) >= _MIN_RESAMPLED or not by_model):
             drawn = _resample(scores, human, by_context, by_model, resamples, seed)
@@ -204,7 +204,7 @@ def verify_scores(
 
 def _rows(
     names: Sequence[str], values: Mapping[str, Array], intervals: Mapping[str, Mapping[str, Array]]
-) -> tuple[Row, ...]:
+) -> tuple[VerificationRow, ...]:
     """Return a row per name; ``values`` have shape (names,), ends of intervals (2, names)."""
     rows = []
     for i, category in enumerate(names):
@@ -214,7 +214,7 @@ def _rows(
             estimates[name] = Estimate(
                 float(value[i]), {design: (float(pair[0]), float(pair[1])) for design, pair in ends.items()}
             )
-        rows.append(Row(category, **estimates))
+        rows.append(VerificationRow(category, **estimates))
     return tuple(rows)
 
 
@@ -225,16 +225,21 @@ def _correlate(x: Array, y: Array) -> dict[str, Array]:
     return {name: np.concatenate([value, value.mean(axis=-1, keepdims=True)], axis=-1) for name, value in found.items()}
 
 
-def _means(scores: Judgements | Array, weights: Array | None) -> Array:
-    return scores.means(weights) if isinstance(scores, Judgements) else scores
+def _means(scores: HumanJudgements | Array, weights: Array | None) -> Array:
+    return scores.means(weights) if isinstance(scores, HumanJudgements) else scores
 
 
 def _resample(
-    scores: Judgements | Array, human: Judgements | Array, by_context: bool, by_model: bool, resamples: int, seed: int
+    scores: HumanJudgements | Array,
+    human: HumanJudgements | Array,
+    by_context: bool,
+    by_model: bool,
+    resamples: int,
+    seed: int,
 ) -> dict[str, Array]:
     """Return statistic -> (resamples, categories + 1)."""
     rng = np.random.default_rng(seed)
-    contexts = {side.contexts for side in (scores, human) if isinstance(side, Judgements)}
+    contexts = {side.contexts for side in (scores, human) if isinstance(side, HumanJudgements)}
     if len(contexts) > 1:
         raise ValueError(f"scores and human scores are over different contexts: {sorted(contexts)}")
     parts: list[dict[str, Array]] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks import __version__
-from nnd_tasks.analysis.verify.verification import AVERAGE, DESIGNS, Estimate, Row, published
+from nnd_tasks.analysis.verify.verification import AVERAGE, DESIGNS, Estimate, VerificationRow, published
 from nnd_tasks.analysis.verify.verify_sets import CELLS, SETS, UNREACHABLE, SetReport
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.wording import csv_cell
@@ -130,7 +130,7 @@ def _acceptance_table(report: SetReport) -> list[str]:
     return [*_table(head, rows), note, ""]
 
 
-def _agreement(scorer: str, row: Row) -> tuple[str, ...]:
+def _agreement(scorer: str, row: VerificationRow) -> tuple[str, ...]:
     name = f"**{row.category}**" if row.category == AVERAGE else row.category
     return (scorer, name, *_with_intervals(row.tau), *_with_intervals(row.r), _number(row.r_in_order.value))
 

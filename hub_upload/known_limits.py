@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.baselines import ALL, table_rates
-from nnd_tasks.card import Card, baselines_section
+from nnd_tasks.card import BASELINES_HEADING, Card, baselines_section
 from nnd_tasks.markdown import cell
 from nnd_tasks.schema import fold
 from nnd_tasks.wording import counted
@@ -22,9 +22,9 @@ _SHOWN = 8
 def add_missing(card: Card, tables: Mapping[str, pa.Table], reports: Mapping[str, Any]) -> None:
     """Put the rates of baselines and the known limits on a card that does not have them."""
     rates = {config: _rates(table, reports.get(config, {})) for config, table in tables.items()}
-    if "What baselines reach" not in card.sections:
+    if not {BASELINES_HEADING, "What trivial rules reach"} & card.sections.keys():
         lines = baselines_section({config: {"trivial_rules": found} for config, found in rates.items()})
-        card.put("What baselines reach", lines)
+        card.put(BASELINES_HEADING, lines)
     if HEADING not in card.sections:
         card.put(HEADING, known_limits(tables, rates, synthetic="corpus" in next(iter(reports.values()), {})))
 
