@@ -268,7 +268,8 @@ def form_own(found: SetRecipe, source: str | Path, stack: ExitStack) -> Formed:
         NNDError: as `form`.
     """
     recipe = found.recipe
-    if not (recipe.files or recipe.pattern) and named_files(str(source), stack) is None:
+    lies_there = any(_is_there(str(Path(source) / file)) for file in recipe.sources)
+    if not (recipe.files or recipe.pattern or lies_there) and named_files(str(source), stack) is None:
         formed = Formed()
         table = open_table(str(source), recipe)
         add_config(formed, recipe.config or "default", table, recipe, _origin(recipe, {}, {}, shipped=False))

@@ -194,8 +194,9 @@ def gather(found: Judgements, rule: Rule) -> Candidates:
     """Put the judgements of each candidate together.
 
     A candidate is a row of the table, or a distinct text of a group: then rows whose texts differ in white space only judge the
-    same one. Of labels the most frequent rank counts, and a candidate with a tie for it is left out; of scores the mean; by majority a candidate is good when more than half of its marks are the best one. A rater who is named counts once
-    for each candidate.
+    same one. Of labels the most frequent rank counts, and a candidate with a tie for it is left out; of scores the
+    mean; by majority a candidate is good when more than half of its marks are the best one. A rater who is named counts
+    once for each candidate.
 
     Raises:
         NNDError: a label that the rule does not know.

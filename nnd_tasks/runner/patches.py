@@ -1,6 +1,7 @@
 """Every place where a run of ours changes lm-eval 0.4.13; each says the upstream line that it works around.
 
-`nnd_tasks.check` changes more for its trials, in processes of their own. All are context managers: outside of them lm-eval is as it was.
+`nnd_tasks.check` changes more for its trials, in processes of their own. All are context
+managers: outside of them lm-eval is as it was.
 """
 
 from __future__ import annotations
