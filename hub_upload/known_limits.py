@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.baselines import ALL, table_rates
 from nnd_tasks.card import BASELINES_HEADING, Card, baselines_section
 from nnd_tasks.markdown import cell
@@ -14,8 +15,7 @@ from nnd_tasks.schema import fold
 from nnd_tasks.wording import counted
 
 HEADING = "Known limits"
-_FEW = 10  # clusters below which a standard error is unreliable
-_NEAR_ALL = 0.8  # pass rate of a trivial rule from which a category says little
+_NEAR_ALL = 0.8  # pass rate of a baseline from which a category says little
 _SHOWN = 8
 
 
@@ -65,11 +65,9 @@ def _few(config: str, columns: Mapping[str, list[str]]) -> list[str]:
     clusters: dict[str, set[str]] = {}
     for category, cluster in zip(columns["category"], columns["cluster_id"], strict=True):
         clusters.setdefault(category, set()).add(cluster)
-    few = [f"{cell(category)} ({len(found)})" for category, found in sorted(clusters.items()) if len(found) < _FEW]
+    few = [f"{cell(category)} ({len(found)})" for category, found in sorted(clusters.items()) if len(found) < FEW]
     return (
-        [f"- `{config}`: fewer than {_FEW} distinct prompts, so no reliable error bar: {', '.join(few)}."]
-        if few
-        else []
+        [f"- `{config}`: fewer than {FEW} distinct prompts, so no reliable error bar: {', '.join(few)}."] if few else []
     )
 
 

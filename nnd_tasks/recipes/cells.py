@@ -107,6 +107,11 @@ def shown(value: Any) -> str:
 # ---------------------------------------------------------------- texts
 
 
+def listed(column: Column) -> list[Any]:
+    """Return the cells of a column as Python objects."""
+    return list(column.to_pylist()) if isinstance(column, pa.Array) else list(column)
+
+
 def render(value: Any) -> str | None:
     """Return a cell as text; of a list each item is a line, an inner list one line between bars; messages as a chat.
 

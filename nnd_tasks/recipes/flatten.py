@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped
-from nnd_tasks.recipes.cells import AbsentError, Column, Where, check_size, kind, render, root, walk
+from nnd_tasks.recipes.cells import AbsentError, Column, Where, check_size, kind, listed, render, root, walk
 from nnd_tasks.recipes.readers import Batch, Several, Table
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 
@@ -225,15 +225,11 @@ def _each(batch: Batch, recipe: Recipe, names: Sequence[str]) -> Batch:
         if name in recipe.each:
             columns[name] = [choice[name] for choice in choices] * count
             continue
-        parts = [_listed(column_of(source, _fill(name, choice), complete=recipe.complete)) for choice in choices]
+        parts = [listed(column_of(source, _fill(name, choice), complete=recipe.complete)) for choice in choices]
         columns[name] = [part[i] for i in range(count) for part in parts]
     many = len(choices)
     numbers = [number for number in batch.numbers for _ in choices]
     return Batch(numbers, columns, lambda i: batch.place(i // many), lambda i, column: _fill(column, choices[i % many]))
-
-
-def _listed(column: Column) -> list[Any]:
-    return list(column.to_pylist()) if isinstance(column, pa.Array) else column
 
 
 def _shown(cell: Any) -> str | None:
@@ -253,7 +249,7 @@ def without(batch: Batch, recipe: Recipe, dropped: Dropped) -> Batch:
     keep = [True] * len(batch.numbers)
     for column, values in recipe.leave_out.items():
         wrong = {value.casefold() for value in values}
-        for i, cell in enumerate(_listed(batch.columns[column])):
+        for i, cell in enumerate(listed(batch.columns[column])):
             keep[i] &= (_shown(cell) or "").strip().casefold() not in wrong
     origin = [i for i, kept in enumerate(keep) if kept]
     if len(origin) == len(keep):

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from nnd_tasks.codes import Index, fold_codes
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped, Prompts, decide
-from nnd_tasks.recipes.cells import Column, render, shown
+from nnd_tasks.recipes.cells import Column, listed, render, shown
 from nnd_tasks.recipes.chat import Split, add_context, split_pair
 from nnd_tasks.recipes.flatten import batches, without
 from nnd_tasks.recipes.readers import Batch, Table
@@ -124,12 +123,13 @@ class _Pairs:
         recipe = self._recipe
         contexts: list[Any] = [None] * len(batch.numbers)
         if recipe.context is not None:
-            contexts = [self._text(batch, i, cell) for i, cell in enumerate(_cells(batch, recipe.context))]
+            contexts = [self._text(batch, i, cell) for i, cell in enumerate(listed(batch.columns[recipe.context]))]
         if not recipe.pair:
             self.undecided += [""] * len(contexts)
-            return zip(_cells(batch, str(recipe.chosen)), _cells(batch, str(recipe.rejected)), contexts, strict=True)
+            chosen, rejected = (listed(batch.columns[str(column)]) for column in (recipe.chosen, recipe.rejected))
+            return zip(chosen, rejected, contexts, strict=True)
         where, known, sides = batch.where(str(recipe.winner)), self._won, []
-        for i, cell in enumerate(_cells(batch, str(recipe.winner))):
+        for i, cell in enumerate(listed(batch.columns[str(recipe.winner)])):
             side = known.get(cell) if isinstance(cell, str) else None
             if side is None:
                 side = winner(cell, recipe, where(i))
@@ -137,7 +137,7 @@ class _Pairs:
                     known[cell] = side
             sides.append(side)
         self.undecided += [side if isinstance(side, str) else "" for side in sides]
-        one, other = (_cells(batch, column) for column in recipe.pair)
+        one, other = (listed(batch.columns[column]) for column in recipe.pair)
         ordered = [(b, a) if side == 1 else (a, b) for a, b, side in zip(one, other, sides, strict=True)]
         return ((*pair, context) for pair, context in zip(ordered, contexts, strict=True))
 
@@ -368,11 +368,6 @@ def _names_neither(text: str, recipe: Recipe) -> str:
 def _fold(text: str) -> str:
     """Return a name in lower case, with ``_`` for what is no letter or digit."""
     return re.sub(r"\W+|_+", "_", text.casefold()).strip("_")
-
-
-def _cells(batch: Batch, column: str) -> list[Any]:
-    values = batch.columns[column]
-    return list(values.to_pylist()) if isinstance(values, pa.Array) else values
 
 
 def _assemble(pairs: _Pairs, recipe: Recipe) -> Preferences:

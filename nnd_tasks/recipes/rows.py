@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nnd_tasks.codes import Codes, Index, Mask, Texts, combine
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped, Judgements, Prompts, number_prompts, some_of, unranked
-from nnd_tasks.recipes.cells import Column, Numbers, Where, check_size, coded, shown, spread, strings
+from nnd_tasks.recipes.cells import Column, Numbers, Where, check_size, coded, listed, shown, spread, strings
 from nnd_tasks.recipes.flatten import batches, without
 from nnd_tasks.recipes.readers import Batch, Table
 from nnd_tasks.recipes.recipe import Recipe
@@ -331,11 +331,11 @@ class SpanReader:
         spans, columns = self._recipe.spans, columns_of(self._recipe.spans)
         cells: list[Any] = [None] * len(batch.numbers)
         if columns:
-            parts = [_listed(batch.columns[name]) for name in columns]
+            parts = [listed(batch.columns[name]) for name in columns]
             cells = parts[0] if "column" in spans else [row_cell(spans, row) for row in zip(*parts, strict=True)]
         marks = self._recipe.strip.get("candidate", ())
         found = []
-        for i, (cell, text) in enumerate(zip(cells, _listed(batch.columns[column]), strict=True)):
+        for i, (cell, text) in enumerate(zip(cells, listed(batch.columns[column]), strict=True)):
             try:
                 placed = find_spans(cell, str(text or ""), spans, marks)
             except ValueError as error:
@@ -355,10 +355,6 @@ class SpanReader:
         if self._lost:
             note = f"left out, as they do not lie in their candidate: {self._lost:,} of {counted(self._named, 'error span')}"
             table.notes = [*(one for one in table.notes if one != note), note]
-
-
-def _listed(column: Column) -> list[Any]:
-    return list(column.to_pylist()) if isinstance(column, pa.Array) else list(column)
 
 
 class _Marks:
@@ -411,10 +407,10 @@ class _Marks:
         """Take in the difference of best and worst votes for the system of each row; of a vote the first system counts."""
         votes, system = self._recipe.votes, str(self._recipe.system)
         score = np.zeros(len(batch.numbers))
-        systems = _listed(batch.columns[system])
+        systems = listed(batch.columns[system])
         for name, sign in (("best", 1), ("worst", -1)):
             if name in votes:
-                for i, cell in enumerate(_listed(batch.columns[votes[name]])):
+                for i, cell in enumerate(listed(batch.columns[votes[name]])):
                     named = cell if isinstance(cell, (list, tuple)) else [cell]
                     known = self._recipe.each.get(system)
                     for number, one in enumerate(named):

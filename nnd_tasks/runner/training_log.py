@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text, write_text
 from nnd_tasks.schema import category_slugs
@@ -18,7 +19,6 @@ logger = logging.getLogger("lm_eval.nnd")
 #: Its name below the Trainer's ``output_dir``.
 LOG_NAME = "nnd.jsonl"
 #: The rate over all tests, among those of the categories.
-ALL = "all"
 
 #: Bytes that the file may have; a line of ours has about 1,000.
 _MOST = 500_000_000

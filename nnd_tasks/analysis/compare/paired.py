@@ -14,10 +14,10 @@ from scipy.stats import binomtest
 
 from nnd_tasks.analysis.compare.power import EXACT, LEVEL, RESAMPLES, detectable
 from nnd_tasks.analysis.results import Paired, Run, left_out, pair
+from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference, pooled_rate
 
-ALL = "all"
 #: More would take hours.
 MOST_RESAMPLES = 1_000_000
 _CHUNK = 1 << 22  # entries of a block of resamples

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-from nnd_tasks.analysis.compare.paired import ALL, cluster_counts
+from nnd_tasks.analysis.compare.paired import cluster_counts
 from nnd_tasks.analysis.results import Paired, Run, left_out, pair
 from nnd_tasks.analysis.tags import (
     PARAMETERS,
@@ -20,6 +20,7 @@ from nnd_tasks.analysis.tags import (
     guess_step,
     guess_training,
 )
+from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pooled_rate
 from nnd_tasks.wording import counted

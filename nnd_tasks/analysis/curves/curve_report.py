@@ -14,11 +14,11 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.analysis.compare.output import few, number
-from nnd_tasks.analysis.compare.paired import ALL
 from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.analysis.curves.charts import EPOCH, Chart, Point, short
 from nnd_tasks.analysis.plots import Panel, Series, draw_panels, save
 from nnd_tasks.analysis.tags import PARAMETERS, STEP
+from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.markdown import table_row, unlinked
 from nnd_tasks.wording import csv_cell

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from nnd_tasks import __version__
 from nnd_tasks.analysis.compare.diagnostics import NEAR, ReadingAid, reading_aid
 from nnd_tasks.analysis.compare.output import between, few, hopeless, number, odd, p_value
-from nnd_tasks.analysis.compare.paired import ALL, CategoryResult, Comparison, Rate, cluster_counts, compare
+from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, cluster_counts, compare
 from nnd_tasks.analysis.compare.power import FEW, HOPELESS, LEVEL, POWER
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, Example, failed_examples
 from nnd_tasks.analysis.results import Paired, Run, left_out, notes_on, pair, read_runs
-from nnd_tasks.baselines import BASELINES
+from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets

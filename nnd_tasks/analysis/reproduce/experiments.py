@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 
@@ -23,7 +24,6 @@ DISCLAIMER = (
     "These recipes have not been run on the authors' weights: their numbers are checked against the published ones, and "
     "only small stand-in models were run with them."
 )
-ALL = "all"  #: label of the rate over all tests
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nnd_tasks.analysis.reproduce.experiments import ALL, DISCLAIMER, Experiment, PublishedRun
+from nnd_tasks.analysis.reproduce.experiments import DISCLAIMER, Experiment, PublishedRun
+from nnd_tasks.baselines import ALL
 from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
 
 

@@ -21,7 +21,7 @@ PUBLISHED = Path(__file__).with_name("published.json")
 #: Name of the row that averages the categories.
 AVERAGE = "average"
 RESAMPLES = 10_000
-LEVEL = 0.95
+CONFIDENCE = 0.95
 #: What a bootstrap draws anew: name of the interval -> (contexts, models).
 DESIGNS: Mapping[str, tuple[bool, bool]] = {"contexts": (True, False), "models": (False, True), "both": (True, True)}
 _MIN_RESAMPLED = 5  # of fewer models, resamples with three different ones are nearly the models themselves
@@ -274,7 +274,7 @@ def _ends(found: Array) -> Array:
     for i, column in enumerate(found.T):
         defined = column[~np.isnan(column)]
         if defined.size:
-            ends[:, i] = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+            ends[:, i] = np.quantile(defined, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return ends
 
 
