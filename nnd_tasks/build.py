@@ -268,8 +268,10 @@ def form_own(found: SetRecipe, source: str | Path, stack: ExitStack) -> Formed:
         NNDError: as `form`.
     """
     recipe = found.recipe
-    lies_there = any(_is_there(str(Path(source) / file)) for file in recipe.sources)
-    if not (recipe.files or recipe.pattern or lies_there) and named_files(str(source), stack) is None:
+    named = recipe.files or recipe.pattern or any(_is_there(str(Path(source) / file)) for file in recipe.sources)
+    # What is there and no folder is a file, or a pipe, which `locate` refuses.
+    folder = not _is_there(str(expand(source))) or expand(source).is_dir()
+    if folder and not named and named_files(str(source), stack) is None:
         formed = Formed()
         table = open_table(str(source), recipe)
         add_config(formed, recipe.config or "default", table, recipe, _origin(recipe, {}, {}, shipped=False))
