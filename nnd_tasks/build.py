@@ -113,7 +113,12 @@ def build_set(
         elif own := _embedded(found):
             files = own
         else:
-            fetched = fetch(found.name, recipe, place=_place(found), progress=progress)
+            try:
+                fetched = fetch(found.name, recipe, place=_place(found), progress=progress)
+            except NNDError as error:
+                if not found.sent:
+                    raise
+                raise NNDError(str(error).replace(f"nnd build {found.name} ", f"nnd build {found.path} ")) from error
             files = fetched.files
             notes += [
                 f"unverified: {file} has no published hash; its content at the first download is recorded"

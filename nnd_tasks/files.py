@@ -295,6 +295,21 @@ class PlainLoader(_Loader):
     """A loader for `parse_yaml`; one that knows more tags is a subclass of it."""
 
 
+class UniqueLoader(PlainLoader):
+    """A loader for `parse_yaml` that refuses a mapping with one key twice, of which YAML would take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return a mapping; raise a YAMLError where a key stands twice."""
+        known: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in known:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value!r} stands twice", key.start_mark
+                )
+            known.add(str(key.value))
+        return super().construct_mapping(node, deep=deep)
+
+
 def _number(kind: str) -> Callable[[PlainLoader, yaml.ScalarNode], Any]:
     make = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
 

@@ -86,7 +86,7 @@ def list_sets(
         return
     say(
         "[points]: smallest difference between two models that a category can show; ‡: too few tests to tell models apart; "
-        "none: they can show none"
+        "none: they can show none; ?: not known"
     )
     say()
     for entry in catalogue():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,7 +11,11 @@ from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
 from nnd_tasks.new.own_task import check_prompt, task_fields, write_recipe
+from nnd_tasks.recipes.parse import KEYS
 from nnd_tasks.recipes.shelf import find_recipe
+
+#: Options of `nnd new` in an error; a recipe has them as keys.
+_OPTION = re.compile(rf"--({'|'.join(key.replace('_', '-') for key in sorted(KEYS, key=len, reverse=True))})\b(?!-)")
 
 
 def build_recipe(
@@ -33,7 +38,13 @@ def build_recipe(
     found = find_recipe(name)
     if not found.shipped:
         check_prompt(found.recipe)
-    result = build_set(name, source, out, options, progress=progress, replace=replace)
+    try:
+        result = build_set(name, source, out, options, progress=progress, replace=replace)
+    except NNDError as error:
+        text = str(error)
+        if (said := _OPTION.sub(lambda option: f"`{option[1].replace('-', '_')}:`", text)) == text or found.shipped:
+            raise
+        raise NNDError(said) from error
     if found.shipped or out is not None or shipped_task(f"nnd_{found.name}") is not None:
         return result, None
     fields = task_fields(found.name, found.recipe, read_table(result.folder))

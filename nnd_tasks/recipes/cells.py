@@ -64,7 +64,8 @@ def walk(value: Any, way: str) -> Any:
             return None
         if step[1] is not None:
             if not isinstance(value, Mapping):
-                raise AbsentError(f"before .{step[1]} stands {kind(value)}, not an object")
+                hint = f"; []{step[0]} is that of each item" if isinstance(value, (list, tuple)) else ""
+                raise AbsentError(f"before .{step[1]} stands {kind(value)}, not an object{hint}")
             if step[1] not in value:
                 found = ", ".join(map(str, list(value)[:12]))
                 raise AbsentError(f"field {step[1]!r} is missing (found: {found})", field=True)

@@ -15,7 +15,7 @@ from nnd_tasks.assembly import PREFERENCE, Coded, Spans, judged_table, table_of_
 from nnd_tasks.card import left_out
 from nnd_tasks.cleaning import clean, contradictions
 from nnd_tasks.errors import NNDError
-from nnd_tasks.pairing import Dropped, gather, pair
+from nnd_tasks.pairing import Dropped, Judgements, gather, pair
 from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.preferences import Preferences, read_preferences
 from nnd_tasks.recipes.readers import Rows, Several, Table, open_table
@@ -141,7 +141,7 @@ def _given(recipe: Recipe) -> dict[str, Any]:
 def _from_judgements(table: Table, recipe: Recipe) -> tuple[Made, Any, Any]:
     found = read_judgements(table, recipe)
     if not len(found.mark):
-        raise NNDError(f"{table.name}: {_why_nothing(found.dropped)}")
+        raise NNDError(f"{table.name}: {_why_nothing(found.dropped)}{_lists(recipe, found)}")
     candidates = gather(found, recipe.rule)
     pairs = pair(candidates, found.dropped, table.name)
     counts = {
@@ -157,6 +157,16 @@ def _from_judgements(table: Table, recipe: Recipe) -> tuple[Made, Any, Any]:
     tests = judged_table(found, candidates, pairs, recipe.by_label)
     made = Made(check_table(tests, table.name), counts, found.dropped)
     return made, *(contradictions(found, candidates, pairs) if recipe.has_clean else (None, None))
+
+
+def _lists(recipe: Recipe, found: Judgements) -> str:
+    """Return a hint where a nested column holds no text in any row: it may lie in a list."""
+    reasons = {"empty": recipe.candidate, "no_context": recipe.context}
+    wrong = [name for reason, name in reasons.items() if name and found.dropped.counts.get(reason) == found.rows]
+    if not wrong or "." not in wrong[0]:
+        return ""
+    first, _, rest = wrong[0].partition(".")
+    return f"; no row has {wrong[0]!r}: if {first!r} holds a list, say '{first}[].{rest}', and rows: {first}[] for a row of each"
 
 
 def _why_nothing(dropped: Dropped, *, merged: bool = False) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_yaml
+from nnd_tasks.files import UniqueLoader, parse_yaml, read_text
 from nnd_tasks.recipes import limits
 from nnd_tasks.recipes.cells import render, shown
 from nnd_tasks.recipes.recipe import FILE, FOLDER, File, Recipe
@@ -27,7 +27,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
     Raises:
         NNDError: it cannot be read, is no mapping, or has an unknown key.
     """
-    found = read_yaml(path, limit=limits.MAX_RECIPE_BYTES)
+    found = parse_yaml(read_text(path, limit=limits.MAX_RECIPE_BYTES), str(path), UniqueLoader)
     if not isinstance(found, Mapping):
         raise NNDError(f"{path}: a recipe is a mapping such as `candidate: summary`, one key per line")
     _check_keys(found, KEYS, str(path))

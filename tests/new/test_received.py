@@ -155,3 +155,37 @@ def test_a_set_with_a_config_for_each_file_is_built_again_before_it_is_published
     (tmp_path / "friend" / "two.csv").write_text(TABLE.replace("Red", "Blue"), encoding="utf-8")
     with pytest.raises(NNDError, match=r"friend, config two: a new build gives .*two\.csv is another file"):
         check_rebuild("friend", tables, reports, tmp_path / "friend")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "context: q\ncandidate: answer\ncontext: verdict\n",
+            r"_recipe: is no YAML .*the key 'context' stands twice in line 3",
+        ),
+        (
+            "context: q\ncandidate: a.reply\nlabel: verdict\nbetter: [right]\n",
+            r"before \.reply stands a list, not an object; \[\]\.reply is that of each item",
+        ),
+        (
+            "context: q\ncandidate: answer\nlabel: verdict\nbetter: [good]\n",
+            "`better:` good: no candidate has this label",
+        ),
+    ],
+)
+def test_mistakes_in_a_recipe_are_told_in_its_own_words(home: Path, tmp_path: Path, text: str, message: str) -> None:
+    path = sent(tmp_path / "friend")
+    path.write_text(text, encoding="utf-8")
+    source = tmp_path / "judged.json"
+    row = {"q": "Q", "answer": "x", "a": [{"reply": "one"}, {"reply": "two"}], "verdict": "right"}
+    source.write_text(json.dumps({"one": row}), encoding="utf-8")  # keyed by id
+    with pytest.raises(NNDError, match=message):
+        build_recipe(str(path), source)
+
+
+def test_the_next_command_names_the_recipe_that_was_sent(home: Path, tmp_path: Path) -> None:
+    path = sent(tmp_path / "friend")
+    (tmp_path / "friend" / "judged.csv").unlink()
+    with pytest.raises(NNDError, match=f"name it: nnd build {path} --source FILE"):
+        build_recipe(str(path))
