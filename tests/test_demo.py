@@ -179,7 +179,7 @@ def test_the_demo_trains_and_shows_what_training_changed(tmp_path: Path) -> None
     rows = {row["category"]: row for row in found["categories"]}
     assert list(rows) == [ALL, *CATEGORIES]
     assert [row["tests"] for row in rows.values()] == [381, 127, 127, 127]
-    [same] = compare_runs(read_runs([folder / "results"]))  # as `nnd compare` does
+    [same] = compare_runs(read_runs([folder / "results" / model for model in found["models"]]))  # as `nnd compare`
     assert json.loads(to_json(same))["categories"] == found["categories"]
     # What holds whatever the seed; off_target and unfaithful depend on it.
     assert all(rows[name]["differences"][0]["low"] > 0 for name in ("disfluent", ALL)), rows
