@@ -106,13 +106,12 @@ def build_set(
     fetched: Fetched | None = None
     notes: list[str] = []
     with ExitStack() as stack:
-        if source is not None and not found.shipped:
-            files = {}
-        elif source is not None:
+        files: dict[str, Path] | None = None
+        if source is None:
+            files = _embedded(found)
+        elif found.shipped:
             files = locate(found, expand(source), stack)
-        elif own := _embedded(found):
-            files = own
-        else:
+        if source is None and files is None:
             try:
                 fetched = fetch(found.name, recipe, place=_place(found), progress=progress)
             except NNDError as error:
@@ -125,10 +124,10 @@ def build_set(
                 for file in fetched.unverified
             ]
         try:
-            if source is not None and not found.shipped:
-                formed = form_own(found, source, stack)
-            else:
+            if files is not None:
                 formed = form(found.name, recipe, files, chosen, shipped=found.shipped)
+            else:
+                formed = form_own(found, str(source), stack)
         except NNDError:
             if fetched is not None:
                 fetched.discard()
@@ -254,7 +253,7 @@ def form(
     Raises:
         NNDError: a file that is not as the recipe says, or no test comes out.
     """
-    origin = _origin(recipe, files, options, shipped=shipped)
+    origin = origin_of(recipe, files, options, shipped=shipped)
     formed = Formed()
     for config, table in tables_of(name, recipe, files, options).items():
         add_config(formed, config, table, recipe, origin)
@@ -279,12 +278,14 @@ def form_own(found: SetRecipe, source: str | Path, stack: ExitStack) -> Formed:
     if folder and not named and named_files(str(source), stack) is None:
         formed = Formed()
         table = open_table(str(source), recipe)
-        add_config(formed, recipe.config or "default", table, recipe, _origin(recipe, {}, {}, shipped=False))
+        add_config(formed, recipe.config or "default", table, recipe, origin_of(recipe, {}, {}, shipped=False))
         return formed
     return form(found.name, recipe, locate(found, expand(source), stack), {}, shipped=False)
 
 
-def _origin(recipe: Recipe, files: Mapping[str, Path], options: Mapping[str, str], *, shipped: bool) -> dict[str, Any]:
+def origin_of(
+    recipe: Recipe, files: Mapping[str, Path], options: Mapping[str, str], *, shipped: bool
+) -> dict[str, Any]:
     """Return what the report of every config says of where it comes from."""
     # A report travels with the data: of a local folder it keeps the name, not the place.
     shown = {key: Path(value).name if _is_there(value) else value for key, value in options.items()}

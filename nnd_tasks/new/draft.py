@@ -10,8 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks import __version__
-from nnd_tasks.build import Formed, add_config, differences, write_formed
+from nnd_tasks.build import Formed, add_config, differences, origin_of, write_formed
 from nnd_tasks.card import FULLER, KNOWN_BY_PEOPLE, dump_yaml
 from nnd_tasks.datasets import dataset_folder, list_configs, making, read_report
 from nnd_tasks.errors import NNDError, first_line
@@ -29,7 +28,6 @@ from nnd_tasks.new.own_task import (
 )
 from nnd_tasks.new.propose import Choice, complete
 from nnd_tasks.pairing import Dropped, some_of
-from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.recipes.make import config_of
 from nnd_tasks.recipes.parse import make_recipe, read_recipe
 from nnd_tasks.recipes.places import named_files
@@ -146,9 +144,7 @@ def draft_set(
         except NNDError as error:
             raise NNDError("; ".join([str(error), *table.notes])) from error
         check_prompt(made)
-        hashes = {file: sha256_of(path) for file, path in (files or {}).items()}
-        kept = {key: value for key, value in made.dump().items() if key not in ("sources", "expected")}
-        origin = {"recipe": kept, "source_sha256": hashes, "options": {}, "nnd_tasks": __version__}
+        origin = origin_of(made, files or {}, {}, shipped=False)
         config = _config(name, made, files or {})
         add_config(formed, config, table, made, origin)
     draft = Draft(name, made, choices, formed, [], table.unit)

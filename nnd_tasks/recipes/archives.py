@@ -8,6 +8,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import IO
@@ -107,26 +108,34 @@ def _count(archive: Path, number: int) -> None:
         )
 
 
+@contextmanager
+def _explained(archive: Path, broken: str) -> Iterator[None]:
+    """Turn what reading an archive raises into NNDError; ``broken`` says that it is none."""
+    try:
+        yield
+    except _TooManyMembersError as error:
+        raise NNDError(f"{archive}: it has more members than an archive of annotations") from error
+    except _TooLargeError as error:
+        raise NNDError(f"{archive}: it unpacks to more than {MAX_STREAM >> 30} GiB; this cannot be the file") from error
+    except BROKEN as error:
+        raise NNDError(broken) from error
+
+
 def take(archive: Path, member: str, target: Path) -> None:
     """Write one member of an archive to ``target``.
 
     Raises:
         NNDError: the archive is broken or too large, or has no such member.
     """
-    try:
+    absent = f"{archive}: no zip or tar with {member} in it"
+    with _explained(archive, absent):
         for name, size, stream in _members(archive, member):
             if name.removeprefix("./") == member:
                 if size > MAX_UNPACKED:
                     raise NNDError(f"{archive}: {member} is larger than {MAX_UNPACKED >> 20:,} MiB")
                 _copy(archive, stream, target, MAX_UNPACKED)
                 return
-    except _TooManyMembersError as error:
-        raise NNDError(f"{archive}: it has more members than an archive of annotations") from error
-    except _TooLargeError as error:
-        raise NNDError(f"{archive}: it unpacks to more than {MAX_STREAM >> 30} GiB; this cannot be the file") from error
-    except BROKEN as error:
-        raise NNDError(f"{archive}: no zip or tar with {member} in it") from error
-    raise NNDError(f"{archive}: no zip or tar with {member} in it")
+    raise NNDError(absent)
 
 
 def unpack(archive: Path, folder: Path) -> Path:
@@ -136,7 +145,7 @@ def unpack(archive: Path, folder: Path) -> Path:
         NNDError: the archive is broken or too large, holds no table, or a name leads out of the folder.
     """
     left, count = MAX_UNPACKED, 0
-    try:
+    with _explained(archive, f"{archive}: cannot be unpacked; is it a zip or tar?"):
         for name, _, stream in _members(archive):
             if Path(name).suffix.lower() not in SUFFIXES:
                 continue
@@ -145,12 +154,6 @@ def unpack(archive: Path, folder: Path) -> Path:
                 raise NNDError(f"{archive}: its member {name!r} leads out of the archive; it is not unpacked")
             left -= _copy(archive, stream, target, left)
             count += 1
-    except _TooManyMembersError as error:
-        raise NNDError(f"{archive}: it has more members than an archive of annotations") from error
-    except _TooLargeError as error:
-        raise NNDError(f"{archive}: it unpacks to more than {MAX_STREAM >> 30} GiB; this cannot be the file") from error
-    except BROKEN as error:
-        raise NNDError(f"{archive}: cannot be unpacked; is it a zip or tar?") from error
     if not count:
         raise NNDError(f"{archive}: no table in it (.csv, .tsv, .jsonl, .json, .parquet, .xlsx)")
     return folder

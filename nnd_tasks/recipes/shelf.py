@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,15 +61,6 @@ def load_recipe(path: Path, name: str, *, shipped: bool, sent: bool = False) -> 
     if recipe.options and not shipped:
         raise NNDError(f"{path}: options: they are for steps, which only recipes of this package can name")
     return SetRecipe(name, path, recipe, shipped, sent)
-
-
-def all_recipes() -> Iterator[SetRecipe | NNDError]:
-    """Yield every recipe of the package and the user; where one cannot be read, its error."""
-    for name, (path, shipped) in recipe_paths().items():
-        try:
-            yield load_recipe(path, name, shipped=shipped)
-        except NNDError as error:
-            yield error
 
 
 def _of_built_set(name: str) -> SetRecipe | None:
