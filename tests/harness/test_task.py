@@ -21,8 +21,8 @@ from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import fingerprint, to_table
 from tests.conftest import REPO
-from tests.harness.tiny import WINDOW, evaluate
-from tests.recipes.test_formats import MQM_COLUMNS, mqm_rows, tsv, write_files
+from tests.random_models import WINDOW, evaluate
+from tests.recipes.small_files import MQM_COLUMNS, mqm_rows, tsv, write_files
 from tests.slow_pairing import SingleErrorLabel, form_tests
 
 AUTHORS = {"append_eos": True, "ties": "authors"}

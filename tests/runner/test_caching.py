@@ -21,8 +21,8 @@ import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.runner.caching import cache_key
-from tests.harness.completions_server import CompletionsServer
-from tests.harness.tiny import evaluate
+from tests.random_models import evaluate
+from tests.runner.completions_server import CompletionsServer
 
 
 @pytest.fixture
