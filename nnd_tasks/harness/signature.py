@@ -229,6 +229,18 @@ def environment() -> tuple[tuple[str, str], ...]:
     return (*found, ("python", platform.python_version()))
 
 
+def whole_signature(protocol: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the signature of a run as the results file has it: the three parts, and all of them in one ``line``."""
+    packages = dict(environment())
+    return {
+        "line": line(protocol, model, packages),
+        "protocol": protocol,
+        "protocol_digest": digest(protocol),
+        "model": model,
+        "environment": packages,
+    }
+
+
 def line(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mapping[str, str]) -> str:
     """Return a signature as one line of text: ``key:value`` items joined by ``|``, the three parts by ``||``.
 

@@ -98,10 +98,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             stack.enter_context(shared_encodings())
             stack.enter_context(quiet_git())
             for task in ours:
-                task.check_metadata(model, arguments)
-                task.model_type = model if isinstance(model, str) else None
-                task.ready_made = not isinstance(model, str)
-                task.check_tokenizer(chat=bool(apply_chat_template))
+                task.prepare(model, arguments, chat=bool(apply_chat_template))
             stack.enter_context(loaded_once(task_manager, loaded))
             if use_cache is not None:
                 use_cache = f"{use_cache}_{cache_key(model, arguments)}"
