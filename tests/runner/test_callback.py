@@ -499,7 +499,7 @@ def test_a_full_disk_does_not_lose_the_training(
         ({"every": 0}, "every=0: expected a number of steps"),
         ({"every": 2.5}, "every=2.5: expected a number of steps"),
         ({"every": True}, "every=True: expected"),
-        ({"limit": 0}, "limit=0: expected a number of contexts above 0"),
+        ({"limit": 0}, "limit=0: expected a number of prompts above 0"),
         ({"limit": "10"}, "limit='10': expected"),
         ({"limit": float("nan")}, "limit=nan: expected"),
         ({"batch_size": 0}, "batch_size=0: expected 1 or more"),
