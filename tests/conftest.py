@@ -1,20 +1,31 @@
-"""What all tests share: where the real data is, an isolated home, tiny models."""
+"""What all tests share: where the real data is, a home of its own for each test, tiny models, built sets, the command line.
+
+Fixtures import what they need when they are asked for, so that a simple test starts fast.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
 
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 
+if TYPE_CHECKING:
+    from tests.commands import Outcome
+    from tests.recipes.publisher import Publisher
+
 # Nothing may wait for a network; set before any test imports datasets or transformers.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Tests run in parallel processes; more threads in each only slow them down.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 REPO = Path(__file__).resolve().parent.parent
 DEMO_ANNOTATIONS = REPO / "task_yamls" / "demo" / "demo_annotations.csv"
@@ -82,3 +93,138 @@ def models() -> Path:
     if not MODELS.is_dir():
         pytest.skip(f"no trained models at {MODELS}; set NND_TEST_MODELS")
     return MODELS
+
+
+# ---------------------------------------------------------------- tiny models
+
+
+@pytest.fixture(scope="session")
+def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return name -> folder of a tiny model."""
+
+    def make(root: Path) -> None:
+        from tests.random_models import BUILDERS
+
+        for name, build in BUILDERS.items():
+            build(root / name)
+
+    root = once(tmp_path_factory, "tiny_models", make)
+    return {path.name: path for path in root.iterdir()}
+
+
+@pytest.fixture(scope="session")
+def masked_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a tiny masked language model."""
+
+    def make(folder: Path) -> None:
+        from tests.random_models import bert
+
+        bert(folder)
+
+    return once(tmp_path_factory, "masked_model", make)
+
+
+# ---------------------------------------------------------------- built sets
+
+
+@pytest.fixture(scope="session")
+def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home in which the demo is built; no test changes it."""
+
+    def make(home: Path) -> None:
+        from nnd_tasks.build import build_set
+
+        build_set("demo", out=home / "nnd" / "demo")
+
+    return once(tmp_path_factory, "demo_home", make)
+
+
+@pytest.fixture
+def home(demo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the test use the home in which the demo is built."""
+    monkeypatch.setenv("NND_HOME", str(demo_home))
+    return demo_home
+
+
+@pytest.fixture(scope="session")
+def built_home(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home in which every set is built from the real files; no test changes it."""
+    return once(tmp_path_factory, "built_home", _build_all)
+
+
+def _build_all(home: Path) -> None:
+    from nnd_tasks.build import build_set
+    from nnd_tasks.new.draft import draft_set, write_set
+    from nnd_tasks.stress.corpora import KNOWN
+    from nnd_tasks.stress.stress_set import build_stress_set
+
+    for name in ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3"):
+        build_set(name, None if name == "demo" else DATA / name, home / "nnd" / name)
+    build_set("summeval", DATA / "summeval", home / "nnd" / "summeval", {"rows": "all"})
+    for name, file in (("webnlg", "webnlg2020_en_human.jsonl"), ("hanna", "hanna.jsonl")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NND_HOME", str(home))
+            write_set(draft_set(name, str(DATA / "extra" / file)))
+    for corpus in KNOWN:
+        name = f"blindspot_{corpus}"
+        build_stress_set(
+            name, corpus, place=DATA / "blindspot", out=home / "nnd" / name, texts=3, levels="three", progress=False
+        )
+
+
+@pytest.fixture
+def real_home(built_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the test use the home in which every set is built from the real files."""
+    monkeypatch.setenv("NND_HOME", str(built_home))
+    return built_home
+
+
+# ---------------------------------------------------------------- the command line, and a publisher of files
+
+
+@pytest.fixture
+def nnd(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Return what runs the command's entry point in this process."""
+    from nnd_tasks import cli
+    from tests.commands import Outcome
+
+    monkeypatch.delenv("NND_DEBUG", raising=False)
+
+    def run(*arguments: str | Path) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["nnd", *map(str, arguments)])
+        capsys.readouterr()
+        status: object = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            status = stop.code or 0
+        assert isinstance(status, int)
+        return Outcome(status, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
+    """Start a server whose answers the test chooses."""
+    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    from tests.recipes.publisher import running
+
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def quiz_from(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what sets where Quiz Design is downloaded from."""
+
+    from nnd_tasks.recipes.recipe import File
+    from tests.recipes.publisher import serve_set
+    from tests.recipes.small_files import QUIZ_FILE
+
+    def set_file(url: str, pinned: str | None = None) -> None:
+        serve_set(monkeypatch, "quiz_design", File(QUIZ_FILE, url, pinned))
+
+    return set_file

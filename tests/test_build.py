@@ -22,7 +22,7 @@ from nnd_tasks.card import set_card
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
 from tests.conftest import SOURCES
-from tests.recipes.test_formats import (
+from tests.recipes.small_files import (
     BAKERY,
     HARBOUR,
     MQM_COLUMNS,

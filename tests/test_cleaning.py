@@ -27,7 +27,7 @@ from nnd_tasks.recipes.rows import read_judgements
 from nnd_tasks.schema import REQUIRED_COLUMNS, Annotation, Test, fold
 from nnd_tasks.tables import to_table
 from tests.conftest import SOURCES
-from tests.recipes.test_formats import MQM_COLUMNS, QUIZ_FILE, jsonl, quiz_group, tsv, write_files
+from tests.recipes.small_files import MQM_COLUMNS, QUIZ_FILE, jsonl, quiz_group, tsv, write_files
 from tests.slow_pairing import LikertScale, PairingReport, ScoreGap, Shape, SingleErrorLabel, form_tests
 from tests.test_pairing import COLUMNS, Evaluation, Row, engine, engine_if_any, evaluations
 

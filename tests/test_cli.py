@@ -10,17 +10,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
 
-from nnd_tasks import __version__, cli
+from nnd_tasks import __version__
 from nnd_tasks.build import build_set
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
+from tests.commands import Outcome, nnd_process, refused
 from tests.conftest import SOURCES
-from tests.recipes.test_formats import (
+from tests.recipes.small_files import (
     FRANK_FILE,
     QUIZ_FILE,
     SPLIT_FILE,
@@ -31,59 +31,6 @@ from tests.recipes.test_formats import (
     write_files,
 )
 from tests.test_datasets import not_utf8
-
-
-class Outcome(NamedTuple):
-    """What a command did."""
-
-    status: int
-    out: str
-    err: str
-
-
-def nnd_process(*arguments: str, **environment: str) -> Outcome:
-    """Run the real command in a process of its own."""
-    unset = ("FORCE_COLOR", "NND_DEBUG", "COLUMNS")
-    env = {name: value for name, value in os.environ.items() if name not in unset} | environment
-    done = subprocess.run(
-        [sys.executable, "-m", "nnd_tasks.cli", *arguments],
-        capture_output=True,
-        encoding="utf-8",
-        env=env,
-        timeout=60,
-        check=False,
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr)
-
-
-@pytest.fixture
-def nnd(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Return what runs the command's entry point in this process."""
-    monkeypatch.delenv("NND_DEBUG", raising=False)
-
-    def run(*arguments: str | Path) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["nnd", *map(str, arguments)])
-        capsys.readouterr()
-        status: object = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            status = stop.code or 0
-        assert isinstance(status, int)
-        return Outcome(status, *capsys.readouterr())
-
-    return run
-
-
-def refused(outcome: Outcome) -> str:
-    """Return the message of a command that must have ended as a user's mistake does."""
-    assert outcome.status == 1, outcome
-    assert outcome.out == ""
-    assert "Traceback" not in outcome.err
-    assert outcome.err.count("\n") == 1, "one line"
-    assert outcome.err.startswith("nnd: error: ")
-    return outcome.err.removeprefix("nnd: error: ").rstrip("\n")
-
 
 # ---------------------------------------------------------------- in a process of its own
 

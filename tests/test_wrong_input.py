@@ -26,17 +26,11 @@ from nnd_tasks.datasets import list_configs, load, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import fingerprint
+from tests.commands import Outcome, refused
 from tests.conftest import DEMO_ANNOTATIONS as DEMO_PATH
 from tests.conftest import SOURCES
-from tests.recipes.test_download import (  # the fixtures too
-    QUIZ,
-    Answer,
-    Publisher,
-    publisher,  # noqa: F401
-    quiz_from,  # noqa: F401
-    sha256,
-)
-from tests.recipes.test_formats import (
+from tests.recipes.publisher import QUIZ, Answer, Publisher, sha256
+from tests.recipes.small_files import (
     CHALLENGE_COLUMNS,
     MQM_COLUMNS,
     QUIZ_FILE,
@@ -48,7 +42,6 @@ from tests.recipes.test_formats import (
     tsv,
     write_files,
 )
-from tests.test_cli import Outcome, nnd, refused  # noqa: F401
 
 Command = Callable[..., Outcome]
 
@@ -58,7 +51,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pooch.core, "time", SimpleNamespace(sleep=lambda seconds: None))
 
 
-def refusal(nnd: Command, *arguments: str | Path) -> str:  # noqa: F811
+def refusal(nnd: Command, *arguments: str | Path) -> str:
     """Return the one line of a build that must fail; with --debug the same error comes as it was raised."""
     message = refused(nnd("build", *arguments))
     with pytest.raises(NNDError) as caught:
@@ -79,13 +72,13 @@ def content(folder: Path) -> dict[str, bytes]:
     ("name", "near"),
     [("quiz", "quiz_design"), ("nnd_frank", "frank"), ("MQM", "mqm"), ("summ-eval", "summeval"), ("news", "news_gpt3")],
 )
-def test_a_set_that_does_not_exist_brings_up_those_with_a_name_near_it(nnd: Command, name: str, near: str) -> None:  # noqa: F811
+def test_a_set_that_does_not_exist_brings_up_those_with_a_name_near_it(nnd: Command, name: str, near: str) -> None:
     message = refusal(nnd, name)
     assert message.startswith(f"there is no set {name!r}; did you mean ")
     assert near in message.partition("did you mean")[2]
 
 
-def test_a_set_like_no_other_brings_up_them_all(nnd: Command) -> None:  # noqa: F811
+def test_a_set_like_no_other_brings_up_them_all(nnd: Command) -> None:
     assert refusal(nnd, "xyzzy") == f"there is no set 'xyzzy'; known sets: {', '.join(SOURCES)}"
 
 
@@ -137,7 +130,7 @@ HINT = re.compile("right file|this is not the file that is wanted|the file is em
 @pytest.mark.parametrize("made", list(UNREADABLE))
 @pytest.mark.parametrize("name", SETS)
 def test_a_source_that_is_not_there_is_refused_with_the_file_that_is_wanted(
-    nnd: Command,  # noqa: F811
+    nnd: Command,
     name: str,
     made: str,
     tmp_path: Path,
@@ -158,7 +151,7 @@ def test_a_source_that_is_not_there_is_refused_with_the_file_that_is_wanted(
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("kind", list(WRONG))
 def test_a_file_that_is_something_else_is_refused_by_name(
-    nnd: Command,  # noqa: F811
+    nnd: Command,
     name: str,
     kind: str,
     tmp_path: Path,
@@ -174,7 +167,7 @@ def test_a_file_that_is_something_else_is_refused_by_name(
 
 @pytest.mark.parametrize(("name", "other"), [(name, other) for name in SETS for other in SETS if name != other])
 def test_the_file_of_another_set_is_refused_by_name(
-    nnd: Command,  # noqa: F811
+    nnd: Command,
     name: str,
     other: str,
     tmp_path: Path,
@@ -202,7 +195,7 @@ BARREN = {
 
 @pytest.mark.parametrize("name", SETS)
 def test_a_source_without_any_test_is_refused_by_name(
-    nnd: Command,  # noqa: F811
+    nnd: Command,
     name: str,
     tmp_path: Path,
     nnd_home: Path,
@@ -219,7 +212,7 @@ def test_a_source_without_any_test_is_refused_by_name(
 
 @pytest.mark.parametrize("name", [name for name in SETS if name != "demo"])
 def test_without_a_network_the_way_round_the_download_is_named(
-    nnd: Command,  # noqa: F811
+    nnd: Command,
     name: str,
     monkeypatch: pytest.MonkeyPatch,
     nnd_home: Path,
@@ -238,9 +231,9 @@ def test_without_a_network_the_way_round_the_download_is_named(
 
 
 def test_a_download_with_another_checksum_is_refused_and_an_earlier_build_kept(
-    nnd: Command,  # noqa: F811
-    publisher: Publisher,  # noqa: F811
-    quiz_from: Callable[..., None],  # noqa: F811
+    nnd: Command,
+    publisher: Publisher,
+    quiz_from: Callable[..., None],
     nnd_home: Path,
 ) -> None:
     url = publisher.serve("q.jsonl", QUIZ)
@@ -260,9 +253,9 @@ def test_a_download_with_another_checksum_is_refused_and_an_earlier_build_kept(
 
 @pytest.mark.parametrize("pinned", [None, sha256(QUIZ)], ids=["unpinned", "pinned"])
 def test_a_download_that_broke_off_is_refused_and_had_in_full_the_next_time(
-    nnd: Command,  # noqa: F811
-    publisher: Publisher,  # noqa: F811
-    quiz_from: Callable[..., None],  # noqa: F811
+    nnd: Command,
+    publisher: Publisher,
+    quiz_from: Callable[..., None],
     nnd_home: Path,
     pinned: str | None,
 ) -> None:
@@ -290,7 +283,7 @@ def with_version(folder: Path, version: int) -> None:
     card.write_text(changed, encoding="utf-8")
 
 
-def test_data_of_a_later_release_is_left_alone_and_named(nnd: Command, nnd_home: Path) -> None:  # noqa: F811
+def test_data_of_a_later_release_is_left_alone_and_named(nnd: Command, nnd_home: Path) -> None:
     folder = nnd_home / "nnd" / "demo"
     build_set("demo")
     with_version(folder, SCHEMA_VERSION + 1)
@@ -305,7 +298,7 @@ def test_data_of_a_later_release_is_left_alone_and_named(nnd: Command, nnd_home:
     assert "upgrade nnd-tasks" in listed.out
 
 
-def test_data_of_an_earlier_release_is_named_and_built_again(nnd: Command, nnd_home: Path) -> None:  # noqa: F811
+def test_data_of_an_earlier_release_is_named_and_built_again(nnd: Command, nnd_home: Path) -> None:
     folder = nnd_home / "nnd" / "demo"
     build_set("demo")
     with_version(folder, SCHEMA_VERSION - 1)
@@ -325,7 +318,7 @@ def test_data_of_an_earlier_release_is_named_and_built_again(nnd: Command, nnd_h
 
 @pytest.mark.parametrize("place", ["a file", "below a file", "not writable"])
 def test_a_home_that_cannot_be_written_is_named_with_the_way_out(
-    nnd: Command,  # noqa: F811
+    nnd: Command,
     place: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -512,7 +505,7 @@ def test_a_build_that_is_killed_at_any_time_never_leaves_a_broken_set(nnd_home: 
 
 
 def test_a_download_that_is_killed_is_not_taken_for_the_file(
-    publisher: Publisher,  # noqa: F811
+    publisher: Publisher,
     nnd_home: Path,
 ) -> None:
     # The server sends a half and then nothing: the process hangs on it until it is killed.

@@ -68,10 +68,10 @@ class Documents:
         """
         from lm_eval import utils
 
-        from nnd_tasks.harness import task
+        from nnd_tasks.harness import task, templates
 
         with ExitStack() as stack:
-            stack.enter_context(patch.object(utils, "env", task.SANDBOX))
+            stack.enter_context(patch.object(utils, "env", templates.SANDBOX))
             stack.enter_context(patch.object(task, "load_tests", self.tests))
             stack.enter_context(patch.object(task, "cluster_documents", self.documents))
             stack.enter_context(patch.object(task.NNDTask, "_check_categories", lambda *_: None))

@@ -202,7 +202,7 @@ def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
 def _rendered(template: str, row: dict[str, Any], *, trusted: bool) -> tuple[str, str]:
     from jinja2 import TemplateError
 
-    from nnd_tasks.harness.task import SANDBOX
+    from nnd_tasks.harness.templates import SANDBOX
 
     try:
         if not trusted:

@@ -1,4 +1,4 @@
-"""From a table of tests to the documents of the harness."""
+"""Loading a set, and grouping its tests into documents, one for each prompt."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.tables import check_table, fingerprint
 
 _OURS = "nnd/"
-_PATIENCE = 10.0  # seconds to wait for what the hub has
+_PATIENCE = 10.0  # seconds to wait for the hub's answer
 _TEST_KEYS = ("test_id", "category", "subcategory", "severity", "high_first")
-_STRESS_KEYS = ("noise_ratio", "seed")  # where a set has them
+_STRESS_KEYS = ("noise_ratio", "seed")  # columns that only sets of synthetic errors have
 
 
 def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
-    """Turn a table with one test per row into one document per cluster, in the order of first appearance.
+    """Turn a table with one test per row into one document per prompt, in the order of first appearance.
 
     Args:
-        tests: rows of the dataset schema.
+        tests: rows of the dataset schema; those with one ``cluster_id`` have one prompt.
         where: what to name in an error.
 
     Returns:
         A dataset with ``cluster_id``, ``context``, the prompt fields (all further columns that are constant within every
-        cluster), ``candidates`` (distinct texts, in the order of the source) and ``tests`` (``high`` and ``low`` are
+        prompt), ``candidates`` (distinct texts, in the order of the source) and ``tests`` (``high`` and ``low`` are
         indices into ``candidates``).
 
     Raises:
-        NNDError: tests of one cluster have different contexts, or a prompt field has a reserved name.
+        NNDError: tests of one prompt have different contexts, or a prompt field has a reserved name.
     """
     extra = [name for name in tests.column_names if name not in RESERVED_COLUMNS]
     clash = DOCUMENT_COLUMNS & set(extra)
@@ -54,7 +54,9 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
             positions[key] = {}
         document, position = documents[key], positions[key]
         if document["context"] != row["context"]:
-            raise NNDError(f"{where}: test {row['test_id']} has another context than the rest of its cluster {key}")
+            raise NNDError(
+                f"{where}: test {row['test_id']} has another context than the other tests of its prompt ({key})"
+            )
         varying.update(name for name in extra if document[name] != row[name])
         for text in (row["high"], row["low"]) if row["high_first"] else (row["low"], row["high"]):
             if text not in position:
@@ -72,7 +74,7 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
 def load_tests(
     path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
 ) -> tuple[datasets.Dataset, dict[str, Any], str]:
-    """Load a set: from its local build, or, where there is none, from the hub.
+    """Load a set from its local build or, if there is none, from the hub.
 
     Args:
         path: what the YAML calls ``dataset_path``.
@@ -81,11 +83,11 @@ def load_tests(
         kwargs: further arguments of `datasets.load_dataset`, for the hub.
 
     Returns:
-        The tests, one per row; what identifies them (``dataset``, ``config``, ``local``, ``fingerprint``); and what to
-        name in an error.
+        The tests, one per row; what identifies them (``dataset``, ``config``, ``local``, ``fingerprint``); and where they
+        come from, for errors.
 
     Raises:
-        NNDError: the set is not built, cannot be loaded, or is no NND dataset.
+        NNDError: the set is not built, cannot be loaded, or is not an NND dataset.
     """
     folder = find_dataset(path)
     if folder is not None:
@@ -106,10 +108,10 @@ def load_tests(
 
 
 def _check_published(path: str, kwargs: Mapping[str, Any]) -> None:
-    """Check that the hub has a set of the namespace ``nnd``: one quick question, where `datasets` would retry for a minute.
+    """Ask the hub whether it has a set of the namespace ``nnd``; `datasets` would retry for a minute.
 
     Raises:
-        NNDError: it has not, or cannot be asked.
+        NNDError: the hub does not have the set, or cannot be asked.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
@@ -127,7 +129,7 @@ def _check_published(path: str, kwargs: Mapping[str, Any]) -> None:
 
 
 def _cached(path: str) -> bool:
-    """Tell whether an earlier run loaded a dataset from the hub, so that `datasets` finds it offline."""
+    """Tell whether `datasets` has a dataset of the hub in its cache."""
     return (Path(datasets.config.HF_DATASETS_CACHE) / path.replace("/", "___")).is_dir()
 
 
@@ -140,7 +142,7 @@ def _not_built(path: str) -> str:
 def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]) -> datasets.Dataset:
     try:
         tests = datasets.load_dataset(path, name, split=split, **kwargs)
-    except Exception as error:  # datasets and the hub raise many kinds; the user's way out is one
+    except Exception as error:  # datasets and the hub raise many kinds
         raise NNDError(
             f"the dataset {path!r} is no local folder, and could not be loaded from the hub ({first_line(error)})"
         ) from error

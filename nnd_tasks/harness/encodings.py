@@ -1,4 +1,4 @@
-"""Each distinct string is tokenized once, whoever needs it: the task that counts tokens, the model that scores them."""
+"""Tokenizing each distinct string once, for the task, which counts its tokens, and for the model, which scores them."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
 
-#: (text, special tokens asked for, BOS setting, prefix token): all that HFLM's ``tok_encode`` depends on.
+#: (text, add_special_tokens, add_bos_token, prefix token): everything that the result of HFLM's ``tok_encode`` depends on.
 _Key = tuple[str, bool | None, bool | None, int | None]
 
 
 class Encodings:
-    """Tokens of texts; the oldest go first when there are too many.
+    """A cache of tokenized texts. When it is full, the texts that were added first are removed.
 
     Args:
-        capacity: most tokens to keep; 8 million take 32 MB, and their texts about as much.
+        capacity: most tokens to keep. The default, 8 million, takes 32 MB, and the texts about as much again.
     """
 
     def __init__(self, capacity: int = 1 << 23) -> None:
-        self._known: dict[_Key, NDArray[np.int32]] = {}
+        self._tokens: dict[_Key, NDArray[np.int32]] = {}
         self._size, self._capacity = 0, capacity
 
     def get(self, key: _Key) -> list[int] | None:
-        """Return the tokens of a text, if they are known."""
-        known = self._known.get(key)
-        return None if known is None else known.tolist()
+        """Return the tokens of a text; None if they are not in the cache."""
+        tokens = self._tokens.get(key)
+        return None if tokens is None else tokens.tolist()
 
     def put(self, key: _Key, tokens: list[int]) -> None:
-        """Keep the tokens of a text."""
-        self._known[key] = np.asarray(tokens, dtype=np.int32)
+        """Add the tokens of a text."""
+        self._tokens[key] = np.asarray(tokens, dtype=np.int32)
         self._size += len(tokens)
-        while self._size > self._capacity and len(self._known) > 1:
-            self._size -= len(self._known.pop(next(iter(self._known))))
+        while self._size > self._capacity and len(self._tokens) > 1:
+            self._size -= len(self._tokens.pop(next(iter(self._tokens))))
 
 
-#: Loading arguments of a tokenizer -> the tokenizer and its encodings; None outside of `shared_encodings`.
+#: Arguments that load a tokenizer -> the tokenizer and its encodings; None outside of `shared_encodings`.
 _shared: dict[Any, tuple[Any, Encodings]] | None = None
 
 
 @contextmanager
 def shared_encodings() -> Iterator[None]:
-    """Let all that load the same tokenizer within share it, and what it has tokenized."""
+    """Within this context, let all models and counters with the same tokenizer share it and its encodings."""
     global _shared
     before, _shared = _shared, {} if _shared is None else _shared
     try:
@@ -56,7 +56,7 @@ def shared_encodings() -> Iterator[None]:
 
 
 class TokenizingOnce(HFLM):  # type: ignore[misc]
-    """An `HFLM` that remembers what it has tokenized, and shares that within `shared_encodings`."""
+    """An `HFLM` that keeps the tokens of each text, and shares them within `shared_encodings`."""
 
     tokenizer: Any
 
@@ -76,7 +76,7 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
         left_truncate_len: int | None = None,
         **kwargs: Any,
     ) -> list[int]:
-        """Tokenize as `HFLM` does; a text that was tokenized before is not tokenized again."""
+        """Tokenize as `HFLM` does, or return the tokens from the cache."""
         if kwargs:
             return list(super().tok_encode(string, add_special_tokens, left_truncate_len, **kwargs))
         key = (string, add_special_tokens, self.add_bos_token, self.prefix_token_id)
@@ -90,11 +90,11 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
         return list(super().tok_encode(string, add_special_tokens))
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        """Split a request into tokens of context and continuation as lm-eval does.
+        """Return the tokens of context and continuation, split as lm-eval does.
 
         Raises:
-            NNDError: the tokenizer ends both texts with a token of its own. lm-eval splits where the context alone would
-                end, so the first token of the continuation would go unscored, and the appended one be scored.
+            NNDError: the tokenizer appends a token to every text. lm-eval splits after as many tokens as the context alone
+                has, so it would not score the first token of the continuation, and would score the appended one.
         """
         if self.backend == "causal" and self._ends_with("a") and (token := self._ends_with(context + continuation)):
             raise NNDError(
@@ -106,7 +106,7 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
         return list(context_tokens), list(continuation_tokens)
 
     def _ends_with(self, text: str) -> str | None:
-        """Return the token that the tokenizer puts after a text; None where it puts none."""
+        """Return the token that the tokenizer appends to a text; None if it appends none."""
         plain, whole = self.tok_encode(text, add_special_tokens=False), self.tok_encode(text)
         if not plain or whole[-1:] == plain[-1:]:
             return None

@@ -1,8 +1,8 @@
-"""How many tokens a backend scored.
+"""How many tokens a backend scores.
 
-A backend of lm-eval answers with the sum of the log-probabilities and not with their number (upstream issue 1396).
-The number follows from the tokenizer: this module splits context and continuation with the harness's own methods, from
-what ``--model_args`` says of the model. The model is never loaded: a run served from ``--use_cache`` counts the same.
+A backend of lm-eval returns the sum of the log-probabilities of a continuation and not the number of its tokens (upstream
+issue 1396). This module counts them: it loads the tokenizer that ``--model_args`` names, and splits context and continuation
+with lm-eval's own methods. The model is never loaded, so a run whose answers come from ``--use_cache`` counts the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nnd_tasks.harness.encodings import TokenizingOnce
 MASKED = "nnd_mlm"
 logger = logging.getLogger("lm_eval.nnd")
 
-#: Model arguments that decide how text is tokenized, with HFLM's defaults.
+#: Arguments of HFLM that say where the tokenizer comes from, with their defaults.
 _LOADING: Mapping[str, Any] = {
     "revision": "main",
     "subfolder": "",
@@ -32,28 +32,26 @@ _LOADING: Mapping[str, Any] = {
     "gguf_file": None,
 }
 
-
 _API_WINDOW = 2048  # default of `TemplateAPI.__init__`, lm-eval 0.4.13
 
-
-#: Backends in process: how many tokens more than the window lm-eval lets a request have; for hf it is 1, as the last
-#: token is never an input. From reading `VLLM._loglikelihood_tokens` and `SGLangLM._loglikelihood_tokens`, 0.4.13.
+#: Longest request of a backend minus its window, in tokens. Not listed: 1, as for hf, where the last token is never an input.
+#: Source: `VLLM._loglikelihood_tokens` and `SGLangLM._loglikelihood_tokens` of lm-eval 0.4.13.
 _ROOM = {"vllm": -1, "sglang": 0}
+#: Model arguments that only this backend has.
 _ARGUMENTS = {"vllm": ("max_model_len", "gpu_memory_utilization"), "sglang": ("context_length", "mem_fraction_static")}
-
 
 #: Names of lm-eval's model type for transformers.
 _HF = ("hf", "hf-auto", "huggingface")
 
 
 def _looks_like(backend: str, metadata: Mapping[str, Any], model_type: str | None) -> bool:
-    """Tell whether the model is of that backend; stock lm-eval tells only its arguments."""
+    """Tell whether the model is of a backend, from its arguments if its type is not known, as with stock lm-eval."""
     return model_type == backend if model_type else any(name in metadata for name in _ARGUMENTS[backend])
 
 
 @cache
 def warn_once(message: str) -> None:
-    """Log a warning, the first time only: every task of a run has a counter of its own."""
+    """Log a warning the first time it is given; each task of a run would repeat it."""
     logger.warning(message)
 
 
@@ -61,20 +59,21 @@ class TokenCounter(TokenizingOnce):
     """An `HFLM` with a tokenizer and a backend type, and no model.
 
     Args:
-        metadata: what lm-eval knows of the model: the parsed ``--model_args`` and ``--metadata``.
-        model_type: what ``--model`` names, where that is known.
+        metadata: the parsed ``--model_args`` and ``--metadata``.
+        model_type: what ``--model`` names; None if that is not known.
 
     Attributes:
         remote: the backend is a client of an HTTP server.
         masked: the model is a masked language model (``nnd_mlm``).
-        window: most tokens that the model reads at once; None where nothing says how many these are.
+        window: most tokens that the model reads at once; None if that is not known.
+        room: longest request that lm-eval does not cut, minus the window, in tokens.
 
     Raises:
         NNDError: the metadata names no tokenizer, or it cannot be loaded.
     """
 
     def __init__(self, metadata: Mapping[str, Any], model_type: str | None = None) -> None:
-        # HFLM.__init__ would load the model; only what its tokenizing methods read is set.
+        # HFLM.__init__ would load the model. This sets only what HFLM's tokenizing methods read.
         self.add_bos_token = metadata.get("add_bos_token")
         self.custom_prefix_token_id = metadata.get("prefix_token_id", metadata.get("custom_prefix_token_id"))
         loading = {name: metadata.get(name, default) for name, default in _LOADING.items()}
@@ -86,7 +85,9 @@ class TokenCounter(TokenizingOnce):
         tokenizer = metadata.get("tokenizer")
         remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
         self.masked = model_type == MASKED
-        names = ("model", "pretrained") if remote else ("pretrained", "model")  # whichever the backend looks at first
+        names = (
+            ("model", "pretrained") if remote else ("pretrained", "model")
+        )  # in the order that the backend reads them
         model = metadata.get(names[0]) or metadata.get(names[1])
         if tokenizer is None and model is None:
             raise NNDError(
@@ -110,7 +111,7 @@ class TokenCounter(TokenizingOnce):
         self._missing_model = ""
         if remote or self.masked:
             self.backend = "causal"
-            self.add_bos_token = bool(self.add_bos_token)  # lm-eval's API clients add no special token by default
+            self.add_bos_token = bool(self.add_bos_token)  # without it, lm-eval's API clients add no special token
         else:
             self._find_backend(metadata, model if model is not None else tokenizer, loading)
         try:
@@ -122,7 +123,7 @@ class TokenCounter(TokenizingOnce):
                 add_bos_token=self.add_bos_token,
                 **loading,
             )
-        except Exception as error:  # transformers raises many kinds; the user's way out is one
+        except Exception as error:  # transformers raises many kinds
             if tokenizer is None and self._missing_model:
                 raise NNDError(
                     f"the model {_name(model)} cannot be loaded: it has neither a model config nor a tokenizer "
@@ -172,7 +173,7 @@ class TokenCounter(TokenizingOnce):
             raise NNDError(f"the model {model} cannot be loaded ({first_line(error)})") from error
 
     def _find_window(self, metadata: Mapping[str, Any]) -> int | None:
-        """Return the window as the backend finds it; say so once where it is not known.
+        """Return the window as the backend computes it; warn once if it is not known.
 
         Source of the rule: `HFLM.max_length` and `TemplateAPI.__init__` of lm-eval 0.4.13.
         """
@@ -189,8 +190,8 @@ class TokenCounter(TokenizingOnce):
             return masked_window(self._config, self.tokenizer) - int(self.tokenizer.num_special_tokens_to_add())
         elif self.remote:
             window = _API_WINDOW
-        elif found := resolve_max_length(self._config, self.tokenizer, default=0):
-            return int(found)
+        elif length := resolve_max_length(self._config, self.tokenizer, default=0):
+            return int(length)
         elif self._config is not None:
             warn_once(
                 f"the window of {self.name} is not known: neither its config nor its tokenizer has one. lm-eval takes "
@@ -220,19 +221,19 @@ class TokenCounter(TokenizingOnce):
         return context + continuation > self.window + (0 if self.remote or self.masked else self.room)
 
     def _encode(self, string: str, add_special_tokens: bool | None) -> list[int]:
-        if self.masked:  # special tokens are put around context and continuation together
+        if self.masked:  # `MaskedLM` puts special tokens around context and continuation together
             return list(self.tokenizer.encode(string, add_special_tokens=False))
-        if self.prefix_token_id is None:  # HFLM needs one; of lm-eval's API clients nothing does
+        if self.prefix_token_id is None:  # HFLM's method needs a prefix token, lm-eval's API clients do not
             return list(self.tokenizer.encode(string, add_special_tokens=bool(add_special_tokens)))
         return super()._encode(string, add_special_tokens)
 
     def lengths(self, context: str, continuation: str) -> tuple[int, int]:
-        """Return the number of tokens that the backend conditions on, and of those whose log-probabilities it sums.
+        """Return two numbers of tokens: those that the backend conditions on, and those whose log-probabilities it sums.
 
         Source of the rule: `TemplateLM.loglikelihood` and `TemplateLM._encode_pair` of lm-eval 0.4.13.
 
         Raises:
-            NNDError: the tokenizer ends every text with a token of its own, and the model is a causal one.
+            NNDError: the tokenizer appends a token to every text, and the model is a decoder-only one.
         """
         if context:
             encoded, scored = self._encode_pair(context, continuation)
@@ -240,28 +241,29 @@ class TokenCounter(TokenizingOnce):
         scored = self.tok_encode(continuation, add_special_tokens=False)
         if self.masked:
             return 0, len(scored)
-        # With an empty context the first token is the condition when it equals the prefix token.
+        # After an empty context, a first token that equals the prefix token is conditioned on and not scored.
         return 1, len(scored) - (bool(scored) and scored[0] == self.prefix_token_id)
 
     @property
     def rounds_to(self) -> str | None:
-        """The type of 16 bits in which lm-eval's hf models would sum log-probabilities; None where that is not known."""
+        """The 16-bit type in which lm-eval's hf models would sum log-probabilities; None if there is none, or none is known."""
         if self._types is None or self._types[1] is not None or self.room != 1 or not isinstance(self._model, str):
             return None
         dtype = self._types[0]
         if dtype in (None, "auto"):
             dtype = getattr(self._config, "dtype", None)
-        found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-        return str(found).removeprefix("torch.") if found in (torch.bfloat16, torch.float16) else None
+        if isinstance(dtype, str):
+            dtype = getattr(torch, dtype, None)
+        return str(dtype).removeprefix("torch.") if dtype in (torch.bfloat16, torch.float16) else None
 
     @property
     def model_config(self) -> Any:
-        """Configuration of the model; None where there is none at hand."""
+        """Configuration of the model; None if it could not be loaded."""
         return self._config
 
     @property
     def commit(self) -> str | None:
-        """Commit of the model on the hub, where it comes from there."""
+        """Commit of the model on the hub; None for a local model."""
         return getattr(self._config, "_commit_hash", None)
 
     @property
@@ -289,8 +291,12 @@ def _name(value: Any) -> str:
 
 
 def masked_window(config: Any, tokenizer: Any) -> int:
-    """Return the most tokens of an input; RoBERTa's positions begin after its padding token."""
+    """Return the most tokens of an input of a masked language model, special tokens included."""
     window = int(getattr(config, "max_position_embeddings", 512))
-    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
+    if config.model_type in (
+        "roberta",
+        "xlm-roberta",
+        "camembert",
+    ):  # their positions begin after the padding token's id
         window -= config.pad_token_id + 1
     return min(window, int(tokenizer.model_max_length))

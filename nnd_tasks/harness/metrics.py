@@ -1,6 +1,6 @@
-"""Outcomes of tests and their aggregation, free of lm-eval.
+"""Outcomes of tests and their aggregation; nothing here imports lm-eval.
 
-A document of the harness is a cluster: one prompt, its distinct candidates, and the tests between them.
+A document is one prompt with its distinct candidates and the tests between them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
 
-#: What the harness itself writes where a number is undefined.
+#: What lm-eval writes for a number that is undefined.
 UNDEFINED = "N/A"
 
-ENOUGH = 8  # fewer sums are too few to infer their precision, or that the server sends none
+ENOUGH = 8  # from fewer sums, neither rounding nor a server that answers 0 to everything is inferred
 
 #: (tests passed, tests scored) of one document.
 Counts = tuple[int, int]
@@ -26,11 +26,11 @@ Counts = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a backend gave one candidate.
+    """The log-likelihood of one candidate.
 
     Attributes:
-        total: sum of the log-probabilities of its tokens, in nats.
-        tokens: number of tokens that the sum runs over.
+        total: sum of the log-probabilities of the candidate's tokens, in nats.
+        tokens: number of those tokens.
         size: UTF-8 bytes of the candidate's text, without delimiter and end-of-sequence token; at least 1.
     """
 
@@ -66,11 +66,11 @@ def decide(high: float | None, low: float | None, *, high_first: bool, ties: str
     """Compare two normalized likelihoods (paper, Eq. 2).
 
     Args:
-        high: of the better candidate; None or nan when it has none.
-        low: of the worse candidate.
+        high: likelihood of the better candidate; None or nan if it could not be scored.
+        low: likelihood of the worse candidate, likewise.
         high_first: whether the better candidate comes first in the source.
-        ties: ``fail``: a tie fails (the paper's strict ``>``); ``authors``: a tie goes to the second candidate in the
-            source's order, as in the authors' released code (`utils_nnd.run_nnd`).
+        ties: ``fail``: a test whose likelihoods are equal fails (the paper's strict ``>``). ``authors``: it passes if the
+            better candidate comes second in the source, as in the authors' released code (`utils_nnd.run_nnd`).
     """
     if high is None or low is None or math.isnan(high) or math.isnan(low):
         return Outcome(None)
@@ -79,7 +79,7 @@ def decide(high: float | None, low: float | None, *, high_first: bool, ties: str
     return Outcome(high > low)
 
 
-#: Metric suffix -> the normalization it compares.
+#: Suffix of a metric's name -> the normalized likelihood that the metric compares.
 NORMALIZATIONS: Mapping[str, Callable[[Score], float]] = {
     "": lambda score: score.mean,
     "_sum": lambda score: score.total,
@@ -89,7 +89,11 @@ NORMALIZATIONS: Mapping[str, Callable[[Score], float]] = {
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Which rates a task reports besides the overall one: metric name -> the (column, value) that selects its tests."""
+    """The rates that a task reports for parts of its tests.
+
+    Attributes:
+        selectors: name of a rate -> (column, value); the rate is over the tests that have that value.
+    """
 
     selectors: Mapping[str, tuple[str, str]]
 
@@ -98,7 +102,7 @@ class Breakdown:
         """Return one rate per category and per severity that occur in ``tests``.
 
         Raises:
-            NNDError: two categories, or two severities, would have one metric name.
+            NNDError: two categories, or two severities, would give metrics of the same name.
         """
         tests = list(tests)
         selectors = {
@@ -116,9 +120,9 @@ def score_document(
     breakdown: Breakdown,
     *,
     ties: str = "fail",
-    alone: Sequence[Score | None] | None = None,
+    without_context: Sequence[Score | None] | None = None,
 ) -> dict[str, Any]:
-    """Return the harness's per-document metrics of one cluster.
+    """Return the metrics of one document.
 
     Args:
         tests: each with ``test_id``, ``category``, ``severity``, ``high_first``, and ``high`` and ``low`` as indices into
@@ -126,11 +130,11 @@ def score_document(
         scores: one per candidate; None for one that could not be scored.
         breakdown: which rates to report.
         ties: see `decide`.
-        alone: the scores of the candidates after the prompt without its context, for `reliance_rates`.
+        without_context: the scores of the candidates after the prompt without its context, for `reliance_rates`.
 
     Returns:
-        Metric name -> value. Rates come as (passed, scored) twice, the second time as ``<metric>_stderr``: the harness
-        then finds our standard error under the key in which it prints one. ``tests`` holds a record per test.
+        Metric name -> value. The value of a rate is (passed, scored), and stands under ``<metric>_stderr`` too, because
+        lm-eval prints a metric of that name as the standard error. ``tests`` has one record per test.
     """
     counts: dict[str, list[int]] = {f"pass_rate{suffix}": [0, 0] for suffix in NORMALIZATIONS}
     counts |= {name: [0, 0] for name in breakdown.selectors}
@@ -155,8 +159,8 @@ def score_document(
                         counts[name][0] += outcome.passed
                         counts[name][1] += 1
         records.append(record)
-    if alone is not None:
-        counts |= _reliance(tests, records, scores, alone, breakdown)
+    if without_context is not None:
+        counts |= _reliance(tests, records, scores, without_context, breakdown)
     metrics: dict[str, Any] = {}
     for name, (passed, scored) in counts.items():
         metrics[name] = metrics[f"{name}_stderr"] = (passed, scored)
@@ -167,13 +171,13 @@ def score_document(
     return metrics
 
 
-#: With ``context_reliance``: rate -> what it is. PMI compares how much the context adds to each candidate, log p(candidate |
-#: context) - log p(candidate) per token; survival is the share of the passes that pass without the context too.
+#: The rates of context reliance. ``pass_rate_pmi`` compares how much the context adds to each candidate: log p(candidate |
+#: context) - log p(candidate), per token. ``survival`` is the share of the passed tests that pass without the context too.
 RELIANCE = ("pass_rate_pmi", "survival")
 
 
 def reliance_rates(breakdown: Breakdown) -> dict[str, tuple[str, str] | None]:
-    """Return the names of the rates of context reliance -> (column, value) of the tests they are of; None for all."""
+    """Return name -> (column, value) that selects the tests, for each rate of context reliance; None selects all tests."""
     names: dict[str, tuple[str, str] | None] = dict.fromkeys(RELIANCE)
     for name, selector in breakdown.selectors.items():
         names |= {f"{rate}_{name.removeprefix('pass_rate_')}": selector for rate in RELIANCE}
@@ -184,14 +188,17 @@ def _reliance(
     tests: Sequence[Mapping[str, Any]],
     records: Sequence[Mapping[str, Any]],
     scores: Sequence[Score | None],
-    alone: Sequence[Score | None],
+    without_context: Sequence[Score | None],
     breakdown: Breakdown,
 ) -> dict[str, list[int]]:
-    """Count passes by PMI, and passes that survive, of one document."""
+    """Return [passed, scored] of one document for each rate of `reliance_rates`."""
     names = reliance_rates(breakdown)
     counts = {name: [0, 0] for name in names}
-    gains = [_mean(given, bare) for given, bare in zip(scores, alone, strict=True)]
-    bare_means = [None if score is None else score.mean for score in alone]
+    gains = [
+        None if score is None or bare is None else score.mean - bare.mean
+        for score, bare in zip(scores, without_context, strict=True)
+    ]
+    bare_means = [None if bare is None else bare.mean for bare in without_context]
     for test, record in zip(tests, records, strict=True):
         pair = test["high"], test["low"]
         pmi = decide(*(gains[i] for i in pair), high_first=test["high_first"])
@@ -209,10 +216,6 @@ def _reliance(
     return counts
 
 
-def _mean(given: Score | None, bare: Score | None) -> float | None:
-    return None if given is None or bare is None else given.mean - bare.mean
-
-
 # ---------------------------------------------------------------- aggregation over documents
 
 
@@ -223,9 +226,32 @@ def aggregate_rate(items: Sequence[Counts]) -> float | str:
 
 
 def aggregate_stderr(items: Sequence[Counts]) -> float | str:
-    """Return the clustered standard error of the pooled rate; ``N/A`` for fewer than two clusters."""
+    """Return the clustered standard error of the pooled rate; ``N/A`` for fewer than two prompts."""
     error = clustered_standard_error(*pool(items))
     return UNDEFINED if math.isnan(error) else error
+
+
+def rate_names(breakdown: Breakdown, *, context_reliance: bool) -> list[str]:
+    """Return the names of all rates of a task."""
+    rates = [f"pass_rate{suffix}" for suffix in NORMALIZATIONS] + list(breakdown.selectors)
+    return rates + (list(reliance_rates(breakdown)) if context_reliance else [])
+
+
+def aggregations(rates: Iterable[str]) -> dict[str, Callable[[Any], Any]]:
+    """Return metric name -> function that pools the metric over documents, for ``rates`` and for all counts."""
+    functions: dict[str, Callable[[Any], Any]] = {}
+    for name in rates:
+        functions[name] = aggregate_rate
+        functions[f"{name}_stderr"] = aggregate_stderr
+    counts = dict.fromkeys(("clusters", "ties", "unscored", "truncated_contexts"), sum)
+    return {
+        **functions,
+        "tests": count_scored,
+        "candidates": count_present,
+        "no_context": count_present,
+        **counts,
+        "bypass": lambda items: UNDEFINED,
+    }
 
 
 def count_scored(items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
@@ -233,15 +259,20 @@ def count_scored(items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
     return sum(record["passed"] is not None for records in items for record in records)
 
 
+def count_present(items: Sequence[Sequence[Any]]) -> int:
+    """Return how many of the records of all documents are not None."""
+    return sum(record is not None for records in items for record in records)
+
+
 def sizes_by(column: str, items: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, dict[str, int]]:
-    """Return how many tests and clusters each rate rests on.
+    """Return how many tests and prompts each rate rests on.
 
     Args:
         column: ``category`` or ``severity``.
         items: the test records of all documents.
 
     Returns:
-        Value of the column -> number of scored tests, and of clusters that have any.
+        Value of the column -> ``tests``, the scored tests, and ``clusters``, the prompts that have any.
     """
     sizes: dict[str, dict[str, int]] = {}
     for records in items:
@@ -254,13 +285,13 @@ def sizes_by(column: str, items: Sequence[Sequence[Mapping[str, Any]]]) -> dict[
 
 
 def coarse_precision(totals: Sequence[float]) -> str | None:
-    """Return ``bfloat16`` or ``float16`` when all sums are numbers of that type, None otherwise.
+    """Return ``bfloat16`` or ``float16`` when all sums can be written exactly in that type, None otherwise.
 
-    lm-eval's hf models sum log-probabilities in the type of the model. In bfloat16 a sum between -128 and -256 moves in
-    steps of 1, which makes ties of candidates that differ.
+    lm-eval's hf models sum log-probabilities in the type of the model. In bfloat16 the numbers between -128 and -256 are
+    1 apart, so that different candidates get equal sums.
 
     Args:
-        totals: summed log-likelihoods, shape (requests,). Fewer than eight are too few to tell.
+        totals: summed log-likelihoods, shape (requests,). From fewer than `ENOUGH` nothing is inferred.
     """
     values = np.asarray([total for total in totals if math.isfinite(total)], dtype=np.float32)
     if values.size < ENOUGH:

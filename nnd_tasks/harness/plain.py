@@ -1,7 +1,7 @@
-"""Pass rates for ordinary lm-eval YAMLs that do not use our task class: one test per document, normalized by bytes.
+"""Pass rates for ordinary lm-eval YAMLs that do not use `NNDTask`: one test per document, normalized by bytes.
 
-A plain task does not learn how many tokens were scored, so texts of different lengths are compared by log-likelihood per
-UTF-8 byte. The rates and errors equal ``pass_rate_bytes`` of `nnd_tasks.harness.task.NNDTask`. ``docs/plain_yaml.md`` shows
+lm-eval does not tell a plain task how many tokens were scored, so texts of different lengths are compared by log-likelihood
+per UTF-8 byte. The rates and errors equal ``pass_rate_bytes`` of `nnd_tasks.harness.task.NNDTask`. ``docs/plain_yaml.md`` shows
 the YAML.
 """
 
@@ -14,22 +14,22 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import Counts, Score, aggregate_rate, aggregate_stderr, decide
 from nnd_tasks.schema import category_slugs
 
-#: Columns that a row needs besides those of its prompt.
+#: Columns that a row needs, besides those that the prompt template uses.
 COLUMNS = ("cluster_id", "category", "high", "low")
 RATE = "pass_rate_bytes"
 
-#: What lm-eval scores, and `process_results` ignores, in place of an empty text, for which it has no likelihood.
+#: Stands for an empty text, for which lm-eval has no likelihood: it is scored, and `process_results` ignores its score.
 _PLACEHOLDER = "."
 
 
 class Item(NamedTuple):
-    """Result of one test, as the aggregations take it.
+    """The result of one test under one metric.
 
     Attributes:
-        cluster_id: equal for all tests with the same prompt.
-        metric: the metric that it counts for.
-        category: of the test, where the metric is a category's; else ``""``.
-        passed: None when the test could not be scored.
+        cluster_id: id of the test's prompt.
+        metric: name of the metric.
+        category: the test's category if the metric is that of a category; else ``""``.
+        passed: None if the test could not be scored.
     """
 
     cluster_id: str
@@ -38,7 +38,7 @@ class Item(NamedTuple):
     passed: bool | None
 
     def __radd__(self, other: object) -> NoReturn:
-        """Refuse to be summed: lm-eval takes the mean of a metric for which the YAML names no aggregation."""
+        """Raise NNDError: lm-eval sums up the items of a metric for which the YAML names no aggregation."""
         raise NNDError(
             f"metric {self.metric} is not in the YAML's metric_list; add it and {self.metric}_stderr, with their aggregations"
         )
@@ -57,8 +57,8 @@ def choices(doc: Mapping[str, Any]) -> list[str]:
 def process_results(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
     """Return the result of one test under ``pass_rate_bytes``, ``pass_rate_bytes_stderr`` and ``tests``.
 
-    The test passes when the better text has the strictly higher log-likelihood per byte. It is not scored when a text is
-    empty or white space, or a likelihood is not a number.
+    The test passes if the better text has the strictly higher log-likelihood per byte. It is not scored if a text is empty
+    or white space, or a likelihood is not a number.
 
     Args:
         doc: a row with `COLUMNS`.
@@ -73,14 +73,14 @@ def process_results(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]
 
 
 def process_results_by_category(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
-    """Return what `process_results` does, and the result under ``pass_rate_bytes_<category>`` and its ``_stderr`` too.
+    """Return what `process_results` does, with the result under ``pass_rate_bytes_<category>`` and its ``_stderr`` too.
 
     Args:
         doc: as for `process_results`.
         results: as for `process_results`.
 
     Raises:
-        NNDError: as `process_results`, or the category can name no metric.
+        NNDError: as `process_results`, or no metric can be named after the category.
     """
     slug = category_slugs([_text(doc, "category")])[doc["category"]]
     metrics = process_results(doc, results)
@@ -91,18 +91,18 @@ def rate(items: Sequence[Item]) -> float | str:
     """Return the rate pooled over the scored tests, for the ``aggregation`` of a rate; ``N/A`` without any.
 
     Raises:
-        NNDError: two categories have one metric.
+        NNDError: two categories have metrics of the same name.
     """
     return aggregate_rate(_counts(items))
 
 
 def stderr(items: Sequence[Item]) -> float | str:
-    """Return the standard error clustered by ``cluster_id``, for the ``aggregation`` of a ``_stderr`` metric.
+    """Return the standard error clustered by prompt, for the ``aggregation`` of a ``_stderr`` metric.
 
-    It is ``N/A`` for fewer than two clusters.
+    It is ``N/A`` for fewer than two prompts.
 
     Raises:
-        NNDError: two categories have one metric.
+        NNDError: two categories have metrics of the same name.
     """
     return aggregate_stderr(_counts(items))
 
@@ -113,7 +113,7 @@ def scored(items: Sequence[Item]) -> int:
 
 
 def _items(doc: Mapping[str, Any], metric: str, passed: bool | None, category: str = "") -> dict[str, Item]:
-    # The error comes after its rate: lm-eval then prints it beside that rate.
+    # lm-eval prints a standard error beside its rate if it comes after the rate.
     item = Item(doc["cluster_id"], metric, category, passed)
     return {metric: item, f"{metric}_stderr": item}
 
@@ -128,14 +128,14 @@ def _passed(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> bo
         Score(float(result[0]), 1, len(doc[name].encode("utf-8"))).per_byte if doc[name].strip() else None
         for name, result in zip(("high", "low"), results, strict=True)
     )
-    return decide(high, low, high_first=True).passed  # the order matters only to the authors' rule for ties
+    return decide(high, low, high_first=True).passed  # high_first matters only with ties="authors"
 
 
 def _counts(items: Sequence[Item]) -> list[Counts]:
-    """Return (passed, scored) of each cluster.
+    """Return (passed, scored) of each prompt.
 
     Raises:
-        NNDError: two categories have one metric.
+        NNDError: two categories have metrics of the same name.
     """
     categories = sorted({item.category for item in items})
     if len(categories) > 1:

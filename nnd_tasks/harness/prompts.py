@@ -1,4 +1,4 @@
-"""Settings of a task that decide what is sent to the model and how ties count."""
+"""What a user may set in a task: settings, the YAML's other fields, and the sampler of few-shot exemplars."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from lm_eval.api.samplers import ContextSampler
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.secrets import without_secrets
 from nnd_tasks.wording import counted
 
 
@@ -24,7 +25,7 @@ class Settings:
         candidate_prefix: text before each candidate that is scored with it, such as Macaw's ``$answer$ = ``.
         ties: ``fail`` or ``authors``; see `nnd_tasks.harness.metrics.decide`.
         overlong: ``shorten``: a context that does not fit the model's window loses its end; ``refuse``: it is an error.
-        categories: the categories that the data must have, exactly; None takes them as found.
+        categories: exactly the categories that the data must have; None accepts any.
         context_reliance: score each candidate after the prompt without its context too, for ``pass_rate_pmi`` and ``survival``.
     """
 
@@ -37,17 +38,21 @@ class Settings:
     context_reliance: bool = False
 
     @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of the settings."""
+        return [field.name for field in fields(cls)]
+
+    @classmethod
     def read(cls, metadata: Mapping[str, Any]) -> Settings:
         """Read the settings out of a task's metadata.
 
         Raises:
             NNDError: a value that a setting cannot have, or a key that looks like a misspelled setting. Other keys are
-                let pass: the arguments of the model come in the same mapping.
+                ignored, because the arguments of the model come in the same mapping.
         """
-        names = [field.name for field in fields(cls)]
         for key in metadata:
-            near = difflib.get_close_matches(str(key).lower(), names, n=1, cutoff=0.75)
-            if near and key not in names:
+            near = difflib.get_close_matches(str(key).lower(), cls.names(), n=1, cutoff=0.75)
+            if near and key not in cls.names():
                 raise NNDError(f"metadata {key!r}: no such setting, did you mean {near[0]!r}?")
         prefix = metadata.get("candidate_prefix", "")
         if not isinstance(prefix, str):
@@ -87,13 +92,27 @@ def _flag(metadata: Mapping[str, Any], name: str) -> bool:
     raise NNDError(f"metadata {name}={value!r}: expected true or false")
 
 
+def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what may be written into the results: no Python objects, such as models and tokenizers, and no secrets."""
+    plain: dict[str, Any] = without_secrets({key: value for key, value in metadata.items() if _is_plain(value)}, None)
+    return plain
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, (str, int, float, bool))
+
+
 #: What a YAML must not set, and why.
 _OURS = {
     "doc_to_choice": "the candidates come from the data",
     "doc_to_target": "exemplars take a better candidate",
     "metric_list": "the metrics are those of NND",
     "process_results": "the metrics are those of NND",
-    "process_docs": "a document is a cluster of tests",
+    "process_docs": "a document is all tests of one prompt",
     "use_prompt": "the prompt is doc_to_text",
     "doc_to_image": "a prompt is text",
     "doc_to_audio": "a prompt is text",
@@ -131,9 +150,10 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 class ClusterSampler(ContextSampler):  # type: ignore[misc]
-    """Draws few-shot exemplars from clusters with other contexts, by (seed, cluster).
+    """Draws few-shot exemplars for a prompt from prompts about other contexts.
 
-    lm-eval's own sampler draws in sequence, so there the exemplars of a document depend on which others are evaluated.
+    The draw depends on the seed and the prompt's ``cluster_id`` alone. lm-eval's own sampler draws for one document after
+    the other, so the exemplars of a document depend on which others are evaluated.
     """
 
     seed: int | None = None
@@ -150,19 +170,21 @@ class ClusterSampler(ContextSampler):  # type: ignore[misc]
         df: Sequence[Mapping[str, Any]] | None = None,
         **kwargs: Any,
     ) -> list[Mapping[str, Any]]:
-        """Return ``n`` documents of other clusters than that of ``eval_doc``, and about other contexts.
+        """Return ``n`` documents with other prompts than ``eval_doc``, and about other contexts.
 
-        Several prompts can ask about one context, where a good candidate of one would give away another's.
+        Several prompts can ask about one context. A good candidate for one of them would give away another's.
 
         Raises:
-            NNDError: there are not so many.
+            NNDError: the set has fewer such documents.
         """
-        known = df or self.df
+        documents = df or self.df
         own = eval_doc["cluster_id"] if eval_doc else ""
-        # By the cluster: the context at hand may be shortened, or left out, and that must not change the exemplars.
-        contexts = {doc.get("context") for doc in known if doc["cluster_id"] == own} - {"", None}
-        pool = [doc for doc in known if doc["cluster_id"] != own and doc.get("context") not in contexts]
+        # The context is looked up by the id: in eval_doc it may be shortened, which must not change the exemplars.
+        contexts = {doc.get("context") for doc in documents if doc["cluster_id"] == own} - {"", None}
+        pool = [doc for doc in documents if doc["cluster_id"] != own and doc.get("context") not in contexts]
         if n > len(pool):
-            found = counted(len(pool), "prompt")
-            raise NNDError(f"--num_fewshot {n}: the set has only {found} about other contexts to take exemplars from")
+            raise NNDError(
+                f"--num_fewshot {n}: the set has only {counted(len(pool), 'prompt')} about other contexts to take exemplars "
+                "from"
+            )
         return Random(f"{self.seed}:{own}").sample(pool, n)  # noqa: S311 - no cryptography

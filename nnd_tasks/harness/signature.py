@@ -1,8 +1,7 @@
-"""What a number rests on, in three parts: protocol, model, environment.
+"""The signature of a run: everything that can change its numbers, in three parts: protocol, model, environment.
 
-Two runs may be compared when their protocols are equal. The model is what a comparison is about, the environment should
-not matter. What is in none of the three must not change a pass rate, but for the rounding of the hardware (batch size,
-device).
+Two runs may be compared if their protocols are equal. Their models are what is compared, and their environments should make
+no difference. Nothing else may change a pass rate, except for how the hardware rounds (batch size, device).
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ _BLOCKS = 64
 
 
 def digest(value: Any) -> str:
-    """Return 12 hex digits that change with ``value``, anything made of mappings, sequences, text and functions."""
+    """Return 12 hex digits that change with ``value``, which is made of mappings, sequences, text and functions."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=_source)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def _source(value: Any) -> Any:
-    """Return what stands for an object that JSON has no form for: fields of a dataclass, source of a function."""
+    """Return an object that JSON cannot write in another form: a dataclass as its fields, a function as its source."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     try:
@@ -57,17 +56,17 @@ def protocol_part(
     apply_chat_template: bool | None,
     fewshot_as_multiturn: bool | None,
 ) -> dict[str, Any]:
-    """Return what a run is asked to do, whatever the model.
+    """Return the first part of the signature: what a run does, whatever the model.
 
     Args:
         origin: ``dataset``, ``config`` and ``fingerprint`` of the data.
         settings: the `Settings` of the task.
         config: the `TaskConfig` of lm-eval.
         rendered: the prompt of every document, exemplars included, before any chat template or shortening.
-        seed: of the exemplars; None without any.
+        seed: seed of the exemplars; None without any.
         selected: see `selection`.
         system_instruction: text of ``--system_instruction``.
-        apply_chat_template: whether prompts go through the model's chat template; which that is belongs to the model.
+        apply_chat_template: whether prompts go through the model's chat template. The template is part of the model.
         fewshot_as_multiturn: whether exemplars are turns of a conversation.
     """
     shots = config.num_fewshot or 0
@@ -84,7 +83,7 @@ def protocol_part(
         "prompt": digest([rendered, config.target_delimiter, config.filter_list]),
         "shots": shots,
         "shots_seed": seed,
-        # What exemplars are drawn from; without any it decides nothing, and earlier runs have no such item.
+        # What exemplars are drawn from. Runs without exemplars have no such item, nor have those of earlier versions.
         **({"exemplars": "other contexts"} if shots else {}),
         "chat_template": bool(apply_chat_template),
         "multiturn": bool(fewshot_as_multiturn and apply_chat_template and shots),
@@ -94,13 +93,18 @@ def protocol_part(
 
 
 def selection(chosen: Iterable[str], total: int) -> str:
-    """Return ``all``, or number and digest of the clusters that ``--limit`` or ``--samples`` selected."""
+    """Return ``all``, or the number and a digest of the prompts that ``--limit`` or ``--samples`` selected.
+
+    Args:
+        chosen: ``cluster_id`` of each selected prompt.
+        total: number of prompts in the set.
+    """
     ids = sorted(chosen)
     return "all" if len(ids) == total else f"{len(ids)} of {total} ({digest(ids)})"
 
 
 def chat_digest(render: Callable[..., str] | None, template: Any) -> str | None:
-    """Return a digest of a chat template: its text, and what it makes of short exchanges; None without a template."""
+    """Return a digest of a chat template's text and of some short chats rendered with it; None without a template."""
     if render is None:
         return None
     shown = []
@@ -116,14 +120,14 @@ def chat_digest(render: Callable[..., str] | None, template: Any) -> str | None:
 
 
 def model_part(metadata: Mapping[str, Any], settings: Iterable[str], counter: Any) -> dict[str, Any]:
-    """Return what is known of the model.
+    """Return the second part of the signature: what is known of the model.
 
     Args:
         metadata: the parsed ``--model_args`` and ``--metadata``.
-        settings: keys of it that are settings of the task, not of the model.
+        settings: keys of the metadata that are settings of the task, not of the model.
         counter: the `TokenCounter` of the run.
     """
-    # lm-eval adds the path of the YAML; what it says is in the protocol.
+    # config_source, the path of the YAML, comes from lm-eval; the content of the YAML is in the protocol.
     skipped = {*settings, "version", "pretrained", "model", "tokenizer", "config_source"}
     arguments = {
         key: _shown(value)
@@ -148,11 +152,11 @@ def model_part(metadata: Mapping[str, Any], settings: Iterable[str], counter: An
 
 
 def _shown(value: Any) -> Any:
-    """Return an argument as it can be compared and shown; of a local file or folder with a digest of its content."""
+    """Return an argument in a form that can be compared and shown; a local file or folder gets a digest of its content."""
     if isinstance(value, str):
         if content := weights_digest(value):
             return f"{value} ({content})"
-        # What a URL asks for may choose the model: two that differ there stay two, though only a digest is kept.
+        # The query of a URL may choose the model, and may hold secrets: its digest is shown, not its text.
         asked = open_query(value)
         return f"{hide(value)} (query {digest(asked)})" if asked else hide(value)
     value = without_secrets(value, None)
@@ -177,11 +181,11 @@ def tokenizer_digest(tokenizer: Any) -> str:
 def weights_digest(name: str, subfolder: str = "") -> str | None:
     """Return a digest of the weights and configuration in a local folder; None for a name on the hub.
 
-    Files above 16 MiB are sampled: 64 blocks of 64 KiB, evenly spread, with the size.
+    Of files above 16 MiB, the size and 64 evenly spread blocks of 64 KiB are hashed.
 
     Args:
-        name: a folder, a file or a name.
-        subfolder: a folder below it that counts too.
+        name: a folder, a file or a name on the hub.
+        subfolder: a folder below it whose files are hashed too.
     """
     files = model_files(name, subfolder)
     if not files:
@@ -208,10 +212,11 @@ def model_files(name: str, subfolder: str = "") -> list[Path]:
         if place.is_file():
             return [place]
         folders = [folder for folder in {place, place / subfolder} if folder.is_dir()]
-        found = [path for folder in folders for path in folder.iterdir() if path.is_file() and path.suffix in kinds]
-    except (OSError, RuntimeError, ValueError):  # a text that is no path
+        return sorted(
+            path for folder in folders for path in folder.iterdir() if path.is_file() and path.suffix in kinds
+        )
+    except (OSError, RuntimeError, ValueError):  # the text is not a path
         return []
-    return sorted(found)
 
 
 # ---------------------------------------------------------------- the whole
@@ -219,14 +224,26 @@ def model_files(name: str, subfolder: str = "") -> list[Path]:
 
 @lru_cache(maxsize=1)
 def environment() -> tuple[tuple[str, str], ...]:
-    """Return (package, version) of what the numbers were computed with."""
-    found = [("nnd_tasks", __version__)]
+    """Return the third part of the signature: (package, version) of each package that computes the numbers."""
+    versions = [("nnd_tasks", __version__)]
     for package in _PACKAGES:
         try:
-            found.append((package, version(package)))
+            versions.append((package, version(package)))
         except PackageNotFoundError:
-            found.append((package, "?"))
-    return (*found, ("python", platform.python_version()))
+            versions.append((package, "?"))
+    return (*versions, ("python", platform.python_version()))
+
+
+def whole_signature(protocol: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the signature of a run as the results file has it: the three parts, and all of them in one ``line``."""
+    packages = dict(environment())
+    return {
+        "line": line(protocol, model, packages),
+        "protocol": protocol,
+        "protocol_digest": digest(protocol),
+        "model": model,
+        "environment": packages,
+    }
 
 
 def line(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mapping[str, str]) -> str:

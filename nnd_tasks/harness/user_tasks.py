@@ -1,4 +1,4 @@
-"""Tasks of sets that users make: one YAML each in `user_tasks_dir`, which `nnd run` searches."""
+"""The tasks of users' own sets: each is one YAML in `user_tasks_dir`, which `nnd run` searches."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class UserTask:
     """A task that scores a set.
 
     Attributes:
-        name: of the task.
-        path: of its YAML.
-        kept: it was there already with other content, and was left as it is.
+        name: name of the task.
+        path: its YAML.
+        kept: the YAML was there already with other content, and was not changed.
     """
 
     name: str
@@ -28,25 +28,25 @@ class UserTask:
 
 
 def shipped_task(name: str) -> Path | None:
-    """Return the YAML of the task ``name`` that comes with the package, or None."""
+    """Return the YAML of the task ``name`` of the package; None if the package has no such task."""
     return next(iter(sorted(tasks_dir().rglob(f"{name}.yaml"))), None)
 
 
 def user_task(name: str) -> Path:
-    """Return where the YAML of a user's task ``name`` is, or would be; it goes before one that comes with the package."""
+    """Return the place of the YAML of a user's task ``name``; that task is taken even if the package has one of this name."""
     return user_tasks_dir() / name.removeprefix("nnd_") / f"{name}.yaml"
 
 
 def write_task(
     name: str, fields: Mapping[str, Any], folder: Path | None = None, *, over_shipped: bool = False
 ) -> UserTask:
-    """Write the YAML of the task ``name``; one that a user has changed, or that comes with the package, stays.
+    """Write the YAML of the task ``name``, unless there is one already.
 
     Args:
-        name: of the task.
-        fields: of the YAML besides ``include`` and ``task``.
-        folder: where; None takes a folder of its own in `user_tasks_dir`.
-        over_shipped: write it where a task of this name comes with the package, too.
+        name: name of the task.
+        fields: what the YAML says besides ``include`` and ``task``.
+        folder: where to write it; None takes its own folder in `user_tasks_dir`.
+        over_shipped: write it even if the package has a task of this name.
 
     Raises:
         NNDError: it cannot be written.

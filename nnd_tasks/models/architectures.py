@@ -1,4 +1,4 @@
-"""Which models may share prefixes."""
+"""Which models may share prefixes; the scores of other models might change."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-#: ``model_type`` of the architectures that take a mask of four dimensions and explicit positions, and whose logits are
-#: one linear layer of the final hidden states.
+#: ``model_type`` of the decoder-only architectures that take a mask of four dimensions and explicit positions, and whose
+#: logits are one linear layer of the final hidden states.
 CAUSAL = {
     "gpt2",
     "llama",
@@ -28,22 +28,22 @@ CAUSAL = {
 #: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
 SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus"}
 
-#: Of `CAUSAL`, the types that read ``use_sliding_window`` (transformers 5.23); the others window wherever ``sliding_window`` is
-#: set.
+#: The types of `CAUSAL` whose sliding window ``use_sliding_window`` turns on or off (transformers 5.23); the others have a
+#: window whenever ``sliding_window`` is set.
 WINDOW_SWITCH = {"qwen2", "qwen3"}
 
-#: Kinds of rotary embedding whose frequencies do not depend on how long the input is.
+#: Kinds of rotary embedding whose frequencies do not depend on the length of the input.
 ROPE = {"default", "linear", "llama3", "yarn"}
 
 _WINDOW_NAME = re.compile("window|chunk|local")
 
 
 def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
-    """Return why a model cannot share prefixes, or None where nothing speaks against trying.
+    """Return why a model cannot share prefixes; None if it may be tried.
 
     Args:
-        model: as it is called; with its adapters.
-        inner: the transformers model below the adapters.
+        model: the model with its adapters.
+        inner: the transformers model without them.
         backend: ``causal`` or ``seq2seq``.
     """
     config = inner.config
@@ -66,9 +66,9 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
     if getattr(config, "quantization_config", None) or getattr(inner, "is_quantized", False):
         return "a quantized model, whose numbers depend on what is read together"
     if not type(inner).__module__.startswith("transformers.models."):
-        return f"{type(inner).__name__} is code of its own"
+        return f"{type(inner).__name__} is not part of transformers"
     if getattr(config, "_attn_implementation", "sdpa") not in ("sdpa", "eager"):
-        return f"attn_implementation={config._attn_implementation} takes no mask of one's own"
+        return f"attn_implementation={config._attn_implementation} takes no custom mask"
     for adapter in (getattr(model, "peft_config", None) or {}).values():
         if adapter.is_prompt_learning or getattr(adapter, "alora_invocation_tokens", None):
             return "an adapter that looks at the whole prompt"
@@ -80,11 +80,11 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
 
 
 def windows(config: Any) -> set[int]:
-    """Return the numbers of tokens that a model's config calls a window, a chunk or a local reach.
+    """Return all positive whole numbers in a model's config whose name has "window", "chunk" or "local" in it.
 
-    Some of its settings that count something else have such a name too, as ``max_window_layers``.
+    Not all of them count tokens: ``max_window_layers``, for example, counts layers.
     """
-    found: set[int] = set()
+    sizes: set[int] = set()
     waiting: list[tuple[bool, Any]] = [(False, config.to_dict())]
     while waiting:
         named, value = waiting.pop()
@@ -93,12 +93,12 @@ def windows(config: Any) -> set[int]:
         elif isinstance(value, (list, tuple)):
             waiting += [(named, part) for part in value]
         elif named and isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            found.add(value)
-    return found
+            sizes.add(value)
+    return sizes
 
 
 def _rope_kinds(config: Any) -> set[str]:
-    """Return the kinds of rotary embedding that a config names; one kind of layer may have another than the rest."""
-    found = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    parts = [found, *(part for part in found.values() if isinstance(part, Mapping))]
+    """Return the kinds of rotary embedding that a config names, for all layers or for each type of layer."""
+    settings = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    parts = [settings, *(part for part in settings.values() if isinstance(part, Mapping))]
     return {str(part.get("rope_type") or part.get("type")) for part in parts} - {"None"}

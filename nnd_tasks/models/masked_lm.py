@@ -22,12 +22,12 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
 
     Args:
         pretrained: folder or name of the model.
-        tokenizer: of another folder than the model's.
+        tokenizer: folder or name of the tokenizer; None takes the model's.
         device: where to run; None takes a GPU if there is one.
-        dtype: of the weights, by name.
-        batch_size: inputs that are read at once.
-        max_length: most tokens of an input, special tokens included; None takes the model's.
-        revision: of the model on the hub.
+        dtype: name of the type of the weights.
+        batch_size: number of inputs that are read at once.
+        max_length: most tokens of an input, special tokens included; None takes the model's limit.
+        revision: revision of the model on the hub.
 
     Raises:
         NNDError: the model cannot be loaded, or is no masked language model.
@@ -62,7 +62,7 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
 
     @property
     def eot_token_id(self) -> int:
-        """End of a text; never part of a request."""
+        """The token that ends a text; it is never part of a request."""
         return int(self.tokenizer.sep_token_id)
 
     @property
@@ -71,7 +71,7 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         return str(self.tokenizer.name_or_path)
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
-        """Tokenize without special tokens: they are put around context and continuation together."""
+        """Tokenize without special tokens; `_score` puts them around context and continuation together."""
         return list(self.tokenizer.encode(string, add_special_tokens=False))
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
@@ -98,7 +98,9 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         room = self.max_length - len(self._before) - len(self._after)
         if len(continuation) > room:
             raise NNDError(f"a continuation has {len(continuation)} tokens, more than the model's window of {room}")
-        whole = [*context, *continuation][-room:]  # the context loses its beginning, as in lm-eval's other models
+        whole = [*context, *continuation][
+            -room:
+        ]  # a context that is too long loses its beginning, as with lm-eval's models
         first = len(self._before) + len(whole) - len(continuation)
         row = torch.tensor([*self._before, *whole, *self._after], device=self._device)
         total, greedy = 0.0, True
@@ -122,7 +124,7 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         return [total for total, _ in answers]
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        """Masked language models do not generate."""
+        """Raise NNDError: masked language models do not generate text."""
         raise NNDError("nnd_mlm: masked language models do not generate text; take tasks that score likelihoods")
 
 
@@ -137,13 +139,13 @@ def load_masked(
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
     try:
-        found = AutoTokenizer.from_pretrained(tokenizer or pretrained, revision=revision)
+        loaded = AutoTokenizer.from_pretrained(tokenizer or pretrained, revision=revision)
         model = AutoModelForMaskedLM.from_pretrained(pretrained, dtype=getattr(torch, dtype), revision=revision)
     except Exception as error:  # transformers raises many kinds
         raise NNDError(f"{pretrained}: no masked language model could be loaded ({first_line(error)})") from error
-    if found.mask_token_id is None:
+    if loaded.mask_token_id is None:
         raise NNDError(f"{pretrained}: its tokenizer has no mask token")
-    return model.eval(), found
+    return model.eval(), loaded
 
 
 def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:

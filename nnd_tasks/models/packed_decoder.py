@@ -1,4 +1,4 @@
-"""The decoder of an encoder-decoder, reading all candidates of one context in a row."""
+"""The decoder of an encoder-decoder, which reads all candidates of a context in one row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 
 class PackedDecoder:
-    """The decoder of T5, BART and their kin over some encoded contexts at a time.
+    """The decoder of T5, BART and similar models, for contexts that are encoded a few at a time.
 
     Args:
         model: an encoder-decoder of transformers.
@@ -25,11 +25,11 @@ class PackedDecoder:
         self._cross: DynamicCache | None = None
 
     def encode(self, contexts: Sequence[Sequence[int]], *, keep: bool) -> None:
-        """Encode the contexts that the rows to come are about.
+        """Encode the contexts of the rows that will be read next.
 
         Args:
-            contexts: token ids; of similar lengths, as the shorter ones are padded.
-            keep: keep the decoder's keys and values over them; worth it for more than one row.
+            contexts: token ids of each; of similar lengths, because the shorter ones are padded.
+            keep: store the decoder's keys and values of the contexts, which pays when more than one row is read.
         """
         longest = max(map(len, contexts))
         device = self._decoder.get_input_embeddings().weight.device
@@ -42,7 +42,7 @@ class PackedDecoder:
         self._cross = DynamicCache() if keep else None
 
     def inputs(self, candidate: torch.Tensor) -> list[int]:
-        """Return what the decoder reads to score a candidate of shape (length,): its start token, then all but the last."""
+        """Return what the decoder reads to score a candidate of shape (length,): a start token, then all but the last token."""
         shifted: list[int] = self._model.prepare_decoder_input_ids_from_labels(candidate[None])[0].tolist()
         return shifted
 
@@ -57,9 +57,11 @@ class PackedDecoder:
 
         Args:
             tokens: shape (row,).
-            positions: of the tokens in their candidates, shape (row,); counted up if None.
-            mask: added to the attention scores of the row with itself, shape (row, row); plainly causal if None.
-            context_mask: the same with the contexts one after the other, shape (row, contexts' tokens); all if None.
+            positions: position of each token in its candidate, shape (row,); None numbers them from 0.
+            mask: added to the attention scores of the row with itself, shape (row, row); None lets each token see all tokens
+                before it.
+            context_mask: added to the attention scores of the row with the contexts, one context after the other, shape
+                (row, contexts' tokens); None lets each token see all of them.
         """
         arguments: dict[str, Any] = {
             "input_ids": tokens[None],
@@ -80,9 +82,9 @@ class PackedDecoder:
 
     @contextmanager
     def _placed(self, positions: torch.Tensor) -> Iterator[None]:
-        """Let the decoder take ``positions`` where it would count them up; neither kind takes them as an argument."""
+        """Within this context, give the decoder ``positions``; it takes none as an argument, and numbers its inputs itself."""
         embedding = getattr(self._decoder, "embed_positions", None)
-        if embedding is not None:  # BART and its kin: absolute
+        if embedding is not None:  # BART and similar: absolute positions
 
             def replace(_: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
                 return args, {**kwargs, "position_ids": positions}
@@ -93,7 +95,7 @@ class PackedDecoder:
             finally:
                 handle.remove()
             return
-        attention = self._decoder.block[0].layer[0].SelfAttention  # T5: relative, from the first layer for all
+        attention = self._decoder.block[0].layer[0].SelfAttention  # T5: relative; the first layer computes them for all
 
         def bias(*_: Any, **__: Any) -> torch.Tensor:
             buckets = attention._relative_position_bucket(

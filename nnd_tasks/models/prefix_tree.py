@@ -1,9 +1,10 @@
 """Token sequences as prefix trees, laid out in rows that a model can read at once.
 
-Sorted sequences share their beginnings with their neighbours. Within a *pack* of neighbours every token that several
-sequences share is read once, in one row (the *trunk*); what belongs to one sequence alone (its *branch*) is read after it,
-in rows of several branches, each token seeing its own ancestors only. A small pack, or one of one sequence, is all trunk.
-A beginning that is longer than a row is a *stem*, read once before the packs of all that begin with it.
+When sequences are sorted, those that begin alike are neighbours. A *pack* is a run of neighbours. The tokens that several
+sequences of a pack share are its *trunk*, which is read once, in one row. The rest of each sequence is its *branch*.
+Branches are read after the trunk, several in one row, and each token sees its own ancestors only. A pack that fits into one
+row, or has one sequence, is all trunk. A common beginning that is longer than a row is a *stem*, which is read once, before
+all packs that begin with it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Branch:
 
     Attributes:
         sequence: index of the sequence.
-        anchor: index in the trunk of the token before it; -1 where that is the stem's last, or there is none.
-        start: its first position in the sequence.
+        anchor: index in the trunk of the token before the branch; -1 if the branch follows the stem, or nothing.
+        start: position in the sequence where the branch begins.
     """
 
     sequence: int
@@ -35,16 +36,17 @@ class Branch:
 
 @dataclass(frozen=True)
 class Pack:
-    """Some neighbouring sequences.
+    """Some neighbouring sequences as a tree of tokens.
 
     Attributes:
-        tokens: of the trunk, depth first, shape (trunk,).
-        positions: of these tokens in their sequences, shape (trunk,).
-        ends: end of the subtree below each trunk token, shape (trunk,): j is an ancestor of i when j <= i < ends[j].
-        paths: for each sequence of the pack, the trunk indices of its shared beginning (after the stem).
-        branches: what is left of each sequence, where anything is.
-        stem: how many tokens all sequences of the pack begin with that were read before, and are not in the trunk.
-        owner: index of a sequence that begins with the stem; packs of one stem have one owner. -1 without a stem.
+        tokens: ids of the trunk's tokens, depth first, shape (trunk,).
+        positions: the position of each of them in its sequences, shape (trunk,).
+        ends: end of the subtree below each trunk token, shape (trunk,): token j is token i, or an ancestor of it, if
+            j <= i < ends[j].
+        paths: index of a sequence -> the trunk indices of its part of the trunk, in order.
+        branches: the rest of each sequence that is not wholly in stem and trunk.
+        stem: length of the stem, in tokens; 0 without one. These tokens are not in the trunk.
+        owner: index of a sequence that begins with the stem, the same for all packs of one stem; -1 without a stem.
     """
 
     tokens: Ints
@@ -58,20 +60,25 @@ class Pack:
     def trunk_mask(self) -> NDArray[np.bool_] | None:
         """Return which trunk token sees which token of stem and trunk, shape (trunk, stem + trunk).
 
-        None where there is no stem and each sees all before it.
+        None if there is no stem and every token sees all tokens before it.
         """
         index = np.arange(len(self.tokens))
         if not self.stem and np.array_equal(self.positions, index):
             return None
-        return self._behind_stem((index[None, :] <= index[:, None]) & (index[:, None] < self.ends[None, :]))
+        return self.with_stem((index[None, :] <= index[:, None]) & (index[:, None] < self.ends[None, :]))
 
-    def _behind_stem(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def with_stem(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return ``mask``, shape (row, keys), with columns for the stem before it; every token sees the whole stem."""
         return np.concatenate([np.ones((len(mask), self.stem), dtype=bool), mask], axis=1) if self.stem else mask
 
     def without_roots(self) -> tuple[Pack, Ints]:
-        """Return a pack that is all trunk without the first token of each sequence, and that token for each that is left.
+        """Return this pack, which is all trunk, without the first token of each sequence, and the removed tokens.
 
-        The paths keep an index for the root, so that they count like the sequences; it means nothing.
+        Each path keeps an index in the place of its first token, so that it is as long as its sequence. That index points
+        to no token of its own and must not be used.
+
+        Returns:
+            The pack; and for each token of its trunk, the first token of its sequences, shape (trunk,).
         """
         kept = self.positions > 0
         place = np.maximum(np.cumsum(kept) - 1, 0)
@@ -84,7 +91,7 @@ class Pack:
 
 
 def common_prefix(one: Sequence[int], two: Sequence[int]) -> int:
-    """Return how many tokens both begin with."""
+    """Return the number of tokens that both sequences begin with."""
     length = min(len(one), len(two))
     differ = np.flatnonzero(np.asarray(one[:length]) != np.asarray(two[:length]))
     return int(differ[0]) if differ.size else length
@@ -93,18 +100,18 @@ def common_prefix(one: Sequence[int], two: Sequence[int]) -> int:
 def make_packs(
     sequences: Sequence[tuple[int, ...]], row: int, total: int, worth: int = 8, *, stems: bool = True
 ) -> Iterator[Pack]:
-    """Yield packs that hold every sequence once.
+    """Yield packs that together hold every sequence once.
 
-    What fits into one row is read in one row, without branches, and so is one sequence, however long. A pack is closed before
-    its trunk or its number of tokens grows too large, and where the next sequence has little in common with the last one.
-    What more sequences have in common than a row holds is their stem, and only what follows it goes into packs.
+    A pack of one sequence, or with at most ``row`` tokens, is all trunk. A pack ends before its trunk has more than ``row``
+    tokens or the pack more than ``total``. A pack that is larger than a row also ends where the next sequence has fewer than
+    ``worth`` tokens in common with the last one. Sequences that have more than ``row`` tokens in common get a stem.
 
     Args:
         sequences: distinct token sequences, sorted.
         row: most tokens of a row, and of a trunk.
         total: most tokens of a pack.
-        worth: fewer common tokens than these are no reason to make a pack that is larger than a row.
-        stems: whether packs may have stems; without, long common beginnings are read with each sequence.
+        worth: see above.
+        stems: whether packs may have stems. Without them, a long common beginning is read again for each sequence.
     """
     shared = [0, *(common_prefix(a, b) for a, b in pairwise(sequences)), 0]
     first = 0
@@ -112,7 +119,7 @@ def make_packs(
         end = first + len(list(run))
         while first < end:
             last = first
-            if stemmed:  # neighbouring runs have less than a row in common
+            if stemmed:  # this run may have parts with different stems
                 while last + 1 < end and shared[last + 1] > row:
                     last += 1
                 yield from _stemmed(sequences, shared, first, last, row, total, worth)
@@ -131,10 +138,10 @@ def _stemmed(
     total: int,
     worth: int,
 ) -> Iterator[Pack]:
-    """Yield the packs of neighbours that all have more than a row in common."""
+    """Yield the packs of sequences ``first`` to ``last``, each of which has more than a row in common with the next."""
     stem = min(shared[first + 1 : last + 1])
     if max(shared[first + 1 : last + 1]) - stem > row:
-        # Some have much more in common: these have longer stems of their own.
+        # Some of them have more than a row in common after this stem: split, so that these get a longer stem.
         splits = [i for i in range(first + 1, last + 1) if shared[i] == stem]
         for start, end in pairwise([first, *splits, last + 1]):
             if end - start == 1:
@@ -159,14 +166,14 @@ def _extent(
     worth: int,
     stem: int = 0,
 ) -> tuple[int, bool]:
-    """Return the last sequence of the pack that begins with ``first``, and whether it is all trunk."""
+    """Return the index of the last sequence of the pack that begins with sequence ``first``, and whether it is all trunk."""
     last, trunk_size, size = first, 0, len(sequences[first]) - stem
     whole = True  # one sequence, however long
     while last + 1 <= bound:
-        # Of the last sequence the next one shares so much that is not in the trunk yet.
+        # The next sequence adds to the trunk what it shares with the last one and is not in the trunk yet.
         common = shared[last + 1] - stem
-        known = shared[last] - stem if last > first else 0
-        trunk_size += max(0, common - known)
+        in_trunk = shared[last] - stem if last > first else 0
+        trunk_size += max(0, common - in_trunk)
         size += len(sequences[last + 1]) - stem - common
         if trunk_size > row or size > (total if common >= worth else row):
             break
@@ -240,8 +247,8 @@ def branch_mask(pack: Pack, owners: Ints, anchors: Ints) -> NDArray[np.bool_]:
 
     Args:
         pack: the pack of the branches.
-        owners: branch of each token of the row, ascending, shape (row,).
-        anchors: anchor of that branch, shape (row,).
+        owners: for each token of the row, the number of its branch, ascending, shape (row,).
+        anchors: for each token of the row, the anchor of its branch, shape (row,).
 
     Returns:
         Shape (row, stem + trunk + row).
@@ -250,4 +257,4 @@ def branch_mask(pack: Pack, owners: Ints, anchors: Ints) -> NDArray[np.bool_]:
     left = (trunk[None, :] <= anchors[:, None]) & (anchors[:, None] < pack.ends[None, :])
     index = np.arange(len(owners))
     right = (owners[:, None] == owners[None, :]) & (index[None, :] <= index[:, None])
-    return pack._behind_stem(np.concatenate([left, right], axis=1))
+    return pack.with_stem(np.concatenate([left, right], axis=1))

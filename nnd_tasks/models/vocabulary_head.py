@@ -1,4 +1,4 @@
-"""Log-probabilities of given tokens, without ever holding a row of the whole vocabulary."""
+"""Log-probabilities of given tokens, computed without holding the logits of the whole vocabulary in memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-_ELEMENTS = 1 << 21  # of a slice of logits: 8 MiB in float32
+_ELEMENTS = 1 << 21  # number of logits in a slice: 8 MiB in float32
 
 
 class VocabularyHead:
@@ -15,9 +15,9 @@ class VocabularyHead:
 
     Args:
         linear: the output embedding, a `torch.nn.Linear`.
-        scale: what hidden states are multiplied with before it.
-        bias: added to the logits, shape (vocabulary,) or None.
-        dtype: in which the softmax is taken.
+        scale: hidden states are multiplied with this number first.
+        bias: added to the logits, shape (vocabulary,); None takes the bias of ``linear``, if it has one.
+        dtype: type in which the softmax is computed; None takes float32.
     """
 
     def __init__(self, linear: Any, scale: float = 1.0, bias: torch.Tensor | None = None, dtype: Any = None) -> None:
@@ -33,11 +33,11 @@ class VocabularyHead:
 
         Args:
             hidden: final hidden states, shape (positions, width).
-            rows: index into ``hidden`` of each scored token, shape (tokens,).
-            targets: the scored tokens, shape (tokens,).
+            rows: for each scored token, the index of its hidden state, shape (tokens,).
+            targets: ids of the scored tokens, shape (tokens,).
 
         Returns:
-            Log-probability of each, in nats, and whether it is the likeliest, both of shape (tokens,).
+            The log-probability of each token, in nats, and whether it is the likeliest one, both of shape (tokens,).
         """
         hidden = hidden.to(self.weight.device)
         if self.scale != 1.0:

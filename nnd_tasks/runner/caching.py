@@ -1,7 +1,7 @@
-"""``--use_cache`` that is keyed by model.
+"""``--use_cache`` with a file for each model, in JSON.
 
-lm-eval keys an answer by the text of its request alone, so a second model silently gets the first one's scores, and it
-stores answers as pickles. Here a model has a file of its own, and answers are stored as JSON.
+lm-eval keys an answer by the text of its request alone, so that a second model silently gets the scores of the first; and it
+stores answers as pickles, which can run code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lm_eval.api.model import CacheHook, CachingLM
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.signature import digest, environment, model_files
 
-#: Arguments that do not change what a model answers, but for the rounding of the hardware.
+#: Arguments that do not change what a model answers, except for how the hardware rounds.
 _INDIFFERENT = {
     "batch_size",
     "max_batch_size",
@@ -41,7 +41,7 @@ def cache_key(model: Any, arguments: Mapping[str, Any]) -> str:
         arguments: the parsed ``--model_args``.
 
     Raises:
-        NNDError: the model is a Python object, or one of its arguments is; nothing says which weights it has.
+        NNDError: the model, or one of its arguments, is a Python object, whose weights have no name to key answers by.
     """
     if not isinstance(model, str):
         raise NNDError(
@@ -50,7 +50,7 @@ def cache_key(model: Any, arguments: Mapping[str, Any]) -> str:
     given = {key: value for key, value in arguments.items() if key not in _INDIFFERENT}
     for key, value in given.items():
         if not isinstance(value, (str, int, float, bool, list, tuple, dict, type(None))):
-            raise NNDError(f"use_cache: model argument {key} is a Python object, which nothing can be keyed by")
+            raise NNDError(f"use_cache: model argument {key} is a Python object, by which answers cannot be keyed")
     return digest(
         {
             "model": model,
@@ -65,32 +65,32 @@ def cache_key(model: Any, arguments: Mapping[str, Any]) -> str:
 
 
 def _state(name: str, arguments: Mapping[str, Any]) -> list[Any]:
-    """Return name, size and time of the files of a local folder: a model that was trained on is another model."""
+    """Return name, size and time of each file of a local model, which change when the model is trained further."""
     files = model_files(name, str(arguments.get("subfolder") or ""))
     return [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
 
 
 def _commit(name: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return the commit of a model, adapter or tokenizer on the hub; None for a local one, or where it cannot be told."""
+    """Return the commit of a model, adapter or tokenizer on the hub; None if it is local, or the commit is not known."""
     from transformers.utils import cached_file
 
     if model_files(name):
         return None
     for file in ("config.json", "adapter_config.json", "tokenizer_config.json"):
         try:
-            found = cached_file(name, file, revision=str(arguments.get("revision") or "main"))
-        except Exception:  # no such file, no such model, no network: loading it will say so  # noqa: S112
+            path = cached_file(name, file, revision=str(arguments.get("revision") or "main"))
+        except Exception:  # no such file, no such model, no network: loading the model will report it  # noqa: S112
             continue
-        if found and "snapshots" in (parts := Path(found).parts):
+        if path and "snapshots" in (parts := Path(path).parts):
             return parts[parts.index("snapshots") + 1]
     return None
 
 
 class JSONCachingLM(CachingLM):  # type: ignore[misc]
-    """lm-eval's cache of answers, stored as JSON: reading a cache file must not run code."""
+    """lm-eval's cache of answers, stored as JSON, so that reading a cache file cannot run code."""
 
     def __init__(self, lm: Any, cache_db: str) -> None:
-        """Open, or make, the cache at ``cache_db``.
+        """Open the cache at ``cache_db``, or create it.
 
         Raises:
             NNDError: it cannot be opened.
@@ -110,4 +110,4 @@ class JSONCachingLM(CachingLM):  # type: ignore[misc]
         try:
             return json.loads(value)
         except (ValueError, TypeError) as error:
-            raise NNDError(f"--use_cache: {self.cache_db} holds something that is no answer; delete it") from error
+            raise NNDError(f"--use_cache: {self.cache_db} holds something that is not an answer; delete it") from error

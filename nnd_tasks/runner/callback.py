@@ -1,7 +1,6 @@
 """`NNDCallback`: pass rates during training with `transformers.Trainer` (Laban et al., 2022, section 5.4 and Figure 4).
 
-The model is evaluated as it is, without a copy, and left as it was found: training with and without the callback gives the
-same weights.
+The model is evaluated without a copy and without changing it: training gives the same weights with and without the callback.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.runner.patches import quiet
+from nnd_tasks.runner.patches import as_list, quiet
 from nnd_tasks.runner.register import include_paths
 from nnd_tasks.runner.run import evaluate
 from nnd_tasks.runner.training_log import (
@@ -39,30 +38,30 @@ from nnd_tasks.runner.training_log import (
 
 logger = logging.getLogger("lm_eval.nnd")
 
-#: In the last logs of a training run: the weights are still the last step's, and the Trainer's loggers still open.
+#: A key of the Trainer's last log of a training run, when its loggers are still open.
 _LAST = "train_runtime"
 
 
 class NNDCallback(TrainerCallback):  # type: ignore[misc]
-    """Evaluate NND tasks every so many steps of a `transformers.Trainer`, and at the end of training.
+    """Evaluate NND tasks at regular steps of a `transformers.Trainer`, and at the end of training.
 
-    Pass rates go through the Trainer's `log`, as ``nnd/<task>`` and ``nnd/<task>/<category>``, so that
-    ``trainer.state.log_history``, TensorBoard and whatever else it reports to get them. One JSON object per evaluation and
-    task goes to a file, with ``step``, ``epoch``, ``task``, ``signature`` and ``rates``: for ``all`` and each category
-    ``rate``, ``stderr`` (None where undefined), ``tests`` and ``clusters``; a category without a scored test is left out.
-    A training run that starts, or goes on from a checkpoint, removes the lines of later steps from that file.
+    Pass rates go through the Trainer's `log`, as ``nnd/<task>`` and ``nnd/<task>/<category>``, and so to
+    ``trainer.state.log_history``, TensorBoard and wherever else the Trainer reports. A file gets one JSON object per
+    evaluation and task, with ``step``, ``epoch``, ``task``, ``signature`` and ``rates``. The rates are, for ``all`` and each
+    category with a scored test, ``rate``, ``stderr`` (None if undefined), ``tests`` and ``clusters`` (number of prompts).
+    When training starts, or continues from a checkpoint, the lines of later steps are removed from the file.
 
-    Only the world's main process evaluates, while the others wait (see the Trainer's ``ddp_timeout``). Models that are sharded
-    over processes (FSDP, DeepSpeed ZeRO 3, tensor parallelism) are refused. The forward pass runs in the type of the weights,
-    without the Trainer's autocast: the rates are those of the saved checkpoint. An evaluation that fails is a warning; training
-    goes on.
+    Only the main process evaluates; the others wait for it (see the Trainer's ``ddp_timeout``). Models that are sharded over
+    processes (FSDP, DeepSpeed ZeRO 3, tensor parallelism) are refused. The forward pass runs in the type of the weights,
+    without the Trainer's autocast, so the rates are those of the saved checkpoint. If an evaluation fails, there is a warning
+    and training continues.
 
     Args:
         tasks: names of NND tasks or groups.
-        every: optimizer steps from one evaluation to the next.
-        limit: most contexts of each task, or their share when below 1; None takes all.
-        tokenizer: object, name or folder; None takes the Trainer's ``processing_class``.
-        batch_size: for models that cannot share prefixes.
+        every: number of optimizer steps from one evaluation to the next.
+        limit: number of prompts of each task, or a share of them if below 1; None takes all.
+        tokenizer: a tokenizer, or its name or folder; None takes the Trainer's ``processing_class``.
+        batch_size: batch size for models that cannot share prefixes.
         log_path: the file; None takes ``nnd.jsonl`` in the Trainer's ``output_dir``.
         metadata: settings of the tasks, as for ``--metadata``.
         include_path: further folders of task YAMLs.
@@ -90,7 +89,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         if not _is_number(every, whole=True) or every < 1:
             raise NNDError(f"NNDCallback: every={every!r}: expected a number of steps, 1 or more")
         if limit is not None and (not _is_number(limit) or not limit > 0):
-            raise NNDError(f"NNDCallback: limit={limit!r}: expected a number of contexts above 0, or None for all")
+            raise NNDError(f"NNDCallback: limit={limit!r}: expected a number of prompts above 0, or None for all")
         automatic = isinstance(batch_size, str) and batch_size.startswith("auto")
         if not automatic and (not _is_number(batch_size, whole=True) or int(batch_size) < 1):
             raise NNDError(f"NNDCallback: batch_size={batch_size!r}: expected 1 or more, or 'auto'")
@@ -98,7 +97,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         self.every, self.limit, self.batch_size = every, limit, batch_size
         self.tokenizer, self.log_path = tokenizer, log_path
         self.metadata, self.include_path = dict(metadata or {}), include_path
-        # Likelihoods need no seed, and the training run keeps its own.
+        # lm-eval must not set seeds: likelihoods need none, and training goes on with its own random numbers.
         seeds = dict.fromkeys(("random_seed", "numpy_random_seed", "torch_random_seed"))
         self.options = {"bootstrap_iters": 0, "log_samples": False, **seeds, **options}
         self._trainer: Any = None
@@ -109,7 +108,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
     # ------------------------------------------------------------ events
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Look for what would fail later, and remove what an abandoned run left in the file.
+        """Check everything that could fail later, and remove the lines of later steps from the file.
 
         Raises:
             NNDError: no such task, a set is not built, there is no tokenizer, the file cannot be written, ...
@@ -120,7 +119,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         _check_whole(self._trainer, model)
         self._path = Path(self.log_path or Path(args.output_dir) / LOG_NAME).expanduser()
         check_writable(self._path)
-        read_log(self._path)  # what is there must be a file of ours
+        read_log(self._path)  # raises if it is another kind of file
         self._own_tokenizer = self._find_tokenizer(kwargs.get("processing_class"))
         try:
             names = {line["task"] for line in self._score(model, limit=1)}
@@ -129,11 +128,11 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         except Exception as error:  # lm-eval, torch and transformers raise many kinds
             raise NNDError(f"NNDCallback: this model cannot be evaluated ({_reason(error)})") from error
         kept = remove_later(self._path, state.global_step)
-        there = {line["task"] for line in kept if line["step"] == state.global_step}
-        self._done = state.global_step if names <= there else -1
+        logged = {line["task"] for line in kept if line["step"] == state.global_step}
+        self._done = state.global_step if names <= logged else -1
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Evaluate when it is time, before the Trainer saves a checkpoint of this step."""
+        """Evaluate at every so many steps and at the last, before the Trainer saves a checkpoint of the step."""
         last = state.global_step >= state.max_steps or control.should_training_stop
         if last or state.global_step % self.every == 0:
             self._evaluate(state, control, model)
@@ -144,13 +143,13 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
             self._evaluate(state, control, model)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Let go of the Trainer."""
+        """Release the Trainer and the tokenizer."""
         self._trainer = self._own_tokenizer = None
 
     # ------------------------------------------------------------ evaluation
 
     def _evaluate(self, state: Any, control: Any, model: Any) -> None:
-        """Evaluate, log and write; whatever fails in it is a warning."""
+        """Evaluate, log and write to the file; an error becomes a warning."""
         step = state.global_step
         if self._trainer is None or step in (0, self._done):
             return
@@ -160,7 +159,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         except Exception as error:  # a training run is worth more than one of its evaluations
             logger.warning("NNDCallback: no evaluation at step %d, training goes on (%s)", step, _reason(error))
             return
-        should_log = control.should_log  # logging resets it, and the Trainer has not yet logged its loss
+        should_log = control.should_log  # log() resets it, but the Trainer has yet to log its loss
         self._trainer.log({name: rate for line in lines for name, rate in scalars(line)})
         control.should_log = should_log
         try:
@@ -172,7 +171,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         """Return ``task``, ``rates`` and ``signature`` of each task."""
         with untouched(model), quiet():
             lm = _LiveLM(model, tokenizer=self._own_tokenizer, batch_size=self.batch_size)
-            # The model's config tells the tasks its window; no string names it, so nothing is loaded.
+            # The tasks read the window from the model's config; nothing is loaded, because no string names the model.
             settings = {**self.metadata, "pretrained": model}
             results = evaluate(
                 self.tasks, lm, metadata=settings, include_path=self.include_path, limit=limit, **self.options
@@ -180,21 +179,21 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         return [rates_line(task, results) for task in results["configs"]]
 
     def _find_tokenizer(self, processing_class: Any) -> Any:
-        """Return a tokenizer of our own: lm-eval gives one without a padding token one, which training must not see."""
-        found = self.tokenizer
-        if found is None:
-            found = processing_class
-            if not isinstance(found, PreTrainedTokenizerBase):  # a processor may have one
-                found = getattr(found, "tokenizer", None)
-        if found is None:
+        """Return a copy of the tokenizer: lm-eval may add a padding token to it, which must not affect training."""
+        tokenizer = self.tokenizer
+        if tokenizer is None:
+            tokenizer = processing_class
+            if not isinstance(tokenizer, PreTrainedTokenizerBase):  # a processor may have a tokenizer
+                tokenizer = getattr(tokenizer, "tokenizer", None)
+        if tokenizer is None:
             raise NNDError(
                 "NNDCallback: there is no tokenizer; pass processing_class=... to the Trainer or tokenizer=... here"
             )
-        return found if isinstance(found, str) else copy.deepcopy(found)
+        return tokenizer if isinstance(tokenizer, str) else copy.deepcopy(tokenizer)
 
 
 class _LiveLM(SharedPrefixLM):
-    """The model that is being trained; without progress bars, which would break up the Trainer's."""
+    """The model that is being trained. It shows no progress bars, which would disturb the Trainer's."""
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Score requests; see `SharedPrefixLM`."""
@@ -203,15 +202,15 @@ class _LiveLM(SharedPrefixLM):
 
 @contextmanager
 def untouched(model: Any) -> Iterator[None]:
-    """Leave a model and the random numbers as they were, and use the model in its own precision within.
+    """Within this context, use a model in evaluation mode and in its own precision; afterwards, restore what changed.
 
-    Modes, buffers, switches and cached values of every module, its configs, and the states of Python's, NumPy's and
-    PyTorch's generators on the CPU and all CUDA devices are put back. Parameters and their gradients are not touched at all.
+    The attributes and buffers of every module, the model's configs, and the states of the random number generators of Python,
+    NumPy and PyTorch (on the CPU and all CUDA devices) are restored. Parameters and their gradients are not touched at all.
 
     Args:
         model: a `torch.nn.Module`.
     """
-    # A shallow copy of what a module holds: names are bound anew within, as `training` is, but nothing is changed in place.
+    # Shallow copies are enough: evaluation assigns attributes anew, such as `training`, and changes none in place.
     modules = [(module, dict(vars(module)), dict(module._buffers)) for module in model.modules()]
     configs = [getattr(model, name, None) for name in ("config", "generation_config")]
     settings = [(config, dict(vars(config))) for config in configs if hasattr(config, "__dict__")]
@@ -221,7 +220,7 @@ def untouched(model: Any) -> Iterator[None]:
         with torch.random.fork_rng(devices):
             if "_original_forward" in vars(model):  # accelerate's wrapper for mixed precision
                 vars(model)["forward"] = vars(model)["_original_forward"]
-            vars(model)["tie_weights"] = _no_change  # HFLM would tie them anew
+            vars(model)["tie_weights"] = _no_change  # HFLM would tie the weights again
             model.eval()
             yield
     finally:
@@ -248,11 +247,10 @@ def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
 
 
 def _check_names(tasks: Sequence[str], include_path: Any) -> None:
-    """Raise NNDError when one of ``tasks`` is not in our folders or ``include_path``; lm-eval's own have no pass rates."""
-    folders = [include_path] if isinstance(include_path, (str, Path)) else list(include_path or [])
-    known = TaskManager(include_defaults=False, include_path=[*include_paths(), *folders]).all_tasks
-    for name in set(tasks) - set(known):
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.7)
+    """Raise NNDError if one of ``tasks`` is not in our folders or ``include_path``; lm-eval's own have no pass rates."""
+    names = TaskManager(include_defaults=False, include_path=[*include_paths(), *as_list(include_path)]).all_tasks
+    for name in set(tasks) - set(names):
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.7)
         hint = f"did you mean {' or '.join(near)}?" if near else "docs/running.md lists them"
         raise NNDError(f"NNDCallback: there is no NND task {name!r}; {hint}")
 
@@ -266,7 +264,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _calling_trainer() -> Any:
-    """Return the Trainer that called the callback: it tells its callbacks everything but itself, and its `log` is needed."""
+    """Return the Trainer that called the callback, whose `log` is needed; the Trainer does not pass itself to callbacks."""
     frame = inspect.currentframe()
     while frame is not None:
         owner = frame.f_locals.get("self")
@@ -277,7 +275,7 @@ def _calling_trainer() -> Any:
 
 
 def _check_whole(trainer: Any, model: Any) -> None:
-    """Raise NNDError when the main process does not hold the whole model."""
+    """Raise NNDError if the main process does not hold the whole model."""
     plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
     reasons = {
         "FSDP": trainer.is_fsdp_enabled,

@@ -1,6 +1,6 @@
-"""Secrets among the arguments of a run: they reach the model, and nothing else.
+"""Keep the secrets among a run's arguments out of its results, output and log; only the model gets them.
 
-lm-eval writes its arguments into results, prints them and logs them; see `nnd_tasks.secrets` for what counts as a secret.
+lm-eval writes its arguments into results, prints them and logs them. `nnd_tasks.secrets` says what counts as a secret.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from nnd_tasks.secrets import bare_urls, hidden_in_logs, hide, without_secrets
 
 
 class _HiddenError(Exception):
-    """Stands for an error whose traceback shows secrets, and holds it without them."""
+    """Takes the place of an error whose traceback shows secrets; its text is that traceback without them."""
 
 
 @contextmanager
 def without(secrets: set[str]) -> Iterator[None]:
-    """Keep secrets out of log lines, of the error that ends the block, and of the traceback that --debug shows of it."""
+    """Within this context, keep secrets out of log lines, of an NNDError, and of the traceback that --debug shows."""
     with hidden_in_logs(secrets):
         try:
             yield
@@ -33,17 +33,19 @@ def without(secrets: set[str]) -> Iterator[None]:
 
 
 def cleaned(results: Any, tracker: Any) -> Any:
-    """Take the secrets out of lm-eval's results, and of the model's name, which is that of their folder."""
+    """Take the secrets out of lm-eval's results, and out of the model's name, after which their folder is named."""
     from lm_eval.utils import sanitize_model_name
 
     for config in (results or {}).get("configs", {}).values():
         metadata = config.get("metadata")
-        if isinstance(metadata, dict):  # ours is clean, and its categories are no names of arguments
+        if isinstance(
+            metadata, dict
+        ):  # what we wrote under nnd is clean, and a category in it may be named like a secret
             ours = {key: value for key, value in metadata.items() if key == "nnd"}
             config["metadata"] = {**without_secrets({k: v for k, v in metadata.items() if k not in ours}, None), **ours}
     if results and "config" in results:
         results["config"] = without_secrets(results["config"])
-    about = getattr(tracker, "general_config_tracker", None)
-    if about is not None and about.model_name and (shown := bare_urls(about.model_name)) != about.model_name:
-        about.model_name, about.model_name_sanitized = shown, sanitize_model_name(shown)
+    names = getattr(tracker, "general_config_tracker", None)
+    if names is not None and names.model_name and (shown := bare_urls(names.model_name)) != names.model_name:
+        names.model_name, names.model_name_sanitized = shown, sanitize_model_name(shown)
     return results

@@ -1,7 +1,6 @@
-"""Every place where a run of ours changes lm-eval 0.4.13; each says the upstream line that it works around.
+"""Every patch of lm-eval 0.4.13 in a run, each with the upstream line that it works around.
 
-`nnd_tasks.check` changes more for its trials, in processes of their own. All are context
-managers: outside of them lm-eval is as it was.
+All are context managers, and outside of them lm-eval is unchanged. `nnd_tasks.check` patches more, in processes of its own.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from nnd_tasks.secrets import Veiled, secret_values
 def our_tasks(requested: set[str] | None, check_name: Callable[[str, Any], None]) -> Iterator[None]:
     """Let every `TaskManager` of this process search our folders before those that it is given.
 
-    Upstream: `TaskManager.__init__` (lm_eval/tasks/manager.py:53) takes one ``--include_path``, which must stay the user's, and
-    `match_tasks` (:309) says of an unknown name no more than that it is unknown.
+    Upstream: `TaskManager.__init__` (lm_eval/tasks/manager.py:53) takes one ``--include_path``, which the user may need.
+    `match_tasks` (:309) does not say which known name an unknown one resembles.
 
     Args:
-        requested: names of the tasks that will be asked for, if they are known. Where ours and the user's folders have
-            them all, lm-eval's own thousands of YAMLs are not read, which takes 8 seconds.
-        check_name: called with a name that is not found and the manager; raises NNDError.
+        requested: names of the tasks that will be asked for, if they are known. If our folders and the user's have them all,
+            lm-eval's own thousands of YAMLs are not read, which would take 8 seconds.
+        check_name: called with an unknown name and the manager; raises NNDError.
     """
     from lm_eval.tasks import TaskManager
 
@@ -48,12 +47,12 @@ def our_tasks(requested: set[str] | None, check_name: Callable[[str, Any], None]
         make(self, *args, include_path=[*ours, *as_list(include_path)], **kwargs)
 
     def match_tasks(self: Any, task_list: list[str]) -> list[str]:
-        found: list[str] = match(self, task_list)
-        if not found:
+        matches: list[str] = match(self, task_list)
+        if not matches:
             for name in task_list:
-                if not Path(name).exists():  # a folder or a YAML file may be named too
+                if not Path(name).exists():  # the user may also name a folder or a YAML file
                     check_name(name, self)
-        return found
+        return matches
 
     with (
         stubs_give_way(),
@@ -65,7 +64,7 @@ def our_tasks(requested: set[str] | None, check_name: Callable[[str, Any], None]
 
 @contextmanager
 def stubs_give_way() -> Iterator[None]:
-    """Keep lm-eval from warning when a YAML of ours overrides its stub, which is intended.
+    """Silence lm-eval's warning that one of our YAMLs overrides its own stub.
 
     Upstream: lm_eval/tasks/_index.py:71.
     """
@@ -86,7 +85,7 @@ def stubs_give_way() -> Iterator[None]:
 
 
 def _git_commit() -> str | None:
-    """Return what lm-eval's `get_git_commit_hash` does; git's complaint where there is no repository stays unseen."""
+    """Return what lm-eval's `get_git_commit_hash` returns, without showing git's error outside of a repository."""
     from lm_eval.loggers.utils import get_commit_from_path
 
     try:
@@ -98,7 +97,7 @@ def _git_commit() -> str | None:
 
 
 def as_list(include_path: Any) -> list[Any]:
-    """Return what ``include_path`` names as a list."""
+    """Return the folders of ``include_path``, which may be one, several or None, as a list."""
     if not include_path:
         return []
     return [include_path] if isinstance(include_path, (str, Path)) else list(include_path)
@@ -106,10 +105,10 @@ def as_list(include_path: Any) -> list[Any]:
 
 @contextmanager
 def loaded_once(manager: Any, loaded: Any) -> Iterator[None]:
-    """Let lm-eval take tasks that are loaded already.
+    """Give lm-eval tasks that are loaded already.
 
-    Upstream: `simple_evaluate` (lm_eval/evaluator.py:302) loads tasks after the model, so a mistake in one would cost the loading
-    of the model.
+    Upstream: `simple_evaluate` (lm_eval/evaluator.py:302) loads tasks after the model, so the user would wait for the model
+    before hearing of a mistake in a task.
     """
     with patch.object(manager, "load", lambda task_list: loaded):
         yield
@@ -127,7 +126,7 @@ def json_cache() -> Iterator[None]:
 
 @contextmanager
 def quiet_git() -> Iterator[None]:
-    """Ask git for the commit without showing its complaint.
+    """Ask git for the commit without showing its error.
 
     Upstream: `get_git_commit_hash` (lm_eval/loggers/utils.py:87) lets git write "fatal: not a git repository" to the terminal.
     """
@@ -137,7 +136,7 @@ def quiet_git() -> Iterator[None]:
 
 @contextmanager
 def command_line(arguments: list[str], simple_evaluate: Callable[..., Any]) -> Iterator[None]:
-    """Let lm-eval's command line read these arguments, and call our `simple_evaluate`.
+    """Let lm-eval's command line read ``arguments`` and call our ``simple_evaluate``.
 
     Upstream: `cli_evaluate` (lm_eval/__main__.py) reads ``sys.argv``, and imports the function by name (lm_eval/_cli/run.py:361).
     """
@@ -149,11 +148,11 @@ def command_line(arguments: list[str], simple_evaluate: Callable[..., Any]) -> I
 
 @contextmanager
 def whole_results() -> Iterator[None]:
-    """Look at each file of results that lm-eval writes; where one is not whole, remove those of the run.
+    """Check each results file that lm-eval writes; if one is incomplete, remove all files of the run.
 
-    Upstream: `EvaluationTracker` (lm_eval/loggers/evaluation_tracker.py:312, :403 and :418) catches whatever goes wrong while it
-    writes, logs it, and the run ends with status 0; a full disk leaves files that are cut off. The error comes at the end of the
-    block: the table of results is printed before.
+    Upstream: `EvaluationTracker` (lm_eval/loggers/evaluation_tracker.py:312, :403 and :418) catches and logs every error while
+    it writes, and the run ends with status 0. A full disk leaves files that are cut off. Here the error is raised at the end
+    of the context, after the table of results is printed.
 
     Raises:
         NNDError: results or samples could not be written.
@@ -171,7 +170,7 @@ def whole_results() -> Iterator[None]:
 
     def checked(save: Callable[..., None], is_whole: Callable[..., bool]) -> Callable[..., None]:
         def run(tracker: Any, **what: Any) -> None:
-            if lost:  # what else there is to write would be half of a run
+            if lost:  # the files still to come would be only a part of a run
                 return
             caught.clear()
             save(tracker, **what)
@@ -205,12 +204,12 @@ def whole_results() -> Iterator[None]:
 
 @contextmanager
 def veiled_config(secrets: set[str]) -> Iterator[None]:
-    """Let lm-eval's configuration hold its secrets without showing them.
+    """Keep lm-eval's configuration from showing the secrets in it.
 
     Upstream: `EvaluatorConfig._configure` (lm_eval/config/evaluate_config.py:277) prints the arguments, and those of a file.
 
     Args:
-        secrets: takes those that are found in it.
+        secrets: the secrets of the configuration are added to this set.
     """
     from lm_eval.config.evaluate_config import DICT_KEYS, EvaluatorConfig
 
@@ -230,10 +229,10 @@ def veiled_config(secrets: set[str]) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Run without progress bars, and without lm-eval's probes of git and of the machine, which take a second each time.
+    """Run without a progress bar, and without lm-eval's look-ups of git and of the machine, which take a second each time.
 
-    Upstream: the bar of lm_eval/api/task.py:332, the probes of lm_eval/evaluator.py:419 and :421, the warning about every
-    ready-made model of lm_eval/models/huggingface.py:220.
+    Upstream: the progress bar of lm_eval/api/task.py:332, the look-ups of lm_eval/evaluator.py:419 and :421, and the warning
+    about every ready-made model of lm_eval/models/huggingface.py:220.
     """
 
     def plain(items: Iterable[Any], **kwargs: Any) -> Iterable[Any]:
@@ -242,13 +241,13 @@ def quiet() -> Iterator[None]:
     def wanted(record: logging.LogRecord) -> bool:
         return "`pretrained`" not in record.getMessage()
 
-    of_models = logging.getLogger("lm_eval.models.huggingface")
+    logger = logging.getLogger("lm_eval.models.huggingface")
     with ExitStack() as stack:
         stack.enter_context(patch("lm_eval.api.task.tqdm", plain))
         for name in ("add_env_info", "get_git_commit_hash"):
             stack.enter_context(patch(f"lm_eval.evaluator.{name}", _nothing))
-        of_models.addFilter(wanted)
-        stack.callback(of_models.removeFilter, wanted)
+        logger.addFilter(wanted)
+        stack.callback(logger.removeFilter, wanted)
         yield
 
 

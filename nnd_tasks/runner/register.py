@@ -1,8 +1,8 @@
 """Make our tasks known to stock ``lm_eval``, and undo it.
 
-lm-eval 0.4.13 looks for tasks below the folder of its imported ``lm_eval.tasks`` package and in ``--include_path``; an
-installed package cannot advertise any. So `register` puts one folder of stubs there, one file per task, each of which
-includes our YAML by its absolute path.
+lm-eval 0.4.13 looks for tasks in the folder of its package ``lm_eval.tasks`` and in ``--include_path``, and has no entry point
+for tasks of other packages. So `register` puts a folder of stubs into ``lm_eval.tasks``: one file per task, which includes
+our YAML by its absolute path.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ MARKER = "REGISTERED_BY_NND_TASKS.txt"
 
 
 def include_paths() -> list[Path]:
-    """Return the folders that lm-eval should search, ours and, if there is one, the user's."""
+    """Return the folders that lm-eval should search: ours and, if it exists, the user's."""
     return [folder for folder in (tasks_dir(), user_tasks_dir()) if folder.is_dir()]
 
 
 def lm_eval_tasks_dir() -> Path:
-    """Return the folder that the imported lm-eval searches; importing lm-eval itself is not needed for it.
+    """Return the folder that lm-eval searches for tasks, without importing lm-eval.
 
     Raises:
         NNDError: lm-eval is not installed, or has no such folder.
@@ -46,7 +46,7 @@ def lm_eval_tasks_dir() -> Path:
 
 
 def task_files() -> dict[str, Path]:
-    """Return stub name -> YAML file of every task and group in `include_paths`."""
+    """Return name of the stub -> YAML file, for every task and group in `include_paths`."""
     files: dict[str, Path] = {}
     for folder in include_paths():
         for path in sorted(folder.rglob("*.yaml")):
@@ -55,7 +55,7 @@ def task_files() -> dict[str, Path]:
 
 
 def registered() -> Path | None:
-    """Return the folder of stubs if `register` has made one."""
+    """Return the folder of stubs that `register` has made; None if there is none."""
     folder = lm_eval_tasks_dir() / FOLDER
     return folder if (folder / MARKER).is_file() else None
 
@@ -77,7 +77,7 @@ def is_current() -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Tell whether `register` made a folder: by its marker, or, where one was killed in removing it, by what is left."""
+    """Tell whether `register` made a folder: it has the marker or, after an interrupted removal, nothing but stubs."""
     if (folder / MARKER).is_file():
         return True
     try:
@@ -91,7 +91,7 @@ def _is_stub(path: Path) -> bool:
         content = read_yaml(path)
     except NNDError:
         return False
-    if content is None:  # cut off before its first letter
+    if content is None:  # an empty file, left by an interruption
         return True
     included = content.get("include") if isinstance(content, dict) and len(content) == 1 else None
     return isinstance(included, str) and Path(included).name == path.name.rpartition("__")[2]
@@ -99,15 +99,15 @@ def _is_stub(path: Path) -> bool:
 
 @contextmanager
 def _only_writer(folder: Path) -> Iterator[Path]:
-    """Let one process at a time change the stubs, and remove what one that was killed left.
+    """Let one process at a time change the stubs, and remove what an interrupted one has left.
 
     Yields:
-        A name outside the folder that lm-eval searches, which must never see half of the stubs; new stubs are made and
-        old ones removed beside it.
+        A path outside of the folder that lm-eval searches. New stubs are written, and old ones removed, beside it, so that
+        lm-eval never sees a part of the stubs.
     """
     beside = folder.parent.parent / FOLDER
     lock = _lock_file(beside)
-    lock.open("a").close()  # a place that takes no files is told at once: FileLock may wait for it
+    lock.open("a").close()  # fails at once in a folder that cannot be written, where FileLock might wait
     with FileLock(lock, timeout=60):
         try:
             for left in _leftovers(beside):
@@ -122,24 +122,24 @@ def _lock_file(beside: Path) -> Path:
 
 
 def _leftovers(beside: Path) -> list[Path]:
-    found = [*beside.parent.glob(f".{FOLDER}.new-*"), *beside.parent.glob(".nnd-*")]  # the latter of earlier releases
-    return [path for path in found if path.is_dir() and (_is_ours(path) or _is_ours(path / FOLDER))]
+    paths = [*beside.parent.glob(f".{FOLDER}.new-*"), *beside.parent.glob(".nnd-*")]  # the second: earlier releases
+    return [path for path in paths if path.is_dir() and (_is_ours(path) or _is_ours(path / FOLDER))]
 
 
 def _take_away(folder: Path, beside: Path) -> None:
-    """Remove the stubs: all at once for lm-eval, whenever this is stopped."""
-    with new_folder(beside) as place:  # a name of its own, removed with what it holds
+    """Remove the stubs. lm-eval sees all of them or none, even if this is interrupted."""
+    with new_folder(beside) as place:  # a new folder, removed at the end with everything in it
         folder.rename(place / FOLDER)
 
 
 def register() -> tuple[Path, int]:
-    """Make our tasks known to stock ``lm_eval``; doing it again brings the stubs up to date.
+    """Make our tasks known to stock ``lm_eval``, or bring the stubs of an earlier call up to date.
 
     Returns:
         The folder of stubs and their number.
 
     Raises:
-        NNDError: the folder of lm-eval cannot be written, or something else has our name there.
+        NNDError: the folder of lm-eval cannot be written, or has a folder of our name that `register` did not make.
     """
     folder = lm_eval_tasks_dir() / FOLDER
     files = task_files()
@@ -162,10 +162,10 @@ def register() -> tuple[Path, int]:
 
 
 def unregister() -> Path | None:
-    """Remove what `register` made; return the folder, or None when there was none.
+    """Remove the folder that `register` made, and return it; None if there was none.
 
     Raises:
-        NNDError: it cannot be removed.
+        NNDError: the folder cannot be removed.
     """
     folder = lm_eval_tasks_dir() / FOLDER
     beside = folder.parent.parent / FOLDER

@@ -1,4 +1,4 @@
-"""Run lm-eval with our task folders included: its own command line, or one call from Python.
+"""Run lm-eval with our tasks: `run_lm_eval` is its command line, `evaluate` is one call from Python.
 
 Both go through `guarded`, which finds a user's mistakes before the model is loaded and keys the caches.
 """
@@ -32,18 +32,18 @@ from nnd_tasks.runner.register import include_paths
 from nnd_tasks.secrets import Veiled, secret_values
 
 _VERBS = ("run", "ls", "validate")
-#: Types of models, besides those in ``hf...``, that take ``pretrained`` and nothing in its place.
+#: Types of models, besides those that begin with ``hf``, that need the argument ``pretrained``.
 _PRETRAINED = ("huggingface", "nnd_mlm", "vllm", "sglang")
 
 
 def _check_name(name: str, manager: Any) -> None:
-    """Raise NNDError when ``name`` is no task, group or tag; name those that are near."""
-    known = list(manager.all_tasks)
-    if name in known or any(mark in name for mark in "*?["):
+    """Raise NNDError if there is no task, group or tag ``name``; the error names those that are similar."""
+    names = list(manager.all_tasks)
+    if name in names or any(mark in name for mark in "*?["):
         return
-    # Ours first: most of lm-eval's thousands of names are near to something.
-    near = difflib.get_close_matches(name, [task for task in known if task.startswith("nnd")], n=3, cutoff=0.7)
-    near += [task for task in difflib.get_close_matches(name, known, n=3, cutoff=0.8) if task not in near]
+    # Ours come first, because among lm-eval's thousands of names some are similar to almost anything.
+    near = difflib.get_close_matches(name, [task for task in names if task.startswith("nnd")], n=3, cutoff=0.7)
+    near += [task for task in difflib.get_close_matches(name, names, n=3, cutoff=0.8) if task not in near]
     hint = f"did you mean {' or '.join(near[:3])}?" if near else "`nnd run ls tasks` lists them"
     raise NNDError(f"there is no task {name!r}; {hint}")
 
@@ -51,9 +51,9 @@ def _check_name(name: str, manager: Any) -> None:
 def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """Return lm-eval's `simple_evaluate` with our checks before it.
 
-    The tasks are loaded before the model; a cache of answers is keyed by the model; a cache of requests is refused; models
-    of type ``hf`` read common beginnings of requests once, where that is known to give the same numbers. Secrets among the
-    arguments reach the model, and nothing else.
+    Tasks are loaded before the model. A cache of answers is keyed by the model, and a cache of requests is refused. Models of
+    type ``hf`` read common beginnings of requests once, if that is known to give the same numbers. Only the model gets the
+    secrets among the arguments.
     """
 
     def run(
@@ -98,10 +98,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             stack.enter_context(shared_encodings())
             stack.enter_context(quiet_git())
             for task in ours:
-                task.check_metadata(model, arguments)
-                task.model_type = model if isinstance(model, str) else None
-                task.ready_made = not isinstance(model, str)
-                task.check_tokenizer(chat=bool(apply_chat_template))
+                task.prepare(model, arguments, chat=bool(apply_chat_template))
             stack.enter_context(loaded_once(task_manager, loaded))
             if use_cache is not None:
                 use_cache = f"{use_cache}_{cache_key(model, arguments)}"
@@ -121,7 +118,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
-    """Raise NNDError when nothing says which model is meant."""
+    """Raise NNDError if the arguments do not say which model to load."""
     from lm_eval.api.model import LM
 
     if not isinstance(model, (str, LM)):
@@ -144,7 +141,7 @@ def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
 
 
 def _check_options(model: Any, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Raise NNDError for options that lm-eval and torch would answer with an error of theirs, some after loading the model."""
+    """Raise NNDError for options that lm-eval or torch would refuse, some of them only after loading the model."""
     limit, batch_size = options.get("limit"), options.get("batch_size")
     if limit is not None and limit <= 0:
         raise NNDError(f"--limit {limit:g}: no prompt is left; take 1 or more, a share such as 0.1, or leave it out")
@@ -155,7 +152,7 @@ def _check_options(model: Any, arguments: Mapping[str, Any], options: Mapping[st
     import torch
 
     device = options.get("device") or arguments.get("device")
-    if device == "cuda" and not torch.cuda.is_available():  # of cuda:0, lm-eval itself goes on with the CPU
+    if device == "cuda" and not torch.cuda.is_available():  # with cuda:0, lm-eval takes the CPU instead
         raise NNDError("--device cuda: PyTorch finds no CUDA device on this machine; take --device cpu")
     for name in ("dtype", "softmax_dtype"):
         value = arguments.get(name)
@@ -164,7 +161,7 @@ def _check_options(model: Any, arguments: Mapping[str, Any], options: Mapping[st
 
 
 def _check_output(tracker: Any) -> None:
-    """Raise NNDError when the results could not be written; lm-eval would only log it, after the run."""
+    """Raise NNDError if the results cannot be written, which lm-eval would only log, and only after the run."""
     path = getattr(tracker, "output_path", None)
     if not path:
         return
@@ -186,7 +183,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
 
     Raises:
         SystemExit: as lm-eval's command line does.
-        NNDError: lm-eval ended with an exception, or found out too late what we check before.
+        NNDError: lm-eval ended with an exception, or one of our checks before the run failed.
     """
     import lm_eval
     from lm_eval.__main__ import cli_evaluate
@@ -212,7 +209,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
 
 
 def _requested(arguments: Sequence[str]) -> set[str] | None:
-    """Return the names after ``--tasks``; None where there are none, as for ``ls``."""
+    """Return the names after ``--tasks``; None without any, as for the verb ``ls``."""
     names: list[str] = []
     for i, argument in enumerate(arguments):
         option, equals, value = argument.partition("=")
@@ -223,7 +220,7 @@ def _requested(arguments: Sequence[str]) -> set[str] | None:
 
 
 def _short(error: BaseException) -> str:
-    """Return the first line of an error that says something."""
+    """Return the first line of an error that is not blank, at most 300 characters of it."""
     text = re.sub(r"\s+", " ", first_line(error)).strip()
     return text if len(text) <= 300 else f"{text[:299]}…"
 
@@ -259,7 +256,7 @@ def evaluate(
         lm-eval's results: ``results``, ``configs``, ``samples`` and so on.
 
     Raises:
-        NNDError: there is no such task, a set is not built, or the model or its tokenizer is not known.
+        NNDError: there is no such task, a set is not built, or the model or its tokenizer cannot be identified.
     """
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
@@ -267,17 +264,17 @@ def evaluate(
 
     names = [tasks] if isinstance(tasks, str) else list(tasks)
     arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
-    known = dict(arguments)
+    about_model = dict(arguments)
     if model in _ON_TORCH and kwargs.get("device") is None and "device" not in arguments:
         kwargs["device"] = "cuda:0"  # as `lm_eval` on the command line: the CPU where there is no GPU
-    if not isinstance(model, str):  # a ready-made model says itself how it tokenizes
+    if not isinstance(model, str):  # a ready-made model has attributes that say how it tokenizes
         for name in ("tokenizer", "backend", "add_bos_token", "custom_prefix_token_id", "max_length", "base_url"):
             if getattr(model, name, None) is not None:
-                known[name] = getattr(model, name)
+                about_model[name] = getattr(model, name)
         if isinstance(getattr(model, "pretrained", None), str):
-            known["pretrained"] = model.pretrained
+            about_model["pretrained"] = model.pretrained
     folders = [*include_paths(), *as_list(include_path)]
-    settings = {"include_path": folders, "metadata": {**known, **(metadata or {})}}
+    settings = {"include_path": folders, "metadata": {**about_model, **(metadata or {})}}
     manager = TaskManager(include_defaults=False, **settings)
     if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
         with stubs_give_way():

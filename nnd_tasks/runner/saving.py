@@ -1,4 +1,4 @@
-"""Are the files of a run whole; remove them where one is not. See `nnd_tasks.runner.patches.whole_results`."""
+"""Checking whether the files of a run are complete, and removing them; used by `nnd_tasks.runner.patches.whole_results`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def _folder(tracker: Any) -> Path:
 
 
 def results_are_whole(tracker: Any, **_: Any) -> bool:
-    """Tell whether the file of results is there and can be read."""
+    """Tell whether the results file exists and can be read."""
     path = Path(tracker.output_path)
     name = path.stem if path.suffix == ".json" else "results"
-    with suppress(OSError, ValueError, AttributeError):  # no date_id: it failed before the file had a name
+    with suppress(OSError, ValueError, AttributeError):  # AttributeError: it failed before date_id was set
         json.loads((_folder(tracker) / f"{name}_{tracker.date_id}.json").read_text(encoding="utf-8"))
         return True
     return False
 
 
 def samples_are_whole(tracker: Any, *, task_name: str, samples: Sequence[Any]) -> bool:
-    """Tell whether the file of a task's samples has all its lines."""
+    """Tell whether the samples file of a task has a line for each sample."""
     with (
         suppress(OSError, AttributeError),
         (_folder(tracker) / f"samples_{task_name}_{tracker.date_id}.jsonl").open("rb") as file,

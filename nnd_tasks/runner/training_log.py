@@ -16,11 +16,10 @@ from nnd_tasks.schema import category_slugs
 
 logger = logging.getLogger("lm_eval.nnd")
 
-#: Its name below the Trainer's ``output_dir``.
+#: Default name of the file, in the Trainer's ``output_dir``.
 LOG_NAME = "nnd.jsonl"
-#: The rate over all tests, among those of the categories.
 
-#: Bytes that the file may have; a line of ours has about 1,000.
+#: Most bytes of the file; a line has about 1,000.
 _MOST = 500_000_000
 
 #: One evaluation of one task: ``step``, ``epoch``, ``task``, ``rates``, ``signature``.
@@ -28,14 +27,14 @@ Line = dict[str, Any]
 
 
 def check_writable(path: Path) -> None:
-    """Make the folder of a file and try to write there.
+    """Create the folder of a file and try to write there.
 
     Raises:
-        NNDError: that is not possible, or ``path`` is something else than a file.
+        NNDError: that is not possible, or ``path`` exists and is not a file.
     """
     try:
         if path.exists() and not path.is_file():
-            raise NNDError(f"log_path {path}: is no file; name one")
+            raise NNDError(f"log_path {path}: is not a file; name one")
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -44,10 +43,10 @@ def check_writable(path: Path) -> None:
 
 
 def read_log(path: Path) -> list[Line]:
-    """Return the lines of a file that `NNDCallback` wrote; none where there is no file.
+    """Return the lines of a file that `NNDCallback` wrote; an empty list if there is no file.
 
     Raises:
-        NNDError: it cannot be read, or is something else.
+        NNDError: the file cannot be read, or was not written by `NNDCallback`.
     """
     try:
         text = read_text(path, limit=_MOST)
@@ -69,10 +68,10 @@ def read_log(path: Path) -> list[Line]:
 
 
 def write_log(path: Path, lines: Sequence[Line]) -> None:
-    """Write the file as a whole, one JSON object per line; an interruption leaves the old one.
+    """Write the whole file, one JSON object per line; if this is interrupted, the old file stays.
 
     Raises:
-        NNDError: it cannot be written.
+        NNDError: the file cannot be written.
     """
     try:
         write_text(path, "".join(f"{json.dumps(line)}\n" for line in lines))
@@ -83,7 +82,7 @@ def write_log(path: Path, lines: Sequence[Line]) -> None:
 
 
 def add_lines(path: Path, lines: Sequence[Line]) -> None:
-    """Add lines to the file, in place of those of the same steps and tasks.
+    """Add lines to the file; they replace those of the same steps and tasks.
 
     Raises:
         NNDError: the file cannot be read or written.
@@ -93,7 +92,7 @@ def add_lines(path: Path, lines: Sequence[Line]) -> None:
 
 
 def remove_later(path: Path, step: int) -> list[Line]:
-    """Remove the lines of steps after ``step``, say so, and return the others.
+    """Remove the lines of steps after ``step`` with a warning, and return the others.
 
     Raises:
         NNDError: the file cannot be read or written.
@@ -112,21 +111,25 @@ def remove_later(path: Path, step: int) -> list[Line]:
 
 
 def rates_line(task: str, results: Mapping[str, Any]) -> Line:
-    """Return ``task``, ``rates`` and ``signature`` out of lm-eval's results.
+    """Return ``task``, ``rates`` and ``signature`` of one task.
 
     Args:
         task: its name.
-        results: of `nnd_tasks.evaluate`.
+        results: what `nnd_tasks.evaluate` returned.
 
     Raises:
-        NNDError: it is no NND task.
+        NNDError: the task is not an NND task.
     """
     about = (results["configs"][task].get("metadata") or {}).get("nnd")
     if about is None:
         raise NNDError(f"NNDCallback: {task} is no NND task, it has no pass rate; leave it out of tasks")
-    found = results["results"][task]
-    kind = next(name for name in found if name.startswith("pass_rate,")).partition(",")[2]  # lm-eval's filter
-    number: Callable[[str], Any] = lambda name: None if (value := found[f"{name},{kind}"]) == "N/A" else value  # noqa: E731
+    metrics = results["results"][task]
+    filter_name = next(name for name in metrics if name.startswith("pass_rate,")).partition(",")[2]
+
+    def number(metric: str) -> Any:
+        value = metrics[f"{metric},{filter_name}"]
+        return None if value == "N/A" else value
+
     rates = {ALL: _rate(number, "pass_rate", {"tests": number("tests"), "clusters": number("clusters")})}
     for category, slug in category_slugs(about["categories"]).items():
         rates.setdefault(category, _rate(number, f"pass_rate_{slug}", about["categories"][category]))

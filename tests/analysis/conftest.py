@@ -1,4 +1,4 @@
-"""The models and sets of the harness's tests, and results of lm-eval on them."""
+"""Results of lm-eval on tiny models."""
 
 from __future__ import annotations
 
@@ -7,21 +7,14 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.runner.run import run_lm_eval
-from tests.harness.conftest import (  # noqa: F401 - fixtures
-    _home,
-    _one_thread,
-    _real_home,
-    real_home,
-    tiny_models,
-)
 
 
 @pytest.fixture(scope="session")
-def scored(_home: Path, tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
+def scored(demo_home: Path, tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with results of three tiny models on ten contexts of the demo."""
     out = tmp_path_factory.mktemp("scored")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NND_HOME", str(_home))
+        patch.setenv("NND_HOME", str(demo_home))
         for name in ("gpt2", "llama", "t5"):
             run_lm_eval(
                 [

@@ -382,12 +382,12 @@ def test_arguments_kept_as_text_lose_their_secrets_too(given: str) -> None:
 
 @pytest.mark.slow
 def test_the_command_on_the_page_asks_a_real_model_the_same_again(
-    _home: Path,  # noqa: PT019
+    demo_home: Path,
     tiny_models: dict[str, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("NND_HOME", str(_home))
+    monkeypatch.setenv("NND_HOME", str(demo_home))
     monkeypatch.chdir(tmp_path)
     settings = json.dumps({"append_eos": True, "ties": "authors"})
     asked = ["--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},dtype=float32", "--device", "cpu"]

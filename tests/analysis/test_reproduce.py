@@ -35,8 +35,8 @@ from nnd_tasks.build import build_set
 from nnd_tasks.datasets import load, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.user_tasks import shipped_task
+from tests import random_models
 from tests.conftest import DATA
-from tests.harness import tiny
 
 PUBLISHED = DATA.parent / "docs" / "published_results.json"
 RECIPES = load_recipes()
@@ -163,7 +163,7 @@ def test_rates_are_pooled_over_tests_and_their_errors_over_contexts() -> None:
 
 
 def fast_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    inner = tiny._byte_level(["<s>", "<pad>", "</s>", "<unk>"])
+    inner = random_models._byte_level(["<s>", "<pad>", "</s>", "<unk>"])
     inner.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=inner, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
@@ -180,7 +180,7 @@ def bart(folder: Path, texts: Iterable[str]) -> Path:
     tokenizer = fast_tokenizer(folder)
     torch.manual_seed(4)
     model = BartForConditionalGeneration(BartConfig(vocab_size=len(tokenizer), **SMALL, **HEADS))
-    return tiny._save(model, tokenizer, folder, 3.0)
+    return random_models._save(model, tokenizer, folder, 3.0)
 
 
 def fsmt(folder: Path, texts: Iterable[str]) -> Path:
@@ -188,7 +188,7 @@ def fsmt(folder: Path, texts: Iterable[str]) -> Path:
     torch.manual_seed(5)
     size = len(tokenizer)
     model = FSMTForConditionalGeneration(FSMTConfig(src_vocab_size=size, tgt_vocab_size=size, **SMALL, **HEADS))
-    return tiny._save(model, tokenizer, folder, 3.0)
+    return random_models._save(model, tokenizer, folder, 3.0)
 
 
 def prophetnet(folder: Path, texts: Iterable[str]) -> Path:
@@ -217,11 +217,11 @@ def prophetnet(folder: Path, texts: Iterable[str]) -> Path:
         eos_token_id=3,
         dropout=0.0,
     )
-    return tiny._save(ProphetNetForConditionalGeneration(config), tokenizer, folder, 3.0)
+    return random_models._save(ProphetNetForConditionalGeneration(config), tokenizer, folder, 3.0)
 
 
 def t5(folder: Path, texts: Iterable[str]) -> Path:
-    return tiny.t5(folder)
+    return random_models.t5(folder)
 
 
 def authors_rates(

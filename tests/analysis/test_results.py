@@ -28,7 +28,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import Settings
 from nnd_tasks.harness.signature import protocol_part
 from tests.analysis.runs import make_run
-from tests.harness.conftest import home  # noqa: F401 - a fixture
 
 
 @pytest.fixture
@@ -438,7 +437,7 @@ def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
 
 def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(
     scored: Path,
-    home: Path,  # noqa: F811
+    home: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     [run] = read_runs([scored / "gpt2"])

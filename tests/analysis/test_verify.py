@@ -44,8 +44,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.download import Fetched
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.steps import ATTRIBUTES
-from tests.harness.conftest import _one_thread, tiny_models  # noqa: F401 - fixtures
-from tests.stress.conftest import masked_model  # noqa: F401 - fixture
 
 QUIZ_FILE = "quiz_design_groups.jsonl"
 SUMMEVAL_FILE = "model_annotations.aligned.paired.jsonl"
@@ -372,8 +370,8 @@ def test_a_metric_is_the_mean_over_a_systems_summaries_with_the_first_reference(
 
 def test_bertscore_and_bartscore_run_with_a_model(
     short: Path,
-    tiny_models: dict[str, Path],  # noqa: F811 - fixture
-    masked_model: Path,  # noqa: F811 - fixture
+    tiny_models: dict[str, Path],
+    masked_model: Path,
 ) -> None:
     chosen = Metrics(model=str(tiny_models["t5"]), encoder=str(masked_model))
     [report] = verify_sets("summeval", short, chosen, resamples=50)

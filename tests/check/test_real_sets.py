@@ -11,7 +11,6 @@ from nnd_tasks.check.findings import Severity
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.datasets import read_report
 from tests.conftest import needs_data
-from tests.harness.conftest import _real_home  # noqa: F401 - a fixture
 
 SETS = ("quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3")
 #: Of large sets one config and its clean one; the others are made by the same code.
@@ -21,8 +20,8 @@ pytestmark = [pytest.mark.slow, needs_data]
 
 
 @pytest.fixture(scope="module")
-def folders(_real_home: Path) -> dict[str, Path]:  # noqa: F811
-    return {name: _real_home / "nnd" / name for name in SETS}
+def folders(built_home: Path) -> dict[str, Path]:
+    return {name: built_home / "nnd" / name for name in SETS}
 
 
 @pytest.fixture(scope="module")

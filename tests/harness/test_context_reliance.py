@@ -146,6 +146,6 @@ def test_an_unscored_candidate_counts_in_neither_rate() -> None:
         for i, low in enumerate((1, 2))
     ]
     scores = [metrics.Score(-1.0, 1, 1), metrics.Score(-2.0, 1, 1), None]
-    found = metrics.score_document(tests, scores, metrics.Breakdown.of(tests), alone=scores)
+    found = metrics.score_document(tests, scores, metrics.Breakdown.of(tests), without_context=scores)
     assert found["pass_rate_pmi"] == (0, 1), "equal gains are a tie, which fails"
     assert found["survival"] == found["survival_c"] == (1, 1)

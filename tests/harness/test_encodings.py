@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from nnd_tasks.harness.encodings import Encodings, shared_encodings
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from tests.harness import tiny
+from tests import random_models
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_run_tokenizes_each_distinct_string_once(
     name: str, sharing: bool, tiny_models: dict[str, Path], home: Path, asked: Counter[tuple[str, Any]]
 ) -> None:
     """Two tasks over one set, which ask for the same texts."""
-    results = tiny.evaluate(tiny_models[name], ["nnd_demo", "nnd_demo_clean"], shared_prefix=sharing)
+    results = random_models.evaluate(tiny_models[name], ["nnd_demo", "nnd_demo_clean"], shared_prefix=sharing)
     texts = [
         argument
         for samples in results["samples"].values()

@@ -18,7 +18,7 @@ from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from tests.harness import tiny
+from tests import random_models
 
 #: What lm-eval's split by length would make of it is not the candidate.
 REFUSED = "the tokenizer .* puts '</s>' after every text"
@@ -48,7 +48,7 @@ def test_a_tokenizer_that_appends_a_token_is_refused_on_every_way_to_a_causal_mo
     folder = with_template(template, tiny_models["llama"], tmp_path / "model")
     for sharing in (True, False):
         with pytest.raises(NNDError, match=f"{REFUSED}.*add_bos_token=False"):
-            tiny.evaluate(folder, ["nnd_demo"], limit=2, shared_prefix=sharing)
+            random_models.evaluate(folder, ["nnd_demo"], limit=2, shared_prefix=sharing)
     arguments = {"pretrained": str(folder), "dtype": "float32"}
     manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=arguments)
     with pytest.raises(NNDError, match=REFUSED):  # stock lm_eval
@@ -64,9 +64,11 @@ def test_add_bos_token_false_scores_the_candidates_as_without_the_token(
 ) -> None:
     """The way out that the error names, against a tokenizer that puts no token anywhere."""
     folders = [with_template(template, tiny_models["llama"], tmp_path / template) for template in ("$A </s>", "$A")]
-    expected = sums(tiny.evaluate(folders[1], ["nnd_demo"]))
+    expected = sums(random_models.evaluate(folders[1], ["nnd_demo"]))
     for sharing in (True, False):
-        found = tiny.evaluate(folders[0], ["nnd_demo"], shared_prefix=sharing, model_args={"add_bos_token": False})
+        found = random_models.evaluate(
+            folders[0], ["nnd_demo"], shared_prefix=sharing, model_args={"add_bos_token": False}
+        )
         assert sums(found) == pytest.approx(expected, rel=1e-5)
 
 
@@ -74,15 +76,17 @@ def test_prompts_that_begin_with_bos_get_no_token_and_are_scored(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
     """lm-eval lets the tokenizer add nothing to a text that begins with BOS, as chat templates write it."""
-    template = "{{ bos_token }}" + tiny.CHAT_TEMPLATE
+    template = "{{ bos_token }}" + random_models.CHAT_TEMPLATE
     folders = [
         with_template(single, tiny_models["llama"], tmp_path / single, chat_template=template)
         for single in ("<s> $A </s>", "<s> $A")
     ]
-    found, expected = (tiny.evaluate(folder, ["nnd_demo"], limit=6, apply_chat_template=True) for folder in folders)
+    found, expected = (
+        random_models.evaluate(folder, ["nnd_demo"], limit=6, apply_chat_template=True) for folder in folders
+    )
     assert sums(found) == sums(expected)
     with pytest.raises(NNDError, match=REFUSED):
-        tiny.evaluate(folders[0], ["nnd_demo"], limit=6)
+        random_models.evaluate(folders[0], ["nnd_demo"], limit=6)
 
 
 def test_encoder_decoders_end_their_source_with_a_token_and_score_the_candidate(tiny_models: dict[str, Path]) -> None:

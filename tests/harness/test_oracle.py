@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from tests.harness.tiny import evaluate
+from tests.random_models import evaluate
 
 
 class Oracle:

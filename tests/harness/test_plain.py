@@ -19,9 +19,9 @@ from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import plain
 from nnd_tasks.statistics import clustered_standard_error
+from tests import random_models
+from tests.commands import printed_table as table
 from tests.conftest import REPO
-from tests.harness import tiny
-from tests.test_lm_eval_cli import table
 
 PAGE = REPO / "docs" / "plain_yaml.md"
 
@@ -180,7 +180,7 @@ def test_the_pages_tasks_agree_with_the_task_class_test_by_test(
     done = run(folder, tiny_models["gpt2"], "my_demo,my_demo_by_category")
     assert done.returncode == 0, done.stderr[-3000:]
     stored = json.loads(next((folder / "results").rglob("results_*.json")).read_text("utf-8"))["results"]
-    ours = tiny.evaluate(tiny_models["gpt2"], ["nnd_demo"], log_samples=True)
+    ours = random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], log_samples=True)
     metrics = ours["results"]["nnd_demo"]
 
     overall, by_category = stored["my_demo"], stored["my_demo_by_category"]

@@ -16,7 +16,7 @@ from nnd_tasks.build import build_set
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.signature import digest, line, model_part, selection, tokenizer_digest, weights_digest
 from tests.conftest import DEMO_ANNOTATIONS as DEMO
-from tests.harness.tiny import CHAT_TEMPLATE, evaluate
+from tests.random_models import CHAT_TEMPLATE, evaluate
 
 LIMIT = 4  # clusters: enough for numbers that differ
 

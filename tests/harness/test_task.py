@@ -21,8 +21,8 @@ from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import fingerprint, to_table
 from tests.conftest import REPO
-from tests.harness.tiny import WINDOW, evaluate
-from tests.recipes.test_formats import MQM_COLUMNS, mqm_rows, tsv, write_files
+from tests.random_models import WINDOW, evaluate
+from tests.recipes.small_files import MQM_COLUMNS, mqm_rows, tsv, write_files
 from tests.slow_pairing import SingleErrorLabel, form_tests
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
@@ -804,7 +804,7 @@ def test_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path: Path) 
 def test_prompts_render_as_lm_eval_renders_them() -> None:
     from lm_eval.utils import apply_template
 
-    from nnd_tasks.harness.task import SANDBOX
+    from nnd_tasks.harness.templates import SANDBOX
 
     doc = {"context": "A b\n", "n": 3, "items": [{"x": 1}]}
     for template in (

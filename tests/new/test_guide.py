@@ -12,8 +12,8 @@ import yaml
 
 from nnd_tasks.datasets import read_table
 from nnd_tasks.recipes.parse import KEYS
+from tests.commands import Outcome
 from tests.conftest import REPO
-from tests.test_cli import Outcome
 
 PAGE = (REPO / "docs" / "contribute.md").read_text("utf-8")
 KINDS = PAGE.split("\n## Kinds of files\n")[1].split("\n## ")[0]

@@ -21,7 +21,7 @@ from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.preferences import winner
 from nnd_tasks.recipes.recipe import Recipe
-from tests.test_cli import Outcome
+from tests.commands import Outcome
 
 Rows = Sequence[Mapping[str, Any]]
 #: Two contexts; by a gap of 1 the tests are (P, a, b), (P, a, c) and (Grüße, d, e).

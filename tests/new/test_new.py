@@ -27,9 +27,9 @@ from nnd_tasks.files import check_yaml
 from nnd_tasks.new import draft as new
 from nnd_tasks.new.draft import draft_set, write_set
 from nnd_tasks.schema import fold
+from tests.commands import Outcome
 from tests.conftest import REPO
 from tests.new.tables import write_rows
-from tests.test_cli import Outcome
 
 Command = Callable[..., Outcome]
 ROWS = [

@@ -6,7 +6,6 @@ The publisher is a server of this process on 127.0.0.1.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -15,13 +14,9 @@ import socket
 import tracemalloc
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
-from time import monotonic, sleep
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,13 +24,12 @@ import pooch.core
 import pytest
 import requests
 
-import nnd_tasks.build
 from nnd_tasks.build import build_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes import archives, download
 from nnd_tasks.recipes.recipe import File
-from tests.recipes.served import served
-from tests.recipes.test_formats import (
+from tests.recipes.publisher import QUIZ, Answer, Publisher, serve_set, sha256
+from tests.recipes.small_files import (
     MQM_COLUMNS,
     MQM_FILE,
     QUIZ_FILE,
@@ -43,86 +37,13 @@ from tests.recipes.test_formats import (
     mqm_rows,
     news_articles,
     quiz_group,
-    quiz_text,
     tsv,
 )
 
-QUIZ = quiz_text().encode()
 CHANGED = jsonl([quiz_group(1, ("Was this here before?", "No error"), ("Were it?", "disfluent"))]).encode()
 MQM_BYTES = tsv(MQM_COLUMNS, mqm_rows()).encode()
 NEWS = json.dumps(news_articles()).encode()
 WAY_OUT = "--source FILE_OR_DIR"
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the server says to one request; ``promised`` is a Content-Length that may be wrong, below 0 for none."""
-
-    body: bytes
-    status: int = 200
-    promised: int | None = None
-    location: str = ""
-    encoding: str = ""  #: Content-Encoding
-    trickle: float = 0.0  #: seconds between two bytes
-
-
-@dataclass
-class Publisher:
-    """A server whose answers tests choose: path -> answers in turn, the last one for good."""
-
-    url: str = ""
-    answers: dict[str, list[Answer]] = field(default_factory=dict)
-    requests: Counter[str] = field(default_factory=Counter)
-
-    def serve(self, path: str, *answers: Answer | bytes) -> str:
-        """Set the answers for ``path`` and return its address."""
-        self.answers[path] = [answer if isinstance(answer, Answer) else Answer(answer) for answer in answers]
-        return f"{self.url}/{path}"
-
-
-@pytest.fixture
-def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    state = Publisher()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = self.path.lstrip("/")
-            state.requests[path] += 1
-            turns = state.answers.get(path, [Answer(b"no such file", 404)])
-            answer = turns[min(state.requests[path], len(turns)) - 1]
-            self.send_response(answer.status)
-            if answer.location:
-                self.send_header("Location", answer.location)
-            if answer.encoding:
-                self.send_header("Content-Encoding", answer.encoding)
-            if (promised := answer.promised or len(answer.body)) >= 0:
-                self.send_header("Content-Length", str(promised))
-            self.end_headers()
-            with suppress(ConnectionError):
-                for at in range(len(answer.body) if answer.trickle else 0):
-                    self.wfile.write(answer.body[at : at + 1])
-                    sleep(answer.trickle)
-                if not answer.trickle:
-                    self.wfile.write(answer.body)
-
-        def log_message(self, *args: Any) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 @pytest.fixture(autouse=True)
@@ -136,23 +57,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def downloads(nnd_home: Path) -> Path:
     return nnd_home / "downloads" / "quiz_design"
-
-
-@pytest.fixture
-def quiz_from(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what sets where Quiz Design is downloaded from."""
-
-    def set_file(url: str, pinned: str | None = None) -> None:
-        _serve(monkeypatch, "quiz_design", File(QUIZ_FILE, url, pinned))
-
-    return set_file
-
-
-def _serve(monkeypatch: pytest.MonkeyPatch, name: str, *files: File, **changes: Any) -> None:
-    """Let a set be downloaded from other addresses."""
-    found = served(name, *files)
-    found = replace(found, recipe=replace(found.recipe, **changes))
-    monkeypatch.setattr(nnd_tasks.build, "find_recipe", lambda _: found)
 
 
 def build(name: str = "quiz_design") -> Any:
@@ -287,7 +191,7 @@ def test_first_hash_is_recorded_even_when_a_later_file_fails(
 ) -> None:
     first = File(MQM_FILE, publisher.serve("a.tsv", MQM_BYTES))
     second = File("mqm_ted_ende.tsv", publisher.serve("b.tsv", Answer(b"", 503)), sha256(MQM_BYTES))
-    _serve(monkeypatch, "mqm", first, second)
+    serve_set(monkeypatch, "mqm", first, second)
     assert "HTTP 503" in refusal("mqm")
     # What was downloaded first is what counts, whatever happens to the file until the second one can be had.
     (nnd_home / "downloads/mqm" / MQM_FILE).write_bytes(MQM_BYTES.replace(b"Major", b"Minor"))
@@ -428,7 +332,7 @@ def test_file_of_another_count_than_the_published_one_is_not_taken_for_the_file(
 ) -> None:
     cut = QUIZ[: QUIZ.index(b"\n") + 1]
     file = File(QUIZ_FILE, publisher.serve("q.jsonl", Answer(cut, promised=-1), QUIZ))
-    _serve(monkeypatch, "quiz_design", file, published={"authors": 5})
+    serve_set(monkeypatch, "quiz_design", file, published={"authors": 5})
     first = build()
     assert first.built[0].tests < 5
     assert any("another version of the file?" in note for note in first.notes)
@@ -492,7 +396,7 @@ def news_from(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             File("cnn_human.json", url, cnn, member=CNN, config="cnn", optional=True),
             File("bbc_human.json", url, bbc, member=BBC, config="bbc", optional=True),
         )
-        _serve(monkeypatch, "news_gpt3", *files)
+        serve_set(monkeypatch, "news_gpt3", *files)
 
     return set_files
 

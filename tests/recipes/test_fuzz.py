@@ -27,7 +27,7 @@ from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.tables import summarize
 from tests.conftest import DATA, SOURCES
 from tests.conftest import DEMO_ANNOTATIONS as DEMO_PATH
-from tests.recipes.test_formats import FRANK_FILE, MQM_FILE, QUIZ_FILE, SPLIT_FILE, SUMMEVAL_FILE, jsonl
+from tests.recipes.small_files import FRANK_FILE, MQM_FILE, QUIZ_FILE, SPLIT_FILE, SUMMEVAL_FILE, jsonl
 
 MUTATIONS = 10_000
 SHORT = 90  # characters that a long text is cut to: mutations then hit the structure of the file more often

@@ -17,7 +17,6 @@ import pytest
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.tables import summarize
 from tests.conftest import needs_data
-from tests.harness.conftest import _real_home  # noqa: F401 - a fixture
 
 PINS = Path(__file__).with_name("pins.json")
 SETS = ("quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3", "demo", "webnlg", "hanna")
@@ -40,8 +39,8 @@ def pinned(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def built(_real_home: Path) -> Path:  # noqa: F811
-    return _real_home / "nnd"
+def built(built_home: Path) -> Path:
+    return built_home / "nnd"
 
 
 @needs_data

@@ -18,7 +18,7 @@ from nnd_tasks.recipes.make import make_tests
 from nnd_tasks.recipes.readers import open_table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.records import Record, check_text, parse_json, read_file, read_jsonl
-from tests.recipes.test_formats import (
+from tests.recipes.small_files import (
     FRANK_FILE,
     LONG,
     MQM_COLUMNS,

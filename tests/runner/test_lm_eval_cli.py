@@ -14,6 +14,7 @@ import pytest
 
 from nnd_tasks.build import build_set
 from nnd_tasks.runner import register as registration
+from tests.commands import printed_table as table
 from tests.conftest import DATA, MODELS, needs_data, needs_models
 
 BIN = Path(sys.executable).parent
@@ -35,17 +36,6 @@ def call(home: Path, *command: str, cwd: Path | None = None) -> subprocess.Compl
     return subprocess.run(
         [str(BIN / command[0]), *command[1:]], env=environment, cwd=cwd, capture_output=True, text=True, timeout=300
     )
-
-
-def table(output: str) -> dict[str, dict[str, tuple[str, str]]]:
-    """Parse lm-eval's Markdown table: task -> metric -> (value, standard error)."""
-    tasks: dict[str, dict[str, tuple[str, str]]] = {}
-    for line in output.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 9 and cells[4] not in ("Metric", "") and not set(cells[4]) <= {"-", ":"}:
-            current = cells[0] or current  # noqa: F821 - set by the first row of a task
-            tasks.setdefault(current, {})[cells[4]] = (cells[6], cells[8])
-    return tasks
 
 
 @pytest.fixture

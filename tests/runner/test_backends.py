@@ -19,9 +19,9 @@ from transformers import AutoModelForCausalLM
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import TokenCounter
-from tests.harness.completions_server import CompletionsServer
 from tests.harness.test_oracle import Oracle, check_against
-from tests.harness.tiny import WINDOW, evaluate
+from tests.random_models import WINDOW, evaluate
+from tests.runner.completions_server import CompletionsServer
 
 missing = [name for name in ("aiohttp", "tenacity") if find_spec(name) is None]
 needs_client = pytest.mark.skipif(

@@ -77,7 +77,7 @@ def test_a_kill_at_any_step_leaves_all_or_nothing_and_the_next_command_clears_up
     few = dict(list(task_files().items())[:4])  # every stub is a step
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registration, "task_files", lambda: few)
-        patch.setattr("tests.harness.test_register.task_files", lambda: few)
+        patch.setattr("tests.runner.test_register.task_files", lambda: few)
         kills = 0
         for next_command in (register, unregister):
             step = 0

@@ -23,8 +23,8 @@ from nnd_tasks.datasets import dataset_folder, read_table, write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.runner.run import _requested
-from tests.harness.completions_server import CompletionsServer
-from tests.harness.tiny import evaluate
+from tests.random_models import evaluate
+from tests.runner.completions_server import CompletionsServer
 
 
 @pytest.fixture

@@ -32,8 +32,8 @@ import nnd_tasks.runner.callback as module
 import nnd_tasks.runner.training_log as training_log
 from nnd_tasks import NNDCallback
 from nnd_tasks.errors import NNDError
+from tests import random_models
 from tests.conftest import REPO
-from tests.harness import tiny
 
 TASK = "nnd_demo"
 CATEGORIES = ["disfluent", "off_target", "unfaithful"]
@@ -50,7 +50,7 @@ def load(folder: Path) -> Any:
 def rows(tokenizer: Any, seq2seq: bool) -> list[dict[str, Any]]:
     """Return training examples of one length."""
     found = []
-    for text in tiny.texts():
+    for text in random_models.texts():
         ids = tokenizer(text, add_special_tokens=False)["input_ids"][:32]
         if len(ids) == 32:
             found.append({"input_ids": ids, "labels": ids[:16] if seq2seq else ids})
@@ -261,7 +261,7 @@ def test_rates_are_those_of_the_saved_checkpoints(
         folder = tmp_path / f"checkpoint-{line['step']}"
         saved = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
         assert logged[line["step"]] in saved
-        results = tiny.evaluate(folder, [TASK], limit=10)
+        results = random_models.evaluate(folder, [TASK], limit=10)
         expected, about = results["results"][TASK], results["configs"][TASK]["metadata"]["nnd"]
         names = {"all": "pass_rate", **{category: f"pass_rate_{category}" for category in CATEGORIES}}
         assert list(line["rates"]) == list(names)
@@ -297,7 +297,7 @@ def test_an_adapter_in_training_is_evaluated_with_its_model(tiny_models: dict[st
     assert same(*ends)
     trainer.model.save_pretrained(tmp_path / "adapter")
     arguments = {"peft": str(tmp_path / "adapter")}
-    results = tiny.evaluate(tiny_models["llama"], [TASK], model_args=arguments, limit=10)["results"][TASK]
+    results = random_models.evaluate(tiny_models["llama"], [TASK], model_args=arguments, limit=10)["results"][TASK]
     [line] = read(tmp_path / "nnd.jsonl")
     assert line["rates"]["all"]["rate"] == results["pass_rate,none"]
 
@@ -499,7 +499,7 @@ def test_a_full_disk_does_not_lose_the_training(
         ({"every": 0}, "every=0: expected a number of steps"),
         ({"every": 2.5}, "every=2.5: expected a number of steps"),
         ({"every": True}, "every=True: expected"),
-        ({"limit": 0}, "limit=0: expected a number of contexts above 0"),
+        ({"limit": 0}, "limit=0: expected a number of prompts above 0"),
         ({"limit": "10"}, "limit='10': expected"),
         ({"limit": float("nan")}, "limit=nan: expected"),
         ({"batch_size": 0}, "batch_size=0: expected 1 or more"),

@@ -25,7 +25,7 @@ from nnd_tasks.models.architectures import why_unsuitable
 from nnd_tasks.models.packed_decoder import PackedDecoder
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.models.vocabulary_head import VocabularyHead
-from tests.harness import tiny
+from tests import random_models
 
 WINDOW = 256
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -451,7 +451,7 @@ def test_models_that_cannot_share_say_why(pairs: Callable[[str], Any]) -> None:
     remote = type("Remote", (type(inner),), {"__module__": "somewhere.else"})
     other = object.__new__(remote)
     other.__dict__ = inner.__dict__
-    assert "code of its own" in str(why_unsuitable(other, other, "causal"))
+    assert "is not part of transformers" in str(why_unsuitable(other, other, "causal"))
     try:
         inner.config.quantization_config = {"load_in_8bit": True}
         assert "quantized" in str(why_unsuitable(inner, inner, "causal"))
@@ -595,9 +595,9 @@ def test_evaluate_shares_by_default_and_gives_the_outcomes_of_plain_hf(
     name: str, tiny_models: dict[str, Path], home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        shared = tiny.evaluate(tiny_models[name], ["nnd_demo"])
+        shared = random_models.evaluate(tiny_models[name], ["nnd_demo"])
     assert sum("every distinct token is read once" in record.message for record in caplog.records) == 1
-    plain = tiny.evaluate(tiny_models[name], ["nnd_demo"], shared_prefix=False)
+    plain = random_models.evaluate(tiny_models[name], ["nnd_demo"], shared_prefix=False)
     assert shared["config"]["model"] == "hf-shared-prefix"
     assert plain["config"]["model"] == "hf"
     for one, two in zip(shared["samples"]["nnd_demo"], plain["samples"]["nnd_demo"], strict=True):
@@ -608,11 +608,11 @@ def test_evaluate_shares_by_default_and_gives_the_outcomes_of_plain_hf(
 
 
 @pytest.fixture(scope="module")
-def real_requests(_real_home: Path) -> list[tuple[str, str]]:
+def real_requests(built_home: Path) -> list[tuple[str, str]]:
     """Some documents of Quiz Design (shortened) and SummEval (longer than the window) as requests."""
     found = []
     for name, config in (("quiz_design", "authors"), ("summeval", "all_rows")):
-        documents = cluster_documents(datasets.Dataset(read_table(_real_home / "nnd" / name, config)), name)
+        documents = cluster_documents(datasets.Dataset(read_table(built_home / "nnd" / name, config)), name)
         for document in list(documents)[:2]:
             words = document["context"].split()[: 30 if name == "quiz_design" else None]
             prompt = f"{' '.join(words)}\n\nText:"
@@ -647,7 +647,7 @@ def test_other_tasks_of_the_harness_are_shared_too(tiny_models: dict[str, Path],
         "metric_list: [{metric: acc}]\n"
     )
     found = [
-        tiny.evaluate(tiny_models["gpt2"], ["other"], include_path=tmp_path, shared_prefix=sharing)
+        random_models.evaluate(tiny_models["gpt2"], ["other"], include_path=tmp_path, shared_prefix=sharing)
         for sharing in (True, False)
     ]
     assert found[0]["results"]["other"]["acc,none"] == found[1]["results"]["other"]["acc,none"]

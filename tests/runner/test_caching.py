@@ -21,8 +21,8 @@ import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.runner.caching import cache_key
-from tests.harness.completions_server import CompletionsServer
-from tests.harness.tiny import evaluate
+from tests.random_models import evaluate
+from tests.runner.completions_server import CompletionsServer
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_pickle_in_a_cache_file_is_not_run(tiny_models: dict[str, Path], home:
     [file] = tmp_path.glob("answers_*_rank0.db")
     with sqlite3.connect(file) as connection:
         connection.execute("update unnamed set value = ?", (sqlite3.Binary(pickle.dumps(Trap())),))
-    with pytest.raises(NNDError, match="holds something that is no answer; delete it"):
+    with pytest.raises(NNDError, match="holds something that is not an answer; delete it"):
         run(tiny_models["gpt2"], tmp_path)
     assert not (tmp_path / "ran").exists()
 

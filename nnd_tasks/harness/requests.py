@@ -1,0 +1,73 @@
+"""Prompts and requests, each with what the later steps need to know of it. The answers are in `nnd_tasks.harness.answers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lm_eval.api.instance import Instance
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.lengths import TokenCounter
+
+#: What a prompt has of its document's context.
+ContextPart = Literal["whole", "shortened", "none"]
+
+
+class Prompt(str):
+    """A rendered prompt with the arguments of lm-eval that it was rendered with.
+
+    Attributes:
+        arguments: keyword arguments of `NNDTask.fewshot_context`, to render the prompt again with less context.
+    """
+
+    arguments: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, text: str, arguments: Mapping[str, Any]) -> Prompt:
+        """Return the prompt ``text``, rendered with ``arguments``."""
+        prompt = cls(text)
+        prompt.arguments = arguments
+        return prompt
+
+
+@dataclass
+class Request(Instance):  # type: ignore[misc]
+    """A request of lm-eval for the log-likelihood of one candidate.
+
+    Attributes:
+        candidate: index of the candidate in its document; None for the placeholder that stands for a document without any
+            candidate to score.
+        context_part: what the prompt has of the document's context.
+        prompt_tokens: number of tokens that the model is conditioned on.
+        tokens: number of tokens whose log-probabilities the model sums.
+    """
+
+    candidate: int | None = None
+    context_part: ContextPart = "whole"
+    prompt_tokens: int = 0
+    tokens: int = 0
+
+    def describe(self) -> str:
+        """Return the request's task, candidate and a test that needs it, for an error message."""
+        text = self.args[1]
+        shown = repr(text if len(text) <= 80 else f"{text[:79]}…")
+        tests = self.doc["tests"]
+        test = next((test for test in tests if self.candidate in (test["high"], test["low"])), tests[0])
+        return f"task {self.task_name}: the candidate {shown} of test {test['test_id']}"
+
+
+def check_scorable(requests: Sequence[Request], counter: TokenCounter) -> None:
+    """Raise NNDError for a candidate that has no token of its own, or more tokens than the model's window holds."""
+    for request in requests:
+        if request.tokens < 1:
+            raise NNDError(
+                f"{request.describe()} has no token of its own after its prompt with the tokenizer {counter.name}; change "
+                "target_delimiter, or use append_eos"
+            )
+        if counter.window is not None and request.tokens > counter.window:
+            raise NNDError(
+                f"{request.describe()} has {request.tokens:,} tokens, more than the model's window of "
+                f"{counter.window:,}; take a model with a larger window, or leave its document out with --samples"
+            )

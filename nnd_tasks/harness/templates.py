@@ -1,0 +1,124 @@
+"""The templates of a task's YAML: rendered in a sandbox, with one clear error for whatever is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from lm_eval import utils
+from lm_eval.api.task import ConfigurableTask
+
+from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.schema import LANGUAGES, language_pair
+
+#: A comment in a template that says which languages its words are for, such as ``{# languages: en-de #}``. It is part of
+#: the template, so a YAML that includes another one and sets its own prompt does not inherit it.
+_LANGUAGES = re.compile(r"\{#-?\s*languages:\s*(\w+)-(\w+)\s*-?#\}")
+
+
+def _sandbox() -> ImmutableSandboxedEnvironment:
+    """Return lm-eval's template environment, without access from a template to Python's internals."""
+    sandbox = ImmutableSandboxedEnvironment(
+        loader=jinja2.BaseLoader(), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    sandbox.filters.update(utils.env.filters)
+    return sandbox
+
+
+#: Renders every template of an NND task. `nnd check` also puts it in the place of ``lm_eval.utils.env``.
+SANDBOX = _sandbox()
+
+
+@lru_cache(maxsize=64)
+def _compiled(template: str) -> jinja2.Template:
+    return SANDBOX.from_string(template)
+
+
+def render(template: Any, doc: Mapping[str, Any], where: str) -> Any:
+    """Return the field of ``doc`` that ``template`` names, or else the template filled with the fields of ``doc``.
+
+    Args:
+        template: as the YAML has it.
+        doc: a document.
+        where: which template of which task this is, for errors.
+
+    Raises:
+        NNDError: the template is not text, reaches into Python, or names a field that the set does not have.
+    """
+    if not isinstance(template, str):
+        raise NNDError(f"{where} is {template!r}; expected text")
+    if template in doc:
+        return doc[template]
+    try:
+        return str(_compiled(template).render(**doc))
+    except SecurityError as error:
+        raise NNDError(f"{where} is unsafe, it reaches into Python: {error}") from error
+    except MemoryError:
+        raise  # `nnd check` explains it; it is not a wrong field name
+    except Exception as error:  # a template can raise anything, for example by dividing by zero
+        names = ", ".join(name for name in doc if name not in ("tests", "candidates"))
+        raise NNDError(f"{where}: {first_line(error)} (fields of this set: {names})") from error
+
+
+def check_languages(template: Any, config: str, task: str | None, where: str) -> None:
+    """Raise NNDError when a prompt template is written for other languages than those of the data.
+
+    Args:
+        template: the prompt template; one without a comment that names its languages fits all data.
+        config: the config of the data; its name may end in a language pair, such as ``ende``.
+        task: name of the task.
+        where: where the data comes from.
+    """
+    declared = _LANGUAGES.search(template) if isinstance(template, str) else None
+    languages = language_pair(config)
+    if declared is None or languages is None or languages == declared.groups():
+        return
+    source, target = (LANGUAGES[code] for code in languages)
+    raise NNDError(
+        f"task {task}: its prompt is for {'-'.join(declared.groups())}, {where} config {config} is {'-'.join(languages)}; "
+        f'set a prompt of your own in the YAML: doc_to_text: "{source}: {{{{context}}}}\\n{target}:"'
+    )
+
+
+class SandboxedTask(ConfigurableTask):  # type: ignore[misc]
+    """A task of lm-eval that renders all templates of its YAML in `SANDBOX`; lm-eval itself has no sandbox."""
+
+    def check_templates(self, doc: Mapping[str, Any]) -> None:
+        """Render every template for one document, as some of them would else fail only after the model is loaded.
+
+        Raises:
+            NNDError: a template cannot be rendered.
+        """
+        self.doc_to_text(doc)
+        self.doc_to_text(doc, self.fewshot_cfg.doc_to_text)
+        self.doc_to_prefix(doc)
+        for template in (self.config.description, self.fewshot_cfg.gen_prefix):
+            self.resolve_field(doc, template)
+
+    def doc_to_text(self, doc: Mapping[str, Any], doc_to_text: Any = None) -> str:
+        """Render the prompt. Unlike lm-eval, never turn a prompt of digits into a number."""
+        template = self.config.doc_to_text if doc_to_text is None else doc_to_text
+        if not isinstance(template, str):
+            return str(super().doc_to_text(doc, doc_to_text))
+        key = "doc_to_text" if template == self.config.doc_to_text else "fewshot_config.doc_to_text"
+        return str(render(template, doc, self._where(key)))
+
+    def doc_to_prefix(self, doc: Mapping[str, Any]) -> Any:
+        """Render ``gen_prefix``, what the answer begins with; None when the YAML has none."""
+        template = self.config.gen_prefix
+        return None if template is None else render(template, doc, self._where("gen_prefix"))
+
+    def resolve_field(self, doc: Mapping[str, Any], field: str | None = None) -> Any:
+        """Render a description, or the ``gen_prefix`` of an exemplar; None when there is none."""
+        if not field:
+            return None
+        keys = [key for key in ("description", "gen_prefix") if field == getattr(self.config, key)]
+        return render(field, doc, self._where([*keys, "fewshot_config.gen_prefix"][0]))
+
+    def _where(self, key: str) -> str:
+        return f"task {self.config.task}: {key}"

@@ -1,0 +1,162 @@
+"""Scoring with decoder-only models: what requests begin with in common is read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import Cache, DynamicCache
+
+from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
+from nnd_tasks.models.prefix_tree import Branch, Pack, branch_mask, make_packs, rows_of
+from nnd_tasks.models.vocabulary_head import VocabularyHead
+
+
+class _Trunk(DynamicCache):  # type: ignore[misc]
+    """The keys and values of a trunk. Branches that are read after it see them, and their own are not stored.
+
+    Args:
+        stem: the stem that comes before the trunk, if any.
+
+    Attributes:
+        complete: the trunk was read as a whole; set by the caller.
+    """
+
+    def __init__(self, stem: _Trunk | None = None) -> None:
+        super().__init__()
+        self.stem = stem
+        self.complete = False
+
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+        """Store keys and values until the trunk is complete; return those of stem, trunk and of what is being read."""
+        seen = [(key_states, value_states)]
+        if not self.complete:
+            seen = [super().update(key_states, value_states, layer_idx, *args, **kwargs)]
+        elif layer_idx < len(self.layers):  # a trunk after a stem can be empty
+            seen.insert(0, (self.layers[layer_idx].keys, self.layers[layer_idx].values))
+        if self.stem is not None:
+            seen.insert(0, (self.stem.layers[layer_idx].keys, self.stem.layers[layer_idx].values))
+        if len(seen) == 1:
+            return seen[0]
+        keys, values = zip(*seen, strict=True)
+        return torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
+
+
+@dataclass
+class _Stem:
+    """A beginning of many sequences that was read before their packs.
+
+    Attributes:
+        owner: see `Pack`.
+        cache: the stem's keys and values.
+        hidden: final hidden states, shape (stem, width), for the targets that lie in the stem.
+    """
+
+    owner: int
+    cache: _Trunk
+    hidden: torch.Tensor
+
+
+class DecoderOnlyScoring(PrefixScoring):
+    """The part of `SharedPrefixLM` for decoder-only models."""
+
+    def score_decoder_only(
+        self, requests: Sequence[tuple[Any, list[int], list[int]]], done: Callable[[Sequence[ScoredRequest]], None]
+    ) -> None:
+        """Score requests in packs that begin alike; inputs that are too long are cut from the left, as `HFLM` does.
+
+        Args:
+            requests: (text, context tokens, continuation tokens) of each.
+            done: called with the requests of a pack when they are scored.
+        """
+        by_input: ByInput = {}
+        for i, (text, context, continuation) in enumerate(requests):
+            inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
+            by_input.setdefault(inputs, []).append(ScoredRequest(i, text, continuation))
+        sequences = sorted(by_input)
+        head = VocabularyHead(self._inner.get_output_embeddings(), dtype=self.softmax_dtype)
+        first = 0
+        while first < len(sequences):
+            left = sequences[first:]
+            stem: _Stem | None = None
+            for pack in make_packs(left, self.row_tokens, self.pack_tokens):
+                owners = [request for i in pack.paths for request in by_input[left[i]]]
+                try:
+                    stem = self._stem_of(pack, left, stem)
+                    self._score_pack(pack, left, by_input, stem, head)
+                except torch.OutOfMemoryError as error:
+                    self._take_smaller_rows(owners, error)
+                    break
+                done(owners)
+                first += len(pack.paths)
+
+    def _stem_of(self, pack: Pack, sequences: Sequence[tuple[int, ...]], stem: _Stem | None) -> _Stem | None:
+        """Return the stem of a pack, which is ``stem``, that of the last pack, or is read now; None if it has none."""
+        if not pack.stem:
+            return None
+        if stem is not None and stem.owner == pack.owner:
+            return stem
+        cache = _Trunk()
+        hidden = self._read(np.asarray(sequences[pack.owner][: pack.stem]), None, None, cache)
+        cache.complete = True
+        return _Stem(pack.owner, cache, hidden)
+
+    def _score_pack(
+        self,
+        pack: Pack,
+        sequences: Sequence[tuple[int, ...]],
+        by_input: ByInput,
+        stem: _Stem | None,
+        head: VocabularyHead,
+    ) -> None:
+        if stem is not None:
+            whole = dict.fromkeys(pack.paths, np.arange(pack.stem))
+            self._settle(head, stem.hidden, segment_targets(whole, 0, sequences, by_input))
+        cache = _Trunk(stem.cache if stem else None) if pack.branches or stem else None
+        if len(pack.tokens):
+            hidden = self._read(pack.tokens, pack.positions, pack.trunk_mask(), cache)
+            self._settle(head, hidden, segment_targets(pack.paths, pack.stem, sequences, by_input))
+        if cache is not None:
+            cache.complete = True
+        for row in rows_of(pack.branches, sequences, self.row_tokens):
+            self._score_row(pack, row, sequences, by_input, head, cache)
+
+    def _score_row(
+        self,
+        pack: Pack,
+        row: Sequence[Branch],
+        sequences: Sequence[tuple[int, ...]],
+        by_input: ByInput,
+        head: VocabularyHead,
+        cache: _Trunk | None,
+    ) -> None:
+        parts = [sequences[branch.sequence][branch.start :] for branch in row]
+        lengths = [len(part) for part in parts]
+        tokens = np.concatenate([np.asarray(part) for part in parts])
+        positions = np.concatenate([np.arange(b.start, b.start + n) for b, n in zip(row, lengths, strict=True)])
+        owners = np.repeat(np.arange(len(row)), lengths)
+        anchors = np.repeat([branch.anchor for branch in row], lengths)
+        hidden = self._read(tokens, positions, branch_mask(pack, owners, anchors), cache)
+        targets = TargetTokens()
+        offset = 0
+        for branch, length in zip(row, lengths, strict=True):
+            for request in by_input[sequences[branch.sequence]]:
+                count = min(len(request.targets), length)  # the first targets may lie in stem and trunk
+                targets.add(request, range(offset + length - count, offset + length), request.targets[-count:])
+            offset += length
+        self._settle(head, hidden, targets)
+
+    def _read(self, tokens: Any, positions: Any, mask: Any, cache: Cache | None) -> torch.Tensor:
+        """Return the final hidden states of one row, shape (row, width). Without a mask, each token sees all before it."""
+        arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None], "use_cache": cache is not None}
+        if cache is not None:
+            arguments["past_key_values"] = cache
+        bias = self._bias(mask)
+        if bias is not None:
+            arguments["attention_mask"] = bias[None, None]
+            arguments["position_ids"] = self._tensor(positions)[None]
+        hidden: torch.Tensor = self._inner.base_model(**arguments).last_hidden_state[0]
+        return hidden

@@ -1,0 +1,155 @@
+"""What decoder-only models and encoder-decoders share in `nnd_tasks.models.shared_prefix`: requests, targets, row sizes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nnd_tasks.harness.encodings import TokenizingOnce
+from nnd_tasks.models.prefix_tree import Ints
+from nnd_tasks.models.vocabulary_head import VocabularyHead
+
+logger = logging.getLogger("lm_eval.nnd")
+
+#: When memory runs out, rows of fewer tokens than this are not halved again.
+_SMALLEST_ROW = 64
+
+#: What a model says to one request: the sum of log-probabilities, and whether every token was the likeliest.
+Response = tuple[float, bool]
+
+
+@dataclass
+class ScoredRequest:
+    """One request while it is scored.
+
+    Attributes:
+        index: its place among the requests.
+        text: (context, continuation), its key in lm-eval's cache; None for parts of rolling requests.
+        targets: the tokens to score.
+        total: sum of the log-probabilities of the targets that are scored so far.
+        greedy: whether all of these were the likeliest tokens.
+    """
+
+    index: int
+    text: tuple[str, str] | None
+    targets: list[int]
+    total: float = 0.0
+    greedy: bool = True
+
+
+#: Tokens that the model reads -> the requests that ask for them.
+ByInput = dict[tuple[int, ...], list[ScoredRequest]]
+
+
+@dataclass
+class TargetTokens:
+    """The tokens to score in one row of hidden states.
+
+    Attributes:
+        rows: for each token, the index of its hidden state.
+        targets: for each token, its id.
+        owners: for each token, its request.
+    """
+
+    rows: list[int] = field(default_factory=list)
+    targets: list[int] = field(default_factory=list)
+    owners: list[ScoredRequest] = field(default_factory=list)
+
+    def add(self, request: ScoredRequest, rows: Sequence[int], targets: Sequence[int]) -> None:
+        """Add ``targets`` of one request, whose hidden states are at ``rows``."""
+        self.rows += rows
+        self.targets += targets
+        self.owners += [request] * len(targets)
+
+
+class PrefixScoring(TokenizingOnce):
+    """An `HFLM` with the parts that scoring of both kinds of models needs."""
+
+    #: Most tokens of a row, which is read at once, and of a pack.
+    row_tokens, pack_tokens = 1024, 16384
+    #: Most tokens that an encoder-decoder's decoder reads at once: T5 keeps this number, squared, for each head as a bias.
+    decoder_row_tokens = 256
+    #: Most tokens of contexts that are encoded together. A longer context is encoded alone.
+    source_tokens = 640
+
+    @property
+    def _inner(self) -> Any:
+        """The transformers model below an adapter."""
+        return self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+
+    @property
+    def _dtype(self) -> Any:
+        return next(self._inner.parameters()).dtype
+
+    def _tensor(self, values: Any) -> torch.Tensor:
+        return torch.as_tensor(np.asarray(values), device=self.device)
+
+    def _settle(self, head: VocabularyHead, hidden: torch.Tensor, tokens: TargetTokens) -> None:
+        """Add the log-probabilities of ``tokens`` to their requests.
+
+        Args:
+            head: gives log-probabilities.
+            hidden: final hidden states of a row, shape (positions, width).
+            tokens: what to score in the row.
+        """
+        if not tokens.rows:
+            return
+        needed, rows = np.unique(tokens.rows, return_inverse=True)
+        logprobs, greedy = head(
+            hidden[self._tensor(needed).to(hidden.device)], self._tensor(rows), self._tensor(tokens.targets)
+        )
+        for owner, logprob, likeliest in zip(tokens.owners, logprobs.tolist(), greedy.tolist(), strict=True):
+            owner.total += logprob
+            owner.greedy = owner.greedy and likeliest
+
+    def _bias(self, mask: NDArray[np.bool_] | None) -> torch.Tensor | None:
+        """Return a bias for attention scores of shape (row, keys), like ``mask``, which is True where a token sees a key.
+
+        The bias is 0 there, and the lowest number of the model's type elsewhere. Without a mask it is None.
+        """
+        if mask is None:
+            return None
+        bias = torch.zeros(mask.shape, dtype=self._dtype, device=self.device)
+        return bias.masked_fill_(~self._tensor(mask), torch.finfo(bias.dtype).min)
+
+    def _take_smaller_rows(self, unfinished: Sequence[ScoredRequest], error: Exception) -> None:
+        """Halve the rows after a lack of memory, and reset the requests that were being scored.
+
+        Raises ``error`` if the rows are too small to be halved.
+        """
+        if self.row_tokens < _SMALLEST_ROW:
+            raise error
+        self.row_tokens //= 2
+        self.decoder_row_tokens //= 2
+        self.source_tokens //= 2
+        for request in unfinished:
+            request.total, request.greedy = 0.0, True
+        torch.cuda.empty_cache()
+        logger.info("out of memory; reading %d tokens at once from here on", self.row_tokens)
+
+
+def segment_targets(
+    paths: Mapping[int, Ints], begin: int, sequences: Sequence[tuple[int, ...]], by_input: ByInput
+) -> TargetTokens:
+    """Return the targets of the requests whose inputs lie in one segment of their sequences.
+
+    Args:
+        paths: index of a sequence -> the rows of hidden states that hold its segment, in order.
+        begin: position in each sequence where the segment begins.
+        sequences: the inputs of all requests.
+        by_input: sequence -> its requests.
+    """
+    tokens = TargetTokens()
+    for i, path in paths.items():
+        for request in by_input[sequences[i]]:
+            start = len(sequences[i]) - len(request.targets)  # position of the first scored input
+            rows = path[max(start - begin, 0) :].tolist()
+            skipped = max(begin - start, 0)
+            tokens.add(request, rows, request.targets[skipped : skipped + len(rows)])
+    return tokens
