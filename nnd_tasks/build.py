@@ -19,7 +19,7 @@ from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir, writ
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.harness.user_tasks import shipped_task
-from nnd_tasks.pairing import Dropped, some_of
+from nnd_tasks.pairing import Dropped
 from nnd_tasks.recipes.download import Fetched, fetch, sha256_of
 from nnd_tasks.recipes.make import config_of, make_tests, tables_of
 from nnd_tasks.recipes.places import locate, named_files
@@ -28,7 +28,7 @@ from nnd_tasks.recipes.recipe import FILE, Recipe
 from nnd_tasks.recipes.shelf import RECIPE, SetRecipe, find_recipe, recipe_paths
 from nnd_tasks.schema import language_pair, short_hash
 from nnd_tasks.tables import ConfigSummary, summarize
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, some_of
 
 #: Tests up to which baselines are counted on all of them; above, on `SAMPLE`. All published sets are below.
 _EXACT = 45_000
@@ -148,7 +148,7 @@ def build_set(
         expected = recipe.published.get(config, table.num_rows)
         if expected != table.num_rows:
             notes.append(
-                f"{config}: {table.num_rows:,} tests, published are {expected:,}: another version of the file?"
+                f"{config}: {counted(table.num_rows, 'test')}, published are {expected:,}: another version of the file?"
             )
     notes += differences(recipe, formed)
     other = any(

@@ -20,7 +20,7 @@ from nnd_tasks.files import check_yaml, parse_yaml, read_text
 from nnd_tasks.markdown import cell, code, fenced, plain
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, some_of
 
 CARD = "README.md"
 #: Fact that only a person can know -> what to write; a card says TODO where it is not known.
@@ -85,7 +85,6 @@ DROPPED: Mapping[str, str] = {
 FULLER = "both texts begin with turns that column {} does not have; they are part of the context"
 #: Heading of the rates of baselines.
 BASELINES_HEADING = "What baselines reach"
-_LABELS = 12  # that are named
 _TAGS = ("nnd", "near-negative-distinction", "lm-evaluation-harness")
 
 
@@ -401,8 +400,7 @@ def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str,
         counts: reason -> how many.
         labels: that an order does not have.
     """
-    shown = ", ".join(map(repr, labels[:_LABELS])) + (", ..." if len(labels) > _LABELS else "")
-    marked = {"unranked": f" ({shown})"} if labels else {}
+    marked = {"unranked": f" ({some_of(labels)})"} if labels else {}
     return {reason: f"{count:,} {_reason(reason, count)}{marked.get(reason, '')}" for reason, count in counts.items()}
 
 

@@ -6,29 +6,27 @@ configs) and one parquet file per config. ``datasets.load_dataset(folder)`` read
 
 from __future__ import annotations
 
-import difflib
-import glob
 import json
 import logging
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import platformdirs
 import pyarrow as pa
 import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
 
 from nnd_tasks.card import CARD, card_text, split_card
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import expand, new_folder, parse_yaml, read_json, read_text, write_texts
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.files import changing, expand, parse_yaml, read_json, read_text, write_texts
+from nnd_tasks.folders import clear, only_writer, recover, replacing
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
+from nnd_tasks.wording import did_you_mean
 
 if TYPE_CHECKING:
     import datasets
@@ -89,10 +87,32 @@ def find_dataset(path: str) -> Path | None:
         candidates.insert(0, dataset_folder(name))
     for folder in candidates:
         if not folder.exists():
-            _recover(folder)
+            recover(folder)
         if (folder / CARD).is_file():
             return folder
     return None
+
+
+def look_up_set(name: str) -> Path | None:
+    """Return the folder of a set that is built here, or None; ``name`` is a set, or the path of a dataset folder."""
+    # A bare name is a set, even where a folder of that name lies around.
+    return (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
+
+
+def find_set(name: str) -> Path:
+    """Return the folder of a set that is built here; ``name`` is a set, or the path of a dataset folder.
+
+    Raises:
+        NNDError: there is no such set.
+    """
+    if (folder := look_up_set(name)) is not None:
+        return folder
+    path = expand(name)
+    if path.is_dir():
+        raise NNDError(f"{path}: no NND dataset is there (it has no {CARD})")
+    if "/" in name or path.exists():
+        raise NNDError(f"{path}: there is no such folder; name a dataset folder, or a set that is built here")
+    raise NNDError(no_set(name))
 
 
 def built_sets() -> list[str]:
@@ -109,28 +129,6 @@ def built_sets() -> list[str]:
 # ---------------------------------------------------------------- writing
 
 
-def _lock_file(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.lock")
-
-
-@contextmanager
-def only_writer(folder: Path, timeout: float) -> Iterator[None]:
-    """Let one process at a time write ``folder``; the lock file beside it does not stay.
-
-    Args:
-        folder: what is written.
-        timeout: seconds to wait for another writer; then `filelock.Timeout` is raised.
-    """
-    path = _lock_file(folder)
-    path.open("a").close()  # a place that takes no files is told at once: FileLock may wait for it
-    with FileLock(path, timeout=timeout):
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                path.unlink()  # while it is held: who waits for it sees that it is gone, and makes a new one
-
-
 @contextmanager
 def making(folder: Path, timeout: float = 600.0) -> Iterator[None]:
     """Let one process at a time make the set in ``folder``, as its data, its task and its recipe belong together.
@@ -142,43 +140,12 @@ def making(folder: Path, timeout: float = 600.0) -> Iterator[None]:
     Raises:
         NNDError: another process makes it for longer than that, or the place takes no files.
     """
+    busy = f"{folder}: another command is making this set; run this one again when that is done, or take another name"
     with ExitStack() as stack:
-        try:
+        with changing(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(only_writer(folder.with_name(f"{folder.name}.making"), timeout))
-        except Timeout as error:
-            raise NNDError(
-                f"{folder}: another command is making this set; run this one again when that is done, or take another name"
-            ) from error
-        except OSError as error:
-            raise NNDError(f"{folder}: cannot be written ({error.strerror or error})") from error
+            stack.enter_context(only_writer(folder.with_name(f"{folder.name}.making"), timeout, busy))
         yield
-
-
-def _leftovers(folder: Path, kind: str) -> list[Path]:
-    """Return what a build that was killed left beside ``folder``: ``new`` or ``old`` folders, the latest last."""
-    try:
-        found = list(folder.parent.glob(f".{glob.escape(folder.name)}.{kind}-*"))
-        return sorted(found, key=lambda path: path.stat().st_mtime_ns)
-    except OSError:
-        return []
-
-
-def _recover(folder: Path, *, locked: bool = False) -> None:
-    """Give ``folder`` its earlier build back where a build was killed between taking that away and moving in."""
-    if not _leftovers(folder, "old"):
-        return
-    with suppress(OSError, Timeout), nullcontext() if locked else only_writer(folder, 10.0):
-        earlier = _leftovers(folder, "old")
-        if earlier and not folder.exists():
-            earlier[-1].rename(folder)
-
-
-def _clear(folder: Path) -> None:
-    """Remove what killed builds left; only for the one writer."""
-    _recover(folder, locked=True)
-    for path in [*_leftovers(folder, "new"), *_leftovers(folder, "old")]:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _existing(folder: Path, wanted: Mapping[str, Any]) -> dict[str, pa.Table]:
@@ -224,25 +191,6 @@ def _keep_the_rest(folder: Path, new: Path) -> None:
             shutil.copytree(entry, new / entry.name, symlinks=True)
         else:
             shutil.copy2(entry, new / entry.name, follow_symlinks=False)
-
-
-@contextmanager
-def _replacing(folder: Path) -> Iterator[Path]:
-    """Yield a new folder beside ``folder``; on success it takes its place, on failure nothing changes."""
-    parent = folder.parent
-    parent.mkdir(parents=True, exist_ok=True)
-    _clear(folder)
-    old = parent / f".{folder.name}.old-{secrets.token_hex(4)}"
-    with new_folder(folder) as new:
-        try:
-            yield new
-            if folder.exists():
-                folder.rename(old)
-            new.rename(folder)
-        finally:
-            if old.exists() and not folder.exists():  # stopped between the two moves
-                old.rename(folder)
-            shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:
@@ -294,32 +242,27 @@ def write_dataset(
     for name in tables:
         if not is_name(name):
             raise NNDError(f"config {name!r}: a config is named by letters, digits, _, - and .")
-    try:
+    with changing(folder, hint="choose another place with --out"), ExitStack() as stack:
         folder = expand(folder).resolve()
         if not folder.name or not _is_text(str(folder)):
             raise NNDError(f"{folder}: no folder that a dataset can be written to; choose another place with --out")
+        busy = f"{folder}: another build of this set is still running; try again when it is done"
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with only_writer(folder, timeout), _replacing(folder) as new:
-            merged = _existing(folder, header([]) if callable(header) else header)
-            merged = {name: table for name, table in merged.items() if name not in obsolete}
-            reports = {name: value for name, value in read_report(folder).items() if name in merged}
-            merged |= {name: check_table(table, f"config {name}") for name, table in tables.items()}
-            reports |= dict(report or {})
-            for name, table in merged.items():
-                _write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
-            summaries = [(known or {}).get(name) or summarize(name, table) for name, table in merged.items()]
-            _keep_the_rest(folder, new)
-            meta = header(summaries) if callable(header) else header
-            card = _card(summaries, meta, body(summaries, reports), default)
-            write_texts(
-                {new / CARD: card, new / REPORT: json.dumps(reports, indent=2, ensure_ascii=False) + "\n"},
-            )
-    except Timeout as error:
-        raise NNDError(f"{folder}: another build of this set is still running; try again when it is done") from error
-    except OSError as error:
-        raise NNDError(
-            f"{folder}: cannot be written ({error.strerror or error}); choose another place with --out"
-        ) from error
+        stack.enter_context(only_writer(folder, timeout, busy))
+        clear(folder)
+        new = stack.enter_context(replacing(folder))
+        merged = _existing(folder, header([]) if callable(header) else header)
+        merged = {name: table for name, table in merged.items() if name not in obsolete}
+        reports = {name: value for name, value in read_report(folder).items() if name in merged}
+        merged |= {name: check_table(table, f"config {name}") for name, table in tables.items()}
+        reports |= dict(report or {})
+        for name, table in merged.items():
+            _write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
+        summaries = [(known or {}).get(name) or summarize(name, table) for name, table in merged.items()]
+        _keep_the_rest(folder, new)
+        meta = header(summaries) if callable(header) else header
+        card = _card(summaries, meta, body(summaries, reports), default)
+        write_texts({new / CARD: card, new / REPORT: json.dumps(reports, indent=2, ensure_ascii=False) + "\n"})
     return summaries
 
 
@@ -371,7 +314,7 @@ def _read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
     """Return the card's YAML header; raise NNDError when ``folder`` is no NND dataset (of our schema version)."""
     path = folder / CARD
     if not folder.exists():
-        _recover(folder)
+        recover(folder)
     try:
         parts = split_card(read_text(path))
     except NNDError as error:
@@ -483,8 +426,7 @@ def no_set(name: str) -> str:
         return f"set {name!r} is not built here; run: {how_to_build(name)}"
     own = {path.parent.name for path in dataset_folder("").glob(f"[!.]*/{CARD}")}
     plain = name.lower().replace("-", "_").removeprefix("nnd_")
-    near = plain if plain in ours | own else next(iter(difflib.get_close_matches(plain, sorted(ours | own), n=1)), None)
-    meant = f"did you mean {near!r}? " if near else ""
+    meant = did_you_mean(plain, sorted(ours | own), end=" ")
     return f"there is no set {name!r}; {meant}nnd list shows those there are"
 
 
@@ -530,7 +472,7 @@ def _read_table(folder: Path, config: str | None) -> pa.Table:
     try:
         table = pa.concat_tables([pq.read_table(file) for file in files])
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are no UTF-8
-        reason = first_line(error)
+        reason = reason_of(error)
         raise NNDError(f"{files[0]}: cannot be read as parquet ({reason}); build the set again") from error
     return check_table(table, f"{folder} (config {config})")
 
@@ -547,8 +489,4 @@ def load(name: str, config: str | None = None) -> datasets.Dataset:
     """
     import datasets
 
-    # A bare name is a set, even where a folder of that name lies around.
-    folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
-    if folder is None:
-        raise NNDError(no_set(name))
-    return datasets.Dataset(read_table(folder, config))
+    return datasets.Dataset(read_table(find_set(name), config))

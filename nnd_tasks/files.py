@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 
 #: Bytes that a configuration file (YAML, JSON, a card) may have; the largest of ours has 20 kB.
 MAX_CONFIG_BYTES = 5_000_000
@@ -50,6 +49,40 @@ def expand(path: str | Path) -> Path:
     except ValueError:  # a NUL in the name: whoever opens it says so
         pass
     return found
+
+
+# ---------------------------------------------------------------- errors
+
+
+@contextmanager
+def reading(path: object) -> Iterator[None]:
+    """Turn what goes wrong while the block reads ``path`` into one error that names it.
+
+    Raises:
+        NNDError: the block raised an `OSError`, or a `ValueError` (no UTF-8, a NUL in the name).
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise NNDError(f"{path}: cannot be read ({reason_of(error)})") from error
+
+
+@contextmanager
+def changing(place: object, *, hint: str = "", done: str = "written") -> Iterator[None]:
+    """Turn what goes wrong while the block changes files or folders into one error that names them.
+
+    Args:
+        place: what is changed, as the error names it.
+        hint: ends the error: what the user can do.
+        done: what could not be done: ``written``, ``removed``, ``replaced``.
+
+    Raises:
+        NNDError: the block raised an `OSError`, such as for a lack of permission or a full disk.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise NNDError(f"{place}: cannot be {done} ({reason_of(error)}){f'; {hint}' if hint else ''}") from error
 
 
 # ---------------------------------------------------------------- writing
@@ -117,9 +150,7 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
             file.replace(current)
     except OSError as error:
         where = f"{current}: " if current.name else ""
-        raise NNDError(
-            f"{where}cannot be written ({error.strerror or first_line(error)}){f'; {hint}' if hint else ''}"
-        ) from error
+        raise NNDError(f"{where}cannot be written ({reason_of(error)}){f'; {hint}' if hint else ''}") from error
     finally:
         for file in files:
             with suppress(OSError):
@@ -137,18 +168,6 @@ def write_texts(files: Mapping[Path, str], *, hint: str = "") -> None:
     with writing_all(files, hint=hint) as new:
         for path, text in zip(new, files.values(), strict=True):
             path.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def new_folder(beside: Path) -> Iterator[Path]:
-    """Yield a new folder next to ``beside``, with the mode that the user's umask asks for; removed unless moved away."""
-    beside.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}.new-", dir=beside.parent))
-    try:
-        folder.chmod(0o777 & ~umask())  # mkdtemp makes it private
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 #: What JSON takes as it is and YAML does not, or reads as a line break; mojibake is full of it.
@@ -192,16 +211,13 @@ def read_bytes(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> bytes:
     Raises:
         NNDError: it is absent, no regular file, too large or unreadable.
     """
-    try:
+    with reading(path):
         # O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise NNDError(f"{path}: is no regular file")
             content = file.read(limit + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise NNDError(f"{path}: cannot be read ({reason or first_line(error)})") from error
     if len(content) > limit:
         raise NNDError(f"{path}: is larger than {limit / 1e6:,.0f} MB, which is more than such a file should have")
     return content
@@ -251,7 +267,7 @@ def parse_json(text: str, where: str) -> Any:
     except RecursionError as error:
         raise NNDError(f"{where}: its lists and objects are nested too deeply to be read") from error
     except ValueError as error:
-        raise NNDError(f"{where}: is no valid JSON ({first_line(error)})") from error
+        raise NNDError(f"{where}: is no valid JSON ({reason_of(error)})") from error
     check_json(found, text, where)
     return found
 
@@ -361,8 +377,8 @@ def parse_yaml(text: str, where: str, loader: type[PlainLoader] = PlainLoader) -
             made.dispose()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or first_line(error)
+        problem = getattr(error, "problem", None) or reason_of(error)
         line = f" in line {mark.line + 1}" if mark else ""
         raise NNDError(f"{where}: is no YAML that can be read here ({problem}{line})") from error
     except (ValueError, RecursionError, TypeError) as error:  # dates such as 2022-13-41, keys that are lists
-        raise NNDError(f"{where}: is no YAML that can be read here ({first_line(error)})") from error
+        raise NNDError(f"{where}: is no YAML that can be read here ({reason_of(error)})") from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.schema import (
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
@@ -59,7 +59,7 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
     try:
         table.validate(full=True)  # parquet from elsewhere can hold what is no UTF-8
     except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-        raise NNDError(f"{where}: cannot be read ({first_line(error)}); build the set again") from error
+        raise NNDError(f"{where}: cannot be read ({reason_of(error)}); build the set again") from error
     for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
         if name not in table.column_names:
             if name in REQUIRED_COLUMNS:
@@ -82,7 +82,7 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
             table = table.set_column(index, SPANS_COLUMN, table.column(index).cast(SPANS))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise NNDError(
-                f"{where}: column {SPANS_COLUMN!r} is no list of start, end, category and severity: {first_line(error)}"
+                f"{where}: column {SPANS_COLUMN!r} is no list of start, end, category and severity: {reason_of(error)}"
             ) from error
     if table.num_rows == 0:
         raise NNDError(f"{where}: it holds no test")

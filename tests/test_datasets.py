@@ -26,7 +26,6 @@ from hypothesis import strategies as st
 
 import nnd_tasks.datasets as ours
 from nnd_tasks.datasets import (
-    _lock_file,
     dataset_folder,
     find_dataset,
     list_configs,
@@ -35,6 +34,7 @@ from nnd_tasks.datasets import (
     write_dataset,
 )
 from nnd_tasks.errors import NNDError
+from nnd_tasks.folders import lock_file
 from nnd_tasks.schema import Test
 from nnd_tasks.tables import ConfigSummary, check_table, fingerprint, summarize, to_table
 
@@ -823,7 +823,7 @@ def test_what_others_put_into_the_folder_is_kept(folder: Path) -> None:
 def test_a_set_that_another_process_keeps_locked_is_left_alone(folder: Path) -> None:
     write(folder)
     before = contents(folder)
-    with FileLock(_lock_file(folder)), pytest.raises(NNDError, match="another build"):
+    with FileLock(lock_file(folder)), pytest.raises(NNDError, match="another build"):
         write(folder, {"clean": to_table(make(1))}, timeout=0.1)
     assert contents(folder) == before
     write(folder, {"clean": to_table(make(1))}, timeout=0.1)

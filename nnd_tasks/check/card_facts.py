@@ -12,6 +12,7 @@ from nnd_tasks.check.licences import refusal
 from nnd_tasks.check.loading import Loaded
 from nnd_tasks.datasets import read_report
 from nnd_tasks.recipes.shelf import load_recipe, recipe_paths
+from nnd_tasks.wording import some_of
 
 #: What `nnd new` writes where only a person knows what to say, by its first words, as YAML breaks lines; and what a person
 #: marks so. Labels, categories and texts on a card may be called TODO.
@@ -109,6 +110,5 @@ def _citation(loaded: Loaded) -> Iterator[Finding]:
 def _todo(loaded: Loaded) -> Iterator[Finding]:
     lines = [str(i) for i in unfilled(loaded.card)]
     if lines:
-        more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-        message = f"{CARD} has a TODO in line {', '.join(lines[:_SHOWN])}{more}"
+        message = f"{CARD} has a TODO in line {some_of(lines, _SHOWN, str)}"
         yield finding("card_todo", message, "fill it in: only a person can know it", count=len(lines))

@@ -12,12 +12,12 @@ from nnd_tasks.check.card_facts import check_card, languages
 from nnd_tasks.check.columns import check_columns
 from nnd_tasks.check.findings import Finding, Severity, finding
 from nnd_tasks.check.labels import check_labels
-from nnd_tasks.check.loading import Config, find, load
+from nnd_tasks.check.loading import Config, load
 from nnd_tasks.check.recipe_checks import check_built, check_recipe
 from nnd_tasks.check.task_checks import task_folders
 from nnd_tasks.check.texts import Scanner, check_texts
 from nnd_tasks.check.yamls import find_yamls
-from nnd_tasks.datasets import read_report
+from nnd_tasks.datasets import find_set, read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.shelf import name_of, recipe_file, recipe_paths, same_file
 
@@ -89,7 +89,7 @@ def check_set(
     if path is not None and _is_recipe(path):
         return _check_sent(path)
     folders = task_folders(tasks)
-    loaded = load(find(name), configs)
+    loaded = load(find_set(name), configs)
     findings = list(loaded.findings)
     built = read_report(loaded.folder)
     sound: dict[str, Config] = {}  # those whose content can be looked at

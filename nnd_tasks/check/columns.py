@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from nnd_tasks.check.findings import Finding, Severity, finding, shown
 from nnd_tasks.check.loading import Config
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.schema import (
     DOCUMENT_COLUMNS,
     OPTIONAL_COLUMNS,
@@ -74,7 +74,7 @@ def _types(config: Config) -> Iterator[Finding]:
             try:
                 column.cast(_TYPES[kind])
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                message = f"the column {name!r} is of type {column.type}, not {kind} ({first_line(error)})"
+                message = f"the column {name!r} is of type {column.type}, not {kind} ({reason_of(error)})"
                 yield finding("column_type", message, "build the set again", config=config.name)
                 continue
         if name in REQUIRED_COLUMNS and column.null_count:

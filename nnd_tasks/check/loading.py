@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from nnd_tasks.card import CARD, split_card
 from nnd_tasks.check.findings import EXAMPLES, Finding, Row, differing, finding
-from nnd_tasks.datasets import SPLIT, find_dataset, no_set
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.datasets import SPLIT
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import parse_yaml, read_text
 from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
 
@@ -92,23 +92,6 @@ class Loaded:
     configs: dict[str, Config]
     default: str
     findings: list[Finding] = field(default_factory=list)
-
-
-def find(name: str) -> Path:
-    """Return the folder of a set: a name below ``$NND_HOME/nnd``, or a path.
-
-    Raises:
-        NNDError: there is no such dataset.
-    """
-    folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
-    if folder is not None:
-        return folder
-    path = Path(name).expanduser()
-    if path.is_dir():
-        raise NNDError(f"{path}: no NND dataset is there (it has no {CARD})")
-    if "/" in name or path.exists():
-        raise NNDError(f"{path}: there is no such folder; name a dataset folder, or a set that is built here")
-    raise NNDError(f"{no_set(name)}, or name a dataset folder")
 
 
 def load(folder: Path, only: Collection[str] = ()) -> Loaded:
@@ -203,7 +186,7 @@ def _read(folder: Path, name: str, findings: list[Finding]) -> Config | None:
             findings.append(finding("data_unreadable", str(error), _AGAIN, config=name))
             return None
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names that are no UTF-8
-            message = f"{name}/{file.name} cannot be read as parquet ({first_line(error)})"
+            message = f"{name}/{file.name} cannot be read as parquet ({reason_of(error)})"
             findings.append(finding("data_unreadable", message, _AGAIN, config=name))
             return None
     if not tables:
@@ -211,7 +194,7 @@ def _read(folder: Path, name: str, findings: list[Finding]) -> Config | None:
     try:
         return Config(name, pa.concat_tables(tables))
     except pa.ArrowException as error:
-        message = f"the files of {name} have different columns ({first_line(error)})"
+        message = f"the files of {name} have different columns ({reason_of(error)})"
         findings.append(finding("data_unreadable", message, _AGAIN, config=name))
         return None
 

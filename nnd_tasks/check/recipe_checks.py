@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from nnd_tasks.recipes.make import check_complete
 from nnd_tasks.recipes.parse import KEYS, make_recipe
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.recipes.shelf import recipe_paths
+from nnd_tasks.wording import counted, did_you_mean
 
 _MEND = "mend the recipe; nnd_tasks/recipes/recipe.py says what each key means"
 #: The recipe on a card, between fences of as many backticks as it needs.
@@ -67,11 +67,9 @@ def check_recipe(path: Path, *, shipped: bool = False) -> tuple[Recipe | None, l
 def _unknown(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:
     for key in said:
         if key not in KEYS:
-            near = difflib.get_close_matches(str(key)[:50], KEYS, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            yield finding(
-                "recipe_key", f"{path.name} has a key {str(key)[:50]!r} that recipes do not have{meant}", _MEND
-            )
+            message = f"{path.name} has a key {str(key)[:50]!r} that recipes do not have"
+            meant = did_you_mean(str(key), KEYS)
+            yield finding("recipe_key", f"{message}{f'; {meant}' if meant else ''}", _MEND)
 
 
 def _values(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:
@@ -151,7 +149,7 @@ def _counts(recipe: Recipe, loaded: Loaded) -> Iterator[Finding]:
     for name, count in recipe.published.items():
         config = loaded.configs.get(name)
         if config is not None and config.table.num_rows != count:
-            message = f"{config.table.num_rows:,} tests; the recipe says that {count:,} are published"
+            message = f"{counted(config.table.num_rows, 'test')}; the recipe says that {count:,} are published"
             yield finding("recipe_counts", message, fix, config=name)
     known = set(loaded.known)
     own = [name for name in loaded.known if name not in {clean_name(other) for other in known}]

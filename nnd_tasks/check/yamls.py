@@ -19,7 +19,7 @@ import yaml
 
 from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Loaded
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import PlainLoader, expand, parse_yaml, read_text
 
 #: What a YAML may name after ``!function``, and where: anything else is code, which lm-eval would run.
@@ -146,7 +146,7 @@ def _place(folder: Path, name: str) -> Path:
     try:
         return (folder / expand(name)).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL in the name
-        raise NNDError(f"{name}: cannot be read ({first_line(error)})") from error
+        raise NNDError(f"{name}: cannot be read ({reason_of(error)})") from error
 
 
 def find_yamls(loaded: Loaded, folders: Iterable[Path]) -> tuple[list[Yaml], list[Finding]]:

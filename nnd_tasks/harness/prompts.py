@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from random import Random
@@ -11,7 +10,7 @@ from typing import Any
 from lm_eval.api.samplers import ContextSampler
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,8 @@ class Settings:
         """
         names = [field.name for field in fields(cls)]
         for key in metadata:
-            near = difflib.get_close_matches(str(key).lower(), names, n=1, cutoff=0.75)
-            if near and key not in names:
-                raise NNDError(f"metadata {key!r}: no such setting, did you mean {near[0]!r}?")
+            if key not in names and (meant := did_you_mean(str(key), names, cutoff=0.75)):
+                raise NNDError(f"metadata {key!r}: no such setting, {meant}")
         prefix = metadata.get("candidate_prefix", "")
         if not isinstance(prefix, str):
             raise NNDError(f"metadata candidate_prefix={prefix!r}: expected text")

@@ -6,7 +6,6 @@ however many tests use it.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import math
 import re
@@ -22,7 +21,7 @@ from lm_eval import utils
 from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.documents import cluster_documents, load_tests
 from nnd_tasks.harness.lengths import TokenCounter, warn_once
@@ -39,6 +38,7 @@ from nnd_tasks.harness.signature import (
 from nnd_tasks.harness.truncation import Fitter
 from nnd_tasks.schema import LANGUAGES, language_pair
 from nnd_tasks.secrets import without_secrets
+from nnd_tasks.wording import did_you_mean
 
 # A name below lm-eval's own logger, so that its settings for verbosity hold for us too.
 logger = logging.getLogger("lm_eval.nnd")
@@ -217,8 +217,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 )
         settings = [field.name for field in fields(Settings)]
         for key in sorted(set(self._metadata) - set(settings) - set(arguments)):
-            if near := difflib.get_close_matches(key, settings, n=1, cutoff=0.7):
-                raise NNDError(f"metadata {key!r}: no setting of NND tasks; did you mean {near[0]!r}?")
+            if meant := did_you_mean(key, settings, cutoff=0.7):
+                raise NNDError(f"metadata {key!r}: no setting of NND tasks; {meant}")
 
     def check_tokenizer(self, *, chat: bool = False) -> None:
         """Load the tokenizer and look for what the run needs of it, before the model is loaded.
@@ -297,7 +297,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             raise  # no mistake of naming; `nnd check` says what it means
         except Exception as error:  # a template can divide by zero
             fields = ", ".join(name for name in doc if name not in ("tests", "candidates"))
-            raise NNDError(f"{where}: {first_line(error)} (fields of this set: {fields})") from error
+            raise NNDError(f"{where}: {reason_of(error)} (fields of this set: {fields})") from error
 
     def doc_to_target(self, doc: Mapping[str, Any], doc_to_target: Any = None) -> str:
         """Return a better candidate, not an empty one if there is another: the target of a few-shot exemplar."""

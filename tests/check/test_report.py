@@ -256,7 +256,7 @@ def test_texts_are_posted_only_where_they_may_be(
     [
         (
             ["summeval"],
-            "nnd: error: set 'summeval' is not built here; run: nnd build summeval, or name a dataset folder",
+            "nnd: error: set 'summeval' is not built here; run: nnd build summeval",
         ),
         (["made", "--config", "lost"], "it has no config 'lost', only authors"),
         (["made", "--format", "html"], "nnd: error: --format html: expected text, markdown or json"),
