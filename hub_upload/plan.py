@@ -19,19 +19,13 @@ from hub_upload.ids import ids_card, ids_table, own_recipes, recipe, without_quo
 from hub_upload.known_limits import add_missing
 from hub_upload.published_card import lacking, sources_section, terms_section
 from hub_upload.published_task import how_to_score, published_task
-from hub_upload.terms import Terms, check_licences, licences, terms_of, texts_may_go
-from nnd_tasks.card import CARD, Card, cleaning_section, read_card, use_section
-from nnd_tasks.datasets import (
-    REPORT,
-    SPLIT,
-    find_set,
-    list_configs,
-    read_report,
-    read_table,
-)
+from nnd_tasks.card import CARD, Card, read_card
+from nnd_tasks.card_sections import cleaning_section, use_section
+from nnd_tasks.datasets import REPORT, SPLIT, find_set, list_configs, read_report, read_table
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import changing, reading
 from nnd_tasks.folders import replacing
+from nnd_tasks.licences import Terms, check_licences, licences, terms_of, texts_may_go
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import fingerprint, summarize

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import SAMPLE, table_rates
-from nnd_tasks.card import set_card, set_header
+from nnd_tasks.card_sections import set_card, set_header
 from nnd_tasks.cleaning import clean_name
-from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir, write_dataset
+from nnd_tasks.dataset_writing import write_dataset
+from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.harness.user_tasks import shipped_task

@@ -68,5 +68,5 @@ def json_text(value: Any) -> str:
 
 
 def figure_text(value: str) -> str:
-    """Return a label for matplotlib, which would read what stands between two dollar signs as a formula."""
+    """Return a label for matplotlib, dollar signs escaped: it would read the text between two of them as a formula."""
     return visible(value).replace("$", r"\$")

@@ -11,8 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.build import Formed, add_config, differences, origin_of, write_formed
-from nnd_tasks.card import FULLER, KNOWN_BY_PEOPLE, dump_yaml
-from nnd_tasks.datasets import dataset_folder, list_configs, making, read_report
+from nnd_tasks.card import KNOWN_BY_PEOPLE, dump_yaml
+from nnd_tasks.card_sections import FULLER
+from nnd_tasks.dataset_writing import making
+from nnd_tasks.datasets import dataset_folder, list_configs, read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.user_tasks import UserTask, remove_user_task, shipped_task, user_task, write_task
 from nnd_tasks.new.own_task import (

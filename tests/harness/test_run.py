@@ -19,7 +19,8 @@ from lm_eval.models.huggingface import HFLM
 import nnd_tasks
 from nnd_tasks import cli
 from nnd_tasks.analysis.report.html_report import write_report
-from nnd_tasks.datasets import dataset_folder, read_table, write_dataset
+from nnd_tasks.dataset_writing import write_dataset
+from nnd_tasks.datasets import dataset_folder, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.runner.run import _requested

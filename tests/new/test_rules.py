@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.card import left_out, made_section
+from nnd_tasks.card_sections import left_out, made_section
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import Annotation, Test, cluster_key, fold, normalize
 from tests.new.tables import draft, draft_if_any, rows_of, slow_pairs, write_rows
