@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from random import Random
@@ -12,7 +11,7 @@ from lm_eval.api.samplers import ContextSampler
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.secrets import without_secrets
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,8 @@ class Settings:
                 ignored, because the arguments of the model come in the same mapping.
         """
         for key in metadata:
-            near = difflib.get_close_matches(str(key).lower(), cls.names(), n=1, cutoff=0.75)
-            if near and key not in cls.names():
-                raise NNDError(f"metadata {key!r}: no such setting, did you mean {near[0]!r}?")
+            if key not in cls.names() and (meant := did_you_mean(str(key), cls.names(), cutoff=0.75)):
+                raise NNDError(f"metadata {key!r}: no such setting, {meant}")
         prefix = metadata.get("candidate_prefix", "")
         if not isinstance(prefix, str):
             raise NNDError(f"metadata candidate_prefix={prefix!r}: expected text")

@@ -14,7 +14,8 @@ from lm_eval.tasks import TaskManager
 
 import nnd_tasks
 from nnd_tasks.build import build_set
-from nnd_tasks.datasets import read_table, tasks_dir, write_dataset
+from nnd_tasks.dataset_writing import write_dataset
+from nnd_tasks.datasets import read_table, tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import ClusterSampler, Settings
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
