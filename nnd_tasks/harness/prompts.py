@@ -147,6 +147,29 @@ def check_config(config: Mapping[str, Any]) -> None:
         raise NNDError(f"task {name}: its YAML has no doc_to_text, the template of the prompt")
 
 
+def check_categories(declared: Sequence[str] | None, present: set[str], task: str | None, where: str) -> None:
+    """Raise NNDError if the data has other categories than the YAML declares.
+
+    Args:
+        declared: the setting ``categories``; None allows any.
+        present: the categories of the data.
+        task: name of the task.
+        where: where the data comes from.
+    """
+    if declared is None:
+        return
+    faults = []
+    if undeclared := sorted(present - set(declared)):
+        faults.append(f"has the undeclared categories {undeclared}")
+    if absent := sorted(set(declared) - present):
+        faults.append(f"lacks the declared {absent}")
+    if faults:
+        raise NNDError(
+            f"{where} {' and '.join(faults)}; task {task} is made for other data. Set `metadata: {{version: 1-A}}` in a YAML "
+            "of your own to accept the categories of the data"
+        )
+
+
 class ClusterSampler(ContextSampler):  # type: ignore[misc]
     """Draws few-shot exemplars for a prompt from prompts about other contexts.
 
