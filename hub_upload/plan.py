@@ -19,19 +19,13 @@ from hub_upload.ids import ids_card, ids_table, own_recipes, recipe, without_quo
 from hub_upload.known_limits import add_missing
 from hub_upload.published_card import lacking, sources_section, terms_section
 from hub_upload.published_task import how_to_score, published_task
-from hub_upload.terms import Terms, check_licences, licences, terms_of, texts_may_go
-from nnd_tasks.card import CARD, Card, cleaning_section, read_card, use_section
-from nnd_tasks.datasets import (
-    REPORT,
-    SPLIT,
-    find_dataset,
-    list_configs,
-    no_set,
-    read_report,
-    read_table,
-)
+from nnd_tasks.card import CARD, Card, read_card
+from nnd_tasks.card_sections import cleaning_section, use_section
+from nnd_tasks.datasets import REPORT, SPLIT, find_set, list_configs, read_report, read_table
 from nnd_tasks.errors import NNDError, visible
-from nnd_tasks.files import new_folder
+from nnd_tasks.files import changing, reading
+from nnd_tasks.folders import replacing
+from nnd_tasks.licences import Terms, check_licences, licences, terms_of, texts_may_go
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import fingerprint, summarize
@@ -96,17 +90,13 @@ class UploadPlan:
             NNDError: there is something already, or the folder cannot be written.
         """
         check_out(folder)
-        try:
-            with new_folder(folder) as new:
-                for file in self.files:
-                    path = new / file.path
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_bytes(file.data)
-                if folder.exists():
-                    folder.rmdir()
-                new.rename(folder)
-        except OSError as error:
-            raise NNDError(f"--out {folder}: cannot be written ({error.strerror or error})") from error
+        with changing(f"--out {folder}"), replacing(folder) as new:
+            for file in self.files:
+                path = new / file.path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(file.data)
+            if folder.exists():
+                folder.rmdir()  # fails where something was put into it meanwhile
 
     def listing(self) -> str:
         """Return a line per file: size in bytes, SHA-256, path."""
@@ -119,15 +109,13 @@ def check_out(folder: Path) -> None:
     Raises:
         NNDError: it is a file, or holds files.
     """
-    try:
+    with reading(f"--out {folder}"):
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-    except OSError as error:
-        raise NNDError(f"--out {folder}: cannot be read ({error.strerror or error})") from error
     if taken:
         raise NNDError(f"--out {folder}: something is there already; name a new folder, or an empty one")
 
 
-def find_set(name: str) -> tuple[str, Path]:
+def set_to_publish(name: str) -> tuple[str, Path]:
     """Return the name and the folder of a set that is built here.
 
     Args:
@@ -136,9 +124,7 @@ def find_set(name: str) -> tuple[str, Path]:
     Raises:
         NNDError: there is none.
     """
-    folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
-    if folder is None:
-        raise NNDError(no_set(name))
+    folder = find_set(name)
     _check_inside(folder, CARD)
     own = str(read_card(folder).header.get("nnd_set") or folder.resolve().name)
     if not _NAME.fullmatch(own):
@@ -177,7 +163,7 @@ def make_plan(
         NNDError: there is no such set, its card lacks something, its licence forbids it, or its data is not what a build
             gives.
     """
-    name, folder = find_set(name)
+    name, folder = set_to_publish(name)
     missing = lacking(folder)
     if missing:
         raise NNDError(f"{folder / CARD}: not complete, it lacks {'; '.join(missing)}; fill it in, then publish")

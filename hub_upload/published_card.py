@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hub_upload.terms import Terms, licences
 from nnd_tasks.card import CARD, read_card, table
 from nnd_tasks.check.card_facts import has_bibtex, unfilled
 from nnd_tasks.files import read_text
+from nnd_tasks.licences import Terms, licences
 from nnd_tasks.markdown import code
 
 _HEADER = {

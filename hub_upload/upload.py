@@ -17,6 +17,7 @@ from hub_upload.plan import UploadPlan
 from nnd_tasks.card import CARD, read_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import MAX_CONFIG_BYTES
+from nnd_tasks.wording import some_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -227,7 +228,11 @@ def _show_changes(
         NNDError: ``tell`` is None.
     """
     if tell is None:
-        parts = [f"{verb} {_named(files)}" for verb, files in (("replace", replaced), ("delete", deleted)) if files]
+        parts = [
+            f"{verb} {some_of(files, _SHOWN, str)}"
+            for verb, files in (("replace", replaced), ("delete", deleted))
+            if files
+        ]
         would = f"publishing would {' and '.join(parts) or 'add files to it'}"
         raise NNDError(
             f"{repo}: {why}, so it is left alone; {would}; name another repository with --repo, or add --replace"
@@ -236,11 +241,6 @@ def _show_changes(
     for verb, files in (("replaces", replaced), ("deletes", deleted)):
         if files:
             tell(f"note: {verb} {', '.join(files)}")
-
-
-def _named(files: list[str]) -> str:
-    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-    return ", ".join(files[:_SHOWN]) + more
 
 
 def _commit(api: HfApi, plan: UploadPlan, head: str, new: list[tuple[str, bytes]], old: list[str]) -> str:

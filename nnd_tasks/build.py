@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import SAMPLE, table_rates
-from nnd_tasks.card import set_card, set_header
+from nnd_tasks.card_sections import set_card, set_header
 from nnd_tasks.cleaning import clean_name
-from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir, write_dataset
+from nnd_tasks.dataset_writing import write_dataset
+from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.harness.user_tasks import shipped_task
-from nnd_tasks.pairing import Dropped, some_of
+from nnd_tasks.pairing import Dropped
 from nnd_tasks.recipes.download import Fetched, fetch, sha256_of
 from nnd_tasks.recipes.make import config_of, make_tests, tables_of
 from nnd_tasks.recipes.places import locate, named_files
@@ -28,7 +29,7 @@ from nnd_tasks.recipes.recipe import FILE, Recipe
 from nnd_tasks.recipes.shelf import RECIPE, SetRecipe, find_recipe, recipe_paths
 from nnd_tasks.schema import language_pair, short_hash
 from nnd_tasks.tables import ConfigSummary, summarize
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, some_of
 
 #: Tests up to which baselines are counted on all of them; above, on `SAMPLE`. All published sets are below.
 _EXACT = 45_000
@@ -148,7 +149,7 @@ def build_set(
         expected = recipe.published.get(config, table.num_rows)
         if expected != table.num_rows:
             notes.append(
-                f"{config}: {table.num_rows:,} tests, published are {expected:,}: another version of the file?"
+                f"{config}: {counted(table.num_rows, 'test')}, published are {expected:,}: another version of the file?"
             )
     notes += differences(recipe, formed)
     other = any(

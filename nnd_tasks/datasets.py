@@ -6,46 +6,38 @@ configs) and one parquet file per config. ``datasets.load_dataset(folder)`` read
 
 from __future__ import annotations
 
-import difflib
-import glob
-import json
-import logging
 import os
 import re
-import secrets
-import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import platformdirs
 import pyarrow as pa
 import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
 
-from nnd_tasks.card import CARD, card_text, split_card
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import expand, new_folder, parse_yaml, read_json, read_text, write_texts
+from nnd_tasks.card import CARD, split_card
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.files import expand, parse_yaml, read_json, read_text
+from nnd_tasks.folders import recover
 from nnd_tasks.schema import SCHEMA_VERSION
-from nnd_tasks.tables import ConfigSummary, check_table, summarize
+from nnd_tasks.tables import check_table
+from nnd_tasks.wording import did_you_mean
 
 if TYPE_CHECKING:
     import datasets
 
 REPORT = "build_report.json"
 SPLIT = "test"
-logger = logging.getLogger(__name__)
-_VERSION_KEY = b"nnd_schema_version"
 _MAX_REPORT_BYTES = 100_000_000
-_TRIES = 3  # to read a set that other processes replace
+_TRIES = 3  # times a set is read anew that another process replaces meanwhile
 
 
 def nnd_home() -> Path:
     """Return the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory.
 
     Raises:
-        NNDError: ``$NND_HOME`` names no place.
+        NNDError: ``$NND_HOME`` names an unknown user's home, or a loop of symbolic links.
     """
     configured = os.environ.get("NND_HOME")
     try:
@@ -89,289 +81,53 @@ def find_dataset(path: str) -> Path | None:
         candidates.insert(0, dataset_folder(name))
     for folder in candidates:
         if not folder.exists():
-            _recover(folder)
+            recover(folder)
         if (folder / CARD).is_file():
             return folder
     return None
 
 
+def look_up_set(name: str) -> Path | None:
+    """Return the folder of a set that is built here, or None; ``name`` is a set, or the path of a dataset folder."""
+    # A bare name is a set, even where a folder of that name lies around.
+    return (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
+
+
+def find_set(name: str) -> Path:
+    """Return the folder of a set that is built here; ``name`` is a set, or the path of a dataset folder.
+
+    Raises:
+        NNDError: there is no such set.
+    """
+    if (folder := look_up_set(name)) is not None:
+        return folder
+    path = expand(name)
+    if path.is_dir():
+        raise NNDError(f"{path}: no NND dataset is there (it has no {CARD})")
+    if "/" in name or path.exists():
+        raise NNDError(f"{path}: there is no such folder; name a dataset folder, or a set that is built here")
+    raise NNDError(no_set(name))
+
+
 def built_sets() -> list[str]:
-    """Return the names of the folders in which sets are built, also of one that a build is just replacing."""
+    """Return the names of the folders of built sets; a set that a build is replacing at the moment counts."""
     parent = dataset_folder("")
     try:
-        found = [path.name for path in parent.iterdir() if path.is_dir()]
+        names = [path.name for path in parent.iterdir() if path.is_dir()]
     except OSError:
         return []
-    moving = [match[1] for name in found if (match := re.fullmatch(r"\.(.+)\.old-[^.]*", name))]
-    return sorted({*moving, *(name for name in found if not name.startswith("."))})
-
-
-# ---------------------------------------------------------------- writing
-
-
-def _lock_file(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.lock")
-
-
-@contextmanager
-def only_writer(folder: Path, timeout: float) -> Iterator[None]:
-    """Let one process at a time write ``folder``; the lock file beside it does not stay.
-
-    Args:
-        folder: what is written.
-        timeout: seconds to wait for another writer; then `filelock.Timeout` is raised.
-    """
-    path = _lock_file(folder)
-    path.open("a").close()  # a place that takes no files is told at once: FileLock may wait for it
-    with FileLock(path, timeout=timeout):
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                path.unlink()  # while it is held: who waits for it sees that it is gone, and makes a new one
-
-
-@contextmanager
-def making(folder: Path, timeout: float = 600.0) -> Iterator[None]:
-    """Let one process at a time make the set in ``folder``, as its data, its task and its recipe belong together.
-
-    Args:
-        folder: the dataset folder.
-        timeout: seconds to wait for another process.
-
-    Raises:
-        NNDError: another process makes it for longer than that, or the place takes no files.
-    """
-    with ExitStack() as stack:
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(only_writer(folder.with_name(f"{folder.name}.making"), timeout))
-        except Timeout as error:
-            raise NNDError(
-                f"{folder}: another command is making this set; run this one again when that is done, or take another name"
-            ) from error
-        except OSError as error:
-            raise NNDError(f"{folder}: cannot be written ({error.strerror or error})") from error
-        yield
-
-
-def _leftovers(folder: Path, kind: str) -> list[Path]:
-    """Return what a build that was killed left beside ``folder``: ``new`` or ``old`` folders, the latest last."""
-    try:
-        found = list(folder.parent.glob(f".{glob.escape(folder.name)}.{kind}-*"))
-        return sorted(found, key=lambda path: path.stat().st_mtime_ns)
-    except OSError:
-        return []
-
-
-def _recover(folder: Path, *, locked: bool = False) -> None:
-    """Give ``folder`` its earlier build back where a build was killed between taking that away and moving in."""
-    if not _leftovers(folder, "old"):
-        return
-    with suppress(OSError, Timeout), nullcontext() if locked else only_writer(folder, 10.0):
-        earlier = _leftovers(folder, "old")
-        if earlier and not folder.exists():
-            earlier[-1].rename(folder)
-
-
-def _clear(folder: Path) -> None:
-    """Remove what killed builds left; only for the one writer."""
-    _recover(folder, locked=True)
-    for path in [*_leftovers(folder, "new"), *_leftovers(folder, "old")]:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _existing(folder: Path, wanted: Mapping[str, Any]) -> dict[str, pa.Table]:
-    """Return the readable configs of a folder that is to be written; one that cannot be read is given up.
-
-    Raises:
-        NNDError: the folder holds something else than this NND dataset, or that of a later release.
-    """
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return {}
-    try:
-        header = _read_header(folder, any_version=True)
-    except NNDError as error:
-        raise NNDError(f"{error}; what is there is left alone, choose another place with --out") from error
-    version, name = header["nnd_schema_version"], header.get("nnd_set")
-    if not isinstance(version, int) or version > SCHEMA_VERSION:
-        raise NNDError(
-            f"{folder}: written by a later release (schema version {version}); choose another place with --out"
-        )
-    if name != wanted.get("nnd_set", name):
-        raise NNDError(f"{folder}: holds the set {name}; choose another place with --out")
-    tables: dict[str, pa.Table] = {}
-    if version == SCHEMA_VERSION:
-        for config in _configs(header):
-            try:
-                tables[config] = read_table(folder, config)
-            except NNDError as error:
-                logger.warning("config %s is given up: %s", config, error)
-    return tables
-
-
-def _keep_the_rest(folder: Path, new: Path) -> None:
-    """Copy into ``new`` what others put into ``folder``, such as the .git of a clone of the hub's repository."""
-    if not folder.is_dir():
-        return
-    ours = {CARD, REPORT, *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet"))}
-    with suppress(NNDError):
-        ours |= set(_configs(_read_header(folder, any_version=True)))
-    for entry in folder.iterdir():
-        if entry.name in ours or (new / entry.name).exists():
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.copytree(entry, new / entry.name, symlinks=True)
-        else:
-            shutil.copy2(entry, new / entry.name, follow_symlinks=False)
-
-
-@contextmanager
-def _replacing(folder: Path) -> Iterator[Path]:
-    """Yield a new folder beside ``folder``; on success it takes its place, on failure nothing changes."""
-    parent = folder.parent
-    parent.mkdir(parents=True, exist_ok=True)
-    _clear(folder)
-    old = parent / f".{folder.name}.old-{secrets.token_hex(4)}"
-    with new_folder(folder) as new:
-        try:
-            yield new
-            if folder.exists():
-                folder.rename(old)
-            new.rename(folder)
-        finally:
-            if old.exists() and not folder.exists():  # stopped between the two moves
-                old.rename(folder)
-            shutil.rmtree(old, ignore_errors=True)
-
-
-def _write_parquet(table: pa.Table, path: Path) -> None:
-    import datasets  # slow to import
-
-    # The metadata of `features.arrow_schema` is how a parquet file declares its features to `datasets`.
-    features = datasets.Features.from_arrow_schema(table.schema)
-    metadata = {**(features.arrow_schema.metadata or {}), _VERSION_KEY: str(SCHEMA_VERSION).encode()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd")
-
-
-def write_dataset(
-    folder: Path,
-    tables: Mapping[str, pa.Table],
-    *,
-    header: Callable[[list[ConfigSummary]], Mapping[str, Any]] | Mapping[str, Any],
-    body: Callable[[list[ConfigSummary], Mapping[str, Any]], str],
-    default: str,
-    report: Mapping[str, Any] | None = None,
-    obsolete: Collection[str] = (),
-    known: Mapping[str, ConfigSummary] | None = None,
-    timeout: float = 600.0,
-) -> list[ConfigSummary]:
-    """Write ``tables`` as configs of the dataset in ``folder``, beside those that it already has.
-
-    Configs of another schema version, and those that cannot be read, are given up.
-
-    Args:
-        folder: the dataset folder; it is replaced as a whole, or not at all.
-        tables: config name -> table of tests.
-        header: metadata of the card (licence, languages and so on), or a function that returns it from the summaries
-            of all configs. Its ``nnd_set`` names the set; a folder of another set is left alone.
-        body: returns the card's Markdown from the summaries of all configs, and the reports that are known of them.
-        default: the config that `datasets.load_dataset` picks when none is named (if the folder has it).
-        report: what is stored per config in ``build_report.json``.
-        obsolete: configs that the folder may have from before and that it must not keep.
-        known: config -> summary of its table in ``tables``, where it is known already: a large table takes a while.
-        timeout: seconds to wait for another process that writes the same folder.
-
-    Returns:
-        Summaries of all configs that the folder holds now.
-
-    Raises:
-        NNDError: the folder exists and is no NND dataset, cannot be written, or another process keeps it locked.
-    """
-    if not tables:
-        raise ValueError("write_dataset needs at least one table")
-    for name in tables:
-        if not is_name(name):
-            raise NNDError(f"config {name!r}: a config is named by letters, digits, _, - and .")
-    try:
-        folder = expand(folder).resolve()
-        if not folder.name or not _is_text(str(folder)):
-            raise NNDError(f"{folder}: no folder that a dataset can be written to; choose another place with --out")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with only_writer(folder, timeout), _replacing(folder) as new:
-            merged = _existing(folder, header([]) if callable(header) else header)
-            merged = {name: table for name, table in merged.items() if name not in obsolete}
-            reports = {name: value for name, value in read_report(folder).items() if name in merged}
-            merged |= {name: check_table(table, f"config {name}") for name, table in tables.items()}
-            reports |= dict(report or {})
-            for name, table in merged.items():
-                _write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
-            summaries = [(known or {}).get(name) or summarize(name, table) for name, table in merged.items()]
-            _keep_the_rest(folder, new)
-            meta = header(summaries) if callable(header) else header
-            card = _card(summaries, meta, body(summaries, reports), default)
-            write_texts(
-                {new / CARD: card, new / REPORT: json.dumps(reports, indent=2, ensure_ascii=False) + "\n"},
-            )
-    except Timeout as error:
-        raise NNDError(f"{folder}: another build of this set is still running; try again when it is done") from error
-    except OSError as error:
-        raise NNDError(
-            f"{folder}: cannot be written ({error.strerror or error}); choose another place with --out"
-        ) from error
-    return summaries
-
-
-def _is_text(name: str) -> bool:
-    """Tell whether a path can be written as UTF-8, which parquet asks for."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-#: The hub's size categories.
-_SIZES = (
-    (10**3, "n<1K"),
-    (10**4, "1K<n<10K"),
-    (10**5, "10K<n<100K"),
-    (10**6, "100K<n<1M"),
-    (10**7, "1M<n<10M"),
-    (10**8, "10M<n<100M"),
-)
-
-
-def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: str, default: str) -> str:
-    names = [summary.name for summary in summaries]
-    chosen = default if default in names else names[0]
-    tests = sum(summary.tests for summary in summaries)
-    size = next((label for limit, label in _SIZES if tests < limit), "100M<n<1B")
-    meta = {
-        **header,
-        "size_categories": [size],
-        "configs": [
-            {
-                "config_name": name,
-                "data_files": [{"split": SPLIT, "path": f"{name}/{SPLIT}-*.parquet"}],
-                **({"default": True} if name == chosen else {}),
-            }
-            for name in names
-        ],
-        "nnd_schema_version": SCHEMA_VERSION,
-    }
-    return card_text(meta, body)
+    moving = [match[1] for name in names if (match := re.fullmatch(r"\.(.+)\.old-[^.]*", name))]
+    return sorted({*moving, *(name for name in names if not name.startswith("."))})
 
 
 # ---------------------------------------------------------------- reading
 
 
-def _read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
+def read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
     """Return the card's YAML header; raise NNDError when ``folder`` is no NND dataset (of our schema version)."""
     path = folder / CARD
     if not folder.exists():
-        _recover(folder)
+        recover(folder)
     try:
         parts = split_card(read_text(path))
     except NNDError as error:
@@ -379,20 +135,20 @@ def _read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
     header = parse_yaml(parts[0], f"{path}: its header cannot be read") if parts else None
     if not isinstance(header, dict) or "nnd_schema_version" not in header:
         raise NNDError(f"{folder}: no NND dataset is there (its {CARD} names no nnd_schema_version)")
-    found = header["nnd_schema_version"]
-    if isinstance(found, int) and found > SCHEMA_VERSION and not any_version:
-        raise NNDError(f"{folder}: written by a later release (schema version {found}); upgrade nnd-tasks to read it")
-    if found != SCHEMA_VERSION and not any_version:
-        raise NNDError(f"{folder}: schema version {found}, this release reads {SCHEMA_VERSION}; build the set again")
+    version = header["nnd_schema_version"]
+    if isinstance(version, int) and version > SCHEMA_VERSION and not any_version:
+        raise NNDError(f"{folder}: written by a later release (schema version {version}); upgrade nnd-tasks to read it")
+    if version != SCHEMA_VERSION and not any_version:
+        raise NNDError(f"{folder}: schema version {version}, this release reads {SCHEMA_VERSION}; build the set again")
     _check_names(path, header)
     return header
 
 
 def _check_names(path: Path, header: Mapping[str, Any]) -> None:
-    """Check that names and paths in a card stay in its folder: a card may come from a stranger.
+    """Check that no name or path in a card leads out of its folder: a card may come from a stranger.
 
     Raises:
-        NNDError: one does not.
+        NNDError: one leads out of it, or cannot be a name.
     """
     name = header.get("nnd_set")
     if name is not None and not is_name(name):
@@ -410,7 +166,7 @@ def _check_names(path: Path, header: Mapping[str, Any]) -> None:
 
 
 def _places(value: Any) -> Iterator[str]:
-    """Yield the paths in what a card says of data files: a path, a list of them, or by split."""
+    """Yield the paths among a card's data files, which are given as one path, as a list, or by split."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -433,12 +189,13 @@ def _entries(header: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [entry for entry in entries if isinstance(entry, dict) and "config_name" in entry]
 
 
-def _configs(header: Mapping[str, Any]) -> list[str]:
+def config_names(header: Mapping[str, Any]) -> list[str]:
+    """Return the names of the configs that a card's header lists."""
     return [str(entry["config_name"]) for entry in _entries(header)]
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """Return config -> what its build stored of itself; ``{}`` where nothing is known."""
+    """Return config -> its part of ``build_report.json``; ``{}`` where that file is missing or damaged."""
     try:
         report = read_json(folder / REPORT, limit=_MAX_REPORT_BYTES)
     except NNDError:
@@ -452,8 +209,8 @@ def list_configs(folder: Path) -> tuple[list[str], str]:
     Raises:
         NNDError: ``folder`` is no NND dataset.
     """
-    header = _read_header(folder)
-    names = _configs(header)
+    header = read_header(folder)
+    names = config_names(header)
     if not names:
         raise NNDError(f"{folder}: its card lists no config; build the set again")
     marked = [str(entry["config_name"]) for entry in _entries(header) if entry.get("default")]
@@ -469,7 +226,7 @@ def how_to_build(name: str, config: str = "") -> str:
 
 
 def no_set(name: str) -> str:
-    """Say that a set is not built here: how to build it, or, where there is none of this name, which may be meant."""
+    """Return the error message for a set that is not built here: how to build it, or which name may have been meant."""
     package = Path(__file__).parent
     ours = {
         name
@@ -483,8 +240,7 @@ def no_set(name: str) -> str:
         return f"set {name!r} is not built here; run: {how_to_build(name)}"
     own = {path.parent.name for path in dataset_folder("").glob(f"[!.]*/{CARD}")}
     plain = name.lower().replace("-", "_").removeprefix("nnd_")
-    near = plain if plain in ours | own else next(iter(difflib.get_close_matches(plain, sorted(ours | own), n=1)), None)
-    meant = f"did you mean {near!r}? " if near else ""
+    meant = did_you_mean(plain, sorted(ours | own), end=" ")
     return f"there is no set {name!r}; {meant}nnd list shows those there are"
 
 
@@ -509,12 +265,12 @@ def read_table(folder: Path, config: str | None = None) -> pa.Table:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """Return what changes when a build replaces a folder."""
+    """Return the inode and the time of the last change of a folder: they change when a build replaces it."""
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_ctime_ns
+    return status.st_ino, status.st_ctime_ns
 
 
 def _read_table(folder: Path, config: str | None) -> pa.Table:
@@ -530,7 +286,7 @@ def _read_table(folder: Path, config: str | None) -> pa.Table:
     try:
         table = pa.concat_tables([pq.read_table(file) for file in files])
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are no UTF-8
-        reason = first_line(error)
+        reason = reason_of(error)
         raise NNDError(f"{files[0]}: cannot be read as parquet ({reason}); build the set again") from error
     return check_table(table, f"{folder} (config {config})")
 
@@ -547,8 +303,4 @@ def load(name: str, config: str | None = None) -> datasets.Dataset:
     """
     import datasets
 
-    # A bare name is a set, even where a folder of that name lies around.
-    folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
-    if folder is None:
-        raise NNDError(no_set(name))
-    return datasets.Dataset(read_table(folder, config))
+    return datasets.Dataset(read_table(find_set(name), config))

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the name of its type when it has none."""
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
+def reason_of(error: BaseException) -> str:
+    """Return in one line why something failed, for an error message that names the file or the thing itself.
+
+    That is what the operating system says ("No space left on device", without the path), else the first line of the
+    message, else the name of the error's type.
+    """
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
+def typed_reason_of(error: BaseException) -> str:
+    """Return why something failed, with the type of the error before the message unless it is an `NNDError`."""
+    said = next(iter(str(error).splitlines()), "")
+    return said if isinstance(error, NNDError) else f"{type(error).__name__}{f': {said}' if said else ''}"
 
 
 def visible(text: str) -> str:

@@ -1,8 +1,8 @@
 """Files: written whole or not at all, read with a bound and one clear error.
 
-What is written goes to a name of its own beside the target and is renamed when it is complete, so that an interruption or
-a full disk leaves the earlier file. What is read may come from a stranger: only regular files, of bounded size, and no
-YAML whose few bytes unfold to gigabytes.
+A file is written under a temporary name beside its target and renamed when it is complete, so that an interruption or a
+full disk leaves the earlier file. Files that are read may come from a stranger: only regular files of bounded size are
+taken, and no YAML whose few bytes unfold to gigabytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,35 +20,69 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 
 #: Bytes that a configuration file (YAML, JSON, a card) may have; the largest of ours has 20 kB.
 MAX_CONFIG_BYTES = 5_000_000
-#: Levels of lists and mappings inside one another that a YAML or JSON file may have.
+#: How deeply lists and mappings may be nested in a YAML or JSON file.
 MAX_DEPTH = 100
-#: Parts that a YAML file may have: keys, values, beginnings and ends of lists and mappings.
+#: How many parts a YAML file may have: keys, values, beginnings and ends of lists and mappings.
 MAX_VALUES = 500_000
-_MAX_DIGITS = 1000  # of a number in YAML
+_MAX_DIGITS = 1000  # that a number in YAML may have
 
 
 def expand(path: str | Path) -> Path:
     """Return ``path`` with ``~`` replaced by the home directory.
 
     Raises:
-        NNDError: the user that it names is not known, or symbolic links lead from it back to it.
+        NNDError: it names an unknown user, or its symbolic links form a loop.
     """
     try:
-        found = Path(path).expanduser()
+        place = Path(path).expanduser()
     except RuntimeError as error:
         raise NNDError(f"{path}: the home directory that it names is not known") from error
     try:
-        found.stat()
+        place.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise NNDError(f"{path}: symbolic links lead from it back to it; name another place") from error
-    except ValueError:  # a NUL in the name: whoever opens it says so
+            raise NNDError(f"{path}: its symbolic links form a loop; name another place") from error
+    except ValueError:  # a NUL in the name: opening the file will raise an error for it
         pass
-    return found
+    return place
+
+
+# ---------------------------------------------------------------- errors
+
+
+@contextmanager
+def reading(path: object) -> Iterator[None]:
+    """Turn what goes wrong while the block reads ``path`` into one error that names it.
+
+    Raises:
+        NNDError: the block raised an `OSError`, or a `ValueError` (no UTF-8, a NUL in the name).
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise NNDError(f"{path}: cannot be read ({reason_of(error)})") from error
+
+
+@contextmanager
+def changing(place: object, *, hint: str = "", done: str = "written") -> Iterator[None]:
+    """Turn what goes wrong while the block changes files or folders into one error that names them.
+
+    Args:
+        place: what is changed, as the error names it.
+        hint: ends the error: what the user can do.
+        done: what could not be done: ``written``, ``removed``, ``replaced``.
+
+    Raises:
+        NNDError: the block raised an `OSError`, such as for a lack of permission or a full disk.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise NNDError(f"{place}: cannot be {done} ({reason_of(error)}){f'; {hint}' if hint else ''}") from error
 
 
 # ---------------------------------------------------------------- writing
@@ -112,14 +145,12 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
         yield files
         for file in files:
             with file.open("rb") as written:
-                os.fsync(written.fileno())  # a full disk may be told only now
+                os.fsync(written.fileno())  # some systems report a full disk only here
         for current, file in zip(targets, files, strict=True):
             file.replace(current)
     except OSError as error:
         where = f"{current}: " if current.name else ""
-        raise NNDError(
-            f"{where}cannot be written ({error.strerror or first_line(error)}){f'; {hint}' if hint else ''}"
-        ) from error
+        raise NNDError(f"{where}cannot be written ({reason_of(error)}){f'; {hint}' if hint else ''}") from error
     finally:
         for file in files:
             with suppress(OSError):
@@ -139,32 +170,20 @@ def write_texts(files: Mapping[Path, str], *, hint: str = "") -> None:
             path.write_text(text, encoding="utf-8")
 
 
-@contextmanager
-def new_folder(beside: Path) -> Iterator[Path]:
-    """Yield a new folder next to ``beside``, with the mode that the user's umask asks for; removed unless moved away."""
-    beside.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}.new-", dir=beside.parent))
-    try:
-        folder.chmod(0o777 & ~umask())  # mkdtemp makes it private
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-#: What JSON takes as it is and YAML does not, or reads as a line break; mojibake is full of it.
+#: Characters that JSON allows in a string and YAML refuses or reads as a line break; wrongly decoded text is full of them.
 _NO_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 def yaml_mapping(fields: Mapping[str, Any]) -> str:
-    """Return plain data as YAML, one key per line, that gives the same data when it is read.
+    """Return plain data as YAML, one key per line.
 
     Raises:
-        NNDError: it does not.
+        NNDError: reading the YAML would not give the same data.
     """
     lines = []
     for key, value in fields.items():
         # JSON strings are YAML strings, and keep their line breaks readable.
-        shown = _NO_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+        shown = _NO_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
         lines.append(f"{key}: {shown}\n")
     text = "".join(lines)
     check_yaml(text, fields)
@@ -172,7 +191,7 @@ def yaml_mapping(fields: Mapping[str, Any]) -> str:
 
 
 def check_yaml(text: str, value: Any) -> None:
-    """Raise NNDError for a YAML text that does not give ``value`` when it is read: nobody could use the file."""
+    """Raise NNDError for a YAML text that does not give ``value`` when it is read."""
     if parse_yaml(text, "YAML to be written") != value:
         raise NNDError(
             "YAML to be written: reading it gives something else; a name in it holds characters that YAML changes"
@@ -192,16 +211,13 @@ def read_bytes(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> bytes:
     Raises:
         NNDError: it is absent, no regular file, too large or unreadable.
     """
-    try:
+    with reading(path):
         # O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise NNDError(f"{path}: is no regular file")
             content = file.read(limit + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise NNDError(f"{path}: cannot be read ({reason or first_line(error)})") from error
     if len(content) > limit:
         raise NNDError(f"{path}: is larger than {limit / 1e6:,.0f} MB, which is more than such a file should have")
     return content
@@ -217,7 +233,7 @@ def read_text(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> str:
 
 
 def seems_to_be(content: bytes) -> str:
-    """Say what bytes that are no UTF-8 seem to be, and how to save them as UTF-8."""
+    """Return a hint for bytes that are not UTF-8: their likely encoding, and how to save them as UTF-8."""
     start = content[: 1 << 16]
     even, odd = start[::2].count(0), start[1::2].count(0)
     if start.startswith((b"\xff\xfe", b"\xfe\xff")) or max(even, odd) > len(start) // 8:
@@ -226,7 +242,7 @@ def seems_to_be(content: bytes) -> str:
         )
     high = sum(byte > 127 for byte in start)
     if high > len(start) // 4 or any(byte in start for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)):
-        return "save it as UTF-8; a spreadsheet calls that CSV UTF-8"  # cp1251, GBK, Shift JIS, ...: nobody can tell
+        return "save it as UTF-8; a spreadsheet calls that CSV UTF-8"  # cp1251, GBK, Shift JIS, ...: they cannot be told apart
     return _SAVE.format("Windows-1252 (as Excel saves CSV)", "WINDOWS-1252")
 
 
@@ -247,56 +263,56 @@ def parse_json(text: str, where: str) -> Any:
         NNDError: no valid JSON, nested too deeply, or with text that is no Unicode; begins with ``where``.
     """
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except RecursionError as error:
         raise NNDError(f"{where}: its lists and objects are nested too deeply to be read") from error
     except ValueError as error:
-        raise NNDError(f"{where}: is no valid JSON ({first_line(error)})") from error
-    check_json(found, text, where)
-    return found
+        raise NNDError(f"{where}: is no valid JSON ({reason_of(error)})") from error
+    check_json(content, text, where)
+    return content
 
 
-#: How JSON writes half of a character beyond U+FFFF; whole ones are pairs of it.
+#: A surrogate as JSON escapes it. A pair of them is a character beyond U+FFFF; one alone is half a character.
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def check_json(found: Any, text: str, where: str) -> None:
-    """Check what `json.loads` lets through and later steps, such as writing it, would stumble over.
+def check_json(content: Any, text: str, where: str) -> None:
+    """Refuse JSON that `json.loads` accepts, but that later steps, such as writing it again, cannot handle.
 
     Args:
-        found: what the JSON holds.
-        text: the JSON itself; most need no closer look.
+        content: what the JSON holds.
+        text: the JSON itself; a glance at it shows that most need no closer check.
         where: begins the error.
 
     Raises:
         NNDError: it is nested deeper than `MAX_DEPTH`, or holds half of a character.
     """
     if text.count("[") + text.count("{") > MAX_DEPTH:
-        level: list[Any] = [[found]]
-        for _ in range(MAX_DEPTH + 1):  # a list of one more: a text may be no list nor object at all
+        level: list[Any] = [[content]]  # in a list, as the content may be a bare text or number
+        for _ in range(MAX_DEPTH + 1):
             inner = (value.values() if isinstance(value, dict) else value for value in level)
             level = [value for values in inner for value in values if isinstance(value, (dict, list))]
         if level:
             raise NNDError(f"{where}: its lists and objects are nested deeper than {MAX_DEPTH} levels")
     if _HALF.search(text):
         try:
-            json.dumps(found, ensure_ascii=False).encode("utf-8")
+            json.dumps(content, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
             raise NNDError(f"{where}: a text in it holds half of a character (a lone surrogate); correct it") from error
 
 
 if TYPE_CHECKING:
     from yaml import SafeLoader as _Loader
-else:  # libyaml is faster by ten times; neither makes objects of Python
+else:  # libyaml is ten times faster; neither loader creates Python objects
     _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class PlainLoader(_Loader):
-    """A loader for `parse_yaml`; one that knows more tags is a subclass of it."""
+    """The loader of `parse_yaml`; subclass it to read more tags."""
 
 
 class UniqueLoader(PlainLoader):
-    """A loader for `parse_yaml` that refuses a mapping with one key twice, of which YAML would take the last."""
+    """A loader for `parse_yaml` that refuses a mapping with the same key twice; YAML would silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return a mapping; raise a YAMLError where a key stands twice."""
@@ -326,7 +342,7 @@ for _kind in ("int", "float"):
 
 
 def _check_plain(text: str, loader: type[PlainLoader]) -> None:
-    """Raise a YAMLError for what unfolds to more than is written: 835 bytes of aliases can fill the memory."""
+    """Raise a YAMLError for aliases, deep nesting or too many values: 835 bytes of aliases can unfold to fill the memory."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=loader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -361,8 +377,8 @@ def parse_yaml(text: str, where: str, loader: type[PlainLoader] = PlainLoader) -
             made.dispose()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or first_line(error)
+        problem = getattr(error, "problem", None) or reason_of(error)
         line = f" in line {mark.line + 1}" if mark else ""
         raise NNDError(f"{where}: is no YAML that can be read here ({problem}{line})") from error
     except (ValueError, RecursionError, TypeError) as error:  # dates such as 2022-13-41, keys that are lists
-        raise NNDError(f"{where}: is no YAML that can be read here ({first_line(error)})") from error
+        raise NNDError(f"{where}: is no YAML that can be read here ({reason_of(error)})") from error

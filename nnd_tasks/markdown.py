@@ -1,4 +1,4 @@
-"""Markdown: text from data stands in it as it is, and neither page nor reader obeys it."""
+"""Put text from data into Markdown so that it shows as written: none of it becomes formatting, HTML or a link."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 from nnd_tasks.errors import visible
 
-#: What may begin something in CommonMark, in GitHub's extensions of it, or in HTML; _ between letters begins nothing.
+#: Characters that may begin formatting in CommonMark, in GitHub's extensions of it, or in HTML; _ between letters does not.
 _MEANT = re.compile(
     r"(?P<entity>[\\`|<>&]|\A[-+=#]|(?<=\A\d)[.)](?=\s|\Z))|(?P<escape>[*~\[\]$]|(?<![^\W_])_|_(?![^\W_]))"
 )
 
-#: What makes an address that is linked without being asked to.
+#: Parts of an address by which it becomes a link without being marked as one.
 _ADDRESS = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
+#: On GitHub also mentions and references to issues, which it looks for in the rendered text; the # of an entity is none.
+_MENTION = re.compile(rf"@|(?<!&)#|(?<=gh)-|{_ADDRESS.pattern}", re.IGNORECASE)
 
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\\": "&#92;", "`": "&#96;", "|": "&#124;"}
 
@@ -28,9 +30,14 @@ def cell(text: str) -> str:
     return plain(" ".join(text.split()))
 
 
-def unlinked(text: str) -> str:
-    """Return `plain` of text in which addresses are no links: a character without width stands in them."""
-    return _ADDRESS.sub(lambda m: f"&#{ord(m[0])};&#8203;", plain(text))
+def unlinked(text: str, *, mentions: bool = False) -> str:
+    """Return `plain` of text in which addresses do not become links: a character without width is put into them.
+
+    Args:
+        text: any.
+        mentions: treat what GitHub links (@name, #1, gh-1) in the same way.
+    """
+    return (_MENTION if mentions else _ADDRESS).sub(lambda m: f"&#{ord(m[0])};&#8203;", plain(text))
 
 
 #: What our own cells of numbers look like: 0.7 [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.

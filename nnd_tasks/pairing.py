@@ -11,7 +11,6 @@ pairs formed: a prompt, or a group that the publisher names?
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from nnd_tasks.codes import Codes, Floats, Index, Mask, Texts, combine, fold_codes
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import cluster_key
+from nnd_tasks.wording import did_you_mean, some_of
 
 #: More than this many pairs of candidates to compare take minutes, more tests than this gigabytes.
 MOST_PAIRS = 500_000_000
@@ -303,11 +303,6 @@ def _votes(found: Judgements, unit: Index, rank: Index | None) -> tuple[Index, N
     return unit[first][clear], label[clear]
 
 
-def some_of(labels: Sequence[str]) -> str:
-    """Return the first labels, quoted, for an error."""
-    return ", ".join(map(repr, labels[:12])) + (", ..." if len(labels) > 12 else "")
-
-
 def _ranks(labels: Texts, rule: Rule) -> Index:
     """Return the rank of each label, -1 where an order does not have it.
 
@@ -336,12 +331,11 @@ def unranked(labels: Texts, rule: Rule, ignore: Sequence[str]) -> list[int]:
     if all(labels.find(label) is None for label in ranked):
         raise NNDError(f"--order {ranked[0]}: no candidate has this label; the labels are {shown}")
     unknown = [label for label in labels.texts if label not in ranked and label not in ignore]
-    lower = {label.casefold(): label for label in ranked}
     for label in unknown:
-        if near := difflib.get_close_matches(label.casefold(), lower, n=1, cutoff=0.8):
+        if meant := did_you_mean(label, ranked, cutoff=0.8):
             raise NNDError(
-                f"--order: it lacks the label {label!r}; is it {lower[near[0]]!r}? Put it into the order "
-                f"(bad=ugly,good: equal ranks), or --ignore it (the labels are {shown})"
+                f"--order: it lacks the label {label!r}; {meant} Put it into the order (bad=ugly,good: equal ranks), or "
+                f"--ignore it (the labels are {shown})"
             )
     return [code for label in unknown if (code := labels.find(label)) is not None]
 

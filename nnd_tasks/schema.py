@@ -1,7 +1,7 @@
-"""Annotations and tests: their columns, their types, and the identifiers derived from them.
+"""Tests: their columns, the types of these, and the identifiers and names of metrics derived from them.
 
-Words as in the paper (Laban et al., EMNLP 2022, section 2.1): an *annotation* is one judged candidate,
-a *test* is a (context, higher, lower) triple with a known difference in quality.
+As in the paper (Laban et al., EMNLP 2022, section 2.1), a *test* is a (context, higher, lower) triple whose two candidates
+differ in quality in a known direction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nnd_tasks.errors import NNDError
 
 SCHEMA_VERSION = 1
 
-#: Columns that every dataset has, in this order, all of them strings but the last.
+#: Columns that every dataset has, in this order.
 REQUIRED_COLUMNS: dict[str, str] = {
     "test_id": "string",
     "context_id": "string",
@@ -42,8 +42,8 @@ OPTIONAL_COLUMNS: dict[str, str] = {
     "noise_ratio": "float64",
     "seed": "int64",
 }
-#: Where people marked the errors of the worse candidate: a list of start, end, category and severity for each test; characters
-#: of ``low``, the end outside.
+#: Where people marked errors in the worse candidate: for each test a list of start, end, category and severity. Start and
+#: end count characters of ``low``; the character at the end is no part of the span.
 SPANS_COLUMN = "low_spans"
 RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS) | {SPANS_COLUMN}
 #: What a document of the harness holds besides prompt fields; no column may have these names.
@@ -56,12 +56,12 @@ def normalize(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return ``text`` in NFC with every run of white space as one space, and none at its ends: to compare texts by."""
+    """Return ``text`` in NFC, every run of white space as one space and none at the ends; for comparing texts."""
     return " ".join(normalize(text).split())
 
 
 def short_hash(*parts: str) -> str:
-    """Return 16 hex digits of SHA-256 over ``parts``; their boundaries count."""
+    """Return 16 hex digits of SHA-256 over ``parts``; ("ab", "c") and ("a", "bc") differ."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8")
@@ -71,7 +71,7 @@ def short_hash(*parts: str) -> str:
 
 
 def slug(name: str) -> str:
-    """Return the form of a category name that metric names carry: ``Common Sense`` -> ``common_sense``."""
+    """Return a category's name as it stands in metric names: ``Common Sense`` -> ``common_sense``."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
@@ -86,12 +86,12 @@ _PAIR = re.compile(rf"_({'|'.join(LANGUAGES)})({'|'.join(LANGUAGES)})(?=_|$)")
 
 
 def language_pair(config: str) -> tuple[str, str] | None:
-    """Return the languages of a translation config: ``ted_zhen`` -> ``("zh", "en")``; None where its name tells none."""
-    found = _PAIR.findall(config)
-    return found[-1] if found else None
+    """Return the languages of a translation config: ``ted_zhen`` -> ``("zh", "en")``; None where its name has no pair."""
+    pairs = _PAIR.findall(config)
+    return pairs[-1] if pairs else None
 
 
-#: What follows ``pass_rate_`` in metrics that are not a category's; a category must not claim it.
+#: What follows ``pass_rate_`` in metrics that are not of a category; no category may have such a slug.
 RESERVED_SLUGS = frozenset({"all", "sum", "bytes", "stderr", "pmi"})
 
 
@@ -139,39 +139,6 @@ def severity_slugs(severities: Iterable[str | None]) -> dict[str, str]:
         NNDError: as `metric_slugs`.
     """
     return metric_slugs([name for name in severities if name], "severity", "pass_rate_severity_")
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """One judged candidate: a row of a human evaluation.
-
-    Attributes:
-        context_id: the group in which pairs are formed.
-        context: the main text that a model is given.
-        candidate: the text that was judged.
-        fields: further prompt fields (such as ``answer`` for question generation), column -> text.
-        label: error label as published; ``""`` where the evaluation has none.
-        category: category of the context or the aspect that was rated, where a label does not give it.
-        subcategory: finer label of the same kind.
-        severity: severity of the error, where the evaluation records one.
-        ratings: one rating per rater (Likert scale).
-        score: a number, higher is better.
-        system: the system that wrote the candidate.
-        rater: who judged it.
-    """
-
-    context_id: str
-    context: str
-    candidate: str
-    fields: Mapping[str, str] = field(default_factory=dict)
-    label: str = ""
-    category: str = ""
-    subcategory: str = ""
-    severity: str = ""
-    ratings: tuple[float, ...] = ()
-    score: float | None = None
-    system: str = ""
-    rater: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Keep passwords, tokens and keys out of what is written and logged.
 
 Model arguments may hold a token of the hub, the key of a server, or both in its URL. The model must get them; results,
-signatures, reports and log lines must not. Names decide: every value under a name that reads like a secret goes, however
-deep it is nested, and of every URL the user, the password and the query.
+signatures, reports and log lines must not. Names decide: every value whose name reads like that of a secret is hidden, at
+any depth, and so are the user, the password and the query of every URL.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-#: Stands where a secret was.
+#: Replaces a secret.
 MARK = "***"
 
-#: Parts of names, without separators, that say enough by themselves.
+#: A name that contains one of these, its separators left out, is that of a secret.
 _PARTS = (
     *("password", "passwd", "passphrase", "secret", "credential", "authorization", "bearer", "cookie", "header"),
     *("apikey", "accesskey", "privatekey", "authtoken", "accesstoken", "apitoken", "hftoken", "hubtoken"),
 )
-#: Last words of names that do.
+#: A name whose last word is one of these is that of a secret.
 _WORDS = {"auth", "pass", "pwd", "pw", "pat", "jwt", "sas", "sig", "key", "keys"}
-#: Words before "token" in names of tokens of a text.
+#: With one of these before it, "token" means a token of a text, as in bos_token.
 _OF_TEXTS = {
     *("bos", "eos", "pad", "unk", "sep", "cls", "mask", "prefix", "suffix", "start", "end", "stop", "special", "image"),
     *("audio", "video", "think", "thinking", "eot", "eod", "begin", "boi", "eoi", "next", "first", "last", "per"),
@@ -41,7 +41,7 @@ _URL = re.compile(
 _NAME = re.compile(r"""(?<![\w.-])(?P<quote>\\?['"]?)(?P<name>[A-Za-z_][\w.-]*)(?P=quote)\s*(?P<sign>[:=])\s*""")
 _SCHEME = re.compile(r"\b(Bearer|Basic)\s+[\w+/=.~-]{4,}")
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
-#: Letters from which on a secret is looked for in running text; shorter ones stand in ordinary words.
+#: Letters that a secret must have to be looked for in running text; shorter ones also occur in ordinary words.
 _LONG = 6
 
 
@@ -53,14 +53,14 @@ def is_secret(name: str) -> bool:
     joined = "".join(words)
     if any(part in joined for part in _PARTS):
         return True
-    if words[-1] == "token":  # bos_token is none; neither is max_tokens
+    if words[-1] == "token":  # bos_token is no secret; neither is max_tokens
         return len(words) == 1 or words[-2] not in _OF_TEXTS
     return words[-1] in _WORDS or words[0] == "auth"
 
 
 def bare_urls(text: str) -> str:
     """Return ``text`` with the user, the password and the query of every URL taken out."""
-    return _URL.sub(lambda found: found["scheme"] + found["place"], text)
+    return _URL.sub(lambda match: match["scheme"] + match["place"], text)
 
 
 def open_query(url: str) -> list[tuple[str, str]]:
@@ -94,23 +94,23 @@ def without_secrets(value: Any, mark: str | None = MARK) -> Any:
 
 def secret_values(value: Any) -> set[str]:
     """Return the secrets among arguments that are long enough to be looked for in running text."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     if isinstance(value, Mapping):
         for name, item in value.items():
-            found |= set(_leaves(item)) if is_secret(str(name)) else secret_values(item)
+            secrets |= set(_leaves(item)) if is_secret(str(name)) else secret_values(item)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            found |= secret_values(item)
+            secrets |= secret_values(item)
     elif isinstance(value, str):
-        found |= {value[start:end].strip("'\"\\") for _, start, end in _named(value)}
+        secrets |= {value[start:end].strip("'\"\\") for _, start, end in _named(value)}
         for url in _URL.finditer(value):
             try:
                 parts = urlsplit(url[0])
                 secret = [parts.password, *(item for name, item in parse_qsl(parts.query) if is_secret(name))]
             except ValueError:  # no URL after all
                 continue
-            found |= {text for item in secret if item for text in (item, unquote(item))}
-    return {text for text in found if len(text) >= _LONG}
+            secrets |= {text for item in secret if item for text in (item, unquote(item))}
+    return {text for text in secrets if len(text) >= _LONG}
 
 
 def _leaves(value: Any) -> Iterator[str]:
@@ -125,11 +125,11 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def hide(text: str, known: Iterable[str] = ()) -> str:
-    """Return ``text`` with `MARK` in the place of every secret: ``token=...``, ``'api_key': '...'``, parts of URLs.
+    """Return ``text`` with every secret replaced by `MARK`: ``token=...``, ``'api_key': '...'``, parts of URLs.
 
     Args:
         text: anything, such as a log line, an error or ``--model_args``.
-        known: secrets to look for by their value, see `secret_values`.
+        known: values of secrets to look for, from `secret_values`.
     """
     for value in sorted(known, key=len, reverse=True):
         text = text.replace(value, MARK)
@@ -140,7 +140,7 @@ def hide(text: str, known: Iterable[str] = ()) -> str:
 
 
 def arguments_without_secrets(text: str) -> str:
-    """Return ``key=value`` pairs between commas without those of secrets, and without the secrets of URLs."""
+    """Return comma-separated ``key=value`` pairs, those with secrets and the secrets in URLs left out."""
     for name, _, end in reversed(list(_named(text))):
         comma = text.find(",", end)
         text = text[:name].rstrip(",") + (text[comma:] if comma >= 0 else "")
@@ -148,18 +148,18 @@ def arguments_without_secrets(text: str) -> str:
 
 
 def _named(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield where the name of a secret begins, and where its value begins and ends."""
+    """Yield for each secret the index at which its name begins, and those at which its value begins and ends."""
     done = 0
-    for found in _NAME.finditer(text):
-        start = found.end()
-        if found.start() < done or start >= len(text) or not is_secret(found["name"]):
+    for match in _NAME.finditer(text):
+        start = match.end()
+        if match.start() < done or start >= len(text) or not is_secret(match["name"]):
             continue
         quoted = text[start] in "'\"\\{[("
-        if found["sign"] == ":" and not found["quote"] and not quoted:
+        if match["sign"] == ":" and not match["quote"] and not quoted:
             continue  # prose, such as "unexpected token: x"
         done = _end(text, start)
         if done > start:
-            yield found.start(), start, done
+            yield match.start(), start, done
 
 
 def _end(text: str, start: int) -> int:
@@ -169,8 +169,8 @@ def _end(text: str, start: int) -> int:
         closing = text.find(opening[0], opening.end())
         return len(text) if closing < 0 else closing + len(opening[0])
     if text[start] not in _CLOSING:
-        found = re.compile(r"[^\s,;&'\"{}()\[\]]*").match(text, start)
-        return found.end() if found else start
+        match = re.compile(r"[^\s,;&'\"{}()\[\]]*").match(text, start)
+        return match.end() if match else start
     depth = 0
     for i in range(start, len(text)):
         depth += (text[i] in "{[(") - (text[i] in "}])")
@@ -193,7 +193,7 @@ def hidden_in_logs(known: Iterable[str]) -> Iterator[None]:
     """Keep secrets out of all log lines, tracebacks in them included, while the block runs.
 
     Args:
-        known: as for `hide`; read at each line, so that a set may grow.
+        known: as for `hide`; it is read anew for each line, so secrets may be added to it meanwhile.
     """
     make = logging.getLogRecordFactory()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.schema import (
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
@@ -20,7 +20,8 @@ from nnd_tasks.schema import (
     severity_slugs,
 )
 
-_TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
+#: Type as `nnd_tasks.schema` names it -> as a table has it.
+TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
 _PIECE = 10_000  # rows
 #: Type of `nnd_tasks.schema.SPANS_COLUMN`.
 SPANS = pa.list_(
@@ -42,7 +43,7 @@ def to_table(tests: Sequence[Test]) -> pa.Table:
         name: kind for name, kind in OPTIONAL_COLUMNS.items() if any(row[name] not in ("", None) for row in rows)
     }
     columns |= dict.fromkeys(sorted({name for test in tests for name in test.fields}), "string")
-    schema = pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
+    schema = pa.schema([(name, TYPES[kind]) for name, kind in columns.items()])
     return pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows], schema=schema)
 
 
@@ -59,7 +60,7 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
     try:
         table.validate(full=True)  # parquet from elsewhere can hold what is no UTF-8
     except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-        raise NNDError(f"{where}: cannot be read ({first_line(error)}); build the set again") from error
+        raise NNDError(f"{where}: cannot be read ({reason_of(error)}); build the set again") from error
     for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
         if name not in table.column_names:
             if name in REQUIRED_COLUMNS:
@@ -67,7 +68,7 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
                     f"{where}: column {name!r} is missing; this is no NND dataset of schema {SCHEMA_VERSION}"
                 )
             continue
-        wanted = _TYPES[kind]
+        wanted = TYPES[kind]
         index = table.column_names.index(name)
         if table.schema.field(name).type != wanted:
             try:
@@ -82,7 +83,7 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
             table = table.set_column(index, SPANS_COLUMN, table.column(index).cast(SPANS))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise NNDError(
-                f"{where}: column {SPANS_COLUMN!r} is no list of start, end, category and severity: {first_line(error)}"
+                f"{where}: column {SPANS_COLUMN!r} is no list of start, end, category and severity: {reason_of(error)}"
             ) from error
     if table.num_rows == 0:
         raise NNDError(f"{where}: it holds no test")

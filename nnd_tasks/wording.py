@@ -1,8 +1,10 @@
-"""Text that people and programs read: counts of things, cells of spreadsheets, JSON."""
+"""Text that people and programs read: counts, lists of names, names that were meant, cells of spreadsheets, JSON."""
 
 from __future__ import annotations
 
+import difflib
 import json
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from nnd_tasks.errors import visible
@@ -17,6 +19,38 @@ def counted(number: int, thing: str, things: str = "") -> str:
         things: the word for more, where it is not ``thing`` with an s.
     """
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def some_of(names: Sequence[str], at_most: int = 12, show: Callable[[str], str] = repr) -> str:
+    """Return the first names with commas between them, and how many more there are: ``'a', 'b' and 1,204 more``.
+
+    Args:
+        names: all of them.
+        at_most: how many are named.
+        show: returns a name as it is to stand there.
+    """
+    more = f" and {len(names) - at_most:,} more" if len(names) > at_most else ""
+    return ", ".join(map(show, names[:at_most])) + more
+
+
+def did_you_mean(name: str, known: Iterable[str], *, at_most: int = 1, cutoff: float = 0.6, end: str = "") -> str:
+    """Return ``did you mean 'a' or 'b'?`` with the known names that are nearest to one that is not known.
+
+    Args:
+        name: what the user wrote; case makes no difference.
+        known: the names that there are.
+        at_most: how many names are offered.
+        cutoff: similarity that a name must have to be offered, from 0 to 1, as in `difflib.get_close_matches`.
+        end: follows the question mark.
+
+    Returns:
+        The question, or ``""`` where no name is near.
+    """
+    folded: dict[str, str] = {}
+    for one in known:
+        folded.setdefault(one.casefold(), one)
+    near = difflib.get_close_matches(name[:100].casefold(), folded, n=at_most, cutoff=cutoff)
+    return f"did you mean {' or '.join(repr(folded[one]) for one in near)}?{end}" if near else ""
 
 
 def csv_cell(value: Any) -> Any:
@@ -34,5 +68,5 @@ def json_text(value: Any) -> str:
 
 
 def figure_text(value: str) -> str:
-    """Return a label for matplotlib, which would read what stands between two dollar signs as a formula."""
+    """Return a label for matplotlib, dollar signs escaped: it would read the text between two of them as a formula."""
     return visible(value).replace("$", r"\$")

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-import nnd_tasks.datasets
+import nnd_tasks.dataset_writing
 from nnd_tasks import __version__
 from nnd_tasks.build import build_set
-from nnd_tasks.card import set_card
+from nnd_tasks.card_sections import set_card
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
 from tests.conftest import SOURCES
@@ -296,7 +296,7 @@ def test_write_that_breaks_off_leaves_the_earlier_build_and_no_rest(
     def fail(*args: Any) -> None:
         raise failure
 
-    monkeypatch.setattr(nnd_tasks.datasets, "_write_parquet", fail)
+    monkeypatch.setattr(nnd_tasks.dataset_writing, "_write_parquet", fail)
     with pytest.raises((NNDError, KeyboardInterrupt)) as caught:
         build_set("quiz_design", quiz, tmp_path / "out")
     if isinstance(failure, OSError):

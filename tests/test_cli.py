@@ -263,7 +263,7 @@ def lines_of_wrong_input(folder: Path) -> dict[str, tuple[Sequence[str | Path], 
     frank = write_files(folder / "frank", {SPLIT_FILE: "a" * 40}) / SPLIT_FILE
     (folder / "empty").mkdir()
     return {
-        "unknown set": (["build", "quizdesign"], "did you mean quiz_design"),
+        "unknown set": (["build", "quizdesign"], "did you mean 'quiz_design'"),
         "option of another set": (["build", "mqm", "--source", quiz, "--rows", "all"], "mqm has no option --rows"),
         "option value": (["build", "summeval", "--source", quiz, "--rows", "most"], "--rows: expected half or all"),
         "no such source": (["build", "mqm", "--source", folder / "none"], "no such file or folder"),

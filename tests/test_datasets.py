@@ -25,16 +25,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import nnd_tasks.datasets as ours
-from nnd_tasks.datasets import (
-    _lock_file,
-    dataset_folder,
-    find_dataset,
-    list_configs,
-    load,
-    read_table,
-    write_dataset,
-)
+from nnd_tasks.dataset_writing import write_dataset
+from nnd_tasks.datasets import dataset_folder, find_dataset, list_configs, load, read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.folders import lock_file
 from nnd_tasks.schema import Test
 from nnd_tasks.tables import ConfigSummary, check_table, fingerprint, summarize, to_table
 
@@ -385,7 +379,9 @@ def test_the_card_has_the_header_that_the_hub_reads(folder: Path) -> None:
 def test_the_size_of_the_card_is_one_of_the_hubs(
     folder: Path, tests: int, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ours, "summarize", lambda name, table: ConfigSummary(name, tests, 1, 1, {}, ""))
+    monkeypatch.setattr(
+        "nnd_tasks.dataset_writing.summarize", lambda name, table: ConfigSummary(name, tests, 1, 1, {}, "")
+    )
     write(folder)
     assert f"- {size}\n" in (folder / "README.md").read_text(encoding="utf-8")
 
@@ -677,7 +673,7 @@ def test_a_set_that_is_replaced_while_it_is_read_is_read_anew(folder: Path, monk
         return read(file)
 
     monkeypatch.setattr(pq, "read_table", replaced)
-    monkeypatch.setattr("nnd_tasks.datasets._existing", lambda *_: {})
+    monkeypatch.setattr("nnd_tasks.dataset_writing._existing", lambda *_: {})
     assert read_table(folder).num_rows == 7
 
 
@@ -823,7 +819,7 @@ def test_what_others_put_into_the_folder_is_kept(folder: Path) -> None:
 def test_a_set_that_another_process_keeps_locked_is_left_alone(folder: Path) -> None:
     write(folder)
     before = contents(folder)
-    with FileLock(_lock_file(folder)), pytest.raises(NNDError, match="another build"):
+    with FileLock(lock_file(folder)), pytest.raises(NNDError, match="another build"):
         write(folder, {"clean": to_table(make(1))}, timeout=0.1)
     assert contents(folder) == before
     write(folder, {"clean": to_table(make(1))}, timeout=0.1)

@@ -10,7 +10,6 @@ import pytest
 
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import (
-    new_folder,
     parse_json,
     parse_yaml,
     read_bytes,
@@ -22,6 +21,7 @@ from nnd_tasks.files import (
     writing,
     writing_all,
 )
+from nnd_tasks.folders import new_folder
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
 

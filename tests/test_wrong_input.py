@@ -363,9 +363,9 @@ def end(process: subprocess.Popen[str]) -> Outcome:
 
 
 def at(function: str, action: str) -> str:
-    """Return Python that makes ``action`` happen when a function of `nnd_tasks.datasets` is called."""
+    """Return Python that makes ``action`` happen when a function of `nnd_tasks.dataset_writing` is called."""
     return (
-        "import os, signal, time\nimport nnd_tasks.datasets as module\n"
+        "import os, signal, time\nimport nnd_tasks.dataset_writing as module\n"
         f"real = module.{function}\n"
         f"def replaced(*arguments, **named):\n    {action}\n    return real(*arguments, **named)\n"
         f"module.{function} = replaced\n"
@@ -438,7 +438,7 @@ def test_builds_of_one_set_at_once_all_succeed_and_leave_one_set(processes: int,
 
 
 POINTS = {
-    "before anything is written": at("write_dataset", KILL).replace("nnd_tasks.datasets", "nnd_tasks.build"),
+    "before anything is written": at("write_dataset", KILL).replace("nnd_tasks.dataset_writing", "nnd_tasks.build"),
     "when the folder is locked": at("_existing", KILL),
     "before the data": at("_write_parquet", KILL),
     "before the card": at("_card", KILL),

@@ -19,7 +19,7 @@ import pandas as pd
 
 from nnd_tasks.analysis import selecting
 from nnd_tasks.analysis.samples import Samples, read_lines, read_samples
-from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import check_json, expand, read_text, writing
 from nnd_tasks.wording import counted
 
@@ -201,7 +201,7 @@ def _files_below(folder: Path) -> list[Path]:
     """
 
     def refuse(error: OSError) -> None:
-        raise NNDError(f"{error.filename}: cannot be read ({error.strerror or error})") from error
+        raise NNDError(f"{error.filename}: cannot be read ({reason_of(error)})") from error
 
     return sorted(Path(where) / name for where, _, names in os.walk(folder, onerror=refuse) for name in names)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import check_json
+from nnd_tasks.files import check_json, reading
 from nnd_tasks.harness.metrics import decide
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.wording import counted
@@ -84,25 +84,22 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         NNDError: it cannot be read, or a line is no object.
     """
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                where = f"{path}, line {number}"
-                try:
+    with reading(path), path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            where = f"{path}, line {number}"
+            try:
+                value = json.loads(line)
+                if "\\ud" in line.lower():  # halves of characters, which no file can hold, become question marks
+                    line = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
                     value = json.loads(line)
-                    if "\\ud" in line.lower():  # halves of characters, which no file can hold, become question marks
-                        line = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
-                        value = json.loads(line)
-                except RecursionError as error:
-                    raise NNDError(f"{where}: its lists and objects are nested too deeply to be read") from error
-                except ValueError as error:
-                    raise NNDError(f"{where}: no JSON; the file is cut off or damaged") from error
-                check_json(value, line, where)
-                if not isinstance(value, dict):
-                    raise NNDError(f"{where}: no object")
-                yield number, value
-    except (OSError, UnicodeDecodeError) as error:
-        raise NNDError(f"{path}: cannot be read ({error})") from error
+            except RecursionError as error:
+                raise NNDError(f"{where}: its lists and objects are nested too deeply to be read") from error
+            except ValueError as error:
+                raise NNDError(f"{where}: no JSON; the file is cut off or damaged") from error
+            check_json(value, line, where)
+            if not isinstance(value, dict):
+                raise NNDError(f"{where}: no object")
+            yield number, value
 
 
 def read_samples(path: Path, ties: str = "fail") -> Samples:

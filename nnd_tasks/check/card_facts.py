@@ -8,13 +8,14 @@ from typing import Any
 
 from nnd_tasks.card import CARD, KNOWN_BY_PEOPLE, todo
 from nnd_tasks.check.findings import Finding, Severity, finding
-from nnd_tasks.check.licences import refusal
 from nnd_tasks.check.loading import Loaded
 from nnd_tasks.datasets import read_report
+from nnd_tasks.licences import refusal
 from nnd_tasks.recipes.shelf import load_recipe, recipe_paths
+from nnd_tasks.wording import some_of
 
-#: What `nnd new` writes where only a person knows what to say, by its first words, as YAML breaks lines; and what a person
-#: marks so. Labels, categories and texts on a card may be called TODO.
+#: The TODOs that `nnd new` writes for facts that only a person knows, and those that people write. Three words of each are
+#: compared, as YAML may wrap the rest. The word TODO alone is no sign: a label, a category or a text may hold it.
 _TODO = re.compile(
     r"^TODO:|^(?:license|language|pretty_name): TODO\b|"
     + "|".join(r"\s+".join(map(re.escape, todo(key).split()[:3])) for key in KNOWN_BY_PEOPLE),
@@ -25,7 +26,7 @@ _ENTRY = re.compile(r"^[ \t]*@(\w+)\s*\{\s*([^,\s]*)", re.MULTILINE)
 _FENCE = re.compile(r"^```bibtex[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: BibTeX keys on our cards that cite the method, not the judgements.
 _METHOD = {"laban2022nnd"}
-_SHOWN = 5  # lines with TODO that are named
+_SHOWN = 5  # lines with a TODO that a finding names
 
 
 def has_bibtex(text: str) -> bool:
@@ -34,7 +35,7 @@ def has_bibtex(text: str) -> bool:
 
 
 def unfilled(text: str) -> list[int]:
-    """Return the 1-based lines of a card that are still to be filled in."""
+    """Return the 1-based lines of a card that still hold a TODO."""
     lines, line, at = [], 1, 0
     for match in _TODO.finditer(text):
         line += text.count("\n", at, match.start())
@@ -44,13 +45,13 @@ def unfilled(text: str) -> list[int]:
 
 
 def _has_no_citation(name: str) -> bool:
-    """Tell whether a set comes with the package and has no human evaluation to cite."""
+    """Tell whether a set comes with the package and its recipe has no citation: no human evaluation to cite."""
     path, shipped = recipe_paths().get(name, (None, False))
     return path is not None and shipped and not load_recipe(path, name, shipped=True).recipe.citation
 
 
 def check_card(loaded: Loaded) -> Iterator[Finding]:
-    """Check the header and the text of a card; one whose header cannot be read is checked for its text only."""
+    """Check the header and the text of a card; only the text where the header cannot be read."""
     if loaded.header:
         yield from _licence(loaded)
         yield from _language(loaded.header)
@@ -59,33 +60,33 @@ def check_card(loaded: Loaded) -> Iterator[Finding]:
 
 
 def _names(value: Any) -> list[str]:
-    """Return what a header names: one text, or a list of them."""
+    """Return the texts in a header's value, which is one text or a list of them."""
     values = value if isinstance(value, list) else [value]
     return [str(one).strip() for one in values if one is not None and str(one).strip()]
 
 
 def languages(loaded: Loaded) -> list[str]:
-    """Return the languages that a card declares, those still to be filled in left out."""
+    """Return the languages that a card declares, TODOs left out."""
     return [name for name in _names(loaded.header.get("language")) if not _TODO.search(name)]
 
 
 def _licence(loaded: Loaded) -> Iterator[Finding]:
     header = loaded.header
-    found = [name.lower() for name in _names(header.get("license")) if not _TODO.search(name)]
+    licences = [name.lower() for name in _names(header.get("license")) if not _TODO.search(name)]
     fix = "name the licence of the annotations by its identifier on the hub, such as cc-by-4.0"
-    if set(found) <= {"unknown"}:
-        if found or not _names(header.get("license")):  # one to be filled in is another finding
+    if set(licences) <= {"unknown"}:
+        if licences or not _names(header.get("license")):  # a TODO is another finding
             yield finding("card_license", f"{CARD} names no license in its header", fix)
         return
     known = any("corpus" in part for part in read_report(loaded.folder).values() if isinstance(part, dict))
-    if "other" in found and known and not header.get("license_link"):
+    if "other" in licences and known and not header.get("license_link"):
         say = "say in the card what it allows, best with license_link"
         yield finding("card_license_other", "the card's license is other", say, severity=Severity.NOTE)
-    elif "other" in found and not known:
-        message = "the card's license is other, which does not tell whether the texts may be passed on"
+    elif "other" in licences and not known:
+        message = "the card's license is other, which does not say whether the texts may be passed on"
         fix = "name it by its identifier on the hub if it has one; else publish with --ids-only"
         yield finding("card_license_other", message, fix)
-    for name in found:
+    for name in licences:
         if name != "other" and (why := refusal(name)):
             message = f"the card's license {name} {why}"
             yield finding("card_license_closed", message, f"{fix}; or publish with --ids-only")
@@ -103,12 +104,11 @@ def _citation(loaded: Loaded) -> Iterator[Finding]:
     if not has_bibtex(loaded.body):
         yield finding("card_citation", f"{CARD} has no citation in BibTeX", fix)
     elif keys <= _METHOD and not _has_no_citation(loaded.name):
-        yield finding("card_citation_origin", f"{CARD} cites the method only, not who judged", fix)
+        yield finding("card_citation_origin", f"{CARD} cites only the method, not the human evaluation", fix)
 
 
 def _todo(loaded: Loaded) -> Iterator[Finding]:
     lines = [str(i) for i in unfilled(loaded.card)]
     if lines:
-        more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-        message = f"{CARD} has a TODO in line {', '.join(lines[:_SHOWN])}{more}"
+        message = f"{CARD} has a TODO in line {some_of(lines, _SHOWN, str)}"
         yield finding("card_todo", message, "fill it in: only a person can know it", count=len(lines))

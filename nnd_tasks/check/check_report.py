@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ from nnd_tasks.check.checking import CheckReport
 from nnd_tasks.check.findings import Finding, Severity
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import write_text
-from nnd_tasks.markdown import code, plain
+from nnd_tasks.markdown import code, unlinked
 from nnd_tasks.wording import counted, json_text
 
 FORMATS = ("text", "markdown", "json")
@@ -27,12 +26,12 @@ def check_format(form: str) -> None:
 
 
 def render(report: CheckReport, form: str, *, texts: bool = True) -> str:
-    """Return a report in one of `FORMATS`, without a line break at its end.
+    """Return a report in one of `FORMATS`, without a line break at the end.
 
     Args:
         report: what was found.
         form: one of `FORMATS`.
-        texts: whether Markdown, which is made to be posted, may quote texts of the set.
+        texts: whether the Markdown, which is meant to be posted, may quote texts of the set.
 
     Raises:
         NNDError: there is no such format.
@@ -73,7 +72,7 @@ def text(report: CheckReport) -> str:
     for name, size in report.sizes.items():
         counts = ", ".join(f"{visible(category)} {count:,}" for category, count in size.categories.items())
         lines.append(
-            f"  {visible(name)}: {counted(size.tests, 'test')} of {counted(size.contexts, 'context')} ({counts})"
+            f"  {visible(name)}: {counted(size.tests, 'test')} of {counted(size.contexts, 'prompt')} ({counts})"
         )
     lines += [f"  {visible(_tasks(report))}", ""]
     for one in report.findings:
@@ -96,7 +95,7 @@ _TITLES = {Severity.ERROR: "Errors", Severity.WARNING: "Warnings", Severity.NOTE
 
 
 def markdown(report: CheckReport, *, texts: bool = True) -> str:
-    """Return a report for a comment on a pull request: what comes from the data is shown as it is, and obeyed by nobody.
+    """Return a report for a comment on a pull request; text from the data becomes neither formatting nor a link.
 
     Args:
         report: what was found.
@@ -108,7 +107,7 @@ def markdown(report: CheckReport, *, texts: bool = True) -> str:
         f"**{totals(report).capitalize()}.** {_plain(_tasks(report))}",
         *([] if texts else ["", "Texts are left out: their terms do not let them be passed on."]),
         "",
-        "| config | tests | contexts | categories |",
+        "| config | tests | prompts | categories |",
         "|---|---|---|---|",
         *[
             f"| {code(name)} | {size.tests:,} | {size.contexts:,} | "
@@ -148,14 +147,8 @@ def _markdown_of(one: Finding, *, texts: bool) -> Iterator[str]:
         yield f"  - and {one.count - len(one.rows):,} more"
 
 
-#: Mentions, references to issues and addresses, which GitHub looks for in the rendered text too: a character without width
-#: keeps it from seeing one. The # of an entity is none.
-_BROKEN = re.compile(r"@|(?<!&)#|:(?=//)|(?<=www)\.|(?<=gh)-", re.IGNORECASE)
-
-
-def _plain(value: str) -> str:
-    """Return `plain` for a comment; backticks make no code, as data may stand in any message."""
-    return _BROKEN.sub(lambda match: f"&#{ord(match[0])};&#8203;", plain(value))
+def _plain(text: str) -> str:
+    return unlinked(text, mentions=True)
 
 
 # ---------------------------------------------------------------- JSON

@@ -12,16 +12,16 @@ from nnd_tasks.check.card_facts import check_card, languages
 from nnd_tasks.check.columns import check_columns
 from nnd_tasks.check.findings import Finding, Severity, finding
 from nnd_tasks.check.labels import check_labels
-from nnd_tasks.check.loading import Config, find, load
+from nnd_tasks.check.loading import Config, load
 from nnd_tasks.check.recipe_checks import check_built, check_recipe
 from nnd_tasks.check.task_checks import task_folders
 from nnd_tasks.check.texts import Scanner, check_texts
 from nnd_tasks.check.yamls import find_yamls
-from nnd_tasks.datasets import read_report
+from nnd_tasks.datasets import find_set, read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.shelf import name_of, recipe_file, recipe_paths, same_file
 
-#: Exit status: nothing above a note; errors; with --strict, warnings. Status 1 is a mistake in the call, as of every command.
+#: Exit statuses: nothing worse than a note; errors; warnings, with --strict. As for every command, 1 is a mistake in the call.
 PASSED, ERRORS, WARNINGS = 0, 2, 3
 
 
@@ -31,7 +31,7 @@ class Size:
 
     Attributes:
         tests: rows.
-        contexts: distinct prompts.
+        contexts: distinct prompts; the name is a key of the JSON report.
         categories: category -> tests.
     """
 
@@ -74,10 +74,10 @@ class CheckReport:
 def check_set(
     name: str, *, configs: Collection[str] = (), tasks: Collection[Path] = (), run: bool = True
 ) -> CheckReport:
-    """Look for everything that a reviewer of a set would look for.
+    """Check a set for everything that a reviewer would look for.
 
     Args:
-        name: a set that is built here, a dataset folder, or a recipe (or a folder with one), which is checked by itself.
+        name: a set that is built here, a dataset folder, or a recipe (or a folder with one), which is checked without data.
         configs: those to check; all where there is none.
         tasks: folders with YAMLs of tasks, besides those that `nnd run` knows.
         run: run the tasks on a tiny model too.
@@ -89,18 +89,18 @@ def check_set(
     if path is not None and _is_recipe(path):
         return _check_sent(path)
     folders = task_folders(tasks)
-    loaded = load(find(name), configs)
+    loaded = load(find_set(name), configs)
     findings = list(loaded.findings)
     built = read_report(loaded.folder)
-    sound: dict[str, Config] = {}  # those whose content can be looked at
-    loadable: dict[str, Config] = {}  # those that lm-eval can load
+    sound: dict[str, Config] = {}  # configs whose content can be checked
+    loadable: dict[str, Config] = {}  # configs that lm-eval can load
     for config in loaded.configs.values():
         part = built.get(config.name)
-        found, typed = check_columns(config, part if isinstance(part, dict) else None)
-        findings += found
+        faults, typed = check_columns(config, part if isinstance(part, dict) else None)
+        findings += faults
         if typed is not None:
             sound[config.name] = typed
-            if not any(one.severity is Severity.ERROR for one in found):
+            if not any(one.severity is Severity.ERROR for one in faults):
                 loadable[config.name] = typed
     scanner = Scanner()
     for config in sound.values():
@@ -125,7 +125,7 @@ def _is_recipe(path: Path) -> bool:
 
 
 def _check_sent(path: Path) -> CheckReport:
-    """Check a recipe by itself, before anything is built of it."""
+    """Check a recipe that somebody sent, before anything is built from it."""
     known = [name for name, (place, shipped) in recipe_paths().items() if shipped and same_file(place, path)]
     findings: list[Finding] = []
     name = next(iter(known), path.absolute().parent.name)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from nnd_tasks.check.findings import Finding, Severity, finding, shown
 from nnd_tasks.check.loading import Config
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.schema import (
     DOCUMENT_COLUMNS,
     OPTIONAL_COLUMNS,
@@ -18,10 +18,9 @@ from nnd_tasks.schema import (
     category_slugs,
     severity_slugs,
 )
-from nnd_tasks.tables import fingerprint
+from nnd_tasks.tables import TYPES, fingerprint
 from nnd_tasks.wording import counted
 
-_TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
 _AGAIN = "build the set again, with every required column filled"
 
 
@@ -36,19 +35,19 @@ def check_columns(config: Config, report: dict[str, Any] | None = None) -> tuple
         The findings; and the config with every column in its declared type, for the checks of its content, or None where a
         required column is missing, of a wrong type or has empty cells.
     """
-    found = [*_names(config), *_types(config)]
+    findings = [*_names(config), *_types(config)]
     if config.table.num_rows == 0:
-        found.append(finding("no_tests", "it holds no test", "build the set again", config=config.name))
-    if any(one.severity is Severity.ERROR and one.code != "column_name" for one in found):
-        return found, None
+        findings.append(finding("no_tests", "it holds no test", "build the set again", config=config.name))
+    if any(one.severity is Severity.ERROR and one.code != "column_name" for one in findings):
+        return findings, None
     typed = Config(config.name, _cast(config.table))
-    found += [*_identifiers(typed), *_metric_names(typed), *_clusters(typed)]
+    findings += [*_identifiers(typed), *_metric_names(typed), *_clusters(typed)]
     known = (report or {}).get("fingerprint")
     if known and known != fingerprint(typed.table):
-        message = f"its data have the fingerprint {fingerprint(typed.table)}, build_report.json says {known}"
+        message = f"the data have the fingerprint {fingerprint(typed.table)}, build_report.json says {known}"
         fix = "the data were changed after the build: build the set again"
-        found.append(finding("report_mismatch", message, fix, config=config.name))
-    return found, typed
+        findings.append(finding("report_mismatch", message, fix, config=config.name))
+    return findings, typed
 
 
 def _names(config: Config) -> Iterator[Finding]:
@@ -70,11 +69,11 @@ def _types(config: Config) -> Iterator[Finding]:
         if name not in config.table.column_names:
             continue
         column = config.table.column(name)
-        if column.type != _TYPES[kind]:
+        if column.type != TYPES[kind]:
             try:
-                column.cast(_TYPES[kind])
+                column.cast(TYPES[kind])
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                message = f"the column {name!r} is of type {column.type}, not {kind} ({first_line(error)})"
+                message = f"the column {name!r} is of type {column.type}, not {kind} ({reason_of(error)})"
                 yield finding("column_type", message, "build the set again", config=config.name)
                 continue
         if name in REQUIRED_COLUMNS and column.null_count:
@@ -85,9 +84,9 @@ def _types(config: Config) -> Iterator[Finding]:
 
 def _cast(table: pa.Table) -> pa.Table:
     for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
-        if name in table.column_names and table.schema.field(name).type != _TYPES[kind]:
+        if name in table.column_names and table.schema.field(name).type != TYPES[kind]:
             index = table.column_names.index(name)
-            table = table.set_column(index, name, table.column(name).cast(_TYPES[kind]))
+            table = table.set_column(index, name, table.column(name).cast(TYPES[kind]))
     return table
 
 
@@ -113,7 +112,10 @@ def _metric_names(config: Config) -> Iterator[Finding]:
 
 
 def _clusters(config: Config) -> Iterator[Finding]:
-    """Check that one cluster is one prompt: the context, and the columns that are constant within every cluster."""
+    """Check that tests have one cluster_id exactly when they have one prompt.
+
+    The prompt is the context and the extra columns that are constant within every cluster_id.
+    """
     columns = config.columns
     keys, contexts = columns["cluster_id"], columns["context"]
     first: dict[str, int] = {}
@@ -124,7 +126,7 @@ def _clusters(config: Config) -> Iterator[Finding]:
             mixed.append(i)
         varying |= {name for name in config.extra if name not in varying and columns[name][start] != columns[name][i]}
     if mixed:
-        message = f"{counted(len(mixed), 'test')} with another context than an earlier test of their cluster"
+        message = f"{counted(len(mixed), 'test')} with another context than an earlier test of the same cluster_id"
         fix = "give tests one cluster_id exactly when they give a model the same prompt fields"
         details = {i: shown(contexts[i]) for i in mixed[:10]}
         yield finding("cluster_mixed", message, fix, rows=config.rows(mixed, details), config=config.name)
@@ -132,11 +134,11 @@ def _clusters(config: Config) -> Iterator[Finding]:
     prompts: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for key, i in first.items():
         if not contexts[i].strip():
-            continue  # a set without contexts tells its clusters apart by something else
+            continue  # in a set without contexts something else tells prompts apart
         prompts[tuple(str(columns[name][i]) for name in fields)].append(key)
-    split = {key for found in prompts.values() for key in found[1:]}
+    split = {key for same in prompts.values() for key in same[1:]}
     if split:
-        message = f"{counted(len(split), 'cluster')} with the prompt fields of another one ({', '.join(fields)})"
-        fix = "give them one cluster_id: standard errors take clusters for independent"
+        message = f"{counted(len(split), 'cluster_id')} with the prompt fields of another one ({', '.join(fields)})"
+        fix = "give them one cluster_id: standard errors take prompts for independent"
         rows = config.rows([i for i, key in enumerate(keys) if key in split])
         yield finding("cluster_split", message, fix, rows=rows, config=config.name)

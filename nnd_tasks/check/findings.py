@@ -15,10 +15,10 @@ _CLIP = 80  # characters of a detail
 
 
 class Severity(IntEnum):
-    """How much a finding matters; it decides the exit status.
+    """How much a finding matters; the worst one decides the exit status.
 
-    An error: the set cannot be run, or not be published, as it is. A warning: rates from it may mislead, or a person has to look.
-    A note: good to know.
+    Error: the set cannot be run or published as it is. Warning: its rates may mislead, or a person has to look at it. Note:
+    good to know.
     """
 
     NOTE = 0
@@ -36,9 +36,9 @@ _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
 #: Code -> (usual severity, what it stands for). Codes are an interface: scripts match on them; none is renamed or reused.
 CODES: Mapping[str, tuple[Severity, str]] = {
     # the folder and its columns
-    "schema_version": (_E, "the card names no schema version, or one that this release does not read"),
+    "schema_version": (_E, "the card names no schema version, or one that this release cannot read"),
     "data_missing": (_E, "the card lists a config without data"),
-    "data_unreadable": (_E, "a file is no readable parquet"),
+    "data_unreadable": (_E, "a file cannot be read as parquet"),
     "config_unlisted": (_W, "data that the card does not list"),
     "column_missing": (_E, "a required column is missing"),
     "column_type": (_E, "a column is of another type than the schema's"),
@@ -46,18 +46,18 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "cell_empty": (_E, "a required cell is null"),
     "no_tests": (_E, "a config without tests"),
     "test_id_repeated": (_E, "two tests have one test_id"),
-    "category_name": (_E, "categories or severities that metrics cannot be named by"),
+    "category_name": (_E, "categories or severities that cannot stand in names of metrics"),
     "cluster_mixed": (_E, "one cluster_id for tests with different contexts"),
     "cluster_split": (_W, "one prompt under several cluster_ids"),
-    "report_mismatch": (_W, "the data are not what the build wrote"),
+    "report_mismatch": (_W, "the data are not those that the build wrote"),
     # what can be measured
-    "no_error_bar": (_E, "fewer than two contexts: a standard error is not defined"),
-    "few_contexts": (_W, "too few contexts for a standard error that can be relied on"),
-    "low_power": (_W, "too few tests to tell models apart"),
-    "contradictory": (_W, "a candidate is better in one test and worse in another, judged differently"),
+    "no_error_bar": (_E, "fewer than two prompts: a standard error is not defined"),
+    "few_contexts": (_W, "too few prompts for a reliable standard error"),
+    "low_power": (_W, "underpowered: too few prompts to tell models apart"),
+    "contradictory": (_W, "a candidate that people judged both ways is better in one test and worse in another"),
     "repeated": (_W, "the same test again"),
-    "trivial_rule": (_W, "a rule without understanding decides a category almost always"),
-    "trivial_rule_often": (_N, "a rule without understanding decides a category often"),
+    "trivial_rule": (_W, "a baseline decides a category almost always"),
+    "trivial_rule_often": (_N, "a baseline decides a category often"),
     # the texts
     "equal_texts": (_W, "both candidates are equal"),
     "form_only": (_W, "the candidates differ in case, punctuation or white space only"),
@@ -88,13 +88,13 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "card_citation_origin": (_W, "the source of the annotations is not cited"),
     "card_todo": (_E, "a field that is still to be filled in"),
     # the recipe
-    "recipe_invalid": (_E, "a recipe that cannot be read, or says what no recipe can"),
+    "recipe_invalid": (_E, "a recipe that cannot be read or used"),
     "recipe_key": (_E, "a key of a recipe that recipes do not have"),
     "recipe_step": (_E, "a recipe from outside the package that names code"),
     "recipe_fact": (_W, "something in a recipe that only a person can add"),
-    "recipe_unverified": (_N, "a file that is downloaded, and that the recipe has no SHA-256 of"),
+    "recipe_unverified": (_N, "a file that is downloaded without a SHA-256 in the recipe"),
     "recipe_counts": (_W, "other counts of tests than the recipe says"),
-    "recipe_source": (_W, "data built of another file than the recipe names"),
+    "recipe_source": (_W, "data built from another file than the recipe names"),
     "recipe_card": (_W, "a recipe on the card that is not the set's"),
     # the tasks
     "task_missing": (_E, "no task reads the set"),
@@ -102,14 +102,14 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "task_invalid": (_E, "lm-eval cannot load a task"),
     "config_not_built": (_N, "a task of this package reads a config that is not built here"),
     "task_code": (_W, "a task names code, prompts or a model that are not of this package; it was not loaded"),
-    "task_plain": (_N, "a task that is not of this package's class; it was not checked"),
+    "task_plain": (_N, "a task of another class than this package's; it was not checked"),
     "categories_undeclared": (_E, "categories in the data that a task does not declare"),
     "categories_absent": (_E, "categories that a task declares and the data lack"),
     "categories_open": (_N, "a task declares no categories"),
     "prompt_invalid": (_E, "a prompt cannot be rendered"),
     "prompt_empty": (_W, "an empty prompt, though there is a context"),
     "prompt_without_context": (_W, "a prompt that leaves the context out"),
-    "prompt_repeated": (_W, "different clusters give one prompt"),
+    "prompt_repeated": (_W, "different cluster_ids give one prompt"),
     "run_failed": (_E, "a run on a tiny model failed"),
     "run_unscored": (_W, "a run on a tiny model left tests unscored"),
 }
@@ -122,7 +122,7 @@ class Row:
     Attributes:
         index: 0-based row of the config's parquet files, in the order of their names.
         test_id: of the test; ``""`` where the data have none.
-        detail: what is there, shortened, with personal data masked.
+        detail: the text that the finding is about, shortened, with personal data masked.
     """
 
     index: int
@@ -163,7 +163,7 @@ def finding(
     config: str = "",
     severity: Severity | None = None,
 ) -> Finding:
-    """Return a finding with the usual severity of its code, unless another is given; of the rows it keeps the first few."""
+    """Return a finding, with the usual severity of its code unless another is given; only the first few rows are kept."""
     usual, _ = CODES[code]
     return Finding(
         severity=usual if severity is None else severity,
@@ -202,14 +202,14 @@ def find_phone(text: str) -> str | None:
 
 
 def mask(text: str) -> str:
-    """Return ``text`` with e-mail addresses and phone numbers made unreadable, but for how they begin."""
+    """Return ``text`` with e-mail addresses and phone numbers made unreadable but for their first characters."""
     text = _EMAIL.sub(lambda m: f"{m[0][0]}***@***.{m[0].rsplit('.', 1)[1]}", text)
     return _PHONE.sub(lambda m: m[0][:3] + re.sub(r"\d", "*", m[0][3:]), text)
 
 
 def shown(text: str) -> str:
     """Return ``text`` as a finding shows it: masked, on one line, shortened."""
-    # What is cut off first cannot be seen by the masks, so there must be enough around what is kept.
+    # Half an address would not be recognized, so the text is cut only roughly before it is masked.
     line = visible(mask(text[: 4 * _CLIP]))
     return line if len(line) <= _CLIP else line[: _CLIP - 1] + "…"
 
@@ -231,7 +231,7 @@ def around(text: str, part: str) -> str:
 
 
 def differing(better: str, worse: str) -> str:
-    """Return two texts from a little before their first difference on, masked."""
+    """Return two texts from shortly before their first difference, masked."""
     better, worse = mask(better), mask(worse)  # before they are cut: half an address would not be recognized
     ends = (i for i, (a, b) in enumerate(zip(better, worse, strict=False)) if a != b)
     same = next(ends, 0 if better == worse else min(len(better), len(worse)))

@@ -1,4 +1,4 @@
-"""What the labels say: enough tests, one verdict per candidate, each test once, and no rule that needs no understanding."""
+"""Check the labels: enough tests, one verdict per candidate, each test once, and no baseline that passes most tests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from nnd_tasks.cleaning import clean_name
 from nnd_tasks.schema import fold
 from nnd_tasks.wording import counted
 
-#: A rule that passes more of the tests of a category than this leaks the label; from `OFTEN` on it is worth knowing.
+#: A baseline that passes more than this share of a category's tests gives the label away; above `OFTEN` it is noted.
 LEAK, OFTEN = 0.95, 0.8
-#: Tests below which a rate of a rule says nothing: with 30, none of 30 against the rule bounds its rate from below by 0.9 (95%).
+#: Tests that a category needs for such a finding. By the rule of three, 30 passed of 30 means a rate of at least 0.9 (95%).
 ENOUGH = 30
 
 
@@ -27,7 +27,7 @@ def check_labels(config: Config, others: Collection[str] = ()) -> Iterator[Findi
 
     Args:
         config: with the columns of the schema.
-        others: names of all configs; where the clean variant is among them, what that leaves out is a note only.
+        others: names of all configs; where the clean variant is among them, tests that it leaves out are only noted.
     """
     yield from _sizes(config)
     yield from _contradictions(config, others)
@@ -36,7 +36,7 @@ def check_labels(config: Config, others: Collection[str] = ()) -> Iterator[Findi
 
 
 def left_out(config: Config, others: Collection[str]) -> tuple[Severity | None, str]:
-    """Return the severity of what the clean variant of a config leaves out, and what to add to the advice."""
+    """Return severity and advice for faulty tests that the clean variant leaves out; (None, "") where there is no variant."""
     if clean_name(config.name) in others:
         return Severity.NOTE, f"none: the config {clean_name(config.name)} leaves them out"
     return None, ""
@@ -47,13 +47,13 @@ def _sizes(config: Config) -> Iterator[Finding]:
     distinct = len(set(clusters))
     if distinct < 2:
         message = f"one prompt for {counted(len(clusters), 'test')}: a standard error is not defined"
-        yield finding("no_error_bar", message, f"add contexts, {FEW} at the least", config=config.name)
+        yield finding("no_error_bar", message, f"add contexts, at least {FEW}", config=config.name)
         return
     sizes = planned_by_category(clusters, categories)
     few = [f"{name} ({count})" for name, (_, count) in sizes.items() if count < FEW]
     if few:
-        message = f"fewer than {FEW} contexts: {', '.join(few)}"
-        fix = "add contexts, or merge categories: with so few a standard error cannot be relied on"
+        message = f"fewer than {FEW} prompts: {', '.join(few)}"
+        fix = "add contexts, or merge categories: with so few prompts a standard error is not reliable"
         yield finding("few_contexts", message, fix, count=len(few), config=config.name)
     weak = [
         f"{name} ({points(smallest)})"
@@ -110,20 +110,20 @@ def _aspects(config: Config) -> Sequence[str]:
     by_label: dict[str, set[str]] = defaultdict(set)
     for label, category in zip(labels, categories, strict=True):
         by_label[label].add(category)
-    return [""] * len(categories) if all(len(found) == 1 for found in by_label.values()) else categories
+    return [""] * len(categories) if all(len(names) == 1 for names in by_label.values()) else categories
 
 
 def _contradictions(config: Config, others: Collection[str]) -> Iterator[Finding]:
-    found = contradicted(config)
-    if not found:
+    rows_of = contradicted(config)
+    if not rows_of:
         return
     severity, more = left_out(config, others)
     texts: dict[int, str] = {}
-    for (*_, text), rows in found.items():
+    for (*_, text), rows in rows_of.items():
         for i in rows:
             texts.setdefault(i, text)
     message = (
-        f"{counted(len(found), 'candidate')} better in one test and worse in another of the same prompt, judged differently: "
+        f"{counted(len(rows_of), 'candidate')} better in one test and worse in another of the same prompt, judged differently: "
         f"{counted(len(texts), 'test')}"
     )
     fix = more or "ask who judged, take the majority, or leave these candidates out"
@@ -152,12 +152,12 @@ def _repeats(config: Config, others: Collection[str]) -> Iterator[Finding]:
 
 
 def _trivial(config: Config) -> Iterator[Finding]:
-    """Find categories that a rule of `BASELINES`, or its opposite, decides."""
+    """Find categories that one of `BASELINES`, or its opposite, decides."""
     columns = config.columns
     triples = list(zip(columns["context"], columns["high"], columns["low"], strict=True))
     categories = np.asarray(columns["category"], dtype=object)
-    passes = {(rule, ""): found for rule, found in baseline_passes(triples).items()}
-    # The opposite of a rule leaks as well; of the two on length each is the other's.
+    passes = {(rule, ""): passed for rule, passed in baseline_passes(triples).items()}
+    # The opposite of a baseline gives the label away as well; "shorter" and "longer" are opposites already.
     turned = baseline_passes([(context, low, high) for context, high, low in triples])
     passes |= {(rule, "not "): turned[rule] for rule in BASELINES if rule not in ("shorter", "longer")}
     names = sorted(set(columns["category"]))
@@ -165,8 +165,8 @@ def _trivial(config: Config) -> Iterator[Finding]:
         chosen = np.full(len(categories), True) if name == ALL and name not in names else categories == name
         if int(chosen.sum()) < ENOUGH or len({columns["cluster_id"][i] for i in np.flatnonzero(chosen)}) < FEW:
             continue
-        for (rule, opposite), found in passes.items():
-            rate = float(found[chosen].mean())
+        for (rule, opposite), passed in passes.items():
+            rate = float(passed[chosen].mean())
             if rate > OFTEN:
                 yield _leak(config, name, rule, opposite, rate, int(chosen.sum()))
 
@@ -174,7 +174,7 @@ def _trivial(config: Config) -> Iterator[Finding]:
 def _leak(config: Config, category: str, rule: str, opposite: str, rate: float, tests: int) -> Finding:
     what = BASELINES[rule] if not opposite else BASELINES[rule].replace("larger", "smaller").replace("higher", "lower")
     code = "trivial_rule" if rate > LEAK else "trivial_rule_often"
-    message = f"{category}: a rule passes {rate:.1%} of {counted(tests, 'test')}: {what} ({opposite}{rule})"
+    message = f"{category}: a baseline passes {rate:.1%} of {counted(tests, 'test')}: {what} ({opposite}{rule})"
     fix = "a model passes these without reading: balance the candidates" + (
         ", or leave the category out" if code == "trivial_rule" else ", or tell readers"
     )

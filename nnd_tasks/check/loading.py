@@ -1,4 +1,4 @@
-"""Read a dataset folder with all its faults: what `nnd_tasks.datasets.read_table` refuses becomes a finding."""
+"""Read a dataset folder with all its faults: where `nnd_tasks.datasets.read_table` raises an error, this adds a finding."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 
 from nnd_tasks.card import CARD, split_card
 from nnd_tasks.check.findings import EXAMPLES, Finding, Row, differing, finding
-from nnd_tasks.datasets import SPLIT, find_dataset, no_set
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.datasets import SPLIT
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import parse_yaml, read_text
 from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
 
 _AGAIN = "build the set again"
-#: What a parquet file may have, packed and unpacked; the largest config of ours has 50,000 tests and 40 MB.
+#: Bytes (packed and unpacked) and rows that a parquet file may have; our largest config has 50,000 tests and 40 MB.
 _MAX_BYTES, _MAX_ROWS = 2_000_000_000, 5_000_000
 
 
@@ -43,7 +43,7 @@ class Config:
 
     @property
     def extra(self) -> list[str]:
-        """Columns that are none of the schema's."""
+        """Columns that the schema does not know."""
         return [name for name in self.table.column_names if name not in RESERVED_COLUMNS]
 
     def rows(self, indices: Iterable[int], details: Mapping[int, str] | None = None) -> list[Row]:
@@ -52,14 +52,14 @@ class Config:
         return [Row(i, str(ids[i] or "") if i < len(ids) else "", (details or {}).get(i, "")) for i in indices]
 
     def pairs_of(self, indices: Sequence[int]) -> list[Row]:
-        """Return the tests at ``indices`` with their two candidates as details, distinct pairs before repeated ones."""
+        """Return the tests at ``indices`` with their two candidates as details, one of each pair before repeated ones."""
         high, low = self.columns["high"], self.columns["low"]
         order = distinct_first(indices, [(high[i], low[i]) for i in indices])
         return self.rows(order, {i: differing(high[i], low[i]) for i in order[:EXAMPLES]})
 
 
 def distinct_first(indices: Sequence[int], keys: Sequence[Hashable]) -> list[int]:
-    """Return ``indices`` with one of each key before the rest: a few examples should not all be the same."""
+    """Return ``indices`` with the first of each key before the rest, so that examples differ."""
     first: dict[Hashable, int] = {}
     for i, key in zip(indices, keys, strict=True):
         first.setdefault(key, i)
@@ -77,10 +77,10 @@ class Loaded:
         header: YAML header of the card; empty where it cannot be read.
         card: the whole card.
         body: Markdown of the card, without its header.
-        known: names of all configs, in the order of the card.
+        known: names of all configs: those of the card in its order, then others that have data.
         configs: those that are checked and have data.
         default: the config that is taken where none is named.
-        findings: about reading it.
+        findings: faults that came up in reading it.
     """
 
     folder: Path
@@ -94,29 +94,12 @@ class Loaded:
     findings: list[Finding] = field(default_factory=list)
 
 
-def find(name: str) -> Path:
-    """Return the folder of a set: a name below ``$NND_HOME/nnd``, or a path.
-
-    Raises:
-        NNDError: there is no such dataset.
-    """
-    folder = (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
-    if folder is not None:
-        return folder
-    path = Path(name).expanduser()
-    if path.is_dir():
-        raise NNDError(f"{path}: no NND dataset is there (it has no {CARD})")
-    if "/" in name or path.exists():
-        raise NNDError(f"{path}: there is no such folder; name a dataset folder, or a set that is built here")
-    raise NNDError(f"{no_set(name)}, or name a dataset folder")
-
-
 def load(folder: Path, only: Collection[str] = ()) -> Loaded:
     """Read the card and the data.
 
     Args:
         folder: a folder with a card.
-        only: configs to read; all where there is none.
+        only: configs to read; if empty, all.
 
     Raises:
         NNDError: ``folder`` is no dataset of tests at all, or has no such config.
@@ -138,7 +121,7 @@ def load(folder: Path, only: Collection[str] = ()) -> Loaded:
         findings += _check_listing(header, listed, stored)
     configs: dict[str, Config] = {}
     for name in only or names:
-        if name not in stored:  # found missing already; a name such as ../../x would lead out of the folder
+        if name not in stored:  # reported above; a name such as ../../x would lead out of the folder
             continue
         config = _read(folder, name, findings)
         if config is not None:
@@ -164,29 +147,29 @@ def _split(text: str) -> tuple[dict[str, Any], str, list[Finding]]:
         header, problem = None, str(error)
     if isinstance(header, dict):
         return header, body, []
-    return {}, body, [finding("card_header", problem, f"mend it, or {_AGAIN}")]
+    return {}, body, [finding("card_header", problem, f"correct it, or {_AGAIN}")]
 
 
 def _check_listing(header: Mapping[str, Any], listed: Sequence[str], stored: Sequence[str]) -> list[Finding]:
-    found = []
+    findings = []
     if header.get("nnd_schema_version") != SCHEMA_VERSION:
         message = (
             f"{CARD} names schema version {header.get('nnd_schema_version')!r}; this release reads {SCHEMA_VERSION}"
         )
-        found.append(finding("schema_version", message, f"{_AGAIN} with this release"))
+        findings.append(finding("schema_version", message, f"{_AGAIN} with this release"))
     for name in listed:
         if name not in stored:
             message = f"{CARD} lists the config {name!r}, but there is no {name}/{SPLIT}-*.parquet"
-            found.append(
+            findings.append(
                 finding("data_missing", message, f"{_AGAIN}, or take the config out of the header", config=name)
             )
     for name in stored:
         if name not in listed:
             message = f"there are data of a config {name!r} that {CARD} does not list"
-            found.append(
+            findings.append(
                 finding("config_unlisted", message, "list it under configs in the header, or remove it", config=name)
             )
-    return found
+    return findings
 
 
 def _read(folder: Path, name: str, findings: list[Finding]) -> Config | None:
@@ -197,13 +180,13 @@ def _read(folder: Path, name: str, findings: list[Finding]) -> Config | None:
         try:
             _check_parquet(file)
             table = pq.read_table(file)
-            table.validate(full=True)  # a text that is no UTF-8 is found here, not where it is first looked at
+            table.validate(full=True)  # otherwise invalid UTF-8 would come up only where a text is used
             tables.append(table)
         except NNDError as error:
             findings.append(finding("data_unreadable", str(error), _AGAIN, config=name))
             return None
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names that are no UTF-8
-            message = f"{name}/{file.name} cannot be read as parquet ({first_line(error)})"
+            message = f"{name}/{file.name} cannot be read as parquet ({reason_of(error)})"
             findings.append(finding("data_unreadable", message, _AGAIN, config=name))
             return None
     if not tables:
@@ -211,7 +194,7 @@ def _read(folder: Path, name: str, findings: list[Finding]) -> Config | None:
     try:
         return Config(name, pa.concat_tables(tables))
     except pa.ArrowException as error:
-        message = f"the files of {name} have different columns ({first_line(error)})"
+        message = f"the files of {name} have different columns ({reason_of(error)})"
         findings.append(finding("data_unreadable", message, _AGAIN, config=name))
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,43 +10,44 @@ from urllib.parse import urlsplit
 
 from nnd_tasks.card import CARD, KNOWN_BY_PEOPLE
 from nnd_tasks.check.findings import Finding, finding
-from nnd_tasks.check.licences import refusal
 from nnd_tasks.check.loading import Loaded
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import parse_yaml, read_yaml
+from nnd_tasks.licences import refusal
 from nnd_tasks.recipes.limits import MAX_RECIPE_BYTES
 from nnd_tasks.recipes.make import check_complete
 from nnd_tasks.recipes.parse import KEYS, make_recipe
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.recipes.shelf import recipe_paths
+from nnd_tasks.wording import counted, did_you_mean
 
-_MEND = "mend the recipe; nnd_tasks/recipes/recipe.py says what each key means"
+_CORRECT = "correct the recipe; nnd_tasks/recipes/recipe.py says what each key means"
 #: The recipe on a card, between fences of as many backticks as it needs.
 _ON_CARD = re.compile(r"^The recipe, .*\n\n(`{3,})yaml\n(.*?)\n\1[ \t]*$", re.MULTILINE | re.DOTALL)
-#: What came out of a recipe, which is no part of how the set is made.
+#: Keys that record what came out of a build; they are no part of how the set is made.
 _MADE = ("sources", "published", "expected")
 _BIBTEX = re.compile(r"^\s*@\w+\s*\{", re.MULTILINE)
 
 
 def check_recipe(path: Path, *, shipped: bool = False) -> tuple[Recipe | None, list[Finding]]:
-    """Check a recipe by itself; nothing that it names is read or downloaded.
+    """Check a recipe without its data: nothing that it names is read or downloaded.
 
     Args:
         path: of its YAML.
         shipped: whether it comes with the package; only then it may name a step.
 
     Returns:
-        The recipe, None where it cannot be used, and what was found.
+        The recipe, None where it cannot be used, and the findings.
     """
     try:
         said = read_yaml(path, limit=MAX_RECIPE_BYTES)
     except NNDError as error:
-        return None, [finding("recipe_invalid", str(error), _MEND)]
+        return None, [finding("recipe_invalid", str(error), _CORRECT)]
     if not isinstance(said, Mapping):
         message = f"{path.name} is no mapping such as `candidate: summary`, one key per line"
-        return None, [finding("recipe_invalid", message, _MEND)]
+        return None, [finding("recipe_invalid", message, _CORRECT)]
     findings = [*_unknown(said, path), *_values(said, path)]
     if not shipped:
         findings += _code(said, path)
@@ -58,7 +58,7 @@ def check_recipe(path: Path, *, shipped: bool = False) -> tuple[Recipe | None, l
             if not recipe.step:
                 check_complete(recipe, path.name)
         except NNDError as error:
-            findings.append(finding("recipe_invalid", str(error), _MEND))
+            findings.append(finding("recipe_invalid", str(error), _CORRECT))
     if recipe is not None:
         findings += [*_facts(recipe, path), *_files(recipe, path)]
     return recipe, findings
@@ -67,21 +67,19 @@ def check_recipe(path: Path, *, shipped: bool = False) -> tuple[Recipe | None, l
 def _unknown(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:
     for key in said:
         if key not in KEYS:
-            near = difflib.get_close_matches(str(key)[:50], KEYS, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            yield finding(
-                "recipe_key", f"{path.name} has a key {str(key)[:50]!r} that recipes do not have{meant}", _MEND
-            )
+            message = f"{path.name} has a key {str(key)[:50]!r} that recipes do not have"
+            meant = did_you_mean(str(key), KEYS)
+            yield finding("recipe_key", f"{message}{f'; {meant}' if meant else ''}", _CORRECT)
 
 
 def _values(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:
-    """Yield what is wrong with each key by itself: all of them, where a build names the first."""
+    """Yield what is wrong with each key taken alone; a build would stop at the first mistake."""
     for key, value in said.items():
         if key in KEYS and key not in ("clean", "winner", "pair", "chosen", "rejected", "best", "ignore", "votes"):
             try:
                 make_recipe({key: value}, path.name)
             except NNDError as error:
-                yield finding("recipe_invalid", str(error), _MEND)
+                yield finding("recipe_invalid", str(error), _CORRECT)
 
 
 def _code(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:
@@ -94,7 +92,7 @@ def _code(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:
 
 
 def _facts(recipe: Recipe, path: Path) -> Iterator[Finding]:
-    """Yield what only a person can add, and what is said wrongly."""
+    """Yield facts that are missing, which only a person can add, and facts in a wrong form."""
     missing = [key for key in recipe.unknown() if key != "language" or recipe.config not in (FILE, FOLDER)]
     for key in missing:
         yield finding("recipe_fact", f"{path.name} has no {key}", f"write {key}: {KNOWN_BY_PEOPLE[key]}")
@@ -130,7 +128,7 @@ def _files(recipe: Recipe, path: Path) -> Iterator[Finding]:
 
 
 def check_built(loaded: Loaded) -> Iterator[Finding]:
-    """Check the recipe of a set that is built, if it has one: by itself, and whether the data are what it makes."""
+    """Check the recipe of a set that is built, if it has one: taken alone, and against the data."""
     path, shipped = recipe_paths().get(loaded.name, (None, False))
     if path is None:
         return
@@ -151,16 +149,20 @@ def _counts(recipe: Recipe, loaded: Loaded) -> Iterator[Finding]:
     for name, count in recipe.published.items():
         config = loaded.configs.get(name)
         if config is not None and config.table.num_rows != count:
-            message = f"{config.table.num_rows:,} tests; the recipe says that {count:,} are published"
+            message = f"{counted(config.table.num_rows, 'test')}; the recipe says that {count:,} are published"
             yield finding("recipe_counts", message, fix, config=name)
     known = set(loaded.known)
     own = [name for name in loaded.known if name not in {clean_name(other) for other in known}]
     if recipe.expected and len(own) == 1 and own[0] in loaded.configs:
         categories = loaded.configs[own[0]].columns.get("category", [])
-        found = {str(one): categories.count(one) for one in dict.fromkeys(categories)}
-        if found != dict(recipe.expected):
-            other = sorted(name for name in {*found, *recipe.expected} if found.get(name) != recipe.expected.get(name))
-            parts = [f"{name} {found.get(name, 0):,} instead of {recipe.expected.get(name, 0):,}" for name in other[:5]]
+        counts = {str(one): categories.count(one) for one in dict.fromkeys(categories)}
+        if counts != dict(recipe.expected):
+            other = sorted(
+                name for name in {*counts, *recipe.expected} if counts.get(name) != recipe.expected.get(name)
+            )
+            parts = [
+                f"{name} {counts.get(name, 0):,} instead of {recipe.expected.get(name, 0):,}" for name in other[:5]
+            ]
             message = f"the tests are not those that the recipe expects: {', '.join(parts)}"
             yield finding("recipe_counts", message, fix, config=own[0])
 
@@ -175,8 +177,8 @@ def _sources(recipe: Recipe, loaded: Loaded) -> Iterator[Finding]:
             if name in known and known[name] != digest:
                 other[str(name)] = None
     for name in other:
-        message = f"the set was built of another {name} than the recipe names by its SHA-256"
-        yield finding("recipe_source", message, "build the set again of the file that the recipe was made with")
+        message = f"the set was built from another {name} than the recipe names by its SHA-256"
+        yield finding("recipe_source", message, "build the set again from the file that the recipe was made with")
 
 
 def _card(recipe: Recipe, loaded: Loaded) -> Iterator[Finding]:
@@ -193,6 +195,4 @@ def _card(recipe: Recipe, loaded: Loaded) -> Iterator[Finding]:
     other = [key for key in KEYS if key not in _MADE and said.get(key) != own.get(key)]
     if other:
         message = f"the recipe on {CARD} differs from the set's {', '.join(other[:5])}"
-        yield finding(
-            "recipe_card", message, "build the set again; who reads the card must get the recipe that made it"
-        )
+        yield finding("recipe_card", message, "build the set again, so that the card shows the recipe that made it")

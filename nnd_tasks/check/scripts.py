@@ -75,27 +75,28 @@ _ANY = {"multilingual", "mul", "und", "code", "zxx", "mis"}
 
 def scripts_of(languages: Iterable[str]) -> frozenset[str] | None:
     """Return the scripts of languages (BCP 47 tags such as ``zh-TW``); None where any script may occur."""
-    found: set[str] = set()
+    scripts: set[str] = set()
     for tag in languages:
         language = re.split(r"[-_]", tag.lower())[0]
         if language in _ANY:
             return None
-        found.update(_SCRIPTS.get(language, ("Latin",)))
+        scripts.update(_SCRIPTS.get(language, ("Latin",)))
         if "latn" in tag.lower():
-            found.add("Latin")
-    return frozenset(found)
+            scripts.add("Latin")
+    return frozenset(scripts)
 
 
 def main_script(text: str) -> str | None:
-    """Return the script of more than half of the letters of a text, or None where there is none such.
+    """Return the script of more than half of the letters of a text, or None where no script has so many.
 
-    A text with fewer than five letters says nothing; Han and kana or hangul count together, as Japanese and Korean mix them.
+    A text with fewer than five letters is too short to tell (with Chinese characters, fewer than two). Han and kana count
+    together, as Japanese mixes them.
     """
     letters = len(_LETTER.findall(text))
     if text.isascii():
         return "Latin" if letters >= 5 else None
     counts = {name: len(pattern.findall(text)) for name, pattern in _PATTERNS.items()}
-    # One Chinese character is about a word, so two of them are enough.
+    # A Chinese character is about a word, so two are enough.
     if letters < (2 if counts["Han"] else 5):
         return None
     name = max(counts, key=lambda key: counts[key])

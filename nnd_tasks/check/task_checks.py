@@ -14,7 +14,7 @@ from nnd_tasks.check.findings import EXAMPLES, Finding, Row, finding, shown
 from nnd_tasks.check.loading import Config, Loaded
 from nnd_tasks.check.yamls import Function, Yaml, alone
 from nnd_tasks.datasets import how_to_build
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.tables import fingerprint
 from nnd_tasks.wording import counted
 
@@ -288,7 +288,7 @@ def _shown(config: Config, rows: list[int]) -> list[Row]:
 def _reason(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "it asks for too much memory"
-    text = str(error) if isinstance(error, NNDError) else f"{type(error).__name__}: {first_line(error)}"
+    text = typed_reason_of(error)
     return text.partition(_TEMPLATE)[2] or text
 
 

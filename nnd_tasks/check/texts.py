@@ -1,4 +1,4 @@
-"""What the texts hold: equal candidates, markup, damage, missing contexts, other languages, personal data."""
+"""Check the texts: equal candidates, markup, damage, missing contexts, other languages, personal data."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nnd_tasks.check.scripts import main_script, scripts_of
 from nnd_tasks.schema import fold
 from nnd_tasks.wording import counted
 
-#: Normalized Levenshtein similarity (1 less the distance over the longer length) from which two texts are nearly equal.
+#: Normalized Levenshtein similarity (1 - distance / length of the longer text) from which two texts are nearly equal.
 NEAR = 0.95
-_LONG = 200_000  # characters from which texts are not compared so: it takes quadratic time
+_LONG = 200_000  # characters; longer texts are not compared in this way, which takes quadratic time
 
 
 def check_texts(
@@ -27,8 +27,8 @@ def check_texts(
     Args:
         config: with the columns of the schema.
         others: names of all configs of the set.
-        languages: that the card declares; nothing is held against them where there is none.
-        scanner: remembers texts over configs.
+        languages: that the card declares; without any, scripts are not checked.
+        scanner: remembers the texts of all configs.
     """
     yield from _pairs(config, others)
     yield from scanner.check(config)
@@ -92,7 +92,7 @@ Find = Callable[[str], "str | None"]
 
 
 def _regex(pattern: str, flags: int = 0, needs: str = "") -> Find:
-    """Return a search for a pattern; one of the characters ``needs`` must be there, which is faster to look for."""
+    """Return a search for a pattern that can only match where one of the characters ``needs`` is, which is fast to test."""
     compiled = re.compile(pattern, flags)
 
     def find(text: str) -> str | None:
@@ -140,12 +140,12 @@ def _not_nfc(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is looked for in each text.
+    """A search that is made in each text.
 
     Attributes:
-        find: returns what it found, or None.
+        find: returns the part of a text that it is looking for, or None.
         fix: what to do.
-        in_contexts: its severity in contexts, which are the publishers' texts; None does not look there.
+        in_contexts: its severity in contexts, which are the publishers' texts; with None contexts are not searched.
     """
 
     find: Find
@@ -180,7 +180,7 @@ _SEARCHES = {
             r"</?s>|<(?:unk|pad|mask|bos|eos|extra_id_\d+)>|<\|[\w-]{1,40}\|>|\[(?:UNK|CLS|SEP|MASK|PAD)\]|▁\w",
             needs="<[▁",
         ),
-        "remove it: tokenizers read it as what it is, not as text",
+        "remove it: tokenizers read it as a special token, not as text",
     ),
     "mojibake": _Search(_mojibake, _READ),
     "replacement_character": _Search(_regex("\ufffd"), f"{_READ}; the character is lost here"),
@@ -200,10 +200,10 @@ _SEARCHES = {
 
 
 class Scanner:
-    """Looks at each distinct text once, however many tests and configs have it."""
+    """Searches each distinct text once, however many tests and configs have it."""
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[str, str]] = {}
+        self._parts: dict[str, dict[str, str]] = {}
         self._scripts: dict[str, str | None] = {}
 
     def script(self, text: str) -> str | None:
@@ -213,14 +213,14 @@ class Scanner:
         return self._scripts[text]
 
     def scan(self, text: str) -> dict[str, str]:
-        """Return code -> what was found, of `_SEARCHES`."""
-        if text not in self._found:
-            found = {code: search.find(text) for code, search in _SEARCHES.items()}
-            self._found[text] = {code: part for code, part in found.items() if part is not None}
-        return self._found[text]
+        """Return code of `_SEARCHES` -> the part of a text that the search matches."""
+        if text not in self._parts:
+            parts = {code: search.find(text) for code, search in _SEARCHES.items()}
+            self._parts[text] = {code: part for code, part in parts.items() if part is not None}
+        return self._parts[text]
 
     def check(self, config: Config) -> Iterator[Finding]:
-        """Return what the candidates and the contexts of a config hold."""
+        """Yield a finding for each search that matches candidates or contexts of a config."""
         columns = config.columns
         for sides in (("high", "low"), ("context",)):
             tests: dict[str, dict[int, tuple[str, str]]] = {}
@@ -244,7 +244,7 @@ class Scanner:
     ) -> Finding:
         search, contexts = _SEARCHES[code], sides == ("context",)
         if contexts:
-            where = f"{len(counts['context']):,} distinct contexts"
+            where = counted(len(counts["context"]), "distinct context")
         else:
             where = (
                 f"{len(counts.get('high', ())):,} better and {len(counts.get('low', ())):,} worse distinct candidates"
@@ -282,20 +282,20 @@ def _languages(config: Config, languages: Sequence[str], scanner: Scanner) -> It
     expected = scripts_of(languages) if languages else None
     if expected is None:
         return
-    found: dict[int, tuple[str, str]] = {}
+    other: dict[int, tuple[str, str]] = {}
     for side in ("context", "high", "low"):
         for i, text in enumerate(config.columns[side]):
             script = scanner.script(text)
             # Japanese and Korean may be written in Han characters alone; main_script tells kana apart.
             if script is not None and script not in expected:
-                found.setdefault(i, (script, text))
-    if found:
-        scripts = sorted({script for script, _ in found.values()})
+                other.setdefault(i, (script, text))
+    if other:
+        scripts = sorted({script for script, _ in other.values()})
         message = (
-            f"{len(found):,} of {counted(config.table.num_rows, 'test')} with a text in {', '.join(scripts)} script; "
+            f"{len(other):,} of {counted(config.table.num_rows, 'test')} with a text in {', '.join(scripts)} script; "
             f"the card declares {', '.join(languages)}"
         )
         fix = "declare the language in the card's header, or leave these tests out"
-        order = sorted(found)
-        rows = config.rows(order, {i: f"{found[i][0]}: {shown(found[i][1])}" for i in order[:EXAMPLES]})
+        order = sorted(other)
+        rows = config.rows(order, {i: f"{other[i][0]}: {shown(other[i][1])}" for i in order[:EXAMPLES]})
         yield finding("language_mismatch", message, fix, rows=rows, config=config.name)

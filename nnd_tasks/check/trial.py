@@ -14,7 +14,7 @@ from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Config, Loaded
 from nnd_tasks.check.task_checks import Documents, quiet
 from nnd_tasks.check.yamls import Yaml, alone
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import typed_reason_of
 from nnd_tasks.wording import counted
 
 #: Contexts that a task is run on.
@@ -82,7 +82,7 @@ def run(
                 with _silent(), documents.served():
                     findings += _unscored(task, name, _evaluate(task, configs[name], Path(place)))
             except (Exception, SystemExit) as error:  # whatever it is, the set's users would meet it too
-                why = str(error) if isinstance(error, NNDError) else f"{type(error).__name__}: {first_line(error)}"
+                why = typed_reason_of(error)
                 message = f"{task.name} fails on a tiny model: {why}"
                 findings.append(finding("run_failed", message, f"try: nnd run --tasks {task.name} …", config=name))
     return findings

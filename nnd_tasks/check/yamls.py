@@ -1,7 +1,7 @@
-"""Find the task YAMLs of a set, without running what they name, and write them again for lm-eval.
+"""Find the task YAMLs of a set without running the code that they name, and write copies of them for lm-eval.
 
-lm-eval picks a task by its name from all YAMLs below a folder, and runs what that one names. So it is never shown the folder
-of a stranger, only a copy of the one YAML that was read here.
+lm-eval looks for a task in all YAMLs below a folder and runs the code that its YAML names. So it never gets the folder of a
+stranger, only a copy of the one YAML that was read here.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ import yaml
 
 from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Loaded
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import PlainLoader, expand, parse_yaml, read_text
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import PlainLoader, expand, parse_yaml, read_text, reading
 
 #: What a YAML may name after ``!function``, and where: anything else is code, which lm-eval would run.
 _FUNCTIONS = {
     ("class",): "nnd_tasks.harness.task.NNDTask",
     ("fewshot_config", "sampler"): "nnd_tasks.harness.prompts.ClusterSampler",
 }
-#: Keys by which lm-eval takes prompts, data or models from elsewhere; an NND task has no use for them.
+#: Keys by which lm-eval takes prompts or data from elsewhere; an NND task does not need them.
 _ELSEWHERE = (
     *("custom_dataset", "doc_to_audio", "doc_to_decontamination_query", "doc_to_image", "unsafe_code", "use_prompt"),
 )
-#: The same below ``metadata``: they say which model runs, and may let its tokenizer bring code.
+#: Keys of ``metadata`` that name a model or let its tokenizer run code.
 _MODEL = (
     *("base_url", "gguf_file", "model", "peft", "pretrained", "revision", "subfolder", "tokenizer"),
     *("tokenizer_backend", "trust_remote_code"),
 )
-_FILES = 100  #: that one YAML may include, each as often as it is named: ten that include two each are a thousand
+_FILES = 100  #: files that one YAML may include, counted as often as they are named
 _IGNORED = {"__pycache__", ".ipynb_checkpoints"}  #: folders that lm-eval does not search
 
 
 class Function(str):
-    """What stands after ``!function``."""
+    """The name after ``!function``."""
 
     __slots__ = ()
 
@@ -55,8 +55,7 @@ class Yaml:
         path: of the file.
         config: the config of the set that it reads; None is the default one.
         settings: the YAML, with what it includes.
-        foreign: what it names that lm-eval would take from elsewhere: functions that are not of this package, files of
-            prompts, models.
+        foreign: what lm-eval would take from outside this package for it: functions, files of prompts, models.
     """
 
     name: str
@@ -68,13 +67,13 @@ class Yaml:
 
 @dataclass
 class _Functions:
-    """Collects what stands after ``!function``."""
+    """Collects the names after ``!function``."""
 
     foreign: set[str] = field(default_factory=set)
     files: int = 0  # that were read
 
     def loader(self, folder: Path) -> type[PlainLoader]:
-        """Return a YAML loader for a file in ``folder`` that imports nothing."""
+        """Return a YAML loader for a file in ``folder``; it imports none of the functions that the file names."""
 
         def function(loader: PlainLoader, node: yaml.ScalarNode) -> Function:
             name = Function(loader.construct_scalar(node))
@@ -85,7 +84,7 @@ class _Functions:
             return name
 
         class Loader(PlainLoader):
-            """Has constructors of its own."""
+            """A class of its own, as constructors are added to the class."""
 
         Loader.add_constructor("!function", function)
         return Loader
@@ -103,9 +102,9 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _foreign(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a YAML has lm-eval take from elsewhere."""
+    """Yield the functions and keys by which lm-eval would take something from elsewhere."""
     yield from (f"{name} as {'.'.join(place)}" for place, name in _placed(settings) if _FUNCTIONS.get(place) != name)
-    # Off is what lm-eval takes them for where they are not there.
+    # None and False are what lm-eval assumes where a key is missing.
     yield from (key for key in _ELSEWHERE if settings.get(key) not in (None, False))
     metadata = settings.get("metadata")
     if isinstance(metadata, dict):
@@ -143,20 +142,18 @@ def _merged(path: Path, functions: _Functions, above: tuple[Path, ...]) -> dict[
 
 def _place(folder: Path, name: str) -> Path:
     """Return the file that a YAML in ``folder`` names."""
-    try:
+    with reading(name):
         return (folder / expand(name)).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL in the name
-        raise NNDError(f"{name}: cannot be read ({first_line(error)})") from error
 
 
 def find_yamls(loaded: Loaded, folders: Iterable[Path]) -> tuple[list[Yaml], list[Finding]]:
-    """Return the tasks that read a set, and what is wrong with YAMLs that look like its own.
+    """Return the tasks that read a set, and findings on YAMLs that seem to belong to it and cannot be used.
 
     Args:
         loaded: the set.
-        folders: where to look; of two tasks with one name that in the later folder counts, as for lm-eval.
+        folders: where to look; as for lm-eval, a task in a later folder replaces one of the same name.
     """
-    found: dict[str, Yaml] = {}
+    tasks: dict[str, Yaml] = {}
     findings: list[Finding] = []
     for folder in folders:
         read, unreadable = _read(folder, loaded.name)
@@ -176,9 +173,9 @@ def find_yamls(loaded: Loaded, folders: Iterable[Path]) -> tuple[list[Yaml], lis
                 here.setdefault(task, _yaml(task, path, settings, foreign))
             else:
                 here[task] = _yaml(task, path, settings, foreign)
-        # What a later folder calls by the name of a task is what lm-eval takes, whatever it reads.
-        found = {name: task for name, task in found.items() if name not in named} | here
-    return list(found.values()), findings
+        # lm-eval takes a name from the later folder, even where that task, group or tag reads another set.
+        tasks = {name: task for name, task in tasks.items() if name not in named} | here
+    return list(tasks.values()), findings
 
 
 def _yaml(task: str, path: Path, settings: Mapping[str, Any], foreign: tuple[str, ...]) -> Yaml:
@@ -196,12 +193,12 @@ def _read(folder: Path, name: str) -> tuple[dict[Path, tuple[dict[str, Any], tup
         except NNDError as error:
             if _looks_like(path, name):
                 message = f"{path.name} cannot be used: {error}"
-                findings.append(finding("task_invalid", message, "mend the YAML"))
+                findings.append(finding("task_invalid", message, "correct the YAML"))
     return read, findings
 
 
 def _named(read: Mapping[Path, tuple[Mapping[str, Any], tuple[str, ...]]]) -> defaultdict[str, list[Path]]:
-    """Return name -> the YAMLs that lm-eval may take for it: names of tasks, groups and tags are one kind to it."""
+    """Return name -> the YAMLs that lm-eval may take for it; it looks up tasks, groups and tags alike."""
     named: defaultdict[str, list[Path]] = defaultdict(list)
     for path, (settings, _) in read.items():
         tags = settings.get("tag")
@@ -222,22 +219,22 @@ _Dumper.add_representer(Function, lambda dumper, name: dumper.represent_scalar("
 
 
 def dump_yaml(settings: Mapping[str, Any]) -> str:
-    """Return what `read_yaml` has merged as one YAML that includes no other."""
+    """Return the settings from `read_yaml` as one YAML, without ``include``."""
     return str(yaml.dump(dict(settings), Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
 def parse_settings(text: str) -> dict[str, Any]:
     """Return the settings that `dump_yaml` has written."""
-    found: dict[str, Any] = parse_yaml(text, "settings", _Functions().loader(Path(os.devnull)))
-    return found
+    settings: dict[str, Any] = parse_yaml(text, "settings", _Functions().loader(Path(os.devnull)))
+    return settings
 
 
 @contextmanager
 def alone(task: Yaml) -> Iterator[Path]:
-    """Give a folder that holds a copy of one YAML, merged with what it includes, and nothing else.
+    """Yield a temporary folder that holds only a copy of one YAML, merged with the files that it includes.
 
     Raises:
-        NNDError: the YAML names what is foreign.
+        NNDError: the YAML names functions, prompts or models from outside this package.
     """
     if task.foreign:
         raise NNDError(f"{task.path}: it names {', '.join(task.foreign)}, which is not of this package")
@@ -264,6 +261,6 @@ def _reads(settings: Mapping[str, Any], loaded: Loaded) -> bool:
         return True
     try:
         path = Path(place).expanduser()
-    except RuntimeError:  # of a user whom there is not
+    except RuntimeError:  # the home of an unknown user
         return False
     return path.is_dir() and path.resolve() == loaded.folder.resolve()

@@ -14,14 +14,14 @@ from nnd_tasks.check.yamls import read_yaml
 from nnd_tasks.datasets import (
     built_sets,
     dataset_folder,
-    find_dataset,
     how_to_build,
     list_configs,
+    look_up_set,
     read_table,
     tasks_dir,
     user_tasks_dir,
 )
-from nnd_tasks.errors import NNDError, first_line, visible
+from nnd_tasks.errors import NNDError, typed_reason_of, visible
 from nnd_tasks.recipes.limits import check_prompt
 from nnd_tasks.recipes.shelf import SetRecipe, find_recipe, load_recipe, recipe_paths
 from nnd_tasks.tables import summarize
@@ -106,7 +106,7 @@ def _with_data(entry: Entry, folder: Path) -> Entry:
     except NNDError as error:
         return Entry(**{**facts, "folder": str(folder), "state": f"unreadable: {error}"})
     except Exception as error:  # whatever a damaged set brings up, it must not hide the others
-        why = f"{folder}: cannot be read ({type(error).__name__}: {first_line(error)}); build the set again"
+        why = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
         return Entry(**{**facts, "folder": str(folder), "state": f"unreadable: {why}"})
     return Entry(**{**facts, "built": True, "folder": str(folder), "configs": configs, "state": f"built in {folder}"})
 
@@ -128,7 +128,7 @@ def describe(name: str, config: str | None = None, count: int = 5) -> Iterator[s
     Raises:
         NNDError: there is no such set, or it has no such config.
     """
-    folder = find_dataset(f"nnd/{name}") or (find_dataset(name) if "/" in name else None)
+    folder = look_up_set(name)
     found, broken = _recipe(name, needed=folder is None)
     if found is not None:
         facts = found.recipe.facts(found.name)

@@ -36,11 +36,11 @@ def check(
 
     Exit status: 0 no errors (with --strict, no warnings either), 1 nothing could be checked, 2 errors, 3 warnings with --strict.
     """
-    from hub_upload.terms import terms_of, texts_may_go
     from nnd_tasks.check.check_report import check_format, render, totals, write
     from nnd_tasks.check.checking import check_set
     from nnd_tasks.check.findings import Severity
     from nnd_tasks.datasets import read_report
+    from nnd_tasks.licences import terms_of, texts_may_go
 
     check_format(form)
     report = check_set(name, configs=config or (), tasks=tasks or (), run=not no_run)

@@ -231,7 +231,7 @@ def _text_or_file(value: str | None) -> str | None:
 def _preview(draft: Draft) -> None:
     """Show the columns, the rule, some tests, and what is left out."""
     from nnd_tasks.assembly import examples
-    from nnd_tasks.card import left_out
+    from nnd_tasks.card_sections import left_out
     from nnd_tasks.new.propose import describe
 
     for line in describe(draft.recipe, draft.choices):

@@ -147,15 +147,12 @@ def stress_metrics(
 ) -> None:
     """The same verdict for text metrics: does a metric's score fall as the error grows?"""
     from nnd_tasks.analysis.verify.text_metrics import find_metric
-    from nnd_tasks.datasets import find_dataset, how_to_build
+    from nnd_tasks.datasets import find_set
     from nnd_tasks.stress.corpora import read_corpus
     from nnd_tasks.stress.metric_scores import stress_metric
 
     check_folder("--out", out_dir)
-    folder = find_dataset(f"nnd/{name}") or find_dataset(name)
-    if folder is None:
-        how = how_to_build(name) if name.startswith("blindspot_") else f"nnd stress build {name} --corpus CORPUS"
-        raise NNDError(f"set {name!r} is not built here; run: {how}")
+    folder = find_set(name)
     found = read_corpus(corpus, source, reference)
     adapters = {part: find_metric(part, model, encoder) for part in parts_of(metrics)}
     if not adapters:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.demo import training_text as text
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import new_folder
+from nnd_tasks.files import changing
+from nnd_tasks.folders import replacing
 
 if TYPE_CHECKING:
     import torch
@@ -218,13 +219,10 @@ def train(
 
 def _save(folder: Path, model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, record: dict[str, Any]) -> None:
     """Write a model's folder, whole or not at all."""
-    with new_folder(folder) as new, new_folder(folder) as old:
+    with replacing(folder) as new:
         model.save_pretrained(new)
         tokenizer.save_pretrained(new)
         (new / RECORD).write_text(json.dumps(record, indent=2), encoding="utf-8")
-        if folder.exists():
-            folder.replace(old)  # away first: what is left of a killed removal would be taken for a model
-        new.replace(folder)
 
 
 def _made_with(folder: Path) -> str | None:
@@ -256,10 +254,8 @@ def make_models(untrained: Path, trained: Path, settings: TrainingSettings) -> b
     documents = training_documents(settings)
     tokenizer = make_tokenizer(("".join(p + tail for p, tail in document) for document in documents[:4000]), settings)
     model = make_model(tokenizer, settings)
-    try:
+    with changing(f"the demo's models in {trained.parent}"):
         _save(untrained, model, tokenizer, {"settings": digest, **asdict(settings), "steps": 0})
         loss = train(model, tokenizer, documents, settings)
         _save(trained, model, tokenizer, {"settings": digest, **asdict(settings), "loss": loss})
-    except OSError as error:
-        raise NNDError(f"cannot write the demo's models below {trained.parent}: {error}") from error
     return True

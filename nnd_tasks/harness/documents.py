@@ -9,7 +9,7 @@ from typing import Any
 import datasets
 
 from nnd_tasks.datasets import find_dataset, list_configs, no_set, read_table
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.tables import check_table, fingerprint
 
@@ -124,7 +124,7 @@ def _check_published(path: str, kwargs: Mapping[str, Any]) -> None:
         if isinstance(error, OfflineModeIsEnabled) and _cached(path):
             return
     except Exception as error:  # the network and the hub raise many kinds
-        why = f" (and the hub could not be asked for it: {first_line(error)})"
+        why = f" (and the hub could not be asked for it: {reason_of(error)})"
     raise NNDError(f"{_not_built(path)}{why}")
 
 
@@ -144,7 +144,7 @@ def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
         tests = datasets.load_dataset(path, name, split=split, **kwargs)
     except Exception as error:  # datasets and the hub raise many kinds
         raise NNDError(
-            f"the dataset {path!r} is no local folder, and could not be loaded from the hub ({first_line(error)})"
+            f"the dataset {path!r} is no local folder, and could not be loaded from the hub ({reason_of(error)})"
         ) from error
     if "high" not in tests.column_names and "high_sha256" in tests.column_names:
         raise NNDError(f"{_not_built(path)} (the hub has its ids, and no texts)")

@@ -16,7 +16,7 @@ import datasets
 import torch
 from lm_eval.models.utils import DEFAULT_MAX_LENGTH, resolve_max_length
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
 from nnd_tasks.files import expand
 from nnd_tasks.harness.encodings import TokenizingOnce
 
@@ -131,7 +131,7 @@ class TokenCounter(TokenizingOnce):
                 ) from error
             raise NNDError(
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
-                f"({type(error).__name__}: {first_line(error)}); name one with tokenizer=... in --model_args"
+                f"({typed_reason_of(error)}); name one with tokenizer=... in --model_args"
             ) from error
         if self.masked and isinstance(model, str):
             self._find_masked(model, loading)
@@ -152,13 +152,13 @@ class TokenCounter(TokenizingOnce):
             try:
                 self._get_config(model, **loading)
             except Exception as error:  # a tokenizer alone has no config
-                self._missing_model = first_line(error)
+                self._missing_model = reason_of(error)
                 if backend == "default":
                     logger.warning(
                         "%s has no model config (%s); counting tokens as for a decoder-only model. Set backend=seq2seq "
                         "in --metadata if it is an encoder-decoder",
                         _name(model),
-                        first_line(error),
+                        reason_of(error),
                     )
                     backend = "causal"
         if backend != "default":
@@ -170,7 +170,7 @@ class TokenCounter(TokenizingOnce):
         try:
             self._get_config(model, **loading)
         except Exception as error:  # transformers raises many kinds
-            raise NNDError(f"the model {model} cannot be loaded ({first_line(error)})") from error
+            raise NNDError(f"the model {model} cannot be loaded ({reason_of(error)})") from error
 
     def _find_window(self, metadata: Mapping[str, Any]) -> int | None:
         """Return the window as the backend computes it; warn once if it is not known.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import TokenCounter, warn_once
 from nnd_tasks.harness.prompts import Settings
+from nnd_tasks.wording import did_you_mean
 
 #: Keys of the metadata that say which model runs and how it tokenizes.
 _OF_THE_MODEL = {
@@ -39,8 +39,8 @@ def check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[s
                 f"metadata {key}={value!r} is not what the model gets ({arguments.get(key)!r}); give it in --model_args"
             )
     for key in sorted(set(metadata) - set(Settings.names()) - set(arguments)):
-        if near := difflib.get_close_matches(key, Settings.names(), n=1, cutoff=0.7):
-            raise NNDError(f"metadata {key!r}: no setting of NND tasks; did you mean {near[0]!r}?")
+        if meant := did_you_mean(key, Settings.names(), cutoff=0.7):
+            raise NNDError(f"metadata {key!r}: no setting of NND tasks; {meant}")
 
 
 def check_tokenizer(counter: TokenCounter, settings: Settings, task: str | None, prompt: str, *, chat: bool) -> None:

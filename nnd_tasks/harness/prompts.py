@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from random import Random
@@ -12,7 +11,7 @@ from lm_eval.api.samplers import ContextSampler
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.secrets import without_secrets
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,8 @@ class Settings:
                 ignored, because the arguments of the model come in the same mapping.
         """
         for key in metadata:
-            near = difflib.get_close_matches(str(key).lower(), cls.names(), n=1, cutoff=0.75)
-            if near and key not in cls.names():
-                raise NNDError(f"metadata {key!r}: no such setting, did you mean {near[0]!r}?")
+            if key not in cls.names() and (meant := did_you_mean(str(key), cls.names(), cutoff=0.75)):
+                raise NNDError(f"metadata {key!r}: no such setting, {meant}")
         prefix = metadata.get("candidate_prefix", "")
         if not isinstance(prefix, str):
             raise NNDError(f"metadata candidate_prefix={prefix!r}: expected text")
@@ -147,6 +145,29 @@ def check_config(config: Mapping[str, Any]) -> None:
         )
     if config.get("doc_to_text") is None:  # an empty one is a task without a context
         raise NNDError(f"task {name}: its YAML has no doc_to_text, the template of the prompt")
+
+
+def check_categories(declared: Sequence[str] | None, present: set[str], task: str | None, where: str) -> None:
+    """Raise NNDError if the data has other categories than the YAML declares.
+
+    Args:
+        declared: the setting ``categories``; None allows any.
+        present: the categories of the data.
+        task: name of the task.
+        where: where the data comes from.
+    """
+    if declared is None:
+        return
+    faults = []
+    if undeclared := sorted(present - set(declared)):
+        faults.append(f"has the undeclared categories {undeclared}")
+    if absent := sorted(set(declared) - present):
+        faults.append(f"lacks the declared {absent}")
+    if faults:
+        raise NNDError(
+            f"{where} {' and '.join(faults)}; task {task} is made for other data. Set `metadata: {{version: 1-A}}` in a YAML "
+            "of your own to accept the categories of the data"
+        )
 
 
 class ClusterSampler(ContextSampler):  # type: ignore[misc]

@@ -58,8 +58,28 @@ class Request(Instance):  # type: ignore[misc]
         return f"task {self.task_name}: the candidate {shown} of test {test['test_id']}"
 
 
-def check_scorable(requests: Sequence[Request], counter: TokenCounter) -> None:
-    """Raise NNDError for a candidate that has no token of its own, or more tokens than the model's window holds."""
+def with_tokens(
+    instances: Sequence[Instance], candidates: Sequence[int], part: ContextPart, counter: TokenCounter
+) -> list[Request]:
+    """Return lm-eval's requests of one document as our own, with their numbers of tokens.
+
+    Args:
+        instances: lm-eval's requests, one per candidate, or one for a placeholder.
+        candidates: index of the candidate of each; empty for a placeholder.
+        part: what the prompt has of the document's context.
+        counter: counts the tokens.
+
+    Raises:
+        NNDError: a candidate has no token of its own, or more tokens than the model's window holds.
+    """
+    requests = []
+    owners: Sequence[int | None] = candidates or [None]
+    for candidate, instance in zip(owners, instances, strict=True):
+        prompt_tokens, tokens = counter.lengths(*instance.args)
+        fields = (instance.request_type, instance.doc, instance.arguments, instance.idx, instance.metadata)
+        requests.append(
+            Request(*fields, candidate=candidate, context_part=part, prompt_tokens=prompt_tokens, tokens=tokens)
+        )
     for request in requests:
         if request.tokens < 1:
             raise NNDError(
@@ -71,3 +91,4 @@ def check_scorable(requests: Sequence[Request], counter: TokenCounter) -> None:
                 f"{request.describe()} has {request.tokens:,} tokens, more than the model's window of "
                 f"{counter.window:,}; take a model with a larger window, or leave its document out with --samples"
             )
+    return requests

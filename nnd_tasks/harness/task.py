@@ -20,8 +20,8 @@ from nnd_tasks.harness.answers import Answer, check_sums, document_metrics
 from nnd_tasks.harness.documents import cluster_documents, load_tests
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.preflight import check_bos, check_metadata, check_tokenizer, warn_of_rounding
-from nnd_tasks.harness.prompts import ClusterSampler, Settings, check_config, plain_metadata
-from nnd_tasks.harness.requests import ContextPart, Prompt, Request, check_scorable
+from nnd_tasks.harness.prompts import ClusterSampler, Settings, check_categories, check_config, plain_metadata
+from nnd_tasks.harness.requests import ContextPart, Prompt, Request, with_tokens
 from nnd_tasks.harness.signature import chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.templates import SandboxedTask, check_languages
 from nnd_tasks.harness.truncation import shorten
@@ -59,8 +59,9 @@ class NNDTask(SandboxedTask):
     lm-eval 0.4.13 calls a task in this order:
 
     1. ``__init__``, which calls `download`: the set becomes documents, and the first one is rendered to find mistakes.
-    2. `prepare`, with `nnd run` and `nnd_tasks.evaluate` only: checks that need the tokenizer and not the model.
-    3. ``set_config`` (number of exemplars) and ``set_fewshot_seed``, after the model is loaded.
+    2. `prepare`, with `nnd run` and `nnd_tasks.evaluate` only: checks that need the tokenizer and not the model. They load
+       the model after this; stock ``lm_eval`` loads it before 1.
+    3. ``set_config`` (number of exemplars) and ``set_fewshot_seed``.
     4. `build_all_requests`; for each document `doc_to_prefix`, `fewshot_context`, which gives a `Prompt`, and
        `construct_requests`, which gives a `Request` for each candidate. A context that is too long is shortened there.
     5. The model answers the requests of all tasks.
@@ -120,20 +121,7 @@ class NNDTask(SandboxedTask):
         self.dataset = {split: documents}
 
     def _check_categories(self, categories: set[str], where: str) -> None:
-        """Raise NNDError when the data has other categories than the YAML declares."""
-        if self.settings.categories is None:
-            return
-        declared = set(self.settings.categories)
-        faults = []
-        if undeclared := sorted(categories - declared):
-            faults.append(f"has the undeclared categories {undeclared}")
-        if absent := sorted(declared - categories):
-            faults.append(f"lacks the declared {absent}")
-        if faults:
-            raise NNDError(
-                f"{where} {' and '.join(faults)}; task {self.config.task} is made for other data. Set "
-                "`metadata: {version: 1-A}` in a YAML of your own to accept the categories of the data"
-            )
+        check_categories(self.settings.categories, categories, self.config.task, where)
 
     def scorable(self, doc: Mapping[str, Any]) -> list[int]:
         """Return the indices of the candidates that can be scored.
@@ -271,27 +259,8 @@ class NNDTask(SandboxedTask):
         return list(super().construct_requests(doc, str(prompt), **kwargs))
 
     def _requests(self, part: ContextPart, doc: Mapping[str, Any], prompt: Prompt, **kwargs: Any) -> list[Request]:
-        """Return the requests of a document, with their numbers of tokens.
-
-        Args:
-            part: what ``prompt`` has of the context.
-            doc: the document, with its whole context.
-            prompt: comes before each candidate.
-            **kwargs: of `construct_requests`.
-
-        Raises:
-            NNDError: a candidate has no token of its own, or is longer than the model's window.
-        """
-        requests = []
-        candidates: list[int] | list[None] = self.scorable(doc) or [None]
-        for candidate, instance in zip(candidates, self._plain_requests(doc, prompt, **kwargs), strict=True):
-            prompt_tokens, tokens = self.counter.lengths(*instance.args)
-            fields = (instance.request_type, instance.doc, instance.arguments, instance.idx, instance.metadata)
-            requests.append(
-                Request(*fields, candidate=candidate, context_part=part, prompt_tokens=prompt_tokens, tokens=tokens)
-            )
-        check_scorable(requests, self.counter)
-        return requests
+        """Return the requests of a document after ``prompt``, which has ``part`` of its context, with their token counts."""
+        return with_tokens(self._plain_requests(doc, prompt, **kwargs), self.scorable(doc), part, self.counter)
 
     def _shorter_context(self, doc: Mapping[str, Any], prompt: Prompt, longest: Request, **kwargs: Any) -> str:
         """Return as much of a document's context as fits beside its longest candidate.

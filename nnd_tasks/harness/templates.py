@@ -13,7 +13,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from lm_eval import utils
 from lm_eval.api.task import ConfigurableTask
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.schema import LANGUAGES, language_pair
 
 #: A comment in a template that says which languages its words are for, such as ``{# languages: en-de #}``. It is part of
@@ -62,7 +62,7 @@ def render(template: Any, doc: Mapping[str, Any], where: str) -> Any:
         raise  # `nnd check` explains it; it is not a wrong field name
     except Exception as error:  # a template can raise anything, for example by dividing by zero
         names = ", ".join(name for name in doc if name not in ("tests", "candidates"))
-        raise NNDError(f"{where}: {first_line(error)} (fields of this set: {names})") from error
+        raise NNDError(f"{where}: {reason_of(error)} (fields of this set: {names})") from error
 
 
 def check_languages(template: Any, config: str, task: str | None, where: str) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.datasets import tasks_dir, user_tasks_dir
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import write_text, yaml_mapping
+from nnd_tasks.files import changing, reading, write_text, yaml_mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,16 @@ def user_task(name: str) -> Path:
     return user_tasks_dir() / name.removeprefix("nnd_") / f"{name}.yaml"
 
 
+def remove_user_task(name: str) -> None:
+    """Remove the YAML of a user's task ``name``, if there is one, so that another can be written in its place.
+
+    Raises:
+        NNDError: it cannot be removed.
+    """
+    with changing(path := user_task(name), done="replaced"):
+        path.unlink(missing_ok=True)
+
+
 def write_task(
     name: str, fields: Mapping[str, Any], folder: Path | None = None, *, over_shipped: bool = False
 ) -> UserTask:
@@ -55,10 +64,8 @@ def write_task(
         return UserTask(name, shipped)
     path = folder / f"{name}.yaml" if folder else user_task(name)
     text = yaml_mapping({"include": str(tasks_dir() / "_base"), "task": name, **fields})
-    try:
+    with reading(path):
         if path.is_file():
             return UserTask(name, path, kept=path.read_bytes().decode("utf-8") != text)
-    except (OSError, ValueError) as error:
-        raise NNDError(f"{path}: cannot be read ({first_line(error)})") from error
     write_text(path, text)
     return UserTask(name, path)

@@ -9,7 +9,7 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.harness.lengths import MASKED, masked_window
 
 
@@ -142,7 +142,7 @@ def load_masked(
         loaded = AutoTokenizer.from_pretrained(tokenizer or pretrained, revision=revision)
         model = AutoModelForMaskedLM.from_pretrained(pretrained, dtype=getattr(torch, dtype), revision=revision)
     except Exception as error:  # transformers raises many kinds
-        raise NNDError(f"{pretrained}: no masked language model could be loaded ({first_line(error)})") from error
+        raise NNDError(f"{pretrained}: no masked language model could be loaded ({reason_of(error)})") from error
     if loaded.mask_token_id is None:
         raise NNDError(f"{pretrained}: its tokenizer has no mask token")
     return model.eval(), loaded

@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.build import Formed, add_config, differences, origin_of, write_formed
-from nnd_tasks.card import FULLER, KNOWN_BY_PEOPLE, dump_yaml
-from nnd_tasks.datasets import dataset_folder, list_configs, making, read_report
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
+from nnd_tasks.card import KNOWN_BY_PEOPLE, dump_yaml
+from nnd_tasks.card_sections import FULLER
+from nnd_tasks.dataset_writing import making
+from nnd_tasks.datasets import dataset_folder, list_configs, read_report
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.user_tasks import UserTask, remove_user_task, shipped_task, user_task, write_task
 from nnd_tasks.new.own_task import (
     check_checkout,
     check_prompt,
@@ -27,7 +29,7 @@ from nnd_tasks.new.own_task import (
     write_recipe,
 )
 from nnd_tasks.new.propose import Choice, complete
-from nnd_tasks.pairing import Dropped, some_of
+from nnd_tasks.pairing import Dropped
 from nnd_tasks.recipes.make import config_of
 from nnd_tasks.recipes.parse import make_recipe, read_recipe
 from nnd_tasks.recipes.places import named_files
@@ -35,7 +37,7 @@ from nnd_tasks.recipes.readers import Several, Table, open_table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.schema import category_slugs, short_hash
 from nnd_tasks.tables import ConfigSummary
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, some_of
 
 CONFIG = "default"
 
@@ -265,10 +267,7 @@ def _write_task(name: str, fields: Mapping[str, Any], replace: bool) -> UserTask
     task = f"nnd_{name}"
     own, shipped = user_task(task), shipped_task(task)
     if replace or (shipped and own.is_file() and not differs(own, fields)):
-        try:
-            own.unlink(missing_ok=True)
-        except OSError as error:
-            raise NNDError(f"{own}: cannot be replaced ({first_line(error)})") from error
+        remove_user_task(task)
     over = shipped is not None and (own.is_file() or (replace and differs(shipped, fields)))
     return write_task(task, fields, over_shipped=over)
 

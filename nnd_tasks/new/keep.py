@@ -8,8 +8,8 @@ from pathlib import Path
 
 from nnd_tasks.build import BuildResult, build_set
 from nnd_tasks.datasets import read_table
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.harness.user_tasks import UserTask, shipped_task, user_task, write_task
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.user_tasks import UserTask, remove_user_task, shipped_task, write_task
 from nnd_tasks.new.own_task import check_prompt, task_fields, write_recipe
 from nnd_tasks.recipes.parse import KEYS
 from nnd_tasks.recipes.shelf import find_recipe
@@ -49,10 +49,7 @@ def build_recipe(
         return result, None
     fields = task_fields(found.name, found.recipe, read_table(result.folder))
     if replace:
-        try:
-            user_task(f"nnd_{found.name}").unlink(missing_ok=True)
-        except OSError as error:
-            raise NNDError(f"{user_task(f'nnd_{found.name}')}: cannot be replaced ({first_line(error)})") from error
+        remove_user_task(f"nnd_{found.name}")
     task = write_task(f"nnd_{found.name}", fields)
     write_recipe(found.name, found.recipe.dump())
     return result, task

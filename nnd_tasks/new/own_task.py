@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.card import NND_CITATION, dump_yaml, left_out, safe, table
+from nnd_tasks.card import dump_yaml, safe, table
+from nnd_tasks.card_sections import NND_CITATION, left_out
 from nnd_tasks.datasets import user_tasks_dir
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import read_yaml, write_text, write_texts, yaml_mapping
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.files import changing, read_yaml, write_text, write_texts, yaml_mapping
 from nnd_tasks.markdown import cell, code, fenced
 from nnd_tasks.recipes.chat import ends_open
 from nnd_tasks.recipes.recipe import Recipe
@@ -45,7 +46,7 @@ def check_prompt(recipe: Recipe) -> None:
     try:
         names = meta.find_undeclared_variables(Environment(autoescape=False).parse(recipe.prompt))  # noqa: S701
     except TemplateError as error:
-        raise NNDError(f"--prompt: no valid template ({first_line(error)})") from error
+        raise NNDError(f"--prompt: no valid template ({reason_of(error)})") from error
     known = ["context", *sorted(recipe.field)]
     wrong = sorted(names - set(known))
     if wrong:
@@ -86,18 +87,15 @@ def check_checkout(folder: Path, name: str) -> None:
     if not (folder / "task_yamls" / "_base").is_file():
         raise NNDError(f"--into {folder}: no checkout of nnd-tasks is there (it has no task_yamls/_base)")
     place = folder / "task_yamls" / name
-    try:
+    with changing(f"--into {folder}: {place}"):
         made = not place.exists()
         place.mkdir(exist_ok=True)
         try:
-            probe = place / f".{os.getpid()}.new"
-            probe.touch()
-            probe.unlink()
+            with tempfile.TemporaryFile(dir=place):
+                pass
         finally:
             if made:
                 place.rmdir()
-    except OSError as error:
-        raise NNDError(f"--into {folder}: {place} cannot be written ({error.strerror or error})") from error
     for file in _files(name):
         if (place / file).is_dir():
             raise NNDError(f"--into {folder}: {place / file} is a folder; move it away")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.cells import Numbers, render
 from nnd_tasks.recipes.chat import is_chat
-from nnd_tasks.recipes.flatten import batches
+from nnd_tasks.recipes.flatten import batches, no_column
 from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.readers import HEAD, Table
 from nnd_tasks.recipes.recipe import ROLES, Recipe
 from nnd_tasks.recipes.spans import columns_of
 from nnd_tasks.schema import RESERVED_COLUMNS
+from nnd_tasks.wording import some_of
 
 #: Role -> names of columns that usually hold it, the likeliest first.
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -37,7 +37,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "category": ("category", "subset", "section"),
 }  # fmt: skip
 _MOST_LABELS = 30
-_LISTED = 40  # columns that an error names
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +160,7 @@ def _head(table: Table, recipe: Recipe) -> dict[str, list[Any]]:
 def _check_column(column: str, columns: Mapping[str, Any], table: Table) -> None:
     if column in columns:
         return
-    near = difflib.get_close_matches(column, columns, n=1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
-    raise NNDError(f"{table.name}: there is no column {column!r}; {meant}there are: {_listed(columns)}")
-
-
-def _listed(columns: Iterable[str]) -> str:
-    """Return names with commas between them; of very many only the first."""
-    names = list(columns)
-    return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else "")
+    raise no_column(column, list(columns), table.name)
 
 
 def _propose(given: Recipe, head: _Head) -> list[Choice]:
@@ -299,7 +290,7 @@ def _distinct_text(head: _Head, taken: set[str]) -> str | None:
 
 def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
     """Raise NNDError, with what the table offers, where the recipe lacks something."""
-    columns = _listed(head.columns)
+    columns = some_of(list(head.columns), 40, str)
     lists = [name for name, cells in head.columns.items() if recipe.rows is None and any(map(_objects, cells[:10]))]
     if lists:
         columns += f". A row of {lists[0]!r} holds a list of objects; --rows '{lists[0]}[]' makes a row of each"

@@ -15,12 +15,12 @@ from urllib.parse import urljoin, urlsplit
 
 import pooch
 import requests
-from filelock import Timeout
 from tqdm import tqdm
 
-from nnd_tasks.datasets import is_name, nnd_home, only_writer
+from nnd_tasks.datasets import is_name, nnd_home
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_json, umask, write_text
+from nnd_tasks.files import changing, read_json, reading, umask, write_text
+from nnd_tasks.folders import only_writer
 from nnd_tasks.recipes.archives import take
 from nnd_tasks.recipes.limits import check_url
 from nnd_tasks.recipes.recipe import File, Recipe
@@ -39,10 +39,8 @@ def sha256_of(path: Path) -> str:
     Raises:
         NNDError: it cannot be read.
     """
-    try:
+    with reading(path):
         return str(pooch.file_hash(str(path), alg="sha256"))
-    except OSError as error:
-        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 @dataclass(frozen=True)
@@ -94,17 +92,11 @@ def fetch(name: str, recipe: Recipe, *, place: str = "", progress: bool = True) 
     """
     _check_addresses(name, recipe)
     folder = nnd_home() / "downloads" / (place or name)
-    try:
+    with changing(folder, hint="set NND_HOME to another place"):
         folder.mkdir(parents=True, exist_ok=True)
         # One build at a time: two would record the hashes of different downloads.
-        with only_writer(folder, PATIENCE):
+        with only_writer(folder, PATIENCE, f"{folder}: another build is still downloading; try again when it is done"):
             return _fetch_all(name, recipe, folder, progress)
-    except Timeout as error:
-        raise NNDError(f"{folder}: another build is still downloading; try again when it is done") from error
-    except OSError as error:
-        raise NNDError(
-            f"{folder}: cannot be written ({error.strerror or error}); set NND_HOME to another place"
-        ) from error
 
 
 def _fetch_all(name: str, recipe: Recipe, folder: Path, progress: bool) -> Fetched:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from nnd_tasks.pairing import Dropped
 from nnd_tasks.recipes.cells import AbsentError, Column, Where, check_size, kind, listed, render, root, walk
 from nnd_tasks.recipes.readers import Batch, Several, Table
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
+from nnd_tasks.wording import did_you_mean, some_of
 
 #: Rows that a table may be taken apart into.
 MAX_ROWS = 50_000_000
@@ -85,10 +85,13 @@ def _check_columns(table: Table, recipe: Recipe, batch: Batch) -> None:
         if name in optional or name in own or root(name) in own:
             continue
         known = [one for one in table.known or table.head() if not one.startswith("@")]
-        near = difflib.get_close_matches(name, known, n=1)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        listed = ", ".join(known[:40]) + (f" and {len(known) - 40:,} more" if len(known) > 40 else "")
-        raise NNDError(f"{table.name}: there is no column {name!r}; {meant}there are: {listed}")
+        raise no_column(name, known, table.name)
+
+
+def no_column(name: str, columns: Sequence[str], where: str) -> NNDError:
+    """Return the error for a column that a table does not have; ``where`` begins it."""
+    meant = did_you_mean(name, columns, end=" ")
+    return NNDError(f"{where}: there is no column {name!r}; {meant}there are: {some_of(columns, 40, str)}")
 
 
 def _choices(recipe: Recipe) -> list[dict[str, str]]:

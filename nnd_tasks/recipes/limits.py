@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nnd_tasks.datasets import is_name
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.recipes.cells import shown
 
 #: Bytes of a recipe; the largest of ours has 2 kB.
@@ -217,7 +217,7 @@ def check_prompt(template: str, where: str) -> None:
                     "and use simple filters such as trim"
                 )
     except TemplateError as error:
-        raise NNDError(f"{where}: prompt: no valid template ({first_line(error)})") from error
+        raise NNDError(f"{where}: prompt: no valid template ({reason_of(error)})") from error
     except RecursionError as error:
         raise NNDError(f"{where}: prompt: nested too deeply") from error
 

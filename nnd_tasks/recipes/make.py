@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from nnd_tasks.assembly import PREFERENCE, Coded, Spans, judged_table, table_of_tests
-from nnd_tasks.card import left_out
+from nnd_tasks.card_sections import left_out
 from nnd_tasks.cleaning import clean, contradictions
 from nnd_tasks.errors import NNDError
 from nnd_tasks.pairing import Dropped, Judgements, gather, pair

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from nnd_tasks.recipes.cells import render, shown
 from nnd_tasks.recipes.recipe import FILE, FOLDER, File, Recipe
 from nnd_tasks.recipes.spans import check_spans
 from nnd_tasks.schema import check_field_names, normalize
+from nnd_tasks.wording import did_you_mean
 
 KEYS = tuple(one.name for one in dataclasses.fields(Recipe))
 
@@ -37,10 +37,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
 def _check_keys(found: Mapping[Any, Any], known: tuple[str, ...], where: str) -> None:
     for key in found:
         if key not in known:
-            near = difflib.get_close_matches(str(key)[:50], known, n=1)
-            raise NNDError(
-                f"{where}: no such key {shown(key)}; " + (f"did you mean {near[0]}?" if near else ", ".join(known))
-            )
+            raise NNDError(f"{where}: no such key {shown(key)}; {did_you_mean(str(key), known) or ', '.join(known)}")
 
 
 def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:

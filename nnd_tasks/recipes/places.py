@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import MAX_CONFIG_BYTES, expand, read_bytes
-from nnd_tasks.pairing import some_of
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import MAX_CONFIG_BYTES, expand, read_bytes, reading
 from nnd_tasks.recipes.archives import is_archive, unpack
 from nnd_tasks.recipes.readers import SUFFIXES
 from nnd_tasks.recipes.recipe import FILE, FOLDER, File
 from nnd_tasks.recipes.shelf import SetRecipe
+from nnd_tasks.wording import some_of
 
 
 def locate(found: SetRecipe, place: Path, stack: ExitStack) -> dict[str, Path]:
@@ -28,7 +28,7 @@ def locate(found: SetRecipe, place: Path, stack: ExitStack) -> dict[str, Path]:
     Raises:
         NNDError: it does not exist, or a required file is missing.
     """
-    try:
+    with reading(place):  # a name that is too long, a folder that may not be read
         if not place.exists():
             raise NNDError(f"{place}: no such file or folder")
         if not (place.is_file() or place.is_dir()):
@@ -41,8 +41,6 @@ def locate(found: SetRecipe, place: Path, stack: ExitStack) -> dict[str, Path]:
         if not found.shipped:
             _check_links(files, place)
         return files
-    except OSError as error:  # a name that is too long, a folder that may not be read
-        raise NNDError(f"{place}: cannot be read ({error.strerror or error})") from error
 
 
 @contextmanager
@@ -69,7 +67,7 @@ def named_files(source: str, stack: ExitStack) -> dict[str, Path] | None:
     """
     place = expand(source)
     before, colon, member = source.rpartition(":")
-    try:
+    with reading(source):
         if place.is_file() and is_archive(place):
             return _tables_in(stack.enter_context(_unpacked(place)), source)
         if place.is_file():
@@ -80,8 +78,6 @@ def named_files(source: str, stack: ExitStack) -> dict[str, Path] | None:
             return None if _is_dataset(place) else _tables_in(place, source)
         if (magic := next((i for i, part in enumerate(place.parts) if _MAGIC.search(part)), 0)) > 0:
             return _fitting(Path(*place.parts[:magic]), "/".join(place.parts[magic:]), source)
-    except (OSError, ValueError) as error:
-        raise NNDError(f"{source}: cannot be read ({first_line(error)})") from error
     if is_archive(place):
         raise NNDError(f"{place}: no such file")
     return None

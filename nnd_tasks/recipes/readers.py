@@ -15,8 +15,8 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from nnd_tasks.errors import NNDError, first_line
-from nnd_tasks.files import expand
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.files import expand, reading
 from nnd_tasks.recipes.cells import Column, Where, kind, root
 from nnd_tasks.recipes.recipe import FILE, FOLDER, KEY, Recipe
 
@@ -129,11 +129,9 @@ def open_table(source: str, recipe: Recipe | None = None) -> Table:
     """
     path = expand(source)
     recipe = recipe or Recipe()
-    try:
+    with reading(path):
         if path.is_file():
             return _open_file(path, recipe)
-    except OSError as error:
-        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
     if path.suffix.lower() in SUFFIXES:
         raise NNDError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
     return _Dataset(source)
@@ -260,14 +258,12 @@ def _encoding(path: Path, recipe: Recipe, notes: list[str]) -> str:
 
 
 def _decode(path: Path, encoding: str) -> str:
-    try:
+    with reading(path):
         if path.stat().st_size > MAX_WHOLE:
             raise NNDError(
                 f"{path}: larger than {MAX_WHOLE >> 20} MiB, which cannot be read as a whole; save it as JSON Lines or plain CSV"
             )
         data = path.read_bytes()
-    except OSError as error:
-        raise NNDError(f"{path}: cannot be read ({error.strerror or error})") from error
     try:
         return data.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -409,7 +405,7 @@ class _Delimited(Table):
                 )
                 number += batch.num_rows
         except pa.ArrowException as error:
-            message = first_line(error)
+            message = reason_of(error)
             # What is no text at all has an odd header too.
             if not _COLUMNS.search(message) and ("UTF8" in message or "Row #" not in message):
                 _decode(self.path, self._encoding)
@@ -419,7 +415,7 @@ class _Delimited(Table):
         except UnicodeDecodeError:
             raise _undecodable(self.path, self._encoding) from None
         except OSError as error:
-            raise NNDError(f"{self.name}: cannot be read ({error.strerror or error})") from error
+            raise NNDError(f"{self.name}: cannot be read ({reason_of(error)})") from error
 
     def _explain(self, message: str) -> NNDError:
         row = re.search(r"Row #(\d+)", message)
@@ -484,7 +480,7 @@ class _JSONLines(Table):
         except ValueError as error:
             raise NNDError(f"{self._where(number)}: not valid JSON ({error}); is it the right file?") from None
         except OSError as error:
-            raise NNDError(f"{self.name}: cannot be read ({error.strerror or error})") from error
+            raise NNDError(f"{self.name}: cannot be read ({reason_of(error)})") from error
 
     def _entries(self, content: Any) -> Iterator[tuple[int, Any, Any]]:
         if isinstance(content, list) and not self._keyed:
@@ -621,9 +617,7 @@ class _Arrow(Table):
             except pa.ArrowInvalid as error:
                 found = re.search(r"index (\d+)", str(error))
                 place = f"{self.name}, row {first + int(found[1])}" if found else self.name
-                raise NNDError(
-                    f"{place}: column {name!r} is damaged ({first_line(error)}); get the file anew"
-                ) from None
+                raise NNDError(f"{place}: column {name!r} is damaged ({reason_of(error)}); get the file anew") from None
 
 
 class _Parquet(_Arrow):
@@ -643,7 +637,7 @@ class _Parquet(_Arrow):
         self.known = [*names, FILE, FOLDER]
 
     def _unreadable(self, error: BaseException) -> NNDError:
-        return NNDError(f"{self.name}: cannot be read as parquet ({first_line(error)})")
+        return NNDError(f"{self.name}: cannot be read as parquet ({reason_of(error)})")
 
     def _batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
@@ -716,7 +710,7 @@ def _sheet(path: Path) -> Iterator[tuple[Any, ...]]:
     except NNDError:
         raise
     except Exception as error:  # zipfile, its XML and openpyxl raise many kinds
-        raise NNDError(f"{path}: cannot be read as Excel ({first_line(error)}); is it the right file?") from error
+        raise NNDError(f"{path}: cannot be read as Excel ({reason_of(error)}); is it the right file?") from error
 
 
 def _cell(value: Any) -> Any:
@@ -744,7 +738,7 @@ class _Dataset(_Arrow):
                 found = datasets.load_dataset(path, rest[0] if len(rest) == 2 else None)
         except Exception as error:  # datasets and the hub raise many kinds
             raise NNDError(
-                f"{source}: is no file, and could not be loaded as a dataset ({first_line(error)})"
+                f"{source}: is no file, and could not be loaded as a dataset ({reason_of(error)})"
             ) from error
         if isinstance(found, datasets.DatasetDict):
             split = rest[-1] if rest else "test" if "test" in found else next(iter(found))

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from nnd_tasks.codes import Codes, Index, Mask, Texts, combine
 from nnd_tasks.errors import NNDError
-from nnd_tasks.pairing import Dropped, Judgements, Prompts, number_prompts, some_of, unranked
+from nnd_tasks.pairing import Dropped, Judgements, Prompts, number_prompts, unranked
 from nnd_tasks.recipes.cells import Column, Numbers, Where, check_size, coded, listed, shown, spread, strings
 from nnd_tasks.recipes.flatten import batches, without
 from nnd_tasks.recipes.readers import Batch, Table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.spans import columns_of, find_spans, named, row_cell
 from nnd_tasks.schema import normalize
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, some_of
 
 #: Roles whose texts are names, which white space is no part of.
 _NAMES = ("system", "rater", "category", "severity")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.recipes.parse import make_recipe, read_recipe
 from nnd_tasks.recipes.recipe import Recipe
+from nnd_tasks.wording import did_you_mean
 
 #: In the folder of a set; without .yaml, which lm-eval would take for a task.
 RECIPE = "_recipe"
@@ -93,8 +93,7 @@ def find_recipe(name: str) -> SetRecipe:
         return load_recipe(path, name_of(path), shipped=False, sent=True)
     if (made := _of_built_set(name)) is not None:
         return made
-    near = difflib.get_close_matches(name.removeprefix("nnd_").lower(), known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known sets: {', '.join(known)}"
+    hint = did_you_mean(name.removeprefix("nnd_"), known, at_most=3, cutoff=0.5) or f"known sets: {', '.join(known)}"
     raise NNDError(f"there is no set {name!r}; {hint}")
 
 

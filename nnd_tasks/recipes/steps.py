@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.recipes.records import Record, check_text, parse_json, read_file, read_jsonl
 
 Row = dict[str, Any]
@@ -147,8 +147,8 @@ def load_articles(path: str) -> dict[str, str]:
         data: Any = datasets.load_dataset(path, config, split="test")
     except Exception as error:  # whatever datasets raises for a path, a network or a format, the user's way out is one
         raise NNDError(
-            f"the annotations come without their articles, and {path} cannot be loaded ({type(error).__name__}: "
-            f"{first_line(error)}); name a copy with --articles"
+            f"the annotations come without their articles, and {path} cannot be loaded "
+            f"({typed_reason_of(error)}); name a copy with --articles"
         ) from error
     if not {"id", "article"} <= set(data.column_names):
         raise NNDError(f"{path}: no columns id and article")

@@ -6,7 +6,6 @@ The model is evaluated without a copy and without changing it: training gives th
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
 import logging
 import random
@@ -20,7 +19,7 @@ import torch
 from lm_eval.tasks import TaskManager
 from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.runner.patches import as_list, quiet
 from nnd_tasks.runner.register import include_paths
@@ -35,6 +34,7 @@ from nnd_tasks.runner.training_log import (
     remove_later,
     scalars,
 )
+from nnd_tasks.wording import did_you_mean
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -126,7 +126,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         except NNDError:
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds
-            raise NNDError(f"NNDCallback: this model cannot be evaluated ({_reason(error)})") from error
+            raise NNDError(f"NNDCallback: this model cannot be evaluated ({typed_reason_of(error)})") from error
         kept = remove_later(self._path, state.global_step)
         logged = {line["task"] for line in kept if line["step"] == state.global_step}
         self._done = state.global_step if names <= logged else -1
@@ -157,7 +157,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         try:
             lines = self._score(model, self.limit)
         except Exception as error:  # a training run is worth more than one of its evaluations
-            logger.warning("NNDCallback: no evaluation at step %d, training goes on (%s)", step, _reason(error))
+            logger.warning("NNDCallback: no evaluation at step %d, training goes on (%s)", step, typed_reason_of(error))
             return
         should_log = control.should_log  # log() resets it, but the Trainer has yet to log its loss
         self._trainer.log({name: rate for line in lines for name, rate in scalars(line)})
@@ -250,17 +250,12 @@ def _check_names(tasks: Sequence[str], include_path: Any) -> None:
     """Raise NNDError if one of ``tasks`` is not in our folders or ``include_path``; lm-eval's own have no pass rates."""
     names = TaskManager(include_defaults=False, include_path=[*include_paths(), *as_list(include_path)]).all_tasks
     for name in set(tasks) - set(names):
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.7)
-        hint = f"did you mean {' or '.join(near)}?" if near else "docs/running.md lists them"
+        hint = did_you_mean(name, names, at_most=3, cutoff=0.7) or "docs/running.md lists them"
         raise NNDError(f"NNDCallback: there is no NND task {name!r}; {hint}")
 
 
 def _is_number(value: Any, whole: bool = False) -> bool:
     return isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-
-
-def _reason(error: BaseException) -> str:
-    return first_line(error) if isinstance(error, NNDError) else f"{type(error).__name__}: {first_line(error)}"
 
 
 def _calling_trainer() -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.runner.caching import JSONCachingLM
 from nnd_tasks.runner.register import FOLDER, include_paths, is_current, lm_eval_tasks_dir
 from nnd_tasks.runner.saving import remove_results, results_are_whole, samples_are_whole
@@ -176,9 +176,7 @@ def whole_results() -> Iterator[None]:
             save(tracker, **what)
             if tracker.output_path and not is_whole(tracker, **what):
                 remove_results(tracker)
-                reason = "a file is not whole"
-                if caught:
-                    reason = getattr(caught[-1], "strerror", None) or first_line(caught[-1])
+                reason = reason_of(caught[-1]) if caught else "a file is not whole"
                 lost.append(
                     NNDError(
                         f"--output_path {tracker.output_path}: the results could not be saved ({reason}), and no file of "

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
-from filelock import FileLock
 
 from nnd_tasks.datasets import tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import new_folder, read_yaml
+from nnd_tasks.files import changing, read_yaml
+from nnd_tasks.folders import leftovers, lock_file, only_writer, remove, replacing
 
 FOLDER = "nnd_tasks"
 MARKER = "REGISTERED_BY_NND_TASKS.txt"
@@ -98,38 +98,23 @@ def _is_stub(path: Path) -> bool:
 
 
 @contextmanager
-def _only_writer(folder: Path) -> Iterator[Path]:
-    """Let one process at a time change the stubs, and remove what an interrupted one has left.
-
-    Yields:
-        A path outside of the folder that lm-eval searches. New stubs are written, and old ones removed, beside it, so that
-        lm-eval never sees a part of the stubs.
-    """
-    beside = folder.parent.parent / FOLDER
-    lock = _lock_file(beside)
-    lock.open("a").close()  # fails at once in a folder that cannot be written, where FileLock might wait
-    with FileLock(lock, timeout=60):
-        try:
-            for left in _leftovers(beside):
-                shutil.rmtree(left, ignore_errors=True)
-            yield beside
-        finally:
-            lock.unlink(missing_ok=True)
+def _only_writer(beside: Path) -> Iterator[None]:
+    """Let one process at a time change the stubs, and remove what a killed process left."""
+    with only_writer(beside, 60.0, f"{beside.with_name(FOLDER)}: another command is changing the stubs; try again"):
+        for path in _leftovers(beside):
+            shutil.rmtree(path, ignore_errors=True)
+        yield
 
 
-def _lock_file(beside: Path) -> Path:
-    return beside.with_name(f".{FOLDER}.lock")
+def _outside(folder: Path) -> Path:
+    """Return the path beside which stubs are made and removed: lm-eval searches ``folder.parent``, and must see all or none."""
+    return folder.parent.parent / FOLDER
 
 
 def _leftovers(beside: Path) -> list[Path]:
-    paths = [*beside.parent.glob(f".{FOLDER}.new-*"), *beside.parent.glob(".nnd-*")]  # the second: earlier releases
+    earlier = beside.parent.glob(".nnd-*")  # of earlier releases
+    paths = [*leftovers(beside, "new"), *leftovers(beside, "old"), *earlier]
     return [path for path in paths if path.is_dir() and (_is_ours(path) or _is_ours(path / FOLDER))]
-
-
-def _take_away(folder: Path, beside: Path) -> None:
-    """Remove the stubs. lm-eval sees all of them or none, even if this is interrupted."""
-    with new_folder(beside) as place:  # a new folder, removed at the end with everything in it
-        folder.rename(place / FOLDER)
 
 
 def register() -> tuple[Path, int]:
@@ -143,21 +128,14 @@ def register() -> tuple[Path, int]:
     """
     folder = lm_eval_tasks_dir() / FOLDER
     files = task_files()
-    try:
-        with _only_writer(folder) as beside, new_folder(beside) as new:
-            if folder.exists() and not _is_ours(folder):
-                raise NNDError(f"{folder}: exists and was not made by nnd register; move it away")
-            for name, path in files.items():
-                (new / name).write_text(_stub(path), encoding="utf-8")
-            (new / MARKER).write_text(f"Stubs of {tasks_dir()}. Remove them with: nnd unregister\n", encoding="utf-8")
-            if folder.exists():
-                _take_away(folder, beside)
-            new.rename(folder)
-    except OSError as error:
-        raise NNDError(
-            f"{folder}: cannot be written ({error.strerror or error}); use `nnd run ...`, or "
-            '`lm_eval --include_path "$(nnd tasks-dir)" ...`, which need no registration'
-        ) from error
+    hint = 'use `nnd run ...`, or `lm_eval --include_path "$(nnd tasks-dir)" ...`, which need no registration'
+    beside = _outside(folder)
+    with changing(folder, hint=hint), _only_writer(beside), replacing(folder, beside=beside) as new:
+        if folder.exists() and not _is_ours(folder):
+            raise NNDError(f"{folder}: exists and was not made by nnd register; move it away")
+        for name, path in files.items():
+            (new / name).write_text(_stub(path), encoding="utf-8")
+        (new / MARKER).write_text(f"Stubs of {tasks_dir()}. Remove them with: nnd unregister\n", encoding="utf-8")
     return folder, len(files)
 
 
@@ -168,14 +146,11 @@ def unregister() -> Path | None:
         NNDError: the folder cannot be removed.
     """
     folder = lm_eval_tasks_dir() / FOLDER
-    beside = folder.parent.parent / FOLDER
-    if not (folder.exists() or _lock_file(beside).exists() or _leftovers(beside)):
+    beside = _outside(folder)
+    if not (folder.exists() or lock_file(beside).exists() or _leftovers(beside)):
         return None
-    try:
-        with _only_writer(folder) as beside:
-            if not folder.exists() or not _is_ours(folder):
-                return None
-            _take_away(folder, beside)
-    except OSError as error:
-        raise NNDError(f"{folder}: cannot be removed ({error.strerror or error})") from error
+    with changing(folder, done="removed"), _only_writer(beside):
+        if not folder.exists() or not _is_ours(folder):
+            return None
+        remove(folder, beside=beside)
     return folder

@@ -5,7 +5,6 @@ Both go through `guarded`, which finds a user's mistakes before the model is loa
 
 from __future__ import annotations
 
-import difflib
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.files import changing
 from nnd_tasks.runner.hiding import cleaned, without
 from nnd_tasks.runner.patches import (
     as_list,
@@ -30,6 +30,7 @@ from nnd_tasks.runner.patches import (
 )
 from nnd_tasks.runner.register import include_paths
 from nnd_tasks.secrets import Veiled, secret_values
+from nnd_tasks.wording import did_you_mean
 
 _VERBS = ("run", "ls", "validate")
 #: Types of models, besides those that begin with ``hf``, that need the argument ``pretrained``.
@@ -42,10 +43,9 @@ def _check_name(name: str, manager: Any) -> None:
     if name in names or any(mark in name for mark in "*?["):
         return
     # Ours come first, because among lm-eval's thousands of names some are similar to almost anything.
-    near = difflib.get_close_matches(name, [task for task in names if task.startswith("nnd")], n=3, cutoff=0.7)
-    near += [task for task in difflib.get_close_matches(name, names, n=3, cutoff=0.8) if task not in near]
-    hint = f"did you mean {' or '.join(near[:3])}?" if near else "`nnd run ls tasks` lists them"
-    raise NNDError(f"there is no task {name!r}; {hint}")
+    ours = [task for task in names if task.startswith("nnd")]
+    hint = did_you_mean(name, ours, at_most=3, cutoff=0.7) or did_you_mean(name, names, at_most=3, cutoff=0.8)
+    raise NNDError(f"there is no task {name!r}; {hint or '`nnd run ls tasks` lists them'}")
 
 
 def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,12 +131,11 @@ def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
     given = arguments.get("pretrained")
     if given is not None and not (isinstance(given, str) and not given):
         return
-    near = difflib.get_close_matches("pretrained", [str(key).lower() for key in arguments], n=1, cutoff=0.7)
-    misspelt = [key for key in arguments if key != "pretrained" and str(key).lower() in near]
-    hint = f"did you mean it by {misspelt[0]!r}?" if misspelt else "add it"
+    others = [str(key) for key in arguments if key != "pretrained"]
+    hints = (f"for {key!r} {meant}" for key in others if (meant := did_you_mean(key, ["pretrained"], cutoff=0.7)))
     raise NNDError(
         f"--model {'hf' if model == 'hf-shared-prefix' else model} needs to know which model: --model_args has no "
-        f"pretrained=NAME_OR_FOLDER; {hint}"
+        f"pretrained=NAME_OR_FOLDER; {next(hints, 'add it')}"
     )
 
 
@@ -166,12 +165,10 @@ def _check_output(tracker: Any) -> None:
     if not path:
         return
     folder = Path(path).parent if str(path).endswith(".json") else Path(path)
-    try:
+    with changing(f"--output_path {path}"):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise NNDError(f"--output_path {path}: cannot be written ({error.strerror or error})") from error
 
 
 def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None:
@@ -220,8 +217,8 @@ def _requested(arguments: Sequence[str]) -> set[str] | None:
 
 
 def _short(error: BaseException) -> str:
-    """Return the first line of an error that is not blank, at most 300 characters of it."""
-    text = re.sub(r"\s+", " ", first_line(error)).strip()
+    """Return the first line of an error that says something."""
+    text = re.sub(r"\s+", " ", reason_of(error)).strip()
     return text if len(text) <= 300 else f"{text[:299]}…"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_text, write_text
+from nnd_tasks.files import changing, read_text, write_text
 from nnd_tasks.schema import category_slugs
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -32,14 +32,12 @@ def check_writable(path: Path) -> None:
     Raises:
         NNDError: that is not possible, or ``path`` exists and is not a file.
     """
-    try:
+    with changing(f"log_path {path}"):
         if path.exists() and not path.is_file():
             raise NNDError(f"log_path {path}: is not a file; name one")
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
-    except OSError as error:
-        raise NNDError(f"log_path {path}: cannot be written ({error.strerror or error})") from error
 
 
 def read_log(path: Path) -> list[Line]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.datasets import nnd_home
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import expand, parse_json, read_bytes, seems_to_be
 from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.schema import normalize
@@ -173,7 +173,7 @@ def _from_datasets(name: str) -> Iterator[Gold]:
     except Exception as error:  # datasets and the hub raise many kinds
         raise NNDError(
             f"corpus {name}: is none of {', '.join(KNOWN)}, no file, and could not be loaded as a dataset "
-            f"({first_line(error)}); write PATH:SPLIT for another split than test"
+            f"({reason_of(error)}); write PATH:SPLIT for another split than test"
         ) from error
     column = next((column for column in ("gold", "text") if column in rows.column_names), None)
     if column is None:

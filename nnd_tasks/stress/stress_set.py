@@ -10,9 +10,11 @@ from typing import Any
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import table_rates
-from nnd_tasks.card import Facts, set_card, set_header
+from nnd_tasks.card import Facts
 from nnd_tasks.card import table as markdown_table
-from nnd_tasks.datasets import dataset_folder, making, read_report, write_dataset
+from nnd_tasks.card_sections import set_card, set_header
+from nnd_tasks.dataset_writing import making, write_dataset
+from nnd_tasks.datasets import dataset_folder, read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task

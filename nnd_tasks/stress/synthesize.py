@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import write_text
+from nnd_tasks.files import changing, write_text
 from nnd_tasks.schema import Test, short_hash
 from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
 from nnd_tasks.stress.corpora import Gold
@@ -193,17 +193,16 @@ def synthesize(
     """
     pieces = range(0, len(plan.texts), PIECE)
     try:
-        scratch.mkdir(parents=True, exist_ok=True)
-        done = {first for first in pieces if _path(scratch, first).is_file()}
-        left = [first for first in pieces if first not in done]
-        with tqdm(total=len(plan.texts), desc="making tests", unit="text", disable=not progress) as bar:
-            bar.update(sum(len(plan.texts[first : first + PIECE]) for first in done))
-            for first, rows in _each(plan, left, parser, workers, progress):
-                _write(_path(scratch, first), rows)
-                bar.update(len(plan.texts[first : first + PIECE]))
-        rows = [row for first in pieces for row in _read(_path(scratch, first))]
-    except OSError as error:
-        raise NNDError(f"{scratch}: cannot be written ({error.strerror or error})") from error
+        with changing(scratch):
+            scratch.mkdir(parents=True, exist_ok=True)
+            done = {first for first in pieces if _path(scratch, first).is_file()}
+            left = [first for first in pieces if first not in done]
+            with tqdm(total=len(plan.texts), desc="making tests", unit="text", disable=not progress) as bar:
+                bar.update(sum(len(plan.texts[first : first + PIECE]) for first in done))
+                for first, rows in _each(plan, left, parser, workers, progress):
+                    _write(_path(scratch, first), rows)
+                    bar.update(len(plan.texts[first : first + PIECE]))
+            rows = [row for first in pieces for row in _read(_path(scratch, first))]
     except BrokenProcessPool as error:
         raise NNDError(
             "a process of --workers stopped (out of memory?); run the same command again with fewer"

@@ -52,7 +52,7 @@ def test_text_has_rows_count_and_advice() -> None:
     assert "warning: html [authors]: tags\n    row 3, test abc: a <b>bold</b>\n" in shown_
     assert "    and 2 more\n    to do: remove\n" in shown_
     assert shown_.endswith("1 error, 1 warning, 1 note")
-    assert "authors: 2,000 tests of 80 contexts (fluency 2,000)" in shown_
+    assert "authors: 2,000 tests of 80 prompts (fluency 2,000)" in shown_
 
 
 def test_markdown_is_in_order_of_severity_with_notes_folded() -> None:
@@ -256,7 +256,7 @@ def test_texts_are_posted_only_where_they_may_be(
     [
         (
             ["summeval"],
-            "nnd: error: set 'summeval' is not built here; run: nnd build summeval, or name a dataset folder",
+            "nnd: error: set 'summeval' is not built here; run: nnd build summeval",
         ),
         (["made", "--config", "lost"], "it has no config 'lost', only authors"),
         (["made", "--format", "html"], "nnd: error: --format html: expected text, markdown or json"),

@@ -18,11 +18,11 @@ from hub_upload.published_card import lacking
 from nnd_tasks.card import KNOWN_BY_PEOPLE, read_card, todo
 from nnd_tasks.check.card_facts import check_card, unfilled
 from nnd_tasks.check.findings import CODES, Severity, mask
-from nnd_tasks.check.licences import check_licences, licences
 from nnd_tasks.check.loading import load
 from nnd_tasks.check.texts import Scanner
 from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
+from nnd_tasks.licences import check_licences, licences
 from nnd_tasks.schema import cluster_key, short_hash
 from nnd_tasks.tables import fingerprint
 from tests.check.made import CATEGORIES, CITATION, Made, good_rows, text
@@ -393,7 +393,7 @@ def test_a_rule_is_told_by_category_and_share(made: Made) -> None:
     length_tells(made)
     one = made.found()["trivial_rule_often"]
     expected = sum(len(row["high"]) < len(row["low"]) for row in made.rows if row["category"] == "fluency") / 80
-    assert f"fluency: a rule passes {expected:.1%} of 80 tests" in one.message
+    assert f"fluency: a baseline passes {expected:.1%} of 80 tests" in one.message
     assert "shorter" in one.message
 
 

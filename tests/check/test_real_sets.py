@@ -65,11 +65,11 @@ def test_counts_are_those_of_the_cleaning(name: str, folders: dict[str, Path], r
 
 def test_what_is_known_of_them_is_found(reports: dict[str, CheckReport]) -> None:
     few = {one.config: one.message for one in reports["challenge300"].findings if one.code == "few_contexts"}
-    assert few["authors"] == "fewer than 10 contexts: Comparison (4), Creativity (7), Entity (9)"
+    assert few["authors"] == "fewer than 10 prompts: Comparison (4), Creativity (7), Entity (9)"
     assert counts(reports["quiz_design"], "authors")["repeated"] == 113
     assert counts(reports["mqm"], "newstest2021_ende")["equal_texts"] == 1_211
     [rule] = [one for one in reports["news_gpt3"].findings if one.code == "trivial_rule_often" and one.config == "cnn"]
-    assert rule.message.startswith("preference: a rule passes 82.0% of 205 tests: the longer candidate wins")
+    assert rule.message.startswith("preference: a baseline passes 82.0% of 205 tests: the longer candidate wins")
 
 
 def test_a_run_of_every_task(folders: dict[str, Path]) -> None:

@@ -55,7 +55,7 @@ def test_nothing_is_wrong_with_a_good_recipe(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
-    "unknown key": ({"lable": "x"}, "recipe_key", "'lable' that recipes do not have; did you mean label?"),
+    "unknown key": ({"lable": "x"}, "recipe_key", "'lable' that recipes do not have; did you mean 'label'?"),
     "type": ({"complete": "perhaps"}, "recipe_invalid", "complete is true or false"),
     "two rules": ({"min_gap": 1.0}, "recipe_invalid", "a set has one rule"),
     "no rule": ({"better": None}, "recipe_invalid", "names no rule"),
@@ -149,7 +149,7 @@ def test_nothing_is_wrong_with_a_set_that_its_recipe_makes(own: Callable[..., di
         ({"expected": {"bad": 2, "ugly": 1}}, "recipe_counts", "bad 3 instead of 2, ugly 0 instead of 1"),
         ({"sources": {"d.csv": "0" * 64}}, "recipe_source", "another d.csv"),
         ({"better": ["good", "fair"]}, "recipe_card", "differs from the set's better"),
-        ({"lable": "x"}, "recipe_key", "did you mean label?"),
+        ({"lable": "x"}, "recipe_key", "did you mean 'label'?"),
         ({"step": "frank"}, "recipe_step", "runs no code"),
     ],
 )

@@ -388,7 +388,7 @@ def test_wrong_calls_are_named(made: Made, tmp_path: Path) -> None:
     for call, message in (
         (
             lambda: check_set("unbuilt"),
-            "there is no set 'unbuilt'; nnd list shows those there are, or name a dataset folder",
+            "there is no set 'unbuilt'; nnd list shows those there are",
         ),
         (lambda: check_set(str(tmp_path / "nowhere")), "there is no such folder"),
         (lambda: check_set(str(tmp_path / "empty")), "it has no README.md"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 from collections.abc import Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,13 @@ from lm_eval.tasks import TaskManager
 
 import nnd_tasks
 from nnd_tasks.build import build_set
-from nnd_tasks.datasets import read_table, tasks_dir, write_dataset
+from nnd_tasks.dataset_writing import write_dataset
+from nnd_tasks.datasets import read_table, tasks_dir
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.answers import Answer
 from nnd_tasks.harness.prompts import ClusterSampler, Settings
+from nnd_tasks.harness.requests import Request
+from nnd_tasks.harness.task import NNDTask
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import fingerprint, to_table
@@ -229,6 +236,43 @@ def test_python_objects_as_model_arguments_work_and_stay_out_of_the_results(
     usual = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3)
     assert results["results"]["nnd_demo"]["pass_rate,none"] == usual["results"]["nnd_demo"]["pass_rate,none"]
     json.dumps(results["configs"])  # nothing in there but plain values
+
+
+def test_lm_eval_calls_a_task_in_the_order_that_its_docstring_gives(
+    tiny_models: dict[str, Path], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = [
+        *("__init__", "download", "prepare", "set_config", "set_fewshot_seed", "build_all_requests", "doc_to_prefix"),
+        *("fewshot_context", "construct_requests", "apply_filters", "process_results", "aggregation", "dump_config"),
+        "higher_is_better",
+    ]
+    calls: list[str] = []
+
+    def noting(hook: str) -> Any:
+        original = getattr(NNDTask, hook)
+
+        @wraps(original)  # lm-eval looks at the arguments of __init__
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            if hook != "doc_to_prefix" or "prepare" in calls:  # __init__ tries that template too
+                calls.append(hook)
+            return original(*args, **kwargs)
+
+        return noted
+
+    for hook in hooks:
+        monkeypatch.setattr(NNDTask, hook, noting(hook))
+    evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=2)
+    assert list(dict.fromkeys(calls)) == hooks
+    assert all(f"`{hook}`" in str(NNDTask.__doc__) or f"``{hook}``" in str(NNDTask.__doc__) for hook in hooks)
+
+
+def test_an_answer_is_written_as_a_list_and_keeps_what_it_knows_between_processes() -> None:
+    instance = Request("loglikelihood", {}, ("a", "b"), 3, ("task", 1, 1), candidate=2, context_part="none", tokens=7)
+    answer = Answer.to(instance, (-1.5, True))
+    assert json.dumps([answer]) == "[[-1.5, true, 7]]"
+    for copied in (pickle.loads(pickle.dumps(answer)), copy.deepcopy(answer)):
+        assert copied == (-1.5, True, 7)
+        assert (copied.candidate, copied.context_part) == (2, "none")
 
 
 # ---------------------------------------------------------------- settings

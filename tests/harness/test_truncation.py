@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lm_eval.models.huggingface import HFLM
 from transformers import AutoConfig, AutoTokenizer
 
-from nnd_tasks.datasets import write_dataset
+from nnd_tasks.dataset_writing import write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import lengths
 from nnd_tasks.harness.lengths import TokenCounter

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from nnd_tasks.build import build_set
-from nnd_tasks.datasets import write_dataset
+from nnd_tasks.dataset_writing import write_dataset
 from nnd_tasks.schema import Test
 from nnd_tasks.tables import fingerprint, to_table
 from tests.conftest import REPO

@@ -22,11 +22,11 @@ from lm_eval.tasks import TaskManager
 from markdown_it import MarkdownIt
 
 from hub_upload.plan import UploadPlan, make_plan
-from hub_upload.terms import CORPORA, SETS, check_licences
 from nnd_tasks.build import build_set
 from nnd_tasks.card import CARD, Card, read_card, split_card
 from nnd_tasks.datasets import REPORT, list_configs, read_report, read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.licences import CORPORA, SETS, check_licences
 from nnd_tasks.stress.corpora import KNOWN
 from nnd_tasks.tables import fingerprint
 from tests.conftest import DATA, REPO, SOURCES
@@ -167,7 +167,7 @@ def test_wikitext_goes_out_under_its_own_licences(data: Path, nnd_home: Path) ->
 
 def test_ids_only_can_be_asked_for(own_set: SetMaker) -> None:
     own_set(header={"license": "other"})
-    with pytest.raises(NNDError, match=r"licence other is none that is known .* --ids-only"):
+    with pytest.raises(NNDError, match=r"licence other is not known .* --ids-only"):
         make_plan("mine", "nnd/mine")
     plan = make_plan("mine", "nnd/mine", ids_only=True)
     assert plan.ids_only
@@ -192,7 +192,7 @@ def test_ids_only_can_be_asked_for(own_set: SetMaker) -> None:
         ({}, "# Mine\n\nTODO: who judged?\n\n```bibtex\n@misc{a,}\n```\n", "marked TODO in line 2"),
         ({"license": "cc-by-nc-nd-4.0"}, None, "licence cc-by-nc-nd-4.0 allows no derivatives"),
         ({"license": "cc-by-nd-4.0"}, None, "allows no derivatives"),
-        ({"license": ["mit", "openrail"]}, None, "licence openrail is none that is known"),
+        ({"license": ["mit", "openrail"]}, None, "licence openrail is not known"),
     ],
 )
 def test_incomplete_cards_and_forbidden_licences(
@@ -254,7 +254,7 @@ def test_folders_that_are_none(own_set: SetMaker, tmp_path: Path) -> None:
     (folder / CARD).write_text("no header", encoding="utf-8")
     with pytest.raises(NNDError, match="no YAML header"):
         make_plan("mine", "nnd/mine")
-    with pytest.raises(NNDError, match="there is no set"):
+    with pytest.raises(NNDError, match="there is no such folder"):
         make_plan(str(tmp_path / "nothing"), "nnd/mine")
 
 

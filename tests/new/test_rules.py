@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.card import left_out, made_section
+from nnd_tasks.card_sections import left_out, made_section
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import Annotation, Test, cluster_key, fold, normalize
 from tests.new.tables import draft, draft_if_any, rows_of, slow_pairs, write_rows
@@ -269,7 +269,7 @@ def test_a_category_column_names_the_kind_of_the_worse_candidate(tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"label": "x", "order": ["bad", "Odds", "good"]}, r"--order: it lacks the label 'odd'; is it 'Odds'\?"),
+        ({"label": "x", "order": ["bad", "Odds", "good"]}, r"--order: it lacks the label 'odd'; did you mean 'Odds'\?"),
         ({"label": "x", "order": ["low", "high"]}, r"--order low: no candidate has this label; the labels are 'good'"),
         (
             {"label": "x", "better": "great"},

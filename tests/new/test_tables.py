@@ -211,7 +211,7 @@ def test_a_recipe_comes_back_from_its_own_yaml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("contxt: a\n", "no such key 'contxt'; did you mean context"),
+        ("contxt: a\n", "no such key 'contxt'; did you mean 'context'"),
         ("- a\n", "a recipe is a mapping"),
         ("a: [\n", "is no YAML that can be read here"),
         ("min_gap: much\n", "min_gap is a number, not 'much'"),

@@ -494,7 +494,7 @@ def test_a_full_disk_does_not_lose_the_training(
     [
         ({"tasks": []}, "tasks=[]: name at least one task"),
         ({"tasks": ["nnd_demo", 3]}, "name at least one task"),
-        ({"tasks": "nnd_dmeo"}, "there is no NND task 'nnd_dmeo'; did you mean nnd_demo?"),
+        ({"tasks": "nnd_dmeo"}, "there is no NND task 'nnd_dmeo'; did you mean 'nnd_demo'?"),
         ({"tasks": ["nnd_demo", "blue_whale_42"]}, "there is no NND task 'blue_whale_42'; docs/running.md lists them"),
         ({"every": 0}, "every=0: expected a number of steps"),
         ({"every": 2.5}, "every=2.5: expected a number of steps"),

@@ -19,7 +19,8 @@ from lm_eval.models.huggingface import HFLM
 import nnd_tasks
 from nnd_tasks import cli
 from nnd_tasks.analysis.report.html_report import write_report
-from nnd_tasks.datasets import dataset_folder, read_table, write_dataset
+from nnd_tasks.dataset_writing import write_dataset
+from nnd_tasks.datasets import dataset_folder, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.runner.run import _requested
@@ -60,10 +61,10 @@ def hf(model: Path, *more: str) -> list[str]:
 CASES: dict[str, tuple[Sequence[str], str]] = {
     "misspelled task": (
         ["--tasks", "nnd_dmeo"],
-        "there is no task 'nnd_dmeo'; did you mean nnd_demo?",
+        "there is no task 'nnd_dmeo'; did you mean 'nnd_demo'?",
     ),
     "unknown task": (["--tasks", "blue_whale_42"], "there is no task 'blue_whale_42'; `nnd run ls tasks` lists them"),
-    "one of two": (["--tasks", "nnd_demo,nnd_frnk"], "there is no task 'nnd_frnk'; did you mean nnd_frank"),
+    "one of two": (["--tasks", "nnd_demo,nnd_frnk"], "there is no task 'nnd_frnk'; did you mean 'nnd_frank'"),
     "set not built": (["--tasks", "nnd_frank"], "the set 'frank' is not built here; run: nnd build frank"),
     "broken metadata": (["--tasks", "nnd_demo", "--metadata", '{"ties": "au'], "Invalid JSON"),
     "setting with a wrong value": (
@@ -265,7 +266,7 @@ def test_debug_shows_the_traceback(
 
 
 def test_evaluate_names_near_tasks(tiny_models: dict[str, Path], home: Path) -> None:
-    with pytest.raises(NNDError, match=r"there is no task 'nnd_demoo'; did you mean nnd_demo"):
+    with pytest.raises(NNDError, match=r"there is no task 'nnd_demoo'; did you mean 'nnd_demo'"):
         evaluate(tiny_models["gpt2"], ["nnd_demoo"])
 
 
@@ -462,8 +463,11 @@ def test_the_tasks_asked_for_are_read_off_the_command_line(arguments: str, names
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--model_args", "pretraind=gpt2"], "no pretrained=NAME_OR_FOLDER; did you mean it by 'pretraind'?"),
-        (["--model_args", "Pretrained=gpt2,dtype=float32"], "did you mean it by 'Pretrained'?"),
+        (
+            ["--model_args", "pretraind=gpt2"],
+            "no pretrained=NAME_OR_FOLDER; for 'pretraind' did you mean 'pretrained'?",
+        ),
+        (["--model_args", "Pretrained=gpt2,dtype=float32"], "for 'Pretrained' did you mean 'pretrained'?"),
         (["--model_args", "dtype=float32"], "no pretrained=NAME_OR_FOLDER; add it"),
         (["--model_args", "pretrained="], "no pretrained=NAME_OR_FOLDER; add it"),
         ([], "no pretrained=NAME_OR_FOLDER; add it"),

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 import nnd_tasks
 from nnd_tasks.cli import app
-from nnd_tasks.datasets import making, read_table
+from nnd_tasks.dataset_writing import making
+from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import synthesize as synthesize_module
 from nnd_tasks.stress.corpora import read_corpus

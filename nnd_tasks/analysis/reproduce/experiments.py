@@ -5,7 +5,6 @@ The file says where its facts come from. The recipes have not been run on the re
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ import yaml
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.wording import did_you_mean
 
 PATH = Path(__file__).with_name("experiments.yaml")
 DISCLAIMER = (
@@ -108,9 +108,8 @@ def pick(name: str, known: Iterable[str], what: str) -> str:
     names = {one.casefold(): one for one in known}
     if name.casefold() in names:
         return names[name.casefold()]
-    near = difflib.get_close_matches(name.casefold(), list(names), n=1)
-    hint = f"did you mean {names[near[0]]!r}? " if near else ""
-    raise NNDError(f"there is no {what} {name!r}; {hint}known: {', '.join(names.values())}")
+    meant = did_you_mean(name, names.values(), end=" ")
+    raise NNDError(f"there is no {what} {name!r}; {meant}known: {', '.join(names.values())}")
 
 
 def listing() -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from nnd_tasks.analysis.reproduce.experiments import DISCLAIMER, Experiment, PublishedRun
 from nnd_tasks.baselines import ALL
 from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
+from nnd_tasks.wording import counted
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,9 @@ def table(experiment: Experiment, recipe: PublishedRun, data: Data, result: Mapp
     lines = [
         f"## {recipe.name}: {recipe.model}{origin}",
         "",
-        f"Run: {result['weights']}, task {recipe.task}, {result['tests']:,} tests of {result['clusters']:,} contexts, "
-        f"{result['ties']:,} ties, {result['unscored']:,} unscored, {result['truncated_contexts']:,} contexts shortened.",
+        f"Run: {result['weights']}, task {recipe.task}, {counted(result['tests'], 'test')} of "
+        f"{counted(result['clusters'], 'prompt')}, {counted(result['ties'], 'tie')}, {result['unscored']:,} unscored, "
+        f"{counted(result['truncated_contexts'], 'context')} shortened.",
     ]
     for note in _notes(experiment, recipe, data, result):
         lines += ["", f"Note: {note}"]
@@ -126,7 +128,9 @@ def _notes(experiment: Experiment, recipe: PublishedRun, data: Data, result: Map
     if (limit := result["key"]["limit"]) is not None:
         notes.append(f"--limit {limit}: the published rates are over all contexts, the measured ones are not.")
     if data.tests not in (recipe.tests, _tests_left(experiment, recipe)):
-        notes.append(f"the authors have {recipe.tests:,} tests, the set that is built here {data.tests:,}: other data.")
+        notes.append(
+            f"the authors have {counted(recipe.tests, 'test')}, the set that is built here {data.tests:,}: other data."
+        )
     other = [
         f"{label} {data.labels.get(label, 0):,} instead of {count:,}"
         for label, count in experiment.counts.items()

@@ -22,8 +22,8 @@ from nnd_tasks.analysis.reproduce.experiments import (
     protocol,
 )
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, RateCell, head, measure, table
-from nnd_tasks.datasets import find_dataset, how_to_build, read_table
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.datasets import find_set, read_table
+from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, read_json, write_text
 from nnd_tasks.tables import fingerprint
 
@@ -176,9 +176,7 @@ def _select(experiment: Experiment, only: str | None, given: Mapping[str, Path])
 
 def _read_data(experiment: Experiment, recipes: Iterable[PublishedRun]) -> dict[str, Data]:
     """Return config -> what is built of it."""
-    folder = find_dataset(f"nnd/{experiment.set}")
-    if folder is None:
-        raise NNDError(f"set {experiment.set!r} is not built here; run: {how_to_build(experiment.set)}")
+    folder = find_set(experiment.set)
     found = {}
     for config in {recipe.config for recipe in recipes}:
         rows = read_table(folder, config)
@@ -259,7 +257,7 @@ def reproduce(
         try:
             parts.append(table(experiment, job.recipe, job.data, job.result(experiment, options)))
         except Exception as error:  # lm-eval, torch and transformers raise many kinds; the other models can still run
-            cause = first_line(error) if isinstance(error, NNDError) else f"{type(error).__name__}: {first_line(error)}"
+            cause = typed_reason_of(error)
             failed.append(f"{job.recipe.name} ({cause})")
             parts.append(f"## {job.recipe.name}\n\nFailed: {cause}")
         say("\n" + parts[-1])

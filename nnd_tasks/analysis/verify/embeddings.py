@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 
 #: The model of the paper's MAUVE-GPT2, and of the package.
 MAUVE_MODEL = "gpt2-large"
@@ -31,7 +31,7 @@ class SetMetric:
 
 def missing(metric: str, package: str, error: Exception) -> NNDError:
     """Return what to tell a user who lacks a package."""
-    return NNDError(f"metric {metric} needs {package}: pip install {package} ({first_line(error)})")
+    return NNDError(f"metric {metric} needs {package}: pip install {package} ({reason_of(error)})")
 
 
 def bertscore(
@@ -64,7 +64,7 @@ def bertscore(
         found = score(list(hypotheses), [list(refs) for refs in references], **settings)[2]
     except Exception as error:  # transformers and the package raise many kinds
         raise NNDError(
-            f"metric bertscore: {model or 'its default model'} cannot be used ({first_line(error)})"
+            f"metric bertscore: {model or 'its default model'} cannot be used ({reason_of(error)})"
         ) from error
     return [float(value) for value in found]
 
@@ -89,7 +89,7 @@ def mauve(model: str | None) -> SetMetric:
         tokenizer = AutoTokenizer.from_pretrained(name)
         network = AutoModel.from_pretrained(name, dtype=torch.float32).eval()
     except Exception as error:  # transformers raises many kinds
-        raise NNDError(f"metric mauve: {name} cannot be loaded ({first_line(error)})") from error
+        raise NNDError(f"metric mauve: {name} cannot be loaded ({reason_of(error)})") from error
     network = network.to("cuda" if torch.cuda.is_available() else "cpu")
     known: dict[str, NDArray[np.float32]] = {}
 

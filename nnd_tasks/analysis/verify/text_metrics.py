@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from nnd_tasks.analysis.verify.embeddings import SetMetric, bertscore, mauve, missing
-from nnd_tasks.errors import NNDError, first_line
+from nnd_tasks.errors import NNDError, reason_of
 
 #: One score per hypothesis, higher is better. ``references`` holds the references of each.
 Metric = Callable[[Sequence[str], Sequence[str], Sequence[Sequence[str]]], list[float]]
@@ -133,4 +133,4 @@ def _seq2seq(model: str) -> Any:
             pretrained=model, backend="seq2seq", dtype="float32", device="cuda" if torch.cuda.is_available() else "cpu"
         )
     except Exception as error:  # transformers raises many kinds
-        raise NNDError(f"--model {model}: no encoder-decoder could be loaded ({first_line(error)})") from error
+        raise NNDError(f"--model {model}: no encoder-decoder could be loaded ({reason_of(error)})") from error

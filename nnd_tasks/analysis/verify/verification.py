@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from nnd_tasks.analysis.verify.correlation import MIN_MODELS, STATISTICS
 from nnd_tasks.analysis.verify.human_scores import Array, HumanJudgements
 from nnd_tasks.errors import NNDError
+from nnd_tasks.wording import counted
 
 PUBLISHED = Path(__file__).with_name("published.json")
 #: Name of the row that averages the categories.
@@ -179,8 +180,8 @@ def verify_scores(
     """
     if len(models) < MIN_MODELS:
         raise NNDError(
-            f"{len(models)} models ({', '.join(models)}): a correlation over models needs at least {MIN_MODELS}, of two it "
-            "is 1 or -1"
+            f"{counted(len(models), 'model')} ({', '.join(models)}): a correlation over models needs at least {MIN_MODELS}, "
+            "of two it is 1 or -1"
         )
     if not categories:
         raise NNDError("there is no category to verify")

@@ -15,7 +15,7 @@ from nnd_tasks import __version__
 from nnd_tasks.analysis.verify.verification import AVERAGE, DESIGNS, Estimate, VerificationRow, published
 from nnd_tasks.analysis.verify.verify_sets import CELLS, SETS, UNREACHABLE, SetReport
 from nnd_tasks.files import expand, write_texts
-from nnd_tasks.wording import csv_cell
+from nnd_tasks.wording import counted, csv_cell
 
 #: Two printed digits: what rounds to the paper's value, or to its neighbour, agrees.
 AGREES = 0.015
@@ -95,7 +95,7 @@ def markdown(reports: Sequence[SetReport]) -> str:
 def _set_section(report: SetReport) -> list[str]:
     count, what = report.contexts
     models = report.verifications[0].models if report.verifications else ()
-    systems = f", {len(models)} models" if models else ""
+    systems = f", {counted(len(models), 'model')}" if models else ""
     lines = [f"## {report.name}", "", f"Human score: {report.human}; {count:,} {what}{systems}.", ""]
     if report.acceptance:
         lines += _acceptance_table(report)
@@ -158,7 +158,7 @@ def _paper_section(reports: Sequence[SetReport]) -> list[str]:
 def _differences(found: Sequence[Cell]) -> list[str]:
     """Say in words which cells differ, and what is known of why."""
     apart = [cell for cell in found if not cell.agrees]
-    lines = [f"{len(found) - len(apart)} of {len(found)} cells agree to within 0.01."]
+    lines = [f"{len(found) - len(apart)} of {counted(len(found), 'cell')} agree to within 0.01."]
     if apart:
         lines[0] += (
             f" Apart: {', '.join(f'{c.name} {c.statistic} ({c.scorer}, {_signed(c.difference)})' for c in apart)}."
