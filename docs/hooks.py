@@ -1,4 +1,4 @@
-"""MkDocs hooks: one page per set, from the README of its tasks, to which the links in the repository lead here."""
+"""MkDocs hooks: make one page per set from the README of its tasks, and point links to a README at that page."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Let a link to the README of a set, which holds in the repository, lead to the page that is made of it."""
+    """Replace links to the README of a set by links to the page that `on_files` makes from it."""
     return re.sub(r"\]\(\.\./task_yamls/(\w+)/README\.md", r"](sets/\1.md", markdown)

@@ -3,9 +3,9 @@
     python examples/train_and_watch.py --out watched            # two cores are enough; offline
     nnd curve watched/nnd.jsonl
 
-The model starts from random weights and reads text of the kind that `nnd demo` trains on, no sentence of which is in the set
-`demo`. `NNDCallback` evaluates it on `nnd_demo` ten times on the way; the rates go to ``nnd.jsonl`` in the output folder, and
-to TensorBoard where that is installed.
+The model starts from random weights. It is trained on the same kind of text as `nnd demo`; no sentence of that text is in the
+set `demo`. `NNDCallback` evaluates the model on `nnd_demo` ten times during the training. The rates are written to
+``nnd.jsonl`` in the output folder, and to TensorBoard if it is installed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from nnd_tasks.demo.model import (
 
 
 def tensors(batch: list[Encoded]) -> dict[str, torch.Tensor]:
-    """Return a batch as the model takes it: ``input_ids`` and ``labels``, both of shape (documents, tokens)."""
+    """Return a batch as the model's arguments: ``input_ids`` and ``labels``, both of shape (documents, tokens)."""
     ids = [torch.tensor(tokens) for tokens, _ in batch]
     return {
         "input_ids": torch.nn.utils.rnn.pad_sequence(ids, batch_first=True),
@@ -48,10 +48,10 @@ def train_and_watch(out: Path, steps: int, limit: int | None, seed: int) -> Path
     """Train a model of 0.9 million parameters; return the file with its pass rates.
 
     Args:
-        out: gets ``nnd.jsonl``, ``model`` and the set.
-        steps: of the optimizer, each on about 2,000 tokens.
-        limit: most contexts of an evaluation; None takes all 60.
-        seed: of weights and text.
+        out: folder into which ``nnd.jsonl``, ``model`` and the set are written.
+        steps: number of optimizer steps, each on about 2,000 tokens.
+        limit: number of prompts of each evaluation; None takes all 60.
+        seed: seed of weights and text.
     """
     os.environ["NND_HOME"] = str(out.absolute())
     nnd_tasks.build_set("demo")
@@ -89,11 +89,11 @@ def train_and_watch(out: Path, steps: int, limit: int | None, seed: int) -> Path
 
 
 def main() -> None:
-    """Read the command line, train, and say what to do next."""
+    """Read the command line, train, and print the next command."""
     parser = argparse.ArgumentParser(description="Train a tiny model and watch its NND pass rates.")
     parser.add_argument("--out", type=Path, default=Path("watched"), help="output folder (default: watched)")
     parser.add_argument("--steps", type=int, default=300, help="optimizer steps (default: 300)")
-    parser.add_argument("--limit", type=int, default=None, help="contexts of each evaluation (default: all 60)")
+    parser.add_argument("--limit", type=int, default=None, help="prompts of each evaluation (default: all 60)")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     start = time.monotonic()

@@ -701,11 +701,14 @@ def test_rounding_is_told_before_the_model_scores_anything(
     assert before == [rounded]
 
 
-def test_examples_of_lm_eval_do_not_end_in_rounded_sums() -> None:
-    pages = [REPO / "README.md", *(REPO / "docs").glob("*.md")]
-    lines = [line for page in pages for line in page.read_text("utf-8").splitlines() if "lm_eval --model hf " in line]
-    assert len(lines) == 2
-    assert all("softmax_dtype=float32" in line for line in lines)
+def test_examples_of_hf_do_not_end_in_rounded_sums() -> None:
+    pages = [REPO / "README.md", *(REPO / "docs").glob("*.md"), *(REPO / "task_yamls").glob("*/README.md")]
+    lines = [
+        line for page in pages for line in page.read_text("utf-8").splitlines() if "--model hf --model_args " in line
+    ]
+    assert sum("lm_eval --model hf " in line for line in lines) == 2 + 12
+    assert len(lines) > 20
+    assert [line for line in lines if "softmax_dtype=float32" not in line] == []
 
 
 def test_log_likelihoods_that_are_no_numbers_are_unscored_reported_and_plain_json(
