@@ -246,7 +246,7 @@ class TokenCounter(TokenizingOnce):
 
     @property
     def rounds_to(self) -> str | None:
-        """The 16-bit type in which lm-eval's hf models would sum log-probabilities; None if there is none, or none is known."""
+        """The 16-bit type in which lm-eval's hf models would sum log-probabilities; None if it is wider or not known."""
         if self._types is None or self._types[1] is not None or self.room != 1 or not isinstance(self._model, str):
             return None
         dtype = self._types[0]

@@ -20,8 +20,9 @@ from nnd_tasks.harness.answers import Answer, check_sums, document_metrics
 from nnd_tasks.harness.documents import cluster_documents, load_tests
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.preflight import check_bos, check_metadata, check_tokenizer, warn_of_rounding
-from nnd_tasks.harness.prompts import ClusterSampler, Settings, check_categories, check_config, plain_metadata
+from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.harness.requests import ContextPart, Prompt, Request, with_tokens
+from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata
 from nnd_tasks.harness.signature import chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.templates import SandboxedTask, check_languages
 from nnd_tasks.harness.truncation import shorten
@@ -54,7 +55,7 @@ class NNDTask(SandboxedTask):
     """Near-Negative Distinction: does a model find the better of two human-judged candidates likelier?
 
     A test passes when the mean log-likelihood per token of the better candidate is strictly higher (paper, Eq. 1 and 2).
-    What a YAML may set under ``metadata:`` is listed in `nnd_tasks.harness.prompts.Settings`.
+    What a YAML may set under ``metadata:`` is listed in `nnd_tasks.harness.settings.Settings`.
 
     lm-eval 0.4.13 calls a task in this order:
 
