@@ -85,9 +85,8 @@ class TokenCounter(TokenizingOnce):
         tokenizer = metadata.get("tokenizer")
         remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
         self.masked = model_type == MASKED
-        names = (
-            ("model", "pretrained") if remote else ("pretrained", "model")
-        )  # in the order that the backend reads them
+        # In the order in which the backend looks for its model.
+        names = ("model", "pretrained") if remote else ("pretrained", "model")
         model = metadata.get(names[0]) or metadata.get(names[1])
         if tokenizer is None and model is None:
             raise NNDError(

@@ -30,9 +30,6 @@ from nnd_tasks.harness.truncation import shorten
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")
 
-#: The text that is scored, and then ignored, for a document whose candidates are all empty.
-_PLACEHOLDER = "."
-
 
 @dataclass
 class _Run:
@@ -171,7 +168,7 @@ class NNDTask(SandboxedTask):
         For a document without any it is a placeholder, because lm-eval needs a request for every document.
         """
         if not self.scorable(doc):
-            return [_PLACEHOLDER]
+            return [metrics.PLACEHOLDER]
         eos = self.counter.special_text("eos") if self.settings.append_eos else ""
         return [f"{self.settings.candidate_prefix}{doc['candidates'][i]}{eos}" for i in self.scorable(doc)]
 
