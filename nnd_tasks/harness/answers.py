@@ -9,8 +9,8 @@ from typing import Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import ENOUGH, Breakdown, Score, coarse_precision, score_document
-from nnd_tasks.harness.prompts import Settings
 from nnd_tasks.harness.requests import ContextPart, Request
+from nnd_tasks.harness.settings import Settings
 
 logger = logging.getLogger("lm_eval.nnd")
 

@@ -144,7 +144,7 @@ def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
         tests = datasets.load_dataset(path, name, split=split, **kwargs)
     except Exception as error:  # datasets and the hub raise many kinds
         raise NNDError(
-            f"the dataset {path!r} is no local folder, and could not be loaded from the hub ({reason_of(error)})"
+            f"the dataset {path!r} is not a local folder, and could not be loaded from the hub ({reason_of(error)})"
         ) from error
     if "high" not in tests.column_names and "high_sha256" in tests.column_names:
         raise NNDError(f"{_not_built(path)} (the hub has its ids, and no texts)")

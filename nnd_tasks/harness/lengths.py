@@ -85,9 +85,8 @@ class TokenCounter(TokenizingOnce):
         tokenizer = metadata.get("tokenizer")
         remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
         self.masked = model_type == MASKED
-        names = (
-            ("model", "pretrained") if remote else ("pretrained", "model")
-        )  # in the order that the backend reads them
+        # In the order in which the backend looks for its model.
+        names = ("model", "pretrained") if remote else ("pretrained", "model")
         model = metadata.get(names[0]) or metadata.get(names[1])
         if tokenizer is None and model is None:
             raise NNDError(
@@ -246,7 +245,7 @@ class TokenCounter(TokenizingOnce):
 
     @property
     def rounds_to(self) -> str | None:
-        """The 16-bit type in which lm-eval's hf models would sum log-probabilities; None if there is none, or none is known."""
+        """The 16-bit type in which lm-eval's hf models would sum log-probabilities; None if it is wider or not known."""
         if self._types is None or self._types[1] is not None or self.room != 1 or not isinstance(self._model, str):
             return None
         dtype = self._types[0]

@@ -18,6 +18,9 @@ from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
 #: What lm-eval writes for a number that is undefined.
 UNDEFINED = "N/A"
 
+#: Is scored, and its score ignored, in the place of an empty text, for which lm-eval has no likelihood.
+PLACEHOLDER = "."
+
 ENOUGH = 8  # from fewer sums, neither rounding nor a server that answers 0 to everything is inferred
 
 #: (tests passed, tests scored) of one document.

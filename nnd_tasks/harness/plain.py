@@ -11,15 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.metrics import Counts, Score, aggregate_rate, aggregate_stderr, decide
+from nnd_tasks.harness.metrics import PLACEHOLDER, Counts, Score, aggregate_rate, aggregate_stderr, decide
 from nnd_tasks.schema import category_slugs
 
 #: Columns that a row needs, besides those that the prompt template uses.
 COLUMNS = ("cluster_id", "category", "high", "low")
 RATE = "pass_rate_bytes"
-
-#: Stands for an empty text, for which lm-eval has no likelihood: it is scored, and `process_results` ignores its score.
-_PLACEHOLDER = "."
 
 
 class Item(NamedTuple):
@@ -51,7 +48,7 @@ def choices(doc: Mapping[str, Any]) -> list[str]:
         NNDError: the row lacks one of them.
     """
     _check(doc)
-    return [doc[name] if doc[name].strip() else _PLACEHOLDER for name in ("high", "low")]
+    return [doc[name] if doc[name].strip() else PLACEHOLDER for name in ("high", "low")]
 
 
 def process_results(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:

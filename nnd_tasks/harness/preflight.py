@@ -7,7 +7,7 @@ from typing import Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import TokenCounter, warn_once
-from nnd_tasks.harness.prompts import Settings
+from nnd_tasks.harness.settings import Settings
 from nnd_tasks.wording import did_you_mean
 
 #: Keys of the metadata that say which model runs and how it tokenizes.
@@ -23,7 +23,7 @@ def check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[s
     """Compare a task's metadata with the arguments of the model that will run.
 
     Args:
-        metadata: the settings and what lm-eval knows of the model.
+        metadata: settings of the task and arguments of the model, as lm-eval mixes them.
         model: what ``--model`` names, or a ready-made model.
         arguments: the parsed ``--model_args``.
 
@@ -40,7 +40,7 @@ def check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[s
             )
     for key in sorted(set(metadata) - set(Settings.names()) - set(arguments)):
         if meant := did_you_mean(key, Settings.names(), cutoff=0.7):
-            raise NNDError(f"metadata {key!r}: no setting of NND tasks; {meant}")
+            raise NNDError(f"metadata {key!r} is not a setting of NND tasks; {meant}")
 
 
 def check_tokenizer(counter: TokenCounter, settings: Settings, task: str | None, prompt: str, *, chat: bool) -> None:

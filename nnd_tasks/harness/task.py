@@ -20,17 +20,15 @@ from nnd_tasks.harness.answers import Answer, check_sums, document_metrics
 from nnd_tasks.harness.documents import cluster_documents, load_tests
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.preflight import check_bos, check_metadata, check_tokenizer, warn_of_rounding
-from nnd_tasks.harness.prompts import ClusterSampler, Settings, check_categories, check_config, plain_metadata
+from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.harness.requests import ContextPart, Prompt, Request, with_tokens
+from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata
 from nnd_tasks.harness.signature import chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.templates import SandboxedTask, check_languages
 from nnd_tasks.harness.truncation import shorten
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")
-
-#: The text that is scored, and then ignored, for a document whose candidates are all empty.
-_PLACEHOLDER = "."
 
 
 @dataclass
@@ -54,7 +52,7 @@ class NNDTask(SandboxedTask):
     """Near-Negative Distinction: does a model find the better of two human-judged candidates likelier?
 
     A test passes when the mean log-likelihood per token of the better candidate is strictly higher (paper, Eq. 1 and 2).
-    What a YAML may set under ``metadata:`` is listed in `nnd_tasks.harness.prompts.Settings`.
+    What a YAML may set under ``metadata:`` is listed in `nnd_tasks.harness.settings.Settings`.
 
     lm-eval 0.4.13 calls a task in this order:
 
@@ -170,7 +168,7 @@ class NNDTask(SandboxedTask):
         For a document without any it is a placeholder, because lm-eval needs a request for every document.
         """
         if not self.scorable(doc):
-            return [_PLACEHOLDER]
+            return [metrics.PLACEHOLDER]
         eos = self.counter.special_text("eos") if self.settings.append_eos else ""
         return [f"{self.settings.candidate_prefix}{doc['candidates'][i]}{eos}" for i in self.scorable(doc)]
 

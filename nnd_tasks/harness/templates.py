@@ -114,7 +114,7 @@ class SandboxedTask(ConfigurableTask):  # type: ignore[misc]
         return None if template is None else render(template, doc, self._where("gen_prefix"))
 
     def resolve_field(self, doc: Mapping[str, Any], field: str | None = None) -> Any:
-        """Render a description, or the ``gen_prefix`` of an exemplar; None when there is none."""
+        """Render a description, or the ``gen_prefix`` of an exemplar; None if the YAML does not set it."""
         if not field:
             return None
         keys = [key for key in ("description", "gen_prefix") if field == getattr(self.config, key)]

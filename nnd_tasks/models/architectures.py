@@ -73,7 +73,7 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
         if adapter.is_prompt_learning or getattr(adapter, "alora_invocation_tokens", None):
             return "an adapter that looks at the whole prompt"
     if not isinstance(inner.get_output_embeddings(), torch.nn.Linear):
-        return "its output layer is no plain linear layer"
+        return "its output layer is not a plain linear layer"
     if not hasattr(model, "get_base_model") and not isinstance(model, PreTrainedModel):
         return f"the model is wrapped in {type(model).__name__}"
     return None

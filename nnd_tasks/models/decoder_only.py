@@ -94,7 +94,7 @@ class DecoderOnlyScoring(PrefixScoring):
                 first += len(pack.paths)
 
     def _stem_of(self, pack: Pack, sequences: Sequence[tuple[int, ...]], stem: _Stem | None) -> _Stem | None:
-        """Return the stem of a pack, which is ``stem``, that of the last pack, or is read now; None if it has none."""
+        """Return the stem of a pack: ``stem``, that of the last pack, if it is the same; else read it. None without one."""
         if not pack.stem:
             return None
         if stem is not None and stem.owner == pack.owner:

@@ -30,7 +30,7 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         revision: revision of the model on the hub.
 
     Raises:
-        NNDError: the model cannot be loaded, or is no masked language model.
+        NNDError: the model cannot be loaded, or is not a masked language model.
     """
 
     backend = "causal"  # context and continuation are one text

@@ -9,7 +9,7 @@ check on a small example, are scored as `HFLM` does. `nnd_tasks.models.decoder_o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,10 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         """
         random = np.random.default_rng(0)
         size = min(int(self._inner.config.vocab_size), len(self.tokenizer))
-        draw: Callable[[int], list[int]] = lambda n: random.integers(0, size, n).tolist()  # noqa: E731
+
+        def draw(n: int) -> list[int]:
+            return [int(token) for token in random.integers(0, size, n)]
+
         trunk, twig = draw(9), draw(4)
         pairs = [
             (trunk, draw(3)),

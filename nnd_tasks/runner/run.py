@@ -123,7 +123,7 @@ def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
 
     if not isinstance(model, (str, LM)):
         raise NNDError(
-            f"{type(model).__name__} is no model of lm-eval; for a model of transformers pass model='hf', "
+            f"{type(model).__name__} is not a model of lm-eval; for a model of transformers pass model='hf', "
             "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
         )
     if not isinstance(model, str) or not (model.startswith("hf") or model in _PRETRAINED):
@@ -263,7 +263,7 @@ def evaluate(
     arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
     about_model = dict(arguments)
     if model in _ON_TORCH and kwargs.get("device") is None and "device" not in arguments:
-        kwargs["device"] = "cuda:0"  # as `lm_eval` on the command line: the CPU where there is no GPU
+        kwargs["device"] = "cuda:0"  # the default of `lm_eval` on the command line; it takes the CPU if there is no GPU
     if not isinstance(model, str):  # a ready-made model has attributes that say how it tokenizes
         for name in ("tokenizer", "backend", "add_bos_token", "custom_prefix_token_id", "max_length", "base_url"):
             if getattr(model, name, None) is not None:

@@ -120,7 +120,7 @@ def rates_line(task: str, results: Mapping[str, Any]) -> Line:
     """
     about = (results["configs"][task].get("metadata") or {}).get("nnd")
     if about is None:
-        raise NNDError(f"NNDCallback: {task} is no NND task, it has no pass rate; leave it out of tasks")
+        raise NNDError(f"NNDCallback: {task} is not an NND task, so it has no pass rate; leave it out of tasks")
     metrics = results["results"][task]
     filter_name = next(name for name in metrics if name.startswith("pass_rate,")).partition(",")[2]
 

@@ -25,7 +25,7 @@ from nnd_tasks.baselines import Unigrams
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.prompts import Settings
+from nnd_tasks.harness.settings import Settings
 from nnd_tasks.harness.signature import protocol_part
 from tests.analysis.runs import make_run
 

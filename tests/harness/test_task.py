@@ -21,8 +21,9 @@ from nnd_tasks.dataset_writing import write_dataset
 from nnd_tasks.datasets import read_table, tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.answers import Answer
-from nnd_tasks.harness.prompts import ClusterSampler, Settings
+from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.harness.requests import Request
+from nnd_tasks.harness.settings import Settings
 from nnd_tasks.harness.task import NNDTask
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.schema import Annotation

@@ -487,10 +487,10 @@ def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(tiny_models: di
     model = AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"])
     tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
     with pytest.raises(
-        NNDError, match=r"GPT2LMHeadModel is no model of lm-eval.*model_args=\{'pretrained': MODEL, 'token"
+        NNDError, match=r"GPT2LMHeadModel is not a model of lm-eval.*model_args=\{'pretrained': MODEL, 'token"
     ):
         nnd_tasks.evaluate("nnd_demo", model=model)
-    with pytest.raises(NNDError, match="NoneType is no model of lm-eval"):
+    with pytest.raises(NNDError, match="NoneType is not a model of lm-eval"):
         nnd_tasks.evaluate("nnd_demo", model=None)
     arguments = {"pretrained": model, "tokenizer": tokenizer}
     found = nnd_tasks.evaluate("nnd_demo", model_args=arguments, limit=3, bootstrap_iters=0, device="cpu")
