@@ -106,8 +106,8 @@ def upload(
 
     A repository that holds anything else than an earlier version of the set is left alone.
 
-    Data go up first and become visible with one commit on the state that was compared, so that an interrupted or refused
-    upload leaves the repository as it was. The hub is that of ``HF_ENDPOINT``; the token is the one of `huggingface_hub`
+    The files become visible with one commit on top of the state that was compared, so an interrupted or refused upload
+    leaves the repository as it was. The hub is that of ``HF_ENDPOINT``; the token is the one of `huggingface_hub`
     (``HF_TOKEN``, or that of `hf auth login`), and is neither printed nor stored.
 
     Args:
@@ -125,17 +125,14 @@ def upload(
     token = find_token()
     with _quiet_client(timeout):
         api = HfApi(token=token, library_name="nnd-tasks")
-        with _one_line(plan.repo, token, "nothing was changed"):
-            remote = _remote(api, plan.repo, timeout)
-        if remote is not None and private and not remote.private:
-            raise NNDError(
-                f"{plan.repo} is public already; leave out --private, or change its settings on the hub first"
-            )
-        foreign = ""
-        if remote is not None:
-            with _one_line(plan.repo, token, "nothing was changed"):
-                foreign = _foreign(api, plan, remote, timeout)
         before = "nothing was changed"
+        with _one_line(plan.repo, token, before):
+            remote = _remote(api, plan.repo, timeout)
+            if remote is not None and private and not remote.private:
+                raise NNDError(
+                    f"{plan.repo} is public already; leave out --private, or change its settings on the hub first"
+                )
+            foreign = "" if remote is None else _foreign(api, plan, remote, timeout)
         created = remote is None
         if remote is None:
             with _one_line(plan.repo, token, before):

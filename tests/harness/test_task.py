@@ -19,12 +19,11 @@ from nnd_tasks.datasets import read_table, tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import ClusterSampler, Settings
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import fingerprint, to_table
 from tests.conftest import REPO
 from tests.harness.tiny import WINDOW, evaluate
 from tests.recipes.test_formats import MQM_COLUMNS, mqm_rows, tsv, write_files
-from tests.slow_pairing import SingleErrorLabel, form_tests
+from tests.slow_pairing import Annotation, SingleErrorLabel, form_tests
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
 
