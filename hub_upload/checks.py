@@ -1,4 +1,4 @@
-"""What keeps a set from being published: data that is not what a build gives, and texts where only ids may go."""
+"""Checks before a set is published: its data must be what a build gives, and no text may go out where only ids may."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.shelf import RECIPE, SetRecipe, find_recipe, recipe_paths
 from nnd_tasks.tables import fingerprint
 
-_QUOTED = 40  # characters of a text in a row that are no coincidence
+_QUOTED = 40  # first characters of a text that do not occur elsewhere by coincidence
 
 
 def check_data(folder: Path, tables: Mapping[str, pa.Table], reports: Mapping[str, Any]) -> None:
@@ -30,16 +30,16 @@ def check_data(folder: Path, tables: Mapping[str, pa.Table], reports: Mapping[st
         reports: config -> its part of ``build_report.json``.
 
     Raises:
-        NNDError: a config has another fingerprint than the report, or where that has none the card, says.
+        NNDError: a config has another fingerprint than its report says; where that says none, than the card says.
     """
     card = (folder / CARD).read_text(encoding="utf-8")
     for config, table in tables.items():
         if not isinstance(reports.get(config), Mapping):
             raise NNDError(f"{folder}: build_report.json says nothing of config {config}; build the set again")
-        found, written = fingerprint(table), reports[config].get("fingerprint")
-        if written != found if written else f"`{found}`" not in card:
+        own, written = fingerprint(table), reports[config].get("fingerprint")
+        if written != own if written else f"`{own}`" not in card:
             raise NNDError(
-                f"{folder}: the data of config {config} is not what its build wrote (fingerprint {found}"
+                f"{folder}: the data of config {config} is not what its build wrote (fingerprint {own}"
                 f"{f', recorded {written}' if written else ''}); build the set again"
             )
 
@@ -59,7 +59,7 @@ def check_rebuild(
         tables: config -> its tests.
         reports: config -> its part of ``build_report.json``.
         source: the publisher's file, or a folder that holds it; None downloads it, which `nnd new` cannot.
-        must: a set of `nnd new` without a source is an error, no note.
+        must: for a set of `nnd new` without a source, raise an error instead of returning a note.
 
     Returns:
         A note where the set was not built again.
@@ -92,17 +92,17 @@ def check_rebuild(
 
 
 def _form_again(name: str, recipe: Mapping[str, Any], source: str | Path) -> Formed:
-    """Return the tests of a set of the user's own, made anew and not written."""
-    found = SetRecipe(name, Path(name) / RECIPE, make_recipe(recipe, f"the recipe of {name}"), shipped=False)
+    """Build a set of the user's own again, without writing it."""
+    own = SetRecipe(name, Path(name) / RECIPE, make_recipe(recipe, f"the recipe of {name}"), shipped=False)
     try:
         with ExitStack() as stack:
-            return form_own(found, source, stack)
+            return form_own(own, source, stack)
     except NNDError as error:
         raise NNDError(f"{name} cannot be built again, so it is not published: {error}") from error
 
 
 def _rebuild(name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, Any], source: str | Path | None) -> None:
-    """Build all configs of a set of `nnd build` again: those together that were made of the same files and options."""
+    """Build all configs of a set of `nnd build` again, in one build where files and options are the same."""
     groups: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[str]] = {}
     for config in tables:
         part = reports[config]
@@ -121,7 +121,7 @@ def _rebuild(name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, An
 
 
 def _place(name: str, source: str | Path | None, files: Iterable[str]) -> Path | None:
-    """Return what to build from: in a folder, the one file where it is not one that the publisher names."""
+    """Return what to build from: ``source``, or the file in that folder that the set was built from if its name is the user's."""
     if source is None or name == "demo":
         return None
     place, known = expand(source), set(find_recipe(name).recipe.files)
@@ -129,9 +129,10 @@ def _place(name: str, source: str | Path | None, files: Iterable[str]) -> Path |
     return place / own[0] if own and (place / own[0]).is_file() else place
 
 
-def _compare(name: str, config: str, found: str, built: Mapping[str, Any], report: Mapping[str, Any]) -> None:
+def _compare(name: str, config: str, own: str, built: Mapping[str, Any], report: Mapping[str, Any]) -> None:
+    """Raise NNDError where a new build of a config gives another fingerprint than the folder's ``own``."""
     again = built.get("fingerprint")
-    if again == found:
+    if again == own:
         return
     other = [
         file
@@ -140,20 +141,20 @@ def _compare(name: str, config: str, found: str, built: Mapping[str, Any], repor
     ]
     why = f"{' and '.join(other)} is another file than it was built from" if other else "built by another release"
     raise NNDError(
-        f"{name}, config {config}: a new build gives fingerprint {again or 'of nothing'}, the folder holds {found} "
+        f"{name}, config {config}: a new build gives fingerprint {again or 'of nothing'}, the folder holds {own} "
         f"({why if built else 'the source has no such config'}); build it again, then publish"
     )
 
 
 def check_no_texts(tables: Iterable[pa.Table], files: Mapping[str, str]) -> None:
-    """Check that files quote no text of a set of which only ids go out.
+    """Check that files quote no text of a set whose texts may not be published.
 
     Args:
         tables: with the texts.
         files: name -> content.
 
     Raises:
-        NNDError: one does.
+        NNDError: one quotes the beginning of a text.
     """
     texts: set[str] = set()
     for table in tables:

@@ -1,4 +1,4 @@
-"""What is published of a set whose texts may not go out: ids, labels, hashes, and a recipe to build it."""
+"""What is published of a set whose texts may not be: ids, labels, hashes of the texts, and how to build the set."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from nnd_tasks import __version__
 from nnd_tasks.card import Card, dump_yaml, table
+from nnd_tasks.card_sections import COLUMN_NOTES
 from nnd_tasks.datasets import how_to_build
 from nnd_tasks.errors import visible
 from nnd_tasks.harness.user_tasks import shipped_task
@@ -21,7 +22,7 @@ from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN
 from nnd_tasks.tables import fingerprint
 
 _OWN_RECIPE = "recipe.yaml"
-#: Columns that go out with the ids: labels, and no texts or names of people.
+#: Columns that are published with the ids: labels, but no texts and no names of people.
 _LABELS = ("category", "high_first", *(name for name in OPTIONAL_COLUMNS if name != "rater"), SPANS_COLUMN)
 
 
@@ -76,18 +77,18 @@ def _url(name: str, file: str) -> str:
 
 
 def _files(name: str) -> Mapping[str, File]:
-    """Return the files that the recipe of a set names; none of a set without one."""
+    """Return the files that the recipe of a set names; ``{}`` for a set without a recipe."""
     return find_recipe(name).recipe.files if name in recipe_paths() else {}
 
 
 def commands(name: str, reports: Mapping[str, Any]) -> list[str]:
     """Return the commands that build all configs of a set; `reports` as for `recipe`."""
-    found = []
+    lines = []
     known = _files(name)
     for config, part in reports.items():
         if "corpus" in part:
             texts, seeds, errors = (_word(str(x)) for x in (part["texts"], part["seeds"], ",".join(part["levels"])))
-            found.append(
+            lines.append(
                 f"nnd stress build {name} --corpus {_word(str(part['corpus']))} --source FOLDER --texts {texts} "
                 f"--seeds {seeds} --errors {errors}"
             )
@@ -95,21 +96,21 @@ def commands(name: str, reports: Mapping[str, Any]) -> list[str]:
         if "recipe" in part:
             table = next(iter(part.get("source_sha256", {})), "TABLE")
             given = "".join(f" --recipe {path}" for path in own_recipes(name, {config: part}))
-            found.append(f"nnd new {name} --from {_word(table)}{given}")
+            lines.append(f"nnd new {name} --from {_word(table)}{given}")
             continue
         own = [file for file in part.get("source_sha256", {}) if file not in known or not known[file].url]
         embedded = name in recipe_paths() and all((recipe_paths()[name][0].parent / file).is_file() for file in own)
-        found.append(how_to_build(name, config) + ("" if embedded else f" --source {_word(own[0])}"))
-    return list(dict.fromkeys(found))
+        lines.append(how_to_build(name, config) + ("" if embedded else f" --source {_word(own[0])}"))
+    return list(dict.fromkeys(lines))
 
 
 def _word(text: str) -> str:
-    """Return the name of a file as one word of a command, whatever it holds."""
+    """Return a file name quoted as one word of a command."""
     return visible(shlex.quote(text))
 
 
 def own_recipes(name: str, reports: Mapping[str, Any]) -> dict[str, str]:
-    """Return path -> YAML of the recipe of a set of `nnd new`, unless the package comes with it; `reports` as above."""
+    """Return path -> YAML of the recipe of a set of `nnd new`, unless the package comes with it; `reports` as for `recipe`."""
     made = [part["recipe"] for part in reports.values() if "recipe" in part]
     return {_OWN_RECIPE: dump_yaml(made[0])} if made and shipped_task(f"nnd_{name}") is None else {}
 
@@ -122,7 +123,7 @@ def without_quotes(value: Any) -> Any:
 
 
 def ids_card(card: Card, name: str, repo: str, ids: pa.Table, reports: Mapping[str, Any], *, must: bool) -> None:
-    """Put into a card what is said of a set of which ids are published.
+    """Change a card to that of a set of which only ids are published.
 
     Args:
         card: of the build.
@@ -130,10 +131,12 @@ def ids_card(card: Card, name: str, repo: str, ids: pa.Table, reports: Mapping[s
         repo: of the hub.
         ids: what `ids_table` returned for one of its configs.
         reports: config -> its part of ``build_report.json``.
-        must: whether the terms of the texts forbid more.
+        must: whether the terms of the texts forbid to publish more.
     """
     card.header["nnd_published"] = "ids"
-    card.header.pop("nnd_schema_version", None)  # a clone of it is no set that a model could be scored on
+    card.header.pop(
+        "nnd_schema_version", None
+    )  # a clone of the repository must not be taken for a set that a model can be scored on
     why = "The terms of the texts do not let us publish them." if must else "The texts of this set are not published."
     lines = [
         f"{why} This repository holds the identifiers and labels of the tests and SHA-256 hashes of their texts. To have the "
@@ -155,8 +158,4 @@ def _meaning(column: str) -> str:
     hashed = column.removesuffix("_sha256")
     if hashed != column:
         return f"SHA-256 of the UTF-8 bytes of {code(hashed)}"
-    return {
-        "test_id": "identifier of the test, stable over builds",
-        "cluster_id": "all tests that give a model the same prompt fields",
-        "high_first": "whether the better candidate comes first in the source",
-    }.get(column, f"{cell(column.replace('_', ' '))}, as in the build")
+    return COLUMN_NOTES.get(column, f"{cell(column.replace('_', ' '))}, as in the build")

@@ -1,4 +1,4 @@
-"""What a card says of the limits of a set, from its own numbers."""
+"""The section of a card on the limits of a set, from the numbers of the set itself."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from nnd_tasks.card import Card
 from nnd_tasks.card_sections import BASELINES_HEADING, baselines_section
 from nnd_tasks.markdown import cell
 from nnd_tasks.schema import fold
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, some_of
 
 HEADING = "Known limits"
 _NEAR_ALL = 0.8  # pass rate of a baseline from which a category says little
-_SHOWN = 8
+_SHOWN = 8  # categories that are named
 
 
 def add_missing(card: Card, tables: Mapping[str, pa.Table], reports: Mapping[str, Any]) -> None:
     """Put the rates of baselines and the known limits on a card that does not have them."""
     rates = {config: _rates(table, reports.get(config, {})) for config, table in tables.items()}
     if not {BASELINES_HEADING, "What trivial rules reach"} & card.sections.keys():
-        lines = baselines_section({config: {"trivial_rules": found} for config, found in rates.items()})
+        lines = baselines_section({config: {"trivial_rules": by_category} for config, by_category in rates.items()})
         card.put(BASELINES_HEADING, lines)
     if HEADING not in card.sections:
         card.put(HEADING, known_limits(tables, rates, synthetic="corpus" in next(iter(reports.values()), {})))
@@ -44,7 +44,7 @@ def known_limits(
 
     Args:
         tables: config -> its tests.
-        rates: config -> category -> trivial rule -> pass rate.
+        rates: config -> category -> baseline -> pass rate.
         synthetic: whether the errors were put in by a program.
     """
     lines = [
@@ -66,14 +66,14 @@ def _few(config: str, columns: Mapping[str, list[str]]) -> list[str]:
     clusters: dict[str, set[str]] = {}
     for category, cluster in zip(columns["category"], columns["cluster_id"], strict=True):
         clusters.setdefault(category, set()).add(cluster)
-    few = [f"{cell(category)} ({len(found)})" for category, found in sorted(clusters.items()) if len(found) < FEW]
+    few = [f"{cell(category)} ({len(ids)})" for category, ids in sorted(clusters.items()) if len(ids) < FEW]
     return (
         [f"- `{config}`: fewer than {FEW} distinct prompts, so no reliable error bar: {', '.join(few)}."] if few else []
     )
 
 
 def _trivial(rates: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
-    found = [
+    passing = [
         (rate, f"`{config}` {cell(category)}: `{rule}` {rate:.2f}")
         for config, by_category in rates.items()
         for category, by_rule in by_category.items()
@@ -81,8 +81,7 @@ def _trivial(rates: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str
         for rule, rate in by_rule.items()
         if rate >= _NEAR_ALL
     ]
-    if not found:
+    if not passing:
         return []
-    shown = [text for _, text in sorted(found, key=lambda item: -item[0])[:_SHOWN]]
-    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return [f"- A rule that reads no meaning passes most tests of: {'; '.join(shown)}{more}."]
+    shown = some_of([text for _, text in sorted(passing, key=lambda item: -item[0])], _SHOWN, str)
+    return [f"- A rule that reads no meaning passes most tests of: {shown}."]

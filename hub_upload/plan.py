@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,17 +20,16 @@ from hub_upload.published_card import lacking, sources_section, terms_section
 from hub_upload.published_task import how_to_score, published_task
 from nnd_tasks.card import CARD, Card, read_card
 from nnd_tasks.card_sections import cleaning_section, use_section
-from nnd_tasks.datasets import REPORT, SPLIT, find_set, list_configs, read_report, read_table
+from nnd_tasks.datasets import REPORT, SPLIT, find_set, is_name, list_configs, read_report, read_table
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import changing, reading
 from nnd_tasks.folders import replacing
-from nnd_tasks.licences import Terms, check_licences, licences, terms_of, texts_may_go
+from nnd_tasks.licences import Terms, check_licences, licence_names, terms_of, texts_may_go
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import fingerprint, summarize
 
 RECIPE = "recipe.json"
-_NAME = re.compile(r"\w[\w.-]*")  #: of sets and configs: they become paths, and parts of commands
 _DTYPES = {pa.string(): "string", pa.bool_(): "bool", pa.float64(): "float64", pa.int64(): "int64"}
 
 
@@ -62,8 +60,8 @@ class UploadPlan:
         repo: of the hub, with its namespace.
         files: all of them, the card first.
         version: the tag; it changes with the data, not with the card.
-        ids_only: whether the texts stay here.
-        notes: one line each for what the user should know.
+        ids_only: whether only ids are published, and no texts.
+        notes: lines that the user should read.
     """
 
     name: str
@@ -80,7 +78,7 @@ class UploadPlan:
 
     @property
     def task(self) -> str | None:
-        """The YAML of the task that goes out with the set, or None where none does."""
+        """The YAML of the task that is published with the set, or None."""
         return next((file.data.decode("utf-8") for file in self.files if file.path == f"nnd_{self.name}.yaml"), None)
 
     def write(self, folder: Path) -> None:
@@ -104,10 +102,10 @@ class UploadPlan:
 
 
 def check_out(folder: Path) -> None:
-    """Check that `Plan.write` can write a folder, as far as one can tell before.
+    """Check that `UploadPlan.write` can use a folder.
 
     Raises:
-        NNDError: it is a file, or holds files.
+        NNDError: it is a file, holds files, or cannot be read.
     """
     with reading(f"--out {folder}"):
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
@@ -127,13 +125,13 @@ def set_to_publish(name: str) -> tuple[str, Path]:
     folder = find_set(name)
     _check_inside(folder, CARD)
     own = str(read_card(folder).header.get("nnd_set") or folder.resolve().name)
-    if not _NAME.fullmatch(own):
+    if not is_name(own):
         raise NNDError(f"{folder / CARD}: a set is named by letters, digits, _, - and ., not {own!r}")
     return own, folder
 
 
 def _check_inside(folder: Path, *files: str) -> None:
-    """Check that files of a dataset folder lie in it: a link may show a stranger's folder any file of the reader's.
+    """Check that files of a dataset folder lie in it: a link in a stranger's folder may lead to any file of the user.
 
     Raises:
         NNDError: one is a link to a place outside of the folder.
@@ -156,7 +154,7 @@ def make_plan(
         name: of a set, or a dataset folder.
         repo: of the hub, with its namespace.
         source: the publisher's files, to build the set again from; None downloads them.
-        ids_only: publish ids and a recipe although the texts might go out.
+        ids_only: publish ids and a recipe, although the texts might be published.
         dry_run: a set of `nnd new` need not be built again where no source is named.
 
     Raises:
@@ -169,7 +167,7 @@ def make_plan(
         raise NNDError(f"{folder / CARD}: not complete, it lacks {'; '.join(missing)}; fill it in, then publish")
     configs = list_configs(folder)[0]
     for config in configs:
-        if not _NAME.fullmatch(config):
+        if not is_name(config):
             raise NNDError(f"{folder / CARD}: config {config!r}: a config is named by letters, digits, _, - and .")
     parquet = [f"{path.parent.name}/{path.name}" for config in configs for path in _parquet_files(folder, config)]
     _check_inside(folder, REPORT, *configs, *parquet)
@@ -219,7 +217,7 @@ def _clean_note(name: str) -> str:
 
 def _licences(card: Card, terms: tuple[Terms, ...], ids_only: bool) -> list[str]:
     """Return the licences that the published card names."""
-    own = [item for item in licences(card.header["license"]) if item != "other" or not terms]
+    own = [item for item in licence_names(card.header["license"]) if item != "other" or not terms]
     if ids_only:
         return own or ["apache-2.0"]  # labels of synthetic errors are ours
     return list(dict.fromkeys([*own, *(item for term in terms for item in term.licences)]))
@@ -230,19 +228,19 @@ def _licences(card: Card, terms: tuple[Terms, ...], ids_only: bool) -> list[str]
 
 def _data_files(folder: Path, tables: Mapping[str, pa.Table], ids_only: bool) -> dict[str, tuple[pa.Table, bytes]]:
     """Return path -> the table that is published and its parquet file, one per config in their order."""
-    found: dict[str, tuple[pa.Table, bytes]] = {}
+    files: dict[str, tuple[pa.Table, bytes]] = {}
     for config, table in tables.items():
         if ids_only:
             ids = ids_table(table)
-            found[f"{config}/{SPLIT}-00000-of-00001.parquet"] = ids, _parquet(ids)
+            files[f"{config}/{SPLIT}-00000-of-00001.parquet"] = ids, _parquet(ids)
             continue
         paths = _parquet_files(folder, config)
         if len(paths) != 1:
             raise NNDError(
                 f"{folder}: config {config} has {len(paths)} parquet files, expected one; build the set again"
             )
-        found[f"{config}/{paths[0].name}"] = table, paths[0].read_bytes()
-    return found
+        files[f"{config}/{paths[0].name}"] = table, paths[0].read_bytes()
+    return files
 
 
 def _parquet_files(folder: Path, config: str) -> list[Path]:
@@ -256,7 +254,7 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def _digest(tables: Mapping[str, pa.Table], ids_only: bool) -> str:
-    """Return 16 hex digits that change with the data of any config, and with whether it is published."""
+    """Return 16 hex digits that change with the data of any config, and with whether only ids are published."""
     parts = [f"{config} {fingerprint(table)}" for config, table in sorted(tables.items())]
     return hashlib.sha256("\n".join([f"ids {ids_only}", *parts]).encode("utf-8")).hexdigest()[:16]
 
@@ -267,7 +265,7 @@ def _digest(tables: Mapping[str, pa.Table], ids_only: bool) -> str:
 def _others(
     name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, Any], ids_only: bool
 ) -> list[RepositoryFile]:
-    """Return the build report and, where only ids go out, the recipe."""
+    """Return the build report and, where only ids are published, the recipe."""
     if not ids_only:
         return [_json(REPORT, reports)]
     files = [_json(REPORT, without_quotes(dict(reports))), _json(RECIPE, recipe(name, tables, reports))]

@@ -9,7 +9,7 @@ from typing import Any
 from nnd_tasks.card import CARD, read_card, table
 from nnd_tasks.check.card_facts import has_bibtex, unfilled
 from nnd_tasks.files import read_text
-from nnd_tasks.licences import Terms, licences
+from nnd_tasks.licences import Terms, licence_names
 from nnd_tasks.markdown import code
 
 _HEADER = {
@@ -23,14 +23,14 @@ _HEADER = {
 
 
 def lacking(folder: Path) -> list[str]:
-    """Return what the card of a dataset folder lacks before it can be published, each in a few words.
+    """Return what the card of a dataset folder still lacks for publishing, each in a few words.
 
     Raises:
         NNDError: there is no card.
     """
     card = read_card(folder)
     missing = [f"{key} ({what})" for key, what in _HEADER.items() if not card.header.get(key)]
-    if card.header.get("license") and set(licences(card.header["license"])) <= {"unknown"}:
+    if card.header.get("license") and set(licence_names(card.header["license"])) <= {"unknown"}:
         missing.append("license (the licence of the annotations)")
     if not has_bibtex(card.text()):
         missing.append("a citation (a ```bibtex block)")

@@ -1,4 +1,4 @@
-"""The task that goes out with a set of a user's own: one YAML that reads the set from the hub and needs no other."""
+"""The task that is published with a user's own set: one YAML that reads the set from the hub and includes no other."""
 
 from __future__ import annotations
 

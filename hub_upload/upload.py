@@ -1,4 +1,4 @@
-"""Upload a plan: one commit and one tag, or nothing; every way it can fail ends in one line."""
+"""Upload a plan: one commit and one tag, or nothing. Whatever fails, the user gets one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _KIND = "dataset"
 _SHOWN = 10  # files that a refusal names
 _LOGIN = "run `hf auth login`, or set HF_TOKEN"
-#: Files that earlier versions of a published set may have left; anything else in the repository is not ours to remove.
+#: Files of earlier versions of a published set, which may be removed; all others in the repository are left.
 _OURS = re.compile(r"[\w.-]+/test-\d+-of-\d+\.parquet|recipe\.(json|yaml)|build_report\.json")
 #: Files that the hub puts into a new repository.
 _EMPTY = frozenset({".gitattributes"})
@@ -52,7 +52,7 @@ class UploadResult:
 
     @property
     def changed(self) -> bool:
-        """Whether the repository is another one than before."""
+        """Whether anything in the repository is new, changed or gone."""
         return bool(self.uploaded or self.removed or self.created or self.tagged)
 
 
@@ -102,18 +102,18 @@ def upload(
     timeout: float = 30.0,
     tell: Callable[[str], object] = lambda line: None,
 ) -> UploadResult:
-    """Bring a repository of the hub to a plan: what is there already is not uploaded again.
+    """Make a repository of the hub hold the files of a plan; those that it has already are not uploaded again.
 
-    A repository that holds anything else than an earlier version of the set is left alone, as a folder is by a build.
+    A repository that holds anything else than an earlier version of the set is left alone.
 
-    Data go up first and become visible with one commit on the state that was compared, so that an interrupted or refused
-    upload leaves the repository as it was. The hub is that of ``HF_ENDPOINT``; the token is the one of `huggingface_hub`
+    The files become visible with one commit on top of the state that was compared, so an interrupted or refused upload
+    leaves the repository as it was. The hub is that of ``HF_ENDPOINT``; the token is the one of `huggingface_hub`
     (``HF_TOKEN``, or that of `hf auth login`), and is neither printed nor stored.
 
     Args:
         plan: from `hub_upload.plan.make_plan`.
         private: make a new repository private.
-        replace: write into a repository of something else, too.
+        replace: write even into a repository that holds something else.
         timeout: seconds to wait for an answer.
         tell: is called with a line for each of the changes to a repository of something else, before they are made.
 
@@ -125,36 +125,33 @@ def upload(
     token = find_token()
     with _quiet_client(timeout):
         api = HfApi(token=token, library_name="nnd-tasks")
-        with _one_line(plan.repo, token, "nothing was changed"):
-            found = _remote(api, plan.repo, timeout)
-        if found is not None and private and not found.private:
-            raise NNDError(
-                f"{plan.repo} is public already; leave out --private, or change its settings on the hub first"
-            )
-        foreign = ""
-        if found is not None:
-            with _one_line(plan.repo, token, "nothing was changed"):
-                foreign = _foreign(api, plan, found, timeout)
         before = "nothing was changed"
-        created = found is None
-        if found is None:
+        with _one_line(plan.repo, token, before):
+            remote = _remote(api, plan.repo, timeout)
+            if remote is not None and private and not remote.private:
+                raise NNDError(
+                    f"{plan.repo} is public already; leave out --private, or change its settings on the hub first"
+                )
+            foreign = "" if remote is None else _foreign(api, plan, remote, timeout)
+        created = remote is None
+        if remote is None:
             with _one_line(plan.repo, token, before):
                 api.create_repo(plan.repo, repo_type=_KIND, private=private)
                 before = "the new repository is empty"
-                found = _remote(api, plan.repo, timeout)
-            if found is None:
+                remote = _remote(api, plan.repo, timeout)
+            if remote is None:
                 raise NNDError(f"{plan.repo}: the hub does not show the repository that it made; try again")
-        new = [file for file in plan.files if not {file.sha256, file.blob} & found.files.get(file.path, frozenset())]
+        new = [file for file in plan.files if not {file.sha256, file.blob} & remote.files.get(file.path, frozenset())]
         kept = {file.path for file in plan.files}
-        old = sorted(path for path in found.files if path not in kept and _OURS.fullmatch(path))
-        head = found.head
+        old = sorted(path for path in remote.files if path not in kept and _OURS.fullmatch(path))
+        head = remote.head
         if foreign:
-            replaced = [file.path for file in new if file.path in found.files]
+            replaced = [file.path for file in new if file.path in remote.files]
             _show_changes(plan.repo, foreign, replaced, old, None if not replace else tell)
         if new or old:
             with _one_line(plan.repo, token, before, lambda: _after(api, plan.repo, timeout, head, before)):
-                head = _commit(api, plan, found.head, [(file.path, file.data) for file in new], old)
-        tagged = plan.version not in found.tags
+                head = _commit(api, plan, remote.head, [(file.path, file.data) for file in new], old)
+        tagged = plan.version not in remote.tags
         if tagged:
             done = f"the files are up to date, without the tag {plan.version}: publish again to set it"
             with _one_line(plan.repo, token, done):
@@ -200,15 +197,15 @@ def _remote(api: HfApi, repo: str, timeout: float) -> _Remote | None:
     return _Remote(str(info.sha), bool(info.private), files, tags, card_bytes)
 
 
-def _foreign(api: HfApi, plan: UploadPlan, found: _Remote, timeout: float) -> str:
-    """Return why a repository is not that of the set, or nothing where it is, or is empty."""
-    if CARD not in found.files:
-        return "it has files and no card" if found.files.keys() - _EMPTY else ""
-    if found.card_bytes > MAX_CONFIG_BYTES:
+def _foreign(api: HfApi, plan: UploadPlan, remote: _Remote, timeout: float) -> str:
+    """Return why a repository is not that of the set; ``""`` where it is, or is empty."""
+    if CARD not in remote.files:
+        return "it has files and no card" if remote.files.keys() - _EMPTY else ""
+    if remote.card_bytes > MAX_CONFIG_BYTES:
         return "its card is too large to be one of ours"
     with tempfile.TemporaryDirectory(prefix="nnd-publish-") as folder:
         api.hf_hub_download(
-            plan.repo, CARD, repo_type=_KIND, revision=found.head, local_dir=folder, etag_timeout=timeout
+            plan.repo, CARD, repo_type=_KIND, revision=remote.head, local_dir=folder, etag_timeout=timeout
         )
         try:
             name = read_card(Path(folder)).header.get("nnd_set")
@@ -222,7 +219,7 @@ def _foreign(api: HfApi, plan: UploadPlan, found: _Remote, timeout: float) -> st
 def _show_changes(
     repo: str, why: str, replaced: list[str], deleted: list[str], tell: Callable[[str], object] | None
 ) -> None:
-    """Tell what would be lost in a repository of something else; without ``tell`` refuse to change it.
+    """Tell what will be replaced or deleted in a repository that holds something else; without ``tell``, refuse.
 
     Raises:
         NNDError: ``tell`` is None.
@@ -244,7 +241,7 @@ def _show_changes(
 
 
 def _commit(api: HfApi, plan: UploadPlan, head: str, new: list[tuple[str, bytes]], old: list[str]) -> str:
-    """Commit on ``head``, which the hub refuses when somebody else was faster; return the commit."""
+    """Commit on top of ``head`` and return the commit; the hub refuses it where somebody else has committed since."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     operations: list[Any] = [CommitOperationAdd(path_in_repo=path, path_or_fileobj=data) for path, data in new]
@@ -306,7 +303,8 @@ def _one_line(repo: str, token: str, state: str, unsure: Callable[[], str] | Non
         repo: of the hub.
         token: is kept out of the line.
         state: how a refusal leaves the repository.
-        unsure: how something else left it, such as a connection that broke before the answer; None: the same way.
+        unsure: returns how anything but a refusal leaves it, such as a connection that broke before the answer; None: as
+            a refusal.
     """
     try:
         yield
@@ -320,16 +318,16 @@ def _one_line(repo: str, token: str, state: str, unsure: Callable[[], str] | Non
 
 
 def _after(api: HfApi, repo: str, timeout: float, head: str, before: str) -> str:
-    """Return how a repository was left when nobody said so."""
+    """Return how a repository was left by a commit that the hub did not answer."""
     try:
-        found = _remote(api, repo, timeout)
-    except Exception:  # whatever kept the commit from being answered
-        found = None
-    return before if found and found.head == head else "whether the commit arrived is not known: publish again"
+        remote = _remote(api, repo, timeout)
+    except Exception:  # the hub can still not be reached
+        remote = None
+    return before if remote and remote.head == head else "whether the commit arrived is not known: publish again"
 
 
 def _explain(repo: str, error: BaseException) -> tuple[str, bool]:
-    """Return what went wrong, and whether it is the hub's refusal."""
+    """Return what went wrong, and whether the hub has refused the request."""
     causes: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in causes:

@@ -127,23 +127,19 @@ class Card:
     header: dict[str, Any]
     sections: dict[str, str] = field(default_factory=dict)
 
-    def put(self, heading: str, lines: Sequence[str], *, before: str = "Citation", first: bool = False) -> None:
-        """Replace a section, or put a new one before another, or at the end where that is absent.
+    def put(self, heading: str, lines: Sequence[str], *, first: bool = False) -> None:
+        """Replace a section, or add one before the citation.
 
         Args:
             heading: of the section.
             lines: of its text.
-            before: heading of the section that a new one comes before.
-            first: a new one comes before all that have a heading.
+            first: add it before all sections that have a heading.
         """
-        text = "\n".join(lines).strip("\n")
-        if heading in self.sections:
-            self.sections[heading] = text
-            return
         names = list(self.sections)
-        at = names.index("") + 1 if first and "" in names else names.index(before) if before in names else len(names)
-        items = list(self.sections.items())
-        self.sections = dict([*items[:at], (heading, text), *items[at:]])
+        if heading not in names:
+            at = int("" in names) if first else names.index("Citation") if "Citation" in names else len(names)
+            names.insert(at, heading)
+        self.sections = {name: self.sections.get(name, "") for name in names} | {heading: "\n".join(lines).strip("\n")}
 
     def body(self) -> str:
         """Return the card's Markdown without its header."""
@@ -151,14 +147,8 @@ class Card:
         return "\n\n".join(part.rstrip("\n") for part in parts if part)
 
     def text(self) -> str:
-        """Return the card as it is written."""
-        return card_text(self.header, self.body())
-
-
-def card_text(header: Mapping[str, Any], body: str) -> str:
-    """Return a card as it is written: its header as YAML between two lines of ---, and its Markdown."""
-    text = body.rstrip("\n")
-    return f"---\n{dump_yaml(header)}---\n\n{text}\n"
+        """Return the card as it is written: its header as YAML between two lines of ---, and its Markdown."""
+        return f"---\n{dump_yaml(self.header)}---\n\n{self.body()}\n"
 
 
 def read_card(folder: Path) -> Card:
@@ -168,19 +158,10 @@ def read_card(folder: Path) -> Card:
         NNDError: it cannot be read, or its header is no YAML mapping.
     """
     path = folder / CARD
-    return parse_card(read_text(path), str(path))
-
-
-def parse_card(text: str, where: str) -> Card:
-    """Return a card's header and sections.
-
-    Raises:
-        NNDError: its header is no YAML mapping; begins with ``where``.
-    """
-    parts = split_card(text)
-    header = parse_yaml(parts[0], f"{where}: its header") if parts else None
+    parts = split_card(read_text(path))
+    header = parse_yaml(parts[0], f"{path}: its header") if parts else None
     if parts is None or not isinstance(header, dict):
-        raise NNDError(f"{where}: it has no YAML header between two lines of ---; build the set again")
+        raise NNDError(f"{path}: it has no YAML header between two lines of ---; build the set again")
     return Card(header, _sections(parts[1]))
 
 

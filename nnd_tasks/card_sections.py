@@ -89,10 +89,6 @@ def set_card(
     summaries: Sequence[ConfigSummary],
     columns: Sequence[str],
     reports: Mapping[str, Any],
-    *,
-    header: Mapping[str, Any] | None = None,
-    repo: str | None = None,
-    examples: bool = True,
 ) -> Card:
     """Return the card of a set.
 
@@ -101,11 +97,8 @@ def set_card(
         summaries: of all configs.
         columns: of its tables.
         reports: config -> its part of ``build_report.json``.
-        header: of the card; None takes `set_header`.
-        repo: of the hub, where it is published.
-        examples: whether the card may quote texts.
     """
-    card = Card(dict(header or set_header(facts)))
+    card = Card(set_header(facts))
     card.sections[""] = "\n".join(
         [
             f"# NND {safe(' '.join(facts.title.split()))}",
@@ -125,11 +118,11 @@ def set_card(
     citation = [text, ""] if (text := facts.say("citation").strip()) else []
     for heading, lines in (
         ("Sizes", sizes_section(summaries)),
-        ("Use", use_section(facts.name, summaries, repo)),
+        ("Use", use_section(facts.name, summaries)),
         ("Columns", columns_section(facts, columns)),
         ("How it was made", made_section(facts, reports)),
         (BASELINES_HEADING, baselines_section(reports)),
-        ("Clean configs", cleaning_section(reports, examples=examples, note=facts.clean_note)),
+        ("Clean configs", cleaning_section(reports, note=facts.clean_note)),
         ("Origin and licence", origin_section(facts)),
         ("Citation", fenced("bibtex", *citation, NND_CITATION)),
     ):
@@ -152,7 +145,7 @@ def sizes_section(summaries: Sequence[ConfigSummary]) -> list[str]:
 
 
 def use_section(name: str, summaries: Sequence[ConfigSummary], repo: str | None = None) -> list[str]:
-    """Return how to load a set and score a model on it."""
+    """Return how to load a set, from ``repo`` of the hub where it is published, and how to score a model on it."""
     code = ["from datasets import load_dataset", ""]
     code.append(f'tests = load_dataset("{repo or f"nnd/{name}"}", "{summaries[0].name}", split="test")')
     return [
@@ -163,7 +156,7 @@ def use_section(name: str, summaries: Sequence[ConfigSummary], repo: str | None 
 
 
 def task_of(name: str) -> str:
-    """Return the task that a card names for a set."""
+    """Return the name of the task that the card of a set names."""
     return {"mqm": "nnd_mqm_ende", "news_gpt3": "nnd_news_gpt3_cnn"}.get(name, f"nnd_{name}")
 
 
@@ -254,7 +247,13 @@ def baselines_section(reports: Mapping[str, Any]) -> list[str]:
 
 
 def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True, note: str = "") -> list[str]:
-    """Return what the clean configs leave out: how many tests each reason holds for, and examples."""
+    """Return what the clean configs leave out: how many tests for each reason, and some of them.
+
+    Args:
+        reports: config -> its part of ``build_report.json``.
+        examples: whether texts may be quoted.
+        note: what is changed in the judgements before tests are left out.
+    """
     cleaned = {
         name: part["cleaning"] for name, part in reports.items() if isinstance(part, Mapping) and "cleaning" in part
     }

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.card import CARD, card_text
+from nnd_tasks.card import CARD, Card
 from nnd_tasks.datasets import REPORT, SPLIT, config_names, is_name, read_header, read_report, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, write_texts
@@ -200,4 +200,4 @@ def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: s
         ],
         "nnd_schema_version": SCHEMA_VERSION,
     }
-    return card_text(meta, body)
+    return Card(meta, {"": body}).text()

@@ -227,15 +227,8 @@ def how_to_build(name: str, config: str = "") -> str:
 
 def no_set(name: str) -> str:
     """Return the error message for a set that is not built here: how to build it, or which name may have been meant."""
-    package = Path(__file__).parent
-    ours = {
-        name
-        for folder in (package / "task_yamls", package.parent / "task_yamls")
-        for name in (
-            *(path.name for path in folder.glob("[!_.]*") if path.is_dir() and path.name != "blindspot"),
-            *(path.stem.removeprefix("nnd_") for path in folder.glob("blindspot/nnd_blindspot_*.yaml")),
-        )
-    }
+    ours = {path.name for path in tasks_dir().glob("[!_.]*") if path.is_dir() and path.name != "blindspot"}
+    ours |= {path.stem.removeprefix("nnd_") for path in tasks_dir().glob("blindspot/nnd_blindspot_*.yaml")}
     if name in ours:
         return f"set {name!r} is not built here; run: {how_to_build(name)}"
     own = {path.parent.name for path in dataset_folder("").glob(f"[!.]*/{CARD}")}
@@ -286,8 +279,7 @@ def _read_table(folder: Path, config: str | None) -> pa.Table:
     try:
         table = pa.concat_tables([pq.read_table(file) for file in files])
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are no UTF-8
-        reason = reason_of(error)
-        raise NNDError(f"{files[0]}: cannot be read as parquet ({reason}); build the set again") from error
+        raise NNDError(f"{files[0]}: cannot be read as parquet ({reason_of(error)}); build the set again") from error
     return check_table(table, f"{folder} (config {config})")
 
 

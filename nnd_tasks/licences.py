@@ -25,7 +25,7 @@ _OPEN = re.compile(
 _NO_DERIVATIVES = re.compile(r"cc-by(-nc)?-nd(-\d\.\d)?")
 
 
-def licences(value: object) -> list[str]:
+def licence_names(value: object) -> list[str]:
     """Return the licences that a card's header names, in lower case."""
     values = value if isinstance(value, (list, tuple)) else [value]
     return [item.strip().lower() for item in values if isinstance(item, str) and item.strip()]

@@ -1,4 +1,4 @@
-"""Put text from data into Markdown so that it shows as written: none of it becomes formatting, HTML or a link."""
+"""Markdown in which text from data is shown as it is: no character of it becomes markup, a link or a new line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from nnd_tasks.errors import visible
 
-#: Characters that may begin formatting in CommonMark, in GitHub's extensions of it, or in HTML; _ between letters does not.
+#: Characters that may begin markup in CommonMark, in GitHub's extensions of it, or in HTML; _ between letters begins none.
 _MEANT = re.compile(
     r"(?P<entity>[\\`|<>&]|\A[-+=#]|(?<=\A\d)[.)](?=\s|\Z))|(?P<escape>[*~\[\]$]|(?<![^\W_])_|_(?![^\W_]))"
 )
 
-#: Parts of an address by which it becomes a link without being marked as one.
+#: The part of an address that makes a renderer turn it into a link.
 _ADDRESS = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
 #: On GitHub also mentions and references to issues, which it looks for in the rendered text; the # of an entity is none.
 _MENTION = re.compile(rf"@|(?<!&)#|(?<=gh)-|{_ADDRESS.pattern}", re.IGNORECASE)
@@ -21,17 +21,17 @@ _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\\": "&#92;", "`": "&#96;"
 
 
 def plain(text: str) -> str:
-    """Return text on one line whose characters mean themselves, in a cell of a table too."""
+    """Return text on one line in which no character is markup, also in a cell of a table."""
     return _MEANT.sub(lambda m: f"\\{m[0]}" if m["escape"] else _ENTITIES.get(m[0], f"&#{ord(m[0])};"), visible(text))
 
 
 def cell(text: str) -> str:
-    """Return `plain` of text whose white space is folded: in a table, line breaks are no part of a name."""
+    """Return `plain` of text with each stretch of white space, such as a line break, as one space."""
     return plain(" ".join(text.split()))
 
 
 def unlinked(text: str, *, mentions: bool = False) -> str:
-    """Return `plain` of text in which addresses do not become links: a character without width is put into them.
+    """Return `plain` of text in which no address becomes a link: a character without width breaks each.
 
     Args:
         text: any.
@@ -54,7 +54,7 @@ def code(text: str, *, in_table: bool = True) -> str:
 
     Args:
         text: any.
-        in_table: whether it may stand in a table, whose cells end at |, even in code.
+        in_table: replace |, which ends a cell of a table even inside code.
     """
     text = visible(text).replace("|", "\u2502") if in_table else visible(text)
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
@@ -63,7 +63,7 @@ def code(text: str, *, in_table: bool = True) -> str:
 
 
 def fenced(kind: str, *texts: str) -> list[str]:
-    """Return the lines of a block of code, which no text in it can end."""
+    """Return the lines of a block of code whose fence is longer than any in its texts."""
     fence = "```"
     while any(fence in text for text in texts):
         fence += "`"

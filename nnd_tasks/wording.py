@@ -68,5 +68,5 @@ def json_text(value: Any) -> str:
 
 
 def figure_text(value: str) -> str:
-    """Return a label for matplotlib, dollar signs escaped: it would read the text between two of them as a formula."""
+    """Return a label for matplotlib with its dollar signs escaped: text between two of them would be a formula."""
     return visible(value).replace("$", r"\$")

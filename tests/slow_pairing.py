@@ -14,7 +14,40 @@ from itertools import combinations
 from typing import Protocol
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import Annotation, Test, check_field_names, cluster_key, fold, normalize, short_hash
+from nnd_tasks.schema import Test, check_field_names, cluster_key, fold, normalize, short_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """One judged candidate: a row of a human evaluation.
+
+    Attributes:
+        context_id: the group in which pairs are formed.
+        context: the main text that a model is given.
+        candidate: the text that was judged.
+        fields: further prompt fields (such as ``answer`` for question generation), column -> text.
+        label: error label as published; ``""`` where the evaluation has none.
+        category: category of the context or the aspect that was rated, where a label does not give it.
+        subcategory: finer label of the same kind.
+        severity: severity of the error, where the evaluation records one.
+        ratings: one rating per rater (Likert scale).
+        score: a number, higher is better.
+        system: the system that wrote the candidate.
+        rater: who judged it.
+    """
+
+    context_id: str
+    context: str
+    candidate: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    label: str = ""
+    category: str = ""
+    subcategory: str = ""
+    severity: str = ""
+    ratings: tuple[float, ...] = ()
+    score: float | None = None
+    system: str = ""
+    rater: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.readers import Rows, Table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.rows import read_judgements
-from nnd_tasks.schema import REQUIRED_COLUMNS, Annotation, Test, fold
+from nnd_tasks.schema import REQUIRED_COLUMNS, Test, fold
 from nnd_tasks.tables import to_table
 from tests.conftest import SOURCES
 from tests.recipes.small_files import MQM_COLUMNS, QUIZ_FILE, jsonl, quiz_group, tsv, write_files
-from tests.slow_pairing import LikertScale, PairingReport, ScoreGap, Shape, SingleErrorLabel, form_tests
+from tests.slow_pairing import Annotation, LikertScale, PairingReport, ScoreGap, Shape, SingleErrorLabel, form_tests
 from tests.test_pairing import COLUMNS, Evaluation, Row, engine, engine_if_any, evaluations
 
 OK = "ok"

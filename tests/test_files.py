@@ -8,20 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.errors import NNDError, reason_of, typed_reason_of, visible
 from nnd_tasks.files import (
+    changing,
     parse_json,
     parse_yaml,
     read_bytes,
     read_json,
     read_text,
     read_yaml,
+    reading,
     write_text,
     write_texts,
     writing,
     writing_all,
 )
-from nnd_tasks.folders import new_folder
+from nnd_tasks.folders import clear, new_folder, only_writer, recover, replacing
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
 
@@ -127,3 +129,67 @@ def test_deep_and_broken_json_are_one_error(tmp_path: Path) -> None:
 
 def test_what_a_terminal_would_obey_is_shown() -> None:
     assert visible("ok ä 我 \x1b[2J\nnew\u202e\ud800") == "ok ä 我 \\x1b[2J\\nnew\\u202e\\ud800"
+
+
+def test_what_goes_wrong_with_a_file_is_one_line_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=r"^file: cannot be read \(No such file or directory\)$"), reading("file"):
+        (tmp_path / "absent").read_bytes()
+    with pytest.raises(NNDError, match=r"^file: cannot be read \('utf-8' codec can't decode"), reading("file"):
+        b"\xfc".decode("utf-8")
+    with (
+        pytest.raises(NNDError, match=r"^place: cannot be removed \(No such file or directory\); try again$"),
+        changing("place", hint="try again", done="removed"),
+    ):
+        (tmp_path / "absent").unlink()
+    with pytest.raises(ValueError, match="a bug"), changing("place"):
+        raise ValueError("a bug")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "typed"),
+    [
+        (OSError(28, "No space left on device", "/x"), "No space left on device", "OSError: [Errno 28] No space left"),
+        (ValueError("first\nsecond"), "first", "ValueError: first"),
+        (ValueError(), "ValueError", "ValueError"),
+        (NNDError("it is ours"), "it is ours", "it is ours"),
+    ],
+)
+def test_the_reason_of_an_error_is_one_line(error: Exception, reason: str, typed: str) -> None:
+    assert reason_of(error) == reason
+    assert typed_reason_of(error).startswith(typed)
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, earlier: bool) -> None:
+    folder = tmp_path / "set"
+    if earlier:
+        folder.mkdir()
+        (folder / "a").write_text("before", encoding="utf-8")
+    with pytest.raises(RuntimeError), replacing(folder) as new:  # noqa: PT012
+        (new / "a").write_text("half", encoding="utf-8")
+        raise RuntimeError
+    assert [path.read_text(encoding="utf-8") for path in tmp_path.rglob("a")] == ["before"] * earlier
+    with replacing(folder) as new:
+        (new / "b").write_text("after", encoding="utf-8")
+    assert [path.name for path in tmp_path.rglob("*")] == ["set", "b"]
+
+
+def test_a_folder_that_was_moved_away_when_its_writer_was_killed_is_put_back(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    (tmp_path / ".set.old-1").mkdir()
+    (tmp_path / ".set.new-1").mkdir()
+    (tmp_path / ".set.old-1" / "a").touch()
+    recover(folder)
+    assert (folder / "a").is_file()
+    clear(folder)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_folder_has_one_writer_at_a_time(tmp_path: Path) -> None:
+    with (
+        only_writer(tmp_path / "set", 1.0, "unused"),
+        pytest.raises(NNDError, match="somebody writes"),
+        only_writer(tmp_path / "set", 0.0, "somebody writes"),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []

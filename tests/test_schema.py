@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import (
-    Annotation,
     Test,
     category_slugs,
     check_field_names,
@@ -205,9 +204,7 @@ def test_what_a_source_does_not_know_is_empty_in_the_row() -> None:
     }
 
 
-def test_annotations_and_tests_cannot_be_changed_after_they_are_made() -> None:
-    with pytest.raises(AttributeError):
-        Annotation("c", "text", "candidate").label = "E"  # type: ignore[misc]
+def test_tests_cannot_be_changed_after_they_are_made() -> None:
     with pytest.raises(AttributeError):
         Test("t", "c", "k", "text", "good", "bad", "E", True).high = "other"  # type: ignore[misc]
 

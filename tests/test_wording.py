@@ -17,7 +17,7 @@ from nnd_tasks.analysis.compare.output import file_names, markdown, to_csv, to_l
 from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.build import build_set
 from nnd_tasks.cli import app
-from nnd_tasks.wording import counted, csv_cell, json_text
+from nnd_tasks.wording import counted, csv_cell, did_you_mean, json_text, some_of
 from tests.analysis.runs import make_run
 
 #: A name that would clear the screen and add a line of its own to what is printed.
@@ -117,3 +117,17 @@ def test_no_set_or_task_names_a_file_elsewhere(name: str) -> None:
 def test_one_thing_is_no_plural() -> None:
     assert [counted(n, "test") for n in (0, 1, 2884)] == ["0 tests", "1 test", "2,884 tests"]
     assert counted(2, "child", "children") == "2 children"
+
+
+def test_the_nearest_names_are_offered_whatever_their_case() -> None:
+    known = ["Question", "answer", "frank", "franks"]
+    assert did_you_mean("quesion", known) == "did you mean 'Question'?"
+    assert did_you_mean("FRNK", known, at_most=2, end=" ") == "did you mean 'frank' or 'franks'? "
+    assert did_you_mean("frnk", known, cutoff=0.95) == did_you_mean("x" * 10_000, known) == ""
+
+
+def test_of_many_names_the_first_are_shown() -> None:
+    names = list("abc")
+    assert some_of(names) == "'a', 'b', 'c'"
+    assert some_of(names, 2, str) == "a, b and 1 more"
+    assert some_of([]) == ""

@@ -1,7 +1,7 @@
-"""Check the tasks of a set in a process of its own: a template of a stranger's may ask for any time and memory.
+"""Check the tasks of a set in a separate process: a stranger's template may take any time and memory.
 
-The process gets what the parent has read, and answers with lines of JSON: which task it turns to, and at last what it found.
-Where a task takes too much it is ended, and the others are checked without that one.
+The process gets the data that the parent has read. It answers with lines of JSON: the name of each task that it turns to, and
+at last the findings. Where a task takes too much time or memory the process is ended, and started again without that task.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from pyarrow import feather
 from nnd_tasks.check.findings import Finding, Row, Severity, finding
 from nnd_tasks.check.loading import Config, Loaded
 from nnd_tasks.check.yamls import Yaml, dump_yaml, parse_settings
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, reason_of
 
-#: Seconds for each task, to render its prompts and again to run it, and in addition for each of its prompts.
+#: Seconds for rendering the prompts of a task, and again for running it; and more for each of its prompts.
 SECONDS, SECONDS_PER_PROMPT = 120.0, 0.02
 #: Seconds until the first task: reading the data, and importing lm-eval.
 SECONDS_TO_START = 300.0
-#: Bytes of memory that the tasks may take, besides the data and lm-eval; kept where the system can (Linux).
+#: Bytes of memory that the tasks may take besides the data and lm-eval; enforced on Linux.
 MEMORY = 4 * 2**30
-_STOPS = 2  # tasks that are ended before the others are given up
+_STOPS = 2  # after so many tasks that had to be stopped, the rest is not checked
 _LINE = 50_000_000  # characters of an answer
 
 
@@ -64,7 +64,7 @@ def check_apart(
             continue
         if process.task:
             message = f"the tasks were not checked: {process.task} was stopped too, which {process.reason}"
-            findings = [finding("task_invalid", message, "mend the tasks that were stopped, then check again")]
+            findings = [finding("task_invalid", message, "correct the tasks that were stopped, then check again")]
         return [*stopped.values(), *findings], ran
 
 
@@ -79,9 +79,9 @@ class _Process:
     """One process that checks tasks.
 
     Attributes:
-        task: the task at which it was ended or broke; ``""`` where it came to its end.
+        task: the task at which the process was ended or broke down; ``""`` where it finished.
         runs: whether that task was being run on the tiny model.
-        reason: why it was ended, in words.
+        reason: why the process was ended, in words.
     """
 
     def __init__(
@@ -124,9 +124,9 @@ class _Process:
 
     def result(self) -> tuple[list[Finding], list[str]]:
         """Return the findings and the names of the tasks that were run; `task` is set where it was ended."""
-        # As the modules are found here: started with -c alone, it would import from the current folder.
+        # With the parent's search path: with -c alone, Python would import from the current folder.
         code = f"import sys; sys.path[:] = {sys.path!r}; from nnd_tasks.check.apart import main; main()"
-        with tempfile.TemporaryDirectory(prefix="nnd-check-") as scratch:  # an ended process leaves its files
+        with tempfile.TemporaryDirectory(prefix="nnd-check-") as scratch:  # a process that is ended leaves files
             self._request["tables"] = {}
             for i, (name, table) in enumerate(self._tables.items()):
                 self._request["tables"][name] = path = str(Path(scratch) / f"{i}.arrow")
@@ -138,7 +138,7 @@ class _Process:
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
                 )
             except OSError as error:
-                raise NNDError(f"a process to check the tasks cannot be started ({error.strerror})") from error
+                raise NNDError(f"a process to check the tasks cannot be started ({reason_of(error)})") from error
             assert process.stdin is not None
             assert process.stdout is not None
             lines: queue.Queue[bytes] = queue.Queue()
@@ -179,7 +179,7 @@ class _Process:
 
 
 def _read(stream: IO[bytes], lines: queue.Queue[bytes]) -> None:
-    """Put each line that a process writes into a queue, and at its end, or at a line that is too long, what is no line."""
+    """Put each line that a process writes into a queue; at its end, or at a line that is too long, put ``b""``."""
     with contextlib.suppress(ValueError, OSError):
         while (line := stream.readline(_LINE)).endswith(b"\n"):
             lines.put(line)
@@ -210,21 +210,16 @@ def check_here(
 ) -> tuple[list[Finding], list[str]]:
     """Do what `check_apart` does, in this process.
 
-    Args:
-        loaded: as there.
-        configs: as there.
-        yamls: as there.
-        run: as there.
-        skip: names of tasks that are left out.
-        tell: is called with the name of each task before it is checked, and again, with True, before it is run.
+    Besides its arguments, ``skip`` names tasks that are left out, and ``tell`` is called with the name of each task and False
+    before it is checked, and with True before it is run.
     """
     from nnd_tasks.check import trial
     from nnd_tasks.check.task_checks import Documents, check_tasks
 
     documents = Documents(loaded, configs)
-    findings, runnable = check_tasks(loaded, configs, yamls, documents, skip=skip, tell=lambda task: tell(task, False))
+    findings, runnable = check_tasks(documents, yamls, skip, lambda task: tell(task, False))
     ran = runnable if run else []
-    findings += trial.run(loaded, configs, ran, documents, tell=lambda task: tell(task, True))
+    findings += trial.run(documents, ran, lambda task: tell(task, True))
     return findings, [task.name for task in ran]
 
 
@@ -233,7 +228,7 @@ def main() -> None:
     asked = json.loads(sys.stdin.buffer.read())
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)  # what other libraries print is no answer
+    os.dup2(nowhere, 1)  # so that nothing that other libraries print is read as an answer
     os.dup2(nowhere, 2)
 
     def answer(**said: Any) -> None:
@@ -242,8 +237,8 @@ def main() -> None:
 
     try:
         loaded, configs, yamls = _received(asked)
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # its address space would not fit, and the tiny model needs none
-        import lm_eval.tasks  # noqa: F401 - before memory is counted
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a GPU takes more address space than is allowed, and is not needed
+        import lm_eval.tasks  # noqa: F401 - before the memory in use is counted
 
         import nnd_tasks.harness.task  # noqa: F401
 
@@ -262,11 +257,11 @@ def main() -> None:
     except Exception:
         answer(bug=traceback.format_exc())
     answers.close()
-    os._exit(0)  # at once: threads of libraries may go on
+    os._exit(0)  # threads of libraries would keep the process alive
 
 
 def _received(asked: Mapping[str, Any]) -> tuple[Loaded, dict[str, Config], list[Yaml]]:
-    """Return what a parent has sent, as it had it: of a config whose columns are not in order, only the name."""
+    """Return the set and the tasks that the parent has sent; a config whose columns are not in order is without data."""
     tables = {name: feather.read_table(path, memory_map=False) for name, path in asked["tables"].items()}
     configs = {name: Config(name, table) for name, table in tables.items()}
     loaded = Loaded(
@@ -291,13 +286,13 @@ def _received(asked: Mapping[str, Any]) -> tuple[Loaded, dict[str, Config], list
 
 
 def _limit_memory(more: int) -> None:
-    """Let this process take so many bytes more than it has, where the system keeps such a limit."""
+    """Let this process take at most ``more`` bytes in addition to its present ones, where the system enforces that."""
     try:
         import resource
 
         status = Path("/proc/self/status").read_text(encoding="ascii")
         used = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmData:"))
-        # Of data alone: libraries reserve address space that they never use.
+        # RLIMIT_DATA, not the address space: libraries reserve addresses that they never use.
         resource.setrlimit(resource.RLIMIT_DATA, (used + more, used + more))
     except (ImportError, OSError, ValueError, StopIteration):
         pass

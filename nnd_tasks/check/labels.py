@@ -35,7 +35,7 @@ def check_labels(config: Config, others: Collection[str] = ()) -> Iterator[Findi
     yield from _trivial(config)
 
 
-def left_out(config: Config, others: Collection[str]) -> tuple[Severity | None, str]:
+def clean_advice(config: Config, others: Collection[str]) -> tuple[Severity | None, str]:
     """Return severity and advice for faulty tests that the clean variant leaves out; (None, "") where there is no variant."""
     if clean_name(config.name) in others:
         return Severity.NOTE, f"none: the config {clean_name(config.name)} leaves them out"
@@ -61,8 +61,10 @@ def _sizes(config: Config) -> Iterator[Finding]:
         if count >= FEW and not math.isnan(smallest) and smallest > HOPELESS
     ]
     if weak:
-        message = f"smallest difference between two models that can be expected to show, in percentage points: {', '.join(weak)}"
-        yield finding("low_power", message, "add tests, best of further contexts", count=len(weak), config=config.name)
+        message = f"underpowered; smallest detectable difference of two models, in percentage points: {', '.join(weak)}"
+        yield finding(
+            "low_power", message, "add tests, best with further contexts", count=len(weak), config=config.name
+        )
 
 
 # ---------------------------------------------------------------- contradictions and repetitions
@@ -71,13 +73,13 @@ def _sizes(config: Config) -> Iterator[Finding]:
 def contradicted(config: Config) -> dict[tuple[str, ...], list[int]]:
     """Return the candidates that are judged both better and worse for one prompt, and the tests with them.
 
-    A candidate on both sides is no contradiction by itself: the second of three is worse than the first and better than the
-    third. It is one where the labels (else the scores) that it has on its two sides differ; without either, where two tests
-    turn one pair of texts around. Within a category where that is a rated aspect; over all where it follows from the label
-    of the worse candidate.
+    It is no contradiction that a candidate is better in one test and worse in another: the second of three is both. It
+    contradicts itself where its label (or, without labels, its score) differs between the two; in a set without either,
+    where a second test has the same pair of texts the other way round. Where the category is what was rated, candidates are
+    compared within a category; where it follows from the label of the worse candidate, over all categories.
 
     Returns:
-        (cluster, category or ``""``, text without differences of white space) -> rows.
+        (cluster_id, category or ``""``, text with white space folded) -> rows.
     """
     columns = config.columns
     high, low = ([fold(text) for text in columns[side]] for side in ("high", "low"))
@@ -103,7 +105,7 @@ def contradicted(config: Config) -> dict[tuple[str, ...], list[int]]:
 
 
 def _aspects(config: Config) -> Sequence[str]:
-    """Return the category of each test where it is what was rated; ``""`` where the worse candidate's label decides it."""
+    """Return the category of each test where that is what was rated; ``""`` where it follows from the label of ``low``."""
     categories, labels = config.columns["category"], config.columns.get("low_label")
     if labels is None or any(not label for label in labels):
         return categories
@@ -117,7 +119,7 @@ def _contradictions(config: Config, others: Collection[str]) -> Iterator[Finding
     rows_of = contradicted(config)
     if not rows_of:
         return
-    severity, more = left_out(config, others)
+    severity, more = clean_advice(config, others)
     texts: dict[int, str] = {}
     for (*_, text), rows in rows_of.items():
         for i in rows:
@@ -141,7 +143,7 @@ def _repeats(config: Config, others: Collection[str]) -> Iterator[Finding]:
             again.append(i)
         seen.add(key)
     if again:
-        severity, more = left_out(config, others)
+        severity, more = clean_advice(config, others)
         message = f"{counted(len(again), 'test')} as an earlier one: same prompt, texts and category"
         fix = more or "keep one of each: a repeated test counts twice in every rate"
         rows = config.pairs_of(again)

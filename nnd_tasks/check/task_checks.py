@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from nnd_tasks.harness.task import NNDTask
 
 _CLASS = "nnd_tasks.harness.task.NNDTask"
-_TEMPLATE = "doc_to_text: "  #: what an error of the task class has before the reason
+_TEMPLATE = "doc_to_text: "  #: stands before the reason in errors of the task class
 _CORRECT = "correct doc_to_text in the YAML, or fill the field for every test"
-#: With these a task is not run.
+#: A task with one of these findings is not run.
 _STOPS = {
     *("task_invalid", "task_code", "task_plain", "prompt_invalid"),
     *("categories_undeclared", "categories_absent"),
@@ -34,26 +34,31 @@ _STOPS = {
 
 
 class Documents:
-    """The documents of the harness, made once per config however many tasks read it."""
+    """The documents of a set for the harness, made once per config however many tasks read it.
+
+    Args:
+        loaded: the set.
+        configs: those whose columns are in order.
+    """
 
     def __init__(self, loaded: Loaded, configs: Mapping[str, Config]) -> None:
-        self._loaded, self._configs = loaded, configs
+        self.loaded, self.configs = loaded, configs
         self._made: dict[str, datasets.Dataset] = {}
         self._origin: dict[str, tuple[datasets.Dataset, dict[str, Any], str]] = {}
 
     def tests(self, path: str, name: str | None, split: str, kwargs: Mapping[str, Any]) -> Any:
-        """Stand in for `nnd_tasks.harness.documents.load_tests`: the set is the one that is checked, wherever it lies."""
+        """Replace `nnd_tasks.harness.documents.load_tests`: return the set that is checked, wherever it lies."""
         import datasets
 
-        name = name or self._loaded.default
+        name = name or self.loaded.default
         if name not in self._origin:
-            table = self._configs[name].table
+            table = self.configs[name].table
             origin = {"dataset": path, "config": name, "local": True, "fingerprint": fingerprint(table)}
             self._origin[name] = datasets.Dataset(table), origin, f"config {name}"
         return self._origin[name]
 
     def documents(self, tests: datasets.Dataset, where: str) -> datasets.Dataset:
-        """Stand in for `nnd_tasks.harness.documents.cluster_documents`."""
+        """Replace `nnd_tasks.harness.documents.cluster_documents`: make the documents of a config only once."""
         from nnd_tasks.harness.documents import cluster_documents
 
         if where not in self._made:
@@ -62,9 +67,10 @@ class Documents:
 
     @contextmanager
     def served(self) -> Iterator[None]:
-        """Let tasks that are loaded here read these documents; categories are compared by `check_tasks`, not by them.
+        """Let tasks that are loaded in this block read these documents.
 
-        Templates that lm-eval renders itself, such as a description, are rendered where they cannot reach into Python.
+        They do not compare categories, which `check_tasks` does. Templates that lm-eval renders itself, such as a
+        description, are rendered in a sandbox from which they cannot reach Python.
         """
         from lm_eval import utils
 
@@ -81,7 +87,7 @@ class Documents:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence lm-eval: what it would tell is no part of the report."""
+    """Silence the log of lm-eval, which is no part of the report."""
     logger = logging.getLogger("lm_eval")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -92,28 +98,20 @@ def quiet() -> Iterator[None]:
 
 
 def check_tasks(
-    loaded: Loaded,
-    configs: Mapping[str, Config],
-    yamls: Collection[Yaml],
-    documents: Documents,
-    *,
-    skip: Collection[str] = (),
-    tell: Callable[[str], object] = lambda name: None,
+    documents: Documents, yamls: Collection[Yaml], skip: Collection[str], tell: Callable[[str], object]
 ) -> tuple[list[Finding], list[Yaml]]:
     """Check the tasks that read a set.
 
     Args:
-        loaded: the set.
-        configs: those whose columns are in order.
-        yamls: its tasks.
         documents: of the set.
-        skip: names of tasks that are not looked at.
+        yamls: its tasks.
+        skip: names of tasks that are left out.
         tell: is called with the name of each task before it is loaded.
 
     Returns:
         The findings, and the tasks that a model can run.
     """
-    findings: list[Finding] = []
+    loaded, findings = documents.loaded, list[Finding]()
     if not yamls:
         message = f"no task reads nnd/{loaded.name}"
         findings.append(finding("task_missing", message, "write a YAML for it, or name its folder with --tasks"))
@@ -127,15 +125,15 @@ def check_tasks(
         if task.name in skip:
             continue
         tell(task.name)
-        found = list(_check(task, loaded, configs, documents))
-        findings += found
-        codes = {one.code for one in found}
-        if not codes & _STOPS and (task.config or loaded.default) in configs:
+        faults = list(_check(task, documents))
+        findings += faults
+        if not {one.code for one in faults} & _STOPS and (task.config or loaded.default) in documents.configs:
             runnable.append(task)
     return _together(findings), runnable
 
 
-def _check(task: Yaml, loaded: Loaded, configs: Mapping[str, Config], documents: Documents) -> Iterator[Finding]:
+def _check(task: Yaml, documents: Documents) -> Iterator[Finding]:
+    loaded, configs = documents.loaded, documents.configs
     name = task.config or loaded.default
     if name not in loaded.known:
         yield _no_config(task, name, loaded)
@@ -146,11 +144,11 @@ def _check(task: Yaml, loaded: Loaded, configs: Mapping[str, Config], documents:
         return
     kind = task.settings.get("class")
     if not isinstance(kind, Function) or kind != _CLASS:
-        message = f"{task.name} is no task of the class {_CLASS}: it was not checked"
+        message = f"{task.name} is of another class than {_CLASS}: it was not checked"
         yield finding("task_plain", message, "include the _base of `nnd tasks-dir`, unless it is meant to be plain")
         return
     if name not in configs:
-        return  # not asked for, or of broken columns
+        return  # this config is not checked, or its columns are faulty
     yield from _categories(task, configs[name])
     try:
         made = load_task(task, documents)
@@ -162,7 +160,7 @@ def _check(task: Yaml, loaded: Loaded, configs: Mapping[str, Config], documents:
 
 
 def _no_config(task: Yaml, config: str, loaded: Loaded) -> Finding:
-    """Return the finding for a task whose config is not there, as those of ours that are built with an option only."""
+    """Return the finding for a task whose config is not there; some of ours are only built with an option."""
     from nnd_tasks.datasets import tasks_dir
 
     if tasks_dir() in task.path.parents:
@@ -178,7 +176,7 @@ def _unloadable(name: str, error: Exception, config: str) -> Finding:
     wrong = isinstance(error, NNDError) and (_TEMPLATE in str(error) or "is unsafe" in str(error))
     if wrong or isinstance(error, MemoryError):
         return finding("prompt_invalid", f"{name} cannot render a prompt: {reason}", _CORRECT, config=config)
-    return finding("task_invalid", f"{name} cannot be loaded: {reason}", "mend the YAML", config=config)
+    return finding("task_invalid", f"{name} cannot be loaded: {reason}", "correct the YAML", config=config)
 
 
 def load_task(task: Yaml, documents: Documents) -> NNDTask:
@@ -220,7 +218,7 @@ def _categories(task: Yaml, config: Config) -> Iterator[Finding]:
 
 
 def _others(name: str, task: NNDTask, config: str) -> list[Finding]:
-    """Render what is put around prompts, and the prompt of an exemplar, for the first document."""
+    """Render the texts around prompts, and the prompt of a few-shot example, for the first document."""
     doc, shots = task.eval_docs[0], task.fewshot_cfg
     renderings: dict[str, Callable[[], Any]] = {
         "description": lambda: task.resolve_field(doc, task.config.description),
@@ -262,15 +260,15 @@ def _prompts(name: str, task: NNDTask, config: Config) -> Iterator[Finding]:
     yield from _poor(name, config, empty, without, contexts)
     again = [row for prompt, rows in prompts.items() if prompt.strip() for row in rows[1:]]
     if again:
-        message = f"{name} gives {counted(len(again), 'cluster')} the prompt of another one"
-        fix = "let doc_to_text use every prompt field; standard errors take clusters for independent"
+        message = f"{name} gives {counted(len(again), 'cluster_id')} the prompt of another one"
+        fix = "let doc_to_text use every prompt field; standard errors take cluster_ids for independent prompts"
         yield finding("prompt_repeated", message, fix, rows=_shown(config, again), count=len(again), config=config.name)
 
 
 def _poor(name: str, config: Config, empty: list[int], without: list[int], contexts: int) -> Iterator[Finding]:
     """Report empty prompts, and a template that leaves the context of every document out."""
     if empty:
-        message = f"{name} gives {counted(len(empty), 'cluster')} an empty prompt in spite of a context"
+        message = f"{name} gives an empty prompt for {counted(len(empty), 'context')}"
         rows = _shown(config, empty)
         yield finding("prompt_empty", message, "correct doc_to_text", rows=rows, count=len(empty), config=config.name)
     if without and len(without) + len(empty) == contexts:
@@ -293,7 +291,7 @@ def _reason(error: Exception) -> str:
 
 
 def _together(findings: list[Finding]) -> list[Finding]:
-    """Return findings with the notes that many tasks share as one."""
+    """Return findings with all notes of the code ``categories_open`` joined into one."""
     open_ = [one for one in findings if one.code == "categories_open"]
     if len(open_) < 2:
         return findings

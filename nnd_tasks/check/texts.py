@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from nnd_tasks.check.findings import CODES, EXAMPLES, Finding, Severity, around, find_email, find_phone, finding, shown
-from nnd_tasks.check.labels import left_out
+from nnd_tasks.check.labels import clean_advice
 from nnd_tasks.check.loading import Config, distinct_first
 from nnd_tasks.check.scripts import main_script, scripts_of
 from nnd_tasks.schema import fold
@@ -41,7 +41,7 @@ def check_texts(
 
 def _pairs(config: Config, others: Collection[str]) -> Iterator[Finding]:
     high, low = config.columns["high"], config.columns["low"]
-    severity, more = left_out(config, others)
+    severity, more = clean_advice(config, others)
     empty = [i for i, pair in enumerate(zip(high, low, strict=True)) if not (pair[0].strip() and pair[1].strip())]
     if empty:
         message = f"{counted(len(empty), 'test')} with an empty candidate: not scored"

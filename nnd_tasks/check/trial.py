@@ -1,4 +1,4 @@
-"""A run of a set's tasks on a tiny model with random weights, on a few contexts each: does the whole chain work?"""
+"""A run of a set's tasks on a tiny model with random weights, on a few prompts each: does the whole chain work?"""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from unittest.mock import patch
 
 from nnd_tasks.check.findings import Finding, finding
-from nnd_tasks.check.loading import Config, Loaded
+from nnd_tasks.check.loading import Config
 from nnd_tasks.check.task_checks import Documents, quiet
 from nnd_tasks.check.yamls import Yaml, alone
 from nnd_tasks.errors import typed_reason_of
 from nnd_tasks.wording import counted
 
-#: Contexts that a task is run on.
-CONTEXTS = 4
+#: Prompts that a task is run on.
+PROMPTS = 4
 _WINDOW = 8192  # tokens: more than any document of the paper's sets has
 _VOCABULARY = 1000
 _TEXTS = 300  # that the tokenizer is trained on
@@ -59,15 +59,18 @@ def make_model(folder: Path, texts: Iterable[str]) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def run(
-    loaded: Loaded,
-    configs: Mapping[str, Config],
-    tasks: Sequence[Yaml],
-    documents: Documents,
-    *,
-    tell: Callable[[str], object] = lambda name: None,
-) -> list[Finding]:
-    """Run tasks on a tiny model that is made in a temporary folder, and return what failed; `tell` as for `check_tasks`."""
+def run(documents: Documents, tasks: Sequence[Yaml], tell: Callable[[str], object]) -> list[Finding]:
+    """Run tasks on a tiny model that is made in a temporary folder.
+
+    Args:
+        documents: of the set.
+        tasks: those that are run.
+        tell: is called with the name of each task before it is run.
+
+    Returns:
+        A finding for each task that fails or leaves tests unscored.
+    """
+    configs = documents.configs
     findings: list[Finding] = []
     if not tasks:
         return findings
@@ -77,11 +80,11 @@ def run(
             make_model(Path(place), _sample(configs.values()))
         for task in tasks:
             tell(task.name)
-            name = task.config or loaded.default
+            name = task.config or documents.loaded.default
             try:
                 with _silent(), documents.served():
                     findings += _unscored(task, name, _evaluate(task, configs[name], Path(place)))
-            except (Exception, SystemExit) as error:  # whatever it is, the set's users would meet it too
+            except (Exception, SystemExit) as error:  # whatever is raised, users of the set would run into it too
                 why = typed_reason_of(error)
                 message = f"{task.name} fails on a tiny model: {why}"
                 findings.append(finding("run_failed", message, f"try: nnd run --tasks {task.name} …", config=name))
@@ -97,11 +100,11 @@ def _sample(configs: Iterable[Config]) -> list[str]:
     return list(texts)[:_TEXTS]
 
 
-def chosen(clusters: int) -> list[int]:
-    """Return which documents are run: `CONTEXTS` of them, evenly spread from the first to the last."""
-    if clusters <= CONTEXTS:
-        return list(range(clusters))
-    return [i * (clusters - 1) // (CONTEXTS - 1) for i in range(CONTEXTS)]
+def chosen(prompts: int) -> list[int]:
+    """Return which documents are run: `PROMPTS` of them, evenly spread from the first to the last."""
+    if prompts <= PROMPTS:
+        return list(range(prompts))
+    return [i * (prompts - 1) // (PROMPTS - 1) for i in range(PROMPTS)]
 
 
 def _evaluate(task: Yaml, config: Config, model: Path) -> list[dict[str, Any]]:
@@ -111,10 +114,10 @@ def _evaluate(task: Yaml, config: Config, model: Path) -> list[dict[str, Any]]:
     from nnd_tasks.runner import run as harness
 
     with (
-        # Only the copy of this YAML is shown to lm-eval: it would pick by name from all that lie in the folders.
+        # lm-eval gets only the copy of this YAML: it would look up the name in all YAMLs of its folders.
         alone(task) as folder,
         patch.object(harness, "include_paths", list),
-        patch.object(evaluator, "add_env_info"),  # a second, for a list of packages that nobody reads
+        patch.object(evaluator, "add_env_info"),  # takes a second for a list of packages that is not used here
     ):
         results = harness.evaluate(
             task.name,
@@ -131,7 +134,7 @@ def _evaluate(task: Yaml, config: Config, model: Path) -> list[dict[str, Any]]:
 
 
 def _unscored(task: Yaml, config: str, samples: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Report tests without a score whose candidates are both there: empty ones are another finding."""
+    """Report tests without a score, except those with an empty candidate, for which there is another finding."""
     missing = [
         test["test_id"]
         for sample in samples

@@ -22,7 +22,7 @@ from nnd_tasks.check.loading import load
 from nnd_tasks.check.texts import Scanner
 from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
-from nnd_tasks.licences import check_licences, licences
+from nnd_tasks.licences import check_licences, licence_names
 from nnd_tasks.schema import cluster_key, short_hash
 from nnd_tasks.tables import fingerprint
 from tests.check.made import CATEGORIES, CITATION, Made, good_rows, text
@@ -429,7 +429,7 @@ def test_languages_that_are_declared_may_occur(made: Made) -> None:
 def test_licences_are_those_that_publishing_takes(licence: Any, made: Made) -> None:
     made.header["license"] = licence
     try:
-        check_licences(licences(licence), "x")
+        check_licences(licence_names(licence), "x")
         expected = set()
     except NNDError:
         expected = {"card_license_other" if licence == "other" else "card_license_closed"}

@@ -26,12 +26,11 @@ from nnd_tasks.harness.requests import Request
 from nnd_tasks.harness.settings import Settings
 from nnd_tasks.harness.task import NNDTask
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import fingerprint, to_table
 from tests.conftest import REPO
 from tests.random_models import WINDOW, evaluate
 from tests.recipes.small_files import MQM_COLUMNS, mqm_rows, tsv, write_files
-from tests.slow_pairing import SingleErrorLabel, form_tests
+from tests.slow_pairing import Annotation, SingleErrorLabel, form_tests
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
 

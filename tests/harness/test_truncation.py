@@ -17,10 +17,9 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import lengths
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.truncation import shorten
-from nnd_tasks.schema import Annotation
 from nnd_tasks.tables import to_table
 from tests.random_models import evaluate
-from tests.slow_pairing import SingleErrorLabel, form_tests
+from tests.slow_pairing import Annotation, SingleErrorLabel, form_tests
 
 LONG = " ".join(f"Sentence {i} tells of the harbour and its boats." for i in range(60))
 

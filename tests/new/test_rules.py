@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from nnd_tasks.card_sections import left_out, made_section
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import Annotation, Test, cluster_key, fold, normalize
+from nnd_tasks.schema import Test, cluster_key, fold, normalize
 from tests.new.tables import draft, draft_if_any, rows_of, slow_pairs, write_rows
-from tests.slow_pairing import LikertScale, ScoreGap, Shape, SingleErrorLabel, form_tests
+from tests.slow_pairing import Annotation, LikertScale, ScoreGap, Shape, SingleErrorLabel, form_tests
 
 CONTEXTS = ["one", "two", "Se\u0301", "S\u00e9", " "]
 TEXTS = ["a", "b", "c", "a b", "a  b", " a b\n", "e\u0301", "\u00e9", "", "\t"]
