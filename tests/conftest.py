@@ -17,7 +17,6 @@ from filelock import FileLock
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 
 if TYPE_CHECKING:
-    from tests.commands import Outcome
     from tests.recipes.publisher import Publisher
 
 # Nothing may wait for a network; set before any test imports datasets or transformers.
@@ -26,6 +25,8 @@ os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests run in parallel processes; more threads in each only slow them down.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+from tests.commands import Outcome
 
 REPO = Path(__file__).resolve().parent.parent
 DEMO_ANNOTATIONS = REPO / "task_yamls" / "demo" / "demo_annotations.csv"
@@ -45,13 +46,16 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no annotation data a
 needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason=f"no trained models at {MODELS}; set NND_TEST_MODELS")
 
 
-#: Files whose tests take longest; started first, or one process would end with them while the other is idle.
-LONGEST = ("test_demo.py", "test_wrong_input.py", "test_docs.py", "test_lm_eval_cli.py")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; the order within a file stays."""
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    """Leave out the tests of ``make test-all``, and put the others in an order in which no process is left alone at the end.
+
+    Workers take tests from the front of the list; the long ones come first.
+    """
+    if not os.environ.get("NND_TEST_ALL"):
+        for item in items:
+            if "complete" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="it takes long; make test-all runs it (NND_TEST_ALL=1)"))
+    items.sort(key=lambda item: "slow" not in item.keywords)
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
@@ -186,7 +190,6 @@ def real_home(built_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def nnd(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     """Return what runs the command's entry point in this process."""
     from nnd_tasks import cli
-    from tests.commands import Outcome
 
     monkeypatch.delenv("NND_DEBUG", raising=False)
 

@@ -14,6 +14,7 @@ import pytest
 
 from nnd_tasks.build import build_set
 from nnd_tasks.runner import register as registration
+from tests import commands
 from tests.commands import printed_table as table
 from tests.conftest import DATA, MODELS, needs_data, needs_models
 
@@ -33,9 +34,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(home: Path, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "NND_HOME": str(home), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    return subprocess.run(
-        [str(BIN / command[0]), *command[1:]], env=environment, cwd=cwd, capture_output=True, text=True, timeout=300
-    )
+    return commands.run([BIN / command[0], *command[1:]], env=environment, cwd=cwd)
 
 
 @pytest.fixture
