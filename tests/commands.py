@@ -62,6 +62,11 @@ HUGGING_FACE = (
 )
 #: Variables that are read when something is done, never at import: commands with other values still fork.
 READ_LATE = {"NND_HOME", "NND_DEBUG", "COLUMNS", "NO_PROXY", "PYTEST_CURRENT_TEST"}
+#: Variables that libraries set when they are imported, in the servers as in the process of the tests.
+SET_AT_IMPORT = {
+    *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"),
+    "HF_XET_HIGH_PERFORMANCE",
+}
 #: Variables that only the modules of ``HUGGING_FACE`` read.
 READ_BY_HUGGING_FACE = ("HF_", "HUGGING", "TRANSFORMERS_")
 
@@ -216,7 +221,8 @@ def kind_of_start(environment: Mapping[str, str]) -> str:
     Args:
         environment: of the command.
     """
-    names = {name for name in {*environment, *_BASELINE} if environment.get(name) != _BASELINE.get(name)} - READ_LATE
+    names = {name for name in {*environment, *_BASELINE} if environment.get(name) != _BASELINE.get(name)}
+    names -= READ_LATE | SET_AT_IMPORT
     if os.environ.get("NND_COLD") or not hasattr(os, "pidfd_open"):
         return "cold"
     if not names:

@@ -6,6 +6,7 @@ Fixtures import what they need when they are asked for, so that a simple test st
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,15 +133,9 @@ def masked_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo_home(real_sets: Callable[[str], Path]) -> Path:
     """Return a home in which the demo is built; no test changes it."""
-
-    def make(home: Path) -> None:
-        from nnd_tasks.build import build_set
-
-        build_set("demo", out=home / "nnd" / "demo")
-
-    return once(tmp_path_factory, "demo_home", make)
+    return real_sets("demo").parents[1]
 
 
 @pytest.fixture
@@ -151,19 +146,40 @@ def home(demo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built_home(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return what gives the folder of a set, built from the publisher's files once for all processes; no test changes it.
+
+    It skips where the files are not there.
+    """
+
+    def get(name: str) -> Path:
+        if name != "demo" and not DATA.is_dir():
+            pytest.skip(f"no annotation data at {DATA}; set NND_TEST_DATA")
+
+        def make(home: Path) -> None:
+            from nnd_tasks.build import build_set
+
+            build_set(name, None if name == "demo" else DATA / name, home / "nnd" / name)
+
+        return once(tmp_path_factory, f"set_{name}", make) / "nnd" / name
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def built_home(data: Path, real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a home in which every set is built from the real files; no test changes it."""
-    return once(tmp_path_factory, "built_home", _build_all)
+    return once(tmp_path_factory, "built_home", lambda home: _build_all(home, real_sets))
 
 
-def _build_all(home: Path) -> None:
+def _build_all(home: Path, real_sets: Callable[[str], Path]) -> None:
     from nnd_tasks.build import build_set
     from nnd_tasks.new.draft import draft_set, write_set
     from nnd_tasks.stress.corpora import KNOWN
     from nnd_tasks.stress.stress_set import build_stress_set
 
     for name in ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3"):
-        build_set(name, None if name == "demo" else DATA / name, home / "nnd" / name)
+        shutil.copytree(real_sets(name), home / "nnd" / name)
     build_set("summeval", DATA / "summeval", home / "nnd" / "summeval", {"rows": "all"})
     for name, file in (("webnlg", "webnlg2020_en_human.jsonl"), ("hanna", "hanna.jsonl")):
         with pytest.MonkeyPatch.context() as patch:

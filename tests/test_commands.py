@@ -139,6 +139,7 @@ def test_a_command_ends_with_the_test_that_started_it(tmp_path: Path) -> None:
     [
         ({}, "full"),
         ({"NND_HOME": "x", "COLUMNS": "80"}, "full"),
+        ({"KMP_INIT_AT_FORK": "FALSE"}, "full"),
         ({"HF_HOME": "x", "HF_HUB_OFFLINE": None}, "light"),
         ({"HF_DATASETS_CACHE": "x"}, "light"),
         ({"PYTHONHASHSEED": "1"}, "cold"),

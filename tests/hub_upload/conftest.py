@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nnd_tasks.build import build_set
 from nnd_tasks.datasets import write_dataset
 from nnd_tasks.schema import Test
 from nnd_tasks.tables import fingerprint, to_table
@@ -139,22 +138,3 @@ def own_set(nnd_home: Path) -> SetMaker:
         return folder
 
     return make
-
-
-@pytest.fixture(scope="session")
-def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return what builds a set from the publisher's file once; skips without the files."""
-    from tests.conftest import DATA
-
-    home = tmp_path_factory.mktemp("real")
-    built: dict[str, Path] = {}
-
-    def get(name: str) -> Path:
-        if name != "demo" and not DATA.is_dir():
-            pytest.skip(f"no annotation data at {DATA}; set NND_TEST_DATA")
-        if name not in built:
-            built[name] = home / "nnd" / name
-            build_set(name, None if name == "demo" else DATA / name, built[name])
-        return built[name]
-
-    return get

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from nnd_tasks.build import build_set
 from nnd_tasks.runner import register as registration
 from tests import commands
 from tests.commands import printed_table as table
@@ -23,12 +23,10 @@ MODEL = MODELS / "tiny-lm-xs"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    build_set("demo", out=home / "nnd" / "demo")
-    if DATA.is_dir():
-        for name in ("summeval", "frank"):
-            build_set(name, DATA / name, home / "nnd" / name)
+    for name in ("demo", *(("summeval", "frank") if DATA.is_dir() else ())):
+        shutil.copytree(real_sets(name), home / "nnd" / name)
     return home
 
 
