@@ -1,4 +1,5 @@
 # make demo: the whole chain, offline, on the embedded set      make test: the test suite
+# make test-all: with what takes long or needs a browser      make browser: a Chromium for it
 # make lint: ruff and mypy      make docs: the site, in site/
 # make lock: requirements.lock from constraints.txt      make clean: remove what these made
 
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs install lock clean
+.PHONY: demo test test-all browser lint docs install lock clean
 
 install: $(STAMP)
 
@@ -24,8 +25,20 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock
 demo: install
 	$(BIN)/nnd demo --dir .demo
 
+# How many processes take tests.
+WORKERS ?= 2
+
 test: install
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# The demo as users run it, ten times the mutated files, and the report in a browser.
+test-all: browser
+	HF_HUB_OFFLINE=1 NND_TEST_ALL=1 NND_FUZZ=10000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Takes a Chromium or Chrome that is on the PATH (Debian: apt install chromium), else playwright's own.
+browser: install
+	$(PIP) --constraint constraints.txt 'playwright>=1.49,<2'
+	command -v chromium chromium-browser google-chrome google-chrome-stable || $(BIN)/python -m playwright install chromium
 
 lint: install
 	$(BIN)/ruff check .

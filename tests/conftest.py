@@ -6,6 +6,7 @@ Fixtures import what they need when they are asked for, so that a simple test st
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,6 @@ from filelock import FileLock
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 
 if TYPE_CHECKING:
-    from tests.commands import Outcome
     from tests.recipes.publisher import Publisher
 
 # Nothing may wait for a network; set before any test imports datasets or transformers.
@@ -26,6 +26,8 @@ os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests run in parallel processes; more threads in each only slow them down.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+from tests.commands import Outcome
 
 REPO = Path(__file__).resolve().parent.parent
 DEMO_ANNOTATIONS = REPO / "task_yamls" / "demo" / "demo_annotations.csv"
@@ -45,13 +47,16 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no annotation data a
 needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason=f"no trained models at {MODELS}; set NND_TEST_MODELS")
 
 
-#: Files whose tests take longest; started first, or one process would end with them while the other is idle.
-LONGEST = ("test_demo.py", "test_wrong_input.py", "test_docs.py", "test_lm_eval_cli.py")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; the order within a file stays."""
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    """Leave out the tests of ``make test-all``, and put the others in an order in which no process is left alone at the end.
+
+    Workers take tests from the front of the list; the long ones come first.
+    """
+    if not os.environ.get("NND_TEST_ALL"):
+        for item in items:
+            if "complete" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="it takes long; make test-all runs it (NND_TEST_ALL=1)"))
+    items.sort(key=lambda item: "slow" not in item.keywords)
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
@@ -128,15 +133,9 @@ def masked_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo_home(real_sets: Callable[[str], Path]) -> Path:
     """Return a home in which the demo is built; no test changes it."""
-
-    def make(home: Path) -> None:
-        from nnd_tasks.build import build_set
-
-        build_set("demo", out=home / "nnd" / "demo")
-
-    return once(tmp_path_factory, "demo_home", make)
+    return real_sets("demo").parents[1]
 
 
 @pytest.fixture
@@ -147,19 +146,40 @@ def home(demo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built_home(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return what gives the folder of a set, built from the publisher's files once for all processes; no test changes it.
+
+    It skips where the files are not there.
+    """
+
+    def get(name: str) -> Path:
+        if name != "demo" and not DATA.is_dir():
+            pytest.skip(f"no annotation data at {DATA}; set NND_TEST_DATA")
+
+        def make(home: Path) -> None:
+            from nnd_tasks.build import build_set
+
+            build_set(name, None if name == "demo" else DATA / name, home / "nnd" / name)
+
+        return once(tmp_path_factory, f"set_{name}", make) / "nnd" / name
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def built_home(data: Path, real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a home in which every set is built from the real files; no test changes it."""
-    return once(tmp_path_factory, "built_home", _build_all)
+    return once(tmp_path_factory, "built_home", lambda home: _build_all(home, real_sets))
 
 
-def _build_all(home: Path) -> None:
+def _build_all(home: Path, real_sets: Callable[[str], Path]) -> None:
     from nnd_tasks.build import build_set
     from nnd_tasks.new.draft import draft_set, write_set
     from nnd_tasks.stress.corpora import KNOWN
     from nnd_tasks.stress.stress_set import build_stress_set
 
     for name in ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3"):
-        build_set(name, None if name == "demo" else DATA / name, home / "nnd" / name)
+        shutil.copytree(real_sets(name), home / "nnd" / name)
     build_set("summeval", DATA / "summeval", home / "nnd" / "summeval", {"rows": "all"})
     for name, file in (("webnlg", "webnlg2020_en_human.jsonl"), ("hanna", "hanna.jsonl")):
         with pytest.MonkeyPatch.context() as patch:
@@ -186,7 +206,6 @@ def real_home(built_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def nnd(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     """Return what runs the command's entry point in this process."""
     from nnd_tasks import cli
-    from tests.commands import Outcome
 
     monkeypatch.delenv("NND_DEBUG", raising=False)
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import nnd_tasks.demo
 from nnd_tasks.analysis.compare.output import to_json
 from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.analysis.results import read_runs
@@ -22,6 +25,7 @@ from nnd_tasks.baselines import ALL
 from nnd_tasks.demo import COMPARISON
 from nnd_tasks.demo.model import RECORD, TrainingSettings, _save, make_models, training_documents
 from nnd_tasks.demo.training_text import FRAMES, WORDS, make_documents, plural, read_frames, read_words
+from tests import commands
 from tests.conftest import DEMO_ANNOTATIONS as PATH
 from tests.conftest import REPO
 
@@ -164,16 +168,57 @@ def test_a_model_folder_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytes
 
 
 def nnd_demo(folder: Path, cwd: Path) -> str:
+    """Run the real command in a process of its own, and return what it prints."""
     command = [str(Path(sys.executable).with_name("nnd")), "demo", "--dir", str(folder)]
     environment = {**os.environ, "NND_HOME": str(cwd / "unused"), "COLUMNS": "120"}
+    del environment["OMP_NUM_THREADS"]
     done = subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
+@pytest.fixture
+def small_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[Path, Path], str]:
+    """Return what runs the demo in this process, with a model that is trained for a moment."""
+    small = functools.partial(
+        TrainingSettings, steps=12, batch_tokens=1024, vocabulary=800, width=32, layers=1, heads=2
+    )
+    scored: list[Sequence[str]] = []
+
+    def score(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run what the demo runs in a process of its own, in one that has imported all it needs."""
+        scored.append(command)
+        return commands.run(command, env=options["env"])
+
+    def run(folder: Path, cwd: Path) -> str:
+        monkeypatch.chdir(cwd)
+        monkeypatch.setenv("NND_HOME", str(cwd / "unused"))
+        monkeypatch.setenv("COLUMNS", "120")
+        monkeypatch.setattr(nnd_tasks.demo, "TrainingSettings", small)
+        monkeypatch.setattr(nnd_tasks.demo.subprocess, "run", score)
+        nnd_tasks.demo.run_demo(folder)
+        assert [command[:4] for command in scored] == [[sys.executable, "-m", "nnd_tasks.cli", "run"]] * 2
+        scored.clear()
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_the_whole_chain_runs_and_is_used_again(small_demo: Callable[[Path, Path], str], tmp_path: Path) -> None:
+    check_demo(small_demo, tmp_path)
+
+
+@pytest.mark.complete
 def test_the_demo_trains_and_shows_what_training_changed(tmp_path: Path) -> None:
+    rows = check_demo(nnd_demo, tmp_path)
+    # What holds whatever the seed; off_target and unfaithful depend on it.
+    assert all(rows[name]["differences"][0]["low"] > 0 for name in ("disfluent", ALL)), rows
+
+
+def check_demo(run: Callable[[Path, Path], str], tmp_path: Path) -> dict[str, Any]:
+    """Run the demo twice, and hold what it prints and writes against each other; return its rows by category."""
     folder = tmp_path / "demo"
-    printed = nnd_demo(folder, tmp_path)
+    printed = run(folder, tmp_path)
     found = json.loads((folder / COMPARISON).read_text("utf-8"))
     assert found["models"] == ["untrained", "trained"]
     rows = {row["category"]: row for row in found["categories"]}
@@ -181,8 +226,6 @@ def test_the_demo_trains_and_shows_what_training_changed(tmp_path: Path) -> None
     assert [row["tests"] for row in rows.values()] == [381, 127, 127, 127]
     [same] = compare_runs(read_runs([folder / "results" / model for model in found["models"]]))  # as `nnd compare`
     assert json.loads(to_json(same))["categories"] == found["categories"]
-    # What holds whatever the seed; off_target and unfaithful depend on it.
-    assert all(rows[name]["differences"][0]["low"] > 0 for name in ("disfluent", ALL)), rows
     for row in rows.values():
         [paired] = row["differences"]
         before, after = (row["rates"][model]["rate"] for model in ("untrained", "trained"))
@@ -197,7 +240,8 @@ def test_the_demo_trains_and_shows_what_training_changed(tmp_path: Path) -> None
         for name in CATEGORIES:
             assert results["nnd_demo"][f"pass_rate_{name},none"] == pytest.approx(rows[name]["rates"][model]["rate"])
     weights = (folder / "trained" / "model.safetensors").stat()
-    again = nnd_demo(folder, tmp_path)
+    again = run(folder, tmp_path)
     assert "used again" in again
     assert (folder / "trained" / "model.safetensors").stat().st_mtime_ns == weights.st_mtime_ns
     assert printed.split("Share of tests passed")[1] == again.split("Share of tests passed")[1]
+    return rows

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pooch.core
 import pytest
@@ -26,6 +25,7 @@ from nnd_tasks.datasets import list_configs, load, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import fingerprint
+from tests import commands
 from tests.commands import Outcome, refused
 from tests.conftest import DEMO_ANNOTATIONS as DEMO_PATH
 from tests.conftest import SOURCES
@@ -341,24 +341,20 @@ def test_a_home_that_cannot_be_written_is_named_with_the_way_out(
 # ---------------------------------------------------------------- processes
 
 
-def start(*arguments: str | Path, before: str = "", **options: Any) -> subprocess.Popen[str]:
+def start(*arguments: str | Path, before: str = "") -> commands.Process | subprocess.Popen[str]:
     """Start the real command in a process of its own.
 
     Args:
         arguments: those of the command.
         before: Python that runs first, to make something go wrong at a certain point.
-        options: further ones of `subprocess.Popen`.
     """
     code = f"import sys\n{before}\nfrom nnd_tasks import cli\nsys.argv[0] = 'nnd'\ncli.main()"
-    command = [sys.executable, *(["-c", code] if before else ["-m", "nnd_tasks.cli"]), *map(str, arguments)]
-    environment = {name: value for name, value in os.environ.items() if name != "NND_DEBUG"}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options
-    )
+    return commands.start([sys.executable, *(["-c", code] if before else ["-m", "nnd_tasks.cli"]), *arguments])
 
 
-def end(process: subprocess.Popen[str]) -> Outcome:
+def end(process: commands.Process | subprocess.Popen[str]) -> Outcome:
     out, err = process.communicate(timeout=120)
+    assert process.returncode is not None
     return Outcome(process.returncode, out, err)
 
 
@@ -387,16 +383,13 @@ def other_source(tmp_path: Path) -> Path:
     return write_files(tmp_path / "later", {QUIZ_FILE: text})
 
 
-def limited(size: int) -> Callable[[], None]:
-    """Return what lets no file of a process grow beyond ``size`` bytes, as on a disk with no more room."""
-
-    def limit() -> None:
-        import resource
-
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that a write fails instead
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-    return limit
+def limited(size: int) -> str:
+    """Return Python that lets no file grow beyond ``size`` bytes, as on a disk with no more room."""
+    return (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"  # so that a write fails instead
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))\n"
+    )
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="no limit on file sizes here")
@@ -405,11 +398,11 @@ def test_a_full_disk_ends_in_one_line_and_leaves_the_earlier_build(size: int, nn
     folder, before = earlier_build(nnd_home, tmp_path)
     files = content(nnd_home)
     arguments = ("build", "quiz_design", "--source", other_source(tmp_path))
-    message = refused(end(start(*arguments, preexec_fn=limited(size))))
+    message = refused(end(start(*arguments, before=limited(size))))
     assert message.startswith(f"{folder}: cannot be written (")
     assert message.endswith("choose another place with --out")
     assert content(nnd_home) == files, "nothing half-written, and nothing left beside it"
-    debug = end(start("--debug", *arguments, preexec_fn=limited(size)))
+    debug = end(start("--debug", *arguments, before=limited(size)))
     assert debug.status != 0
     assert debug.err.startswith("Traceback")
     assert end(start(*arguments)).status == 0, "with room again it works"
@@ -418,7 +411,7 @@ def test_a_full_disk_ends_in_one_line_and_leaves_the_earlier_build(size: int, nn
 
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="no limit on file sizes here")
 def test_a_full_disk_during_a_first_build_leaves_no_set(nnd_home: Path) -> None:
-    message = refused(end(start("build", "demo", preexec_fn=limited(2000))))
+    message = refused(end(start("build", "demo", before=limited(2000))))
     assert message.startswith(f"{nnd_home / 'nnd' / 'demo'}: cannot be written (")
     assert content(nnd_home) == {}
     with pytest.raises(NNDError, match="is not built here"):

@@ -502,7 +502,7 @@ def browser() -> Iterator[Browser]:
         own = playwright.chromium.executable_path
         path = next(filter(None, found), own if Path(own).exists() else None)
         if path is None:
-            pytest.skip("no chromium or google-chrome on the PATH")
+            pytest.skip("no chromium or google-chrome on the PATH, and none of playwright's; make browser installs one")
         launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield launched
         launched.close()

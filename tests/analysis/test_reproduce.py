@@ -31,7 +31,6 @@ from nnd_tasks.analysis.reproduce import reproduction as module
 from nnd_tasks.analysis.reproduce.experiments import Experiment, PublishedRun, find_weights, load_recipes
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
 from nnd_tasks.analysis.reproduce.reproduction import Options, reproduce
-from nnd_tasks.build import build_set
 from nnd_tasks.datasets import load, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.user_tasks import shipped_task
@@ -315,18 +314,12 @@ def nnd(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return lambda *arguments: run(*map(str, arguments), capsys=capsys, monkeypatch=monkeypatch)
 
 
-@pytest.fixture(scope="session")
-def _two_sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("two")
-    for name in ("quiz_design", "frank"):
-        build_set(name, DATA / name, home / "nnd" / name)
-    return home
-
-
 @pytest.fixture
-def quiz_home(data: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+def quiz_home(real_sets: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home in which two sets are built."""
-    home: Path = request.getfixturevalue("_two_sets")
+    home = tmp_path / "two"
+    for name in ("quiz_design", "frank"):
+        shutil.copytree(real_sets(name), home / "nnd" / name)
     monkeypatch.setenv("NND_HOME", str(home))
     return home
 

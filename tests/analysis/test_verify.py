@@ -6,8 +6,6 @@ import csv
 import io
 import json
 import math
-import os
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -44,6 +42,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.download import Fetched
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.steps import ATTRIBUTES
+from tests.commands import nnd_process
 
 QUIZ_FILE = "quiz_design_groups.jsonl"
 SUMMEVAL_FILE = "model_annotations.aligned.paired.jsonl"
@@ -563,16 +562,7 @@ def test_wrong_arguments_are_named(name: str, metrics: Metrics | None, message: 
 
 
 def nnd(*arguments: str) -> tuple[int, str, str]:
-    env = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "NND_DEBUG", "COLUMNS")}
-    done = subprocess.run(
-        [sys.executable, "-m", "nnd_tasks.cli", "verify", *arguments],
-        capture_output=True,
-        encoding="utf-8",
-        env=env,
-        timeout=120,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
+    return nnd_process("verify", *arguments)
 
 
 def test_the_command_prints_and_writes(short: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from nnd_tasks.check.checking import CheckReport, Size
 from nnd_tasks.check.findings import Finding, Row, Severity, differing, finding, mask, shown
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
+from tests import commands
 from tests.check.made import Made
 from tests.check.made import text as put
 
@@ -205,7 +206,7 @@ def nnd(home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "NND_DEBUG", "COLUMNS")}
     command = [sys.executable, "-m", "nnd_tasks.cli", "check", *map(str, arguments)]
     env |= {"NND_HOME": str(home), "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(command, capture_output=True, encoding="utf-8", env=env, timeout=300, check=False)
+    return commands.run(command, env=env)
 
 
 @pytest.mark.slow

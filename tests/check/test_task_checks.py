@@ -351,7 +351,7 @@ def test_what_hangs_or_fills_the_memory_is_stopped_and_the_rest_is_checked(
     # With -c Python would import from here.
     (tmp_path / "json.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("nnd_tasks.check.apart.SECONDS", 20.0)
+    monkeypatch.setattr("nnd_tasks.check.apart.SECONDS", 6.0)
     monkeypatch.setattr("nnd_tasks.check.apart.SECONDS_PER_PROMPT", 0.0)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -362,7 +362,7 @@ def test_what_hangs_or_fills_the_memory_is_stopped_and_the_rest_is_checked(
         "zz": "categories_open",
     }
     for name in ("loops", "regex"):
-        assert found[name].message == f"{name} was stopped: rendering its prompts took more than 20 seconds"
+        assert found[name].message == f"{name} was stopped: rendering its prompts took more than 6 seconds"
     assert found["memory"].message == "memory cannot render a prompt: it asks for too much memory"
     assert list(scratch.iterdir()) == []
 

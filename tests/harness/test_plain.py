@@ -19,7 +19,7 @@ from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import plain
 from nnd_tasks.statistics import clustered_standard_error
-from tests import random_models
+from tests import commands, random_models
 from tests.commands import printed_table as table
 from tests.conftest import REPO
 
@@ -141,7 +141,7 @@ needs_page = pytest.mark.skipif(not PAGE.is_file(), reason="needs the source tre
 
 def run(folder: Path, model: Path, tasks: str, *more: str) -> subprocess.CompletedProcess[str]:
     """Run lm_eval in ``folder`` as the page says."""
-    return subprocess.run(
+    return commands.run(
         [
             *(sys.executable, "-m", "lm_eval", "--model", "hf", "--model_args", f"pretrained={model},dtype=float32"),
             *("--include_path", "tasks", "--tasks", tasks, "--device", "cpu", "--batch_size", "16"),
@@ -149,10 +149,6 @@ def run(folder: Path, model: Path, tasks: str, *more: str) -> subprocess.Complet
         ],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "HF_DATASETS_CACHE": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
     )
 
 

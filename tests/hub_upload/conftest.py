@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,11 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from nnd_tasks.build import build_set
 from nnd_tasks.dataset_writing import write_dataset
 from nnd_tasks.schema import Test
 from nnd_tasks.tables import fingerprint, to_table
-from tests.conftest import REPO
+from tests import commands
 from tests.hub_upload import hub_server
 from tests.hub_upload.hub_server import TOKEN, Hub
 
@@ -60,27 +58,16 @@ class Client:
             "HF_HUB_DISABLE_XET": "1",
             "NND_HOME": str(self.home),
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(REPO),
             **({"HF_TOKEN": self.token} if self.token else {}),
         }
         return plain | mine | more
 
-    def start(self, *arguments: str | Path, **more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, *map(str, arguments)],
-            cwd=self.root,
-            env=self.environment(**more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            # A shell that starts the tests in the background has it ignored, and children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+    def start(self, *arguments: str | Path, **more: str) -> commands.Process | subprocess.Popen[str]:
+        return commands.start([sys.executable, *arguments], cwd=self.root, env=self.environment(**more))
 
     def run(self, *arguments: str | Path, **more: str) -> Done:
-        process = self.start(*arguments, **more)
-        out, err = process.communicate(timeout=300)
-        return Done(process.returncode, out, err)
+        done = commands.run([sys.executable, *arguments], cwd=self.root, env=self.environment(**more))
+        return Done(done.returncode, done.stdout, done.stderr)
 
     def publish(self, name: str | Path, *options: str | Path, repo: str = "nnd/mine", **more: str) -> Done:
         return self.run("-m", "hub_upload", name, "--repo", repo, *options, **more)
@@ -151,22 +138,3 @@ def own_set(nnd_home: Path) -> SetMaker:
         return folder
 
     return make
-
-
-@pytest.fixture(scope="session")
-def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return what builds a set from the publisher's file once; skips without the files."""
-    from tests.conftest import DATA
-
-    home = tmp_path_factory.mktemp("real")
-    built: dict[str, Path] = {}
-
-    def get(name: str) -> Path:
-        if name != "demo" and not DATA.is_dir():
-            pytest.skip(f"no annotation data at {DATA}; set NND_TEST_DATA")
-        if name not in built:
-            built[name] = home / "nnd" / name
-            build_set(name, None if name == "demo" else DATA / name, built[name])
-        return built[name]
-
-    return get

@@ -27,6 +27,7 @@ from nnd_tasks.files import check_yaml
 from nnd_tasks.new import draft as new
 from nnd_tasks.new.draft import draft_set, write_set
 from nnd_tasks.schema import fold
+from tests import commands
 from tests.commands import Outcome
 from tests.conftest import REPO
 from tests.new.tables import write_rows
@@ -440,9 +441,7 @@ def test_a_shipped_recipe_builds_the_tests_that_a_recount_of_the_file_gives(
 
 def process(home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "NND_HOME": str(home), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False, env=environment
-    )
+    return commands.run([sys.executable, *arguments], env=environment)
 
 
 @pytest.mark.slow

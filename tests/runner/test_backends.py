@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from transformers import AutoModelForCausalLM
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import TokenCounter
+from tests import commands
 from tests.harness.test_oracle import Oracle, check_against
 from tests.random_models import WINDOW, evaluate
 from tests.runner.completions_server import CompletionsServer
@@ -287,9 +287,7 @@ def test_the_command_line_scores_a_server(
             f"tokenizer={folder},tokenizer_backend=huggingface,add_bos_token=True --tasks nnd_demo --batch_size 8 "
             f"--log_samples --output_path {tmp_path / 'out'}"
         )
-        done = subprocess.run(
-            [sys.executable, *command.split()], cwd=tmp_path, capture_output=True, text=True, timeout=300
-        )
+        done = commands.run([sys.executable, *command.split()], cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(server.answered) == 305
     expected = reference("llama-with-bos")

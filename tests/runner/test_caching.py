@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.runner.caching import cache_key
+from tests import commands
 from tests.random_models import evaluate
 from tests.runner.completions_server import CompletionsServer
 
@@ -194,7 +194,7 @@ def test_a_killed_run_goes_on_where_it_was_and_asks_nothing_twice(
         command = [sys.executable, "-m", "nnd_tasks.cli", "run", "--model", "local-completions", "--tasks", "nnd_demo"]
         command += ["--model_args", arguments, "--use_cache", str(tmp_path / "answers")]
         with (tmp_path / "log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path)
+            process = commands.start(command, cwd=tmp_path, output=log)
             assert server.holding.wait(120), (tmp_path / "log").read_text("utf-8")
             time.sleep(1)  # the cache is written by a thread of its own
             process.send_signal(signal.SIGKILL)
@@ -204,7 +204,7 @@ def test_a_killed_run_goes_on_where_it_was_and_asks_nothing_twice(
         server.release()
         time.sleep(1)  # the prompt that was held is answered to nobody
         server.answered.clear()
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False)
+        done = commands.run(command, cwd=tmp_path)
         assert done.returncode == 0, done.stderr[-3000:]
         after = [tuple(prompt) for prompt in server.answered]
     assert not set(before) & set(after)
@@ -258,7 +258,7 @@ def test_a_killed_run_of_a_model_in_process_goes_on_where_it_was(
 
     cached = "--use_cache", str(tmp_path / "answers")
     with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command(12, "killed", *cached), stdout=log, stderr=log, cwd=tmp_path)
+        process = commands.start(command(12, "killed", *cached), cwd=tmp_path, output=log)
         for _ in range(1200):
             if (tmp_path / "holding").exists() or process.poll() is not None:
                 break
@@ -274,9 +274,7 @@ def test_a_killed_run_of_a_model_in_process_goes_on_where_it_was(
     assert 0 < stored < 305
 
     def outcomes(output: str, *more: str) -> tuple[int, list[Any]]:
-        done = subprocess.run(
-            command(0, output, *more), capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False
-        )
+        done = commands.run(command(0, output, *more), cwd=tmp_path)
         assert done.returncode == 0, done.stderr[-3000:]
         [samples] = tmp_path.glob(f"{output}/**/samples_*.jsonl")
         found = [json.loads(line) for line in samples.read_text("utf-8").splitlines()]

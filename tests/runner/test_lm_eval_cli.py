@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from nnd_tasks.build import build_set
 from nnd_tasks.runner import register as registration
+from tests import commands
 from tests.commands import printed_table as table
 from tests.conftest import DATA, MODELS, needs_data, needs_models
 
@@ -22,20 +23,16 @@ MODEL = MODELS / "tiny-lm-xs"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    build_set("demo", out=home / "nnd" / "demo")
-    if DATA.is_dir():
-        for name in ("summeval", "frank"):
-            build_set(name, DATA / name, home / "nnd" / name)
+    for name in ("demo", *(("summeval", "frank") if DATA.is_dir() else ())):
+        shutil.copytree(real_sets(name), home / "nnd" / name)
     return home
 
 
 def call(home: Path, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "NND_HOME": str(home), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    return subprocess.run(
-        [str(BIN / command[0]), *command[1:]], env=environment, cwd=cwd, capture_output=True, text=True, timeout=300
-    )
+    return commands.run([BIN / command[0], *command[1:]], env=environment, cwd=cwd)
 
 
 @pytest.fixture

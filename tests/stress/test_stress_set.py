@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from functools import partial
@@ -25,6 +24,7 @@ from nnd_tasks.stress.levels import PAPER
 from nnd_tasks.stress.noise import noise_ratio
 from nnd_tasks.stress.registry import ERRORS
 from nnd_tasks.stress.stress_set import build_stress_set
+from tests import commands
 from tests.conftest import REPO
 from tests.stress.pipeline import tagged
 
@@ -371,13 +371,7 @@ def test_the_command_line_builds_a_set_and_the_task_scores_it(
     monkeypatch.setenv("NND_HOME", str(tmp_path))
 
     def nnd(*arguments: Any) -> Any:
-        return subprocess.run(
-            [sys.executable, "-m", "nnd_tasks.cli", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-        )
+        return commands.run([sys.executable, "-m", "nnd_tasks.cli", *map(str, arguments)], cwd=tmp_path)
 
     refused = nnd(
         "run", "--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']}", "--tasks", "nnd_blindspot_ted"

@@ -1,0 +1,59 @@
+"""Every verb once in a Python that has imported nothing, as users start it; elsewhere commands fork (`tests.commands`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.cli import app
+from tests.analysis.fake_runs import write_run
+from tests.commands import nnd_process
+from tests.conftest import REPO
+
+#: Command line -> its exit status, and what it prints, on standard error where the status is not 0.
+COMMANDS = {
+    "list": (0, "quiz_design"),
+    "show demo": (0, "demo"),
+    "build demo": (0, "381 tests"),
+    "check demo --no-run": (0, "0 errors"),
+    "new answers --from {repo}/examples/answers.csv --into .": (1, "nnd: error: "),
+    "publish nothing --repo a/b": (1, "nnd: error: there is no set 'nothing'"),
+    "tasks-dir": (0, "task_yamls"),
+    "register --help": (0, "lm_eval"),  # the real one changes this environment
+    "unregister --help": (0, "register"),
+    "run --model hf --tasks nnd_dmo": (1, "nnd: error: "),
+    "compare a b": (0, "m-b"),
+    "report a b --out r.html": (0, "r.html"),
+    "scaling a b": (1, "nnd: error: "),
+    "curve a": (1, "nnd: error: "),
+    "verify rouge": (1, "nnd: error: "),
+    "reproduce": (0, "quiz_design"),
+    "stress errors": (0, "truncation"),
+    "stress build x --corpus nowhere --source .": (1, "nnd: error: "),
+    "stress report nowhere": (1, "nnd: error: "),
+    "stress metrics nowhere": (1, "nnd: error: "),
+    "demo --dir /dev/null/x": (1, "nnd: error: "),
+}
+
+
+def test_no_verb_is_forgotten() -> None:
+    names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert {command.split()[0] for command in COMMANDS} == {*names, "stress"}
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_a_verb_works_in_a_fresh_process(
+    command: str, demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if command.startswith("check"):
+        monkeypatch.setenv("NND_HOME", str(demo_home))
+    for name in "ab":
+        write_run(tmp_path / name, f"m-{name}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NND_COLD", "1")
+    status, out, err = nnd_process(*command.format(repo=REPO).split())
+    expected, text = COMMANDS[command]
+    assert status == expected, err
+    assert text in (err if status else out)
+    assert "Traceback" not in err
