@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from nnd_tasks.errors import visible
@@ -17,6 +18,11 @@ def counted(number: int, thing: str, things: str = "") -> str:
         things: the word for more, where it is not ``thing`` with an s.
     """
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first twelve names, quoted, with commas between them, for an error."""
+    return ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "")
 
 
 def csv_cell(value: Any) -> Any:
