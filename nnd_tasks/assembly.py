@@ -1,4 +1,4 @@
-"""From pairs to the table of tests, in pieces, with the identifiers of the schema."""
+"""From pairs to the table of tests with the columns and identifiers of the schema, made in pieces."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +14,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from nnd_tasks.codes import Index, combine, occurrence
-from nnd_tasks.pairing import Candidates, Judgements, Pairs, Prompts
+from nnd_tasks.judgements import Judgements, Prompts
+from nnd_tasks.pairing import Pairs
+from nnd_tasks.qualities import Candidates
 from nnd_tasks.schema import SPANS_COLUMN
 from nnd_tasks.tables import SPANS
 
-#: Category of tests whose table names none.
+#: Category of tests where the source has no categories.
 PREFERENCE = "preference"
 _PIECE = 50_000
 
@@ -54,60 +57,60 @@ _NO_SPAN = {"start": 0, "end": 0, "category": "", "severity": ""}
 Columns = Mapping[str, Coded | NDArray[np.float64] | NDArray[np.bool_]]
 
 
-def judged_table(found: Judgements, candidates: Candidates, pairs: Pairs, label_is_category: bool) -> pa.Table:
-    """Return the tests of judged candidates, one row per test.
+def judged_table(judgements: Judgements, candidates: Candidates, pairs: Pairs, label_is_category: bool) -> pa.Table:
+    """Return the tests formed from judged candidates, one row per test.
 
     Args:
-        found: what was judged.
-        candidates: those of `found`.
-        pairs: of them.
-        label_is_category: whether the label of the worse candidate names the category, where nothing else does.
+        judgements: what people judged.
+        candidates: the candidates of ``judgements``.
+        pairs: pairs of these candidates.
+        label_is_category: whether the label of the worse candidate is the category, where nothing else names it.
     """
     high, low = pairs.high, pairs.low
-    text = found.texts["candidate"].texts
+    text = judgements.texts["candidate"].texts
     columns: dict[str, Coded | NDArray[np.float64] | NDArray[np.bool_]] = {
         "high": Coded(candidates.text[high], text),
         "low": Coded(candidates.text[low], text),
-        "category": _category(found, candidates, pairs, label_is_category),
+        "category": _category(judgements, candidates, pairs, label_is_category),
         "high_first": pairs.high_first,
     }
     optional: dict[str, Coded] = {}
     facts = candidates.facts
     if "subcategory" in facts:
-        optional["subcategory"] = Coded(facts["subcategory"][low], found.texts["subcategory"].texts)
-    elif (len(found.aspects) > 1 or found.aspects[0]) and "category" in facts:
-        optional["subcategory"] = Coded(facts["category"][low], found.texts["category"].texts)
+        optional["subcategory"] = Coded(facts["subcategory"][low], judgements.texts["subcategory"].texts)
+    elif (len(judgements.aspects) > 1 or judgements.aspects[0]) and "category" in facts:
+        optional["subcategory"] = Coded(facts["category"][low], judgements.texts["category"].texts)
     if "severity" in facts:
-        optional["severity"] = Coded(facts["severity"][low], found.texts["severity"].texts)
+        optional["severity"] = Coded(facts["severity"][low], judgements.texts["severity"].texts)
     for name, codes in (("label", candidates.label), ("system", facts.get("system"))):
         if codes is not None:
-            optional[f"high_{name}"] = Coded(codes[high], found.texts[name].texts)
-            optional[f"low_{name}"] = Coded(codes[low], found.texts[name].texts)
+            optional[f"high_{name}"] = Coded(codes[high], judgements.texts[name].texts)
+            optional[f"low_{name}"] = Coded(codes[low], judgements.texts[name].texts)
     columns |= {name: column for name, column in optional.items() if column.filled}
     if candidates.score is not None:
         columns |= {"high_score": candidates.score[high], "low_score": candidates.score[low]}
-    if "rater" in facts and (rater := Coded(facts["rater"][low], found.texts["rater"].texts)).filled:
+    if "rater" in facts and (rater := Coded(facts["rater"][low], judgements.texts["rater"].texts)).filled:
         columns["rater"] = rater
     if "spans" in facts:
-        columns[SPANS_COLUMN] = Spans(facts["spans"][low], found.texts["spans"].texts)
-    groups = found.groups if found.groups is not None else found.prompts.ids
-    return table_of_tests(candidates.prompt[high], found.prompts, columns, Coded(candidates.group[high], groups))
+        columns[SPANS_COLUMN] = Spans(facts["spans"][low], judgements.texts["spans"].texts)
+    groups = judgements.groups if judgements.groups is not None else judgements.prompts.ids
+    return table_of_tests(candidates.prompt[high], judgements.prompts, columns, Coded(candidates.group[high], groups))
 
 
-def _category(found: Judgements, candidates: Candidates, pairs: Pairs, label_is_category: bool) -> Coded:
-    """Return what was judged, else the named category, else the label of the worse candidate."""
+def _category(judgements: Judgements, candidates: Candidates, pairs: Pairs, label_is_category: bool) -> Coded:
+    """Return the category of each test: the aspect that was judged, else the named one, else the label of the worse text."""
     low = pairs.low
-    if len(found.aspects) > 1 or found.aspects[0]:
-        return Coded(candidates.aspect[low], found.aspects)
+    if len(judgements.aspects) > 1 or judgements.aspects[0]:
+        return Coded(candidates.aspect[low], judgements.aspects)
     if "category" in candidates.facts:
-        return named(Coded(candidates.facts["category"][low], found.texts["category"].texts))
+        return named(Coded(candidates.facts["category"][low], judgements.texts["category"].texts))
     if label_is_category and candidates.label is not None:
-        return Coded(candidates.label[low], found.texts["label"].texts)
+        return Coded(candidates.label[low], judgements.texts["label"].texts)
     return Coded(np.zeros(len(low), np.int64), [PREFERENCE])
 
 
 def named(column: Coded) -> Coded:
-    """Return a column of categories with a name for the empty one."""
+    """Return a column of categories in which the empty category is called `PREFERENCE`."""
     if not (column.codes < 0).any():
         return column
     texts = [*column.texts, PREFERENCE]
@@ -115,13 +118,13 @@ def named(column: Coded) -> Coded:
 
 
 def table_of_tests(prompt: Index, prompts: Prompts, columns: Columns, groups: Coded | None = None) -> pa.Table:
-    """Return columns of tests as a table, with the columns that the prompt and the identifiers make.
+    """Return a table of tests: identifiers, context, the given columns, and the prompt fields.
 
     Args:
         prompt: number of the prompt of each test.
         prompts: the prompts.
         columns: the other columns, in the order of the schema.
-        groups: identifier of each test's group; None takes its prompt.
+        groups: identifier of each test's group; None takes the identifier of its prompt.
     """
     clusters = Coded(prompt, prompts.ids)
     ids = groups or clusters
@@ -143,7 +146,7 @@ def table_of_tests(prompt: Index, prompts: Prompts, columns: Columns, groups: Co
 
 
 class _Hashed:
-    """The column of test ids: `short_hash` of context id, texts, category and occurrence, several times as fast."""
+    """The column of test ids: a faster form of `short_hash` of context id, texts, category and occurrence."""
 
     def __init__(self, context_id: Coded, high: Coded, low: Coded, category: Coded, *, repeated: bool) -> None:
         self._columns = (context_id, high, low, category)
@@ -173,20 +176,17 @@ class _Hashed:
 
 
 def _part(text: str) -> bytes:
+    """Return a text as `short_hash` takes it in, its length first."""
     data = text.encode("utf-8")
     return len(data).to_bytes(8, "big") + data
 
 
 def examples(table: pa.Table, count: int) -> list[dict[str, str]]:
-    """Return a few tests for a preview, those of each category in turn."""
-    categories = pc.unique(table.column("category")).to_pylist()
-    found: list[dict[str, str]] = []
-    for turn in range(count):
-        for category in categories:
-            if len(found) == count:
-                return found
-            places = pc.indices_nonzero(pc.equal(table.column("category"), category))
-            if turn < len(places):
-                row = table.slice(int(places[turn].as_py()), 1).to_pylist()[0]
-                found.append({key: row[key] for key in ("context", "high", "low", "category")})
-    return found
+    """Return up to ``count`` tests for a preview: the first of each category, then the second of each, and so on."""
+    column = table.column("category")
+    of_category = [
+        pc.indices_nonzero(pc.equal(column, category))[:count].to_pylist() for category in column.unique().to_pylist()
+    ]
+    turns = [place for turn in zip_longest(*of_category) for place in turn if place is not None]
+    rows: list[dict[str, str]] = table.select(["context", "high", "low", "category"]).take(turns[:count]).to_pylist()
+    return rows

@@ -1,7 +1,7 @@
-"""What the ``clean`` configs leave out, and how much of it a set has.
+"""Which tests the ``clean`` configs leave out, and how many of them a set has.
 
-The ``authors`` configs keep what the publishers kept. Some of their tests say nothing about a model: the two texts are
-equal, the same test comes again, or people disagreed about a candidate.
+The ``authors`` configs keep all tests that the publishers kept. Some of these tests say nothing about a model: the two texts
+are equal, the same test occurs again, or people disagreed about a candidate.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nnd_tasks.codes import Index, Mask, combine
-from nnd_tasks.pairing import Candidates, Judgements, Pairs, contradicted
+from nnd_tasks.codes import Index, Mask, combine, fold_codes
+from nnd_tasks.judgements import Judgements
+from nnd_tasks.pairing import Pairs
+from nnd_tasks.qualities import Candidates
 from nnd_tasks.schema import fold
 
 EXAMPLES = 3
@@ -48,12 +50,12 @@ class Cleaning:
 
 
 def clean(table: pa.Table, contradictory: Mask | None = None, candidates: Mapping[str, Any] | None = None) -> Cleaning:
-    """Find the tests that hold for any of `REASONS`; of repeated ones the first stays.
+    """Find the tests to leave out for one of `REASONS`; of repeated tests the first stays.
 
     Args:
         table: the tests, in the order of the source.
-        contradictory: whether a candidate of each test was judged both good and bad; None for none.
-        candidates: what `contradictions` reports of these candidates.
+        contradictory: whether a candidate of each test was judged both good and bad; None if no candidate was.
+        candidates: what `contradictions` reports about these candidates.
     """
     columns = {name: table.column(name).to_pylist() for name in ("cluster_id", "high", "low", "category")}
     high, low = columns["high"], columns["low"]
@@ -70,7 +72,7 @@ def clean(table: pa.Table, contradictory: Mask | None = None, candidates: Mappin
     }
     keep = ~np.logical_or.reduce(list(holds.values()))
     reasons: dict[str, Any] = {
-        reason: {"tests": int(found.sum()), "examples": _examples(table, found)} for reason, found in holds.items()
+        reason: {"tests": int(tests.sum()), "examples": _examples(table, tests)} for reason, tests in holds.items()
     }
     reasons["contradictory"] |= candidates or dict.fromkeys(("candidates", "candidates_on_both_sides_of_tests"), 0) | {
         "candidate_examples": []
@@ -78,9 +80,10 @@ def clean(table: pa.Table, contradictory: Mask | None = None, candidates: Mappin
     return Cleaning(keep, {"kept": int(keep.sum()), "reasons": reasons})
 
 
-def _examples(table: pa.Table, found: Mask) -> list[dict[str, str]]:
+def _examples(table: pa.Table, tests: Mask) -> list[dict[str, str]]:
+    """Return the first few of the marked tests."""
     names = ["test_id", "context_id", "high", "low", "category"]
-    rows = table.select(names).take(np.flatnonzero(found)[:EXAMPLES]).to_pylist()
+    rows = table.select(names).take(np.flatnonzero(tests)[:EXAMPLES]).to_pylist()
     return [{name: _clip(row[name]) for name in names} for row in rows]
 
 
@@ -88,41 +91,56 @@ def _clip(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def contradictions(found: Judgements, candidates: Candidates, pairs: Pairs) -> tuple[Mask, dict[str, Any]]:
-    """Tell which tests use a candidate that was judged both good and bad for one prompt, and count these candidates.
+def contradictions(judgements: Judgements, candidates: Candidates, pairs: Pairs) -> tuple[Mask, dict[str, Any]]:
+    """Find the tests with a candidate that was judged both good and bad for one prompt, and count these candidates.
 
     Returns:
-        Shape (tests,), and what a report says of the candidates.
+        Whether each test has one, shape (tests,); and what a report says about the candidates.
     """
-    wrong, number = contradicted(found, candidates)
+    wrong, number = _contradicted(judgements, candidates)
     tests = wrong[pairs.high] | wrong[pairs.low]
     first = np.unique(number[wrong], return_index=True)[1]
     places = np.sort(np.flatnonzero(wrong)[first])
     return tests, {
         "candidates": len(places),
-        "candidates_on_both_sides_of_tests": _both_sides(found, candidates, pairs, tests, wrong),
-        "candidate_examples": [_contradiction(found, candidates, int(place), number) for place in places[:EXAMPLES]],
+        "candidates_on_both_sides_of_tests": _both_sides(judgements, candidates, pairs, tests, wrong),
+        "candidate_examples": [
+            _contradiction(judgements, candidates, int(place), number) for place in places[:EXAMPLES]
+        ],
     }
 
 
-def _both_sides(found: Judgements, candidates: Candidates, pairs: Pairs, tests: Mask, wrong: Mask) -> int:
+def _contradicted(judgements: Judgements, candidates: Candidates) -> tuple[Mask, Index]:
+    """Find the candidates that were judged both good and bad for one prompt and aspect; white space does not count.
+
+    Returns:
+        Whether each candidate was, shape (candidates,); and the number of its (prompt, aspect, text).
+    """
+    text = fold_codes(judgements.texts["candidate"], candidates.text)
+    number, first = combine(candidates.prompt, candidates.aspect, text)
+    worst, best = np.full(len(first), np.inf), np.full(len(first), -np.inf)
+    np.minimum.at(worst, number, candidates.quality)
+    np.maximum.at(best, number, candidates.quality)
+    return (best - worst >= candidates.gap)[number], number
+
+
+def _both_sides(judgements: Judgements, candidates: Candidates, pairs: Pairs, tests: Mask, wrong: Mask) -> int:
     """Return how many contradictory candidates are the better one of one test and the worse one of another."""
-    text = np.append(found.texts["candidate"].folded(), -1)[candidates.text]
-    key, _ = combine(candidates.prompt, text)
+    key, _ = combine(candidates.prompt, fold_codes(judgements.texts["candidate"], candidates.text))
     sides = np.intersect1d(key[pairs.high[tests]], key[pairs.low[tests]])
     return len(np.intersect1d(sides, key[wrong]))
 
 
-def _contradiction(found: Judgements, candidates: Candidates, place: int, number: Index) -> dict[str, Any]:
+def _contradiction(judgements: Judgements, candidates: Candidates, place: int, number: Index) -> dict[str, Any]:
     alike = np.flatnonzero(number == number[place])
     labels = [f"{value:g}" for value in candidates.quality[alike].tolist()]
     if candidates.label is not None:
         known = zip(candidates.label[alike].tolist(), labels, strict=True)
-        labels = [found.texts["label"].texts[code] if code >= 0 else number for code, number in known]
-    groups = found.groups if found.groups is not None else found.prompts.ids
+        labels = [judgements.texts["label"].texts[code] if code >= 0 else number for code, number in known]
+    groups = judgements.groups if judgements.groups is not None else judgements.prompts.ids
     text = candidates.text[place]
     return {
         "context_id": _clip(groups[int(candidates.group[place])]),
-        "candidate": _clip(found.texts["candidate"].texts[text] if text >= 0 else ""),
+        "candidate": _clip(judgements.texts["candidate"].texts[text] if text >= 0 else ""),
         "labels": list(dict.fromkeys(labels)),
     }

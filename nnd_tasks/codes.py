@@ -1,4 +1,4 @@
-"""Columns as numbers: distinct texts get a code each, so that a million rows are a few arrays."""
+"""Columns as numbers: each distinct text has a code, so that a column of a million rows is one array of integers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Texts:
     """Numbers distinct texts (in Unicode NFC) in the order of their first appearance.
 
     Args:
-        strip: leave out white space around them, as for names.
-        blank: give blank texts a code too; else they are -1, as a cell without a text always is.
-        missing: texts that are -1 too, in any case of letters.
-        same: text in lower case -> the text that it stands for.
+        strip: remove the white space around each text, as for names.
+        blank: give blank texts a code too; else their code is -1, as that of a cell without a text always is.
+        missing: texts that get the code -1 too; the case of letters does not count.
+        same: text in lower case -> the text that is stored in its place.
 
     Attributes:
         texts: text of each code.
@@ -71,7 +71,7 @@ class Texts:
         return np.asarray(local[places], dtype=np.int32)
 
     def folded(self) -> Codes:
-        """Return, per code, a code that texts share which differ in white space only; shape (texts,)."""
+        """Return for each code one that is shared by all texts that differ only in white space; shape (texts,)."""
         codes = np.arange(len(self.texts), dtype=np.int32)
         extra: dict[str, int] = {}
         for i, text in enumerate(self.texts):
@@ -111,6 +111,6 @@ def occurrence(numbers: Index) -> Index:
 
 
 def fold_codes(texts: Texts, codes: NDArray[Any]) -> Index:
-    """Return ``codes`` with those of texts alike but for white space made equal; -1 stays."""
+    """Return ``codes`` in which texts that differ only in white space have one code; -1 stays."""
     folded: Index = np.append(texts.folded(), -1)[codes].astype(np.int64)
     return folded

@@ -256,20 +256,25 @@ def read_json(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
     return parse_json(read_text(path, limit=limit), str(path))
 
 
-def parse_json(text: str, where: str) -> Any:
-    """Return what a JSON text holds.
+def load_json(text: str, where: str, *, hint: str = "") -> Any:
+    """Return what a JSON text holds; a text in it may hold half of a character (a lone surrogate).
 
     Raises:
-        NNDError: no valid JSON, nested too deeply, or with text that is no Unicode; begins with ``where``.
+        NNDError: no valid JSON, or nested too deeply; begins with ``where`` and ends with ``hint``.
     """
     try:
-        content = json.loads(text)
+        return json.loads(text)
     except RecursionError as error:
-        raise NNDError(f"{where}: its lists and objects are nested too deeply to be read") from error
+        raise NNDError(f"{where}: its lists and objects are nested too deeply to be read{hint}") from error
     except ValueError as error:
-        raise NNDError(f"{where}: is no valid JSON ({reason_of(error)})") from error
-    check_json(content, text, where)
-    return content
+        raise NNDError(f"{where}: is no valid JSON ({reason_of(error)}){hint}") from error
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Return what a JSON text holds; raises as `load_json` and `check_json` do."""
+    value = load_json(text, where)
+    check_json(value, text, where)
+    return value
 
 
 #: A surrogate as JSON escapes it. A pair of them is a character beyond U+FFFF; one alone is half a character.

@@ -55,7 +55,7 @@ def test_a_contract_that_does_not_hold_is_reported(tmp_path: Path) -> None:
     result = lint_imports(config)
     assert result.returncode == 1
     assert "nnd_tasks.errors is not allowed" not in result.stdout  # it imports nothing of ours
-    assert "nnd_tasks.pairing is not allowed to import nnd_tasks.schema" in result.stdout
+    assert "nnd_tasks.judgements is not allowed to import nnd_tasks.schema" in result.stdout
 
 
 def test_every_module_stands_on_a_floor() -> None:

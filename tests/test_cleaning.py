@@ -18,10 +18,11 @@ from nnd_tasks.build import build_set
 from nnd_tasks.cleaning import REASONS, clean, clean_name, contradictions
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.pairing import gather, pair
+from nnd_tasks.pairing import pair
+from nnd_tasks.qualities import gather
+from nnd_tasks.recipes.base_table import Rows, Table
 from nnd_tasks.recipes.make import make_tests, tables_of
 from nnd_tasks.recipes.parse import make_recipe
-from nnd_tasks.recipes.readers import Rows, Table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.rows import read_judgements
 from nnd_tasks.schema import REQUIRED_COLUMNS, Test, fold

@@ -17,9 +17,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.recipes.base_table import Rows
 from nnd_tasks.recipes.make import Made, make_tests
 from nnd_tasks.recipes.parse import make_recipe
-from nnd_tasks.recipes.readers import Rows
 from nnd_tasks.schema import cluster_key
 from nnd_tasks.tables import to_table
 from tests.slow_pairing import (
@@ -561,7 +561,7 @@ def test_identifiers_do_not_depend_on_the_process_that_forms_them() -> None:
     code = (
         "from nnd_tasks.recipes.make import make_tests\n"
         "from nnd_tasks.recipes.parse import make_recipe\n"
-        "from nnd_tasks.recipes.readers import Rows\n"
+        "from nnd_tasks.recipes.base_table import Rows\n"
         "rows = [{'id': f'c{i % 2}', 'text': f'text {i % 2}', 'candidate': f'{i % 5}', 'q': 'x', 'answer': 'y',"
         " 'label': 'EF'[i % 3 == 0]} for i in range(12)]\n"
         "recipe = {'group': 'id', 'context': 'text', 'candidate': 'candidate', 'label': 'label', 'better': ['E'],"

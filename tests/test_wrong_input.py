@@ -431,7 +431,9 @@ def test_builds_of_one_set_at_once_all_succeed_and_leave_one_set(processes: int,
 
 
 POINTS = {
-    "before anything is written": at("write_dataset", KILL).replace("nnd_tasks.dataset_writing", "nnd_tasks.build"),
+    "before anything is written": at("write_dataset", KILL).replace(
+        "nnd_tasks.dataset_writing", "nnd_tasks.recipes.configs"
+    ),
     "when the folder is locked": at("_existing", KILL),
     "before the data": at("_write_parquet", KILL),
     "before the card": at("_card", KILL),
@@ -505,9 +507,9 @@ def test_a_download_that_is_killed_is_not_taken_for_the_file(
     half = Answer(QUIZ[: len(QUIZ) // 2], promised=len(QUIZ))
     url = publisher.serve("q.jsonl", half)
     address = (
-        "import nnd_tasks.build\nfrom nnd_tasks.recipes.recipe import File\nfrom tests.recipes.served import served\n"
+        "import nnd_tasks.new.keep\nfrom nnd_tasks.recipes.recipe import File\nfrom tests.recipes.served import served\n"
         f"found = served('quiz_design', File({QUIZ_FILE!r}, {url!r}))\n"
-        "nnd_tasks.build.find_recipe = lambda name: found\n"
+        "nnd_tasks.new.keep.find_recipe = lambda name: found\n"
     )
     stall = address + (
         "import os, signal, pooch.core\n"

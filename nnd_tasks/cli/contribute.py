@@ -269,7 +269,7 @@ def _print_written(draft: Draft, written: Written) -> None:
         warn(
             f"note: {written.task.path} has other content than this set would give it, and stays; --replace writes it anew"
         )
-    arguments = f"--model hf --model_args pretrained=MODEL --tasks {written.task.name}"
+    arguments = f"--model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {written.task.name}"
     say()
     say(f"run it:  nnd run {arguments}")
     say(f"or:      lm_eval --include_path {shlex.quote(str(written.task.path.parent))} {arguments}")

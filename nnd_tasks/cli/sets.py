@@ -52,7 +52,7 @@ def build(
     result, task = build_recipe(name, source, out_dir, options, progress=sys.stderr.isatty(), replace=replace)
     _print_build(result)
     if task is not None:
-        say(f"run it: nnd run --model hf --model_args pretrained=MODEL --tasks {task.name}")
+        say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {task.name}")
 
 
 def _print_build(result: BuildResult) -> None:

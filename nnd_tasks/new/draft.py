@@ -1,4 +1,4 @@
-"""Make a set out of a table of judged texts: draft it, look at it, write it."""
+"""Make a set from a table of judged texts: draft it, look at it, write it."""
 
 from __future__ import annotations
 
@@ -10,36 +10,34 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.build import Formed, add_config, differences, origin_of, write_formed
 from nnd_tasks.card import KNOWN_BY_PEOPLE, dump_yaml
 from nnd_tasks.card_sections import FULLER
 from nnd_tasks.dataset_writing import making
 from nnd_tasks.datasets import dataset_folder, list_configs, read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.user_tasks import UserTask, remove_user_task, shipped_task, user_task, write_task
+from nnd_tasks.judgements import Dropped
 from nnd_tasks.new.own_task import (
     check_checkout,
     check_prompt,
     differs,
     in_checkout,
-    recipe_of,
     task_fields,
     task_readme,
     write_contribution,
     write_recipe,
 )
 from nnd_tasks.new.propose import Choice, complete
-from nnd_tasks.pairing import Dropped
-from nnd_tasks.recipes.make import config_of
+from nnd_tasks.recipes.configs import CONFIG, Formed, origin_of, write_formed
+from nnd_tasks.recipes.make import as_one, config_of
 from nnd_tasks.recipes.parse import make_recipe, read_recipe
 from nnd_tasks.recipes.places import named_files
-from nnd_tasks.recipes.readers import Several, Table, open_table
+from nnd_tasks.recipes.readers import open_table
 from nnd_tasks.recipes.recipe import Recipe
-from nnd_tasks.schema import category_slugs, short_hash
+from nnd_tasks.recipes.shelf import RECIPE, check_set_name
+from nnd_tasks.schema import short_hash
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted, some_of
-
-CONFIG = "default"
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Draft:
         choices: columns that were proposed.
         formed: its tests and report.
         notes: one line each for what the user should know.
-        unit: what the table calls its rows.
+        unit: what one row of the table is called.
     """
 
     name: str
@@ -79,15 +77,14 @@ class Draft:
 
     @property
     def report(self) -> dict[str, Any]:
-        """What ``build_report.json`` will hold of its config."""
-        found: dict[str, Any] = self.formed.report[self.config]
-        return found
+        """What ``build_report.json`` will hold for its config."""
+        report: dict[str, Any] = self.formed.report[self.config]
+        return report
 
     @property
     def categories(self) -> dict[str, int]:
         """Category -> number of tests."""
-        counts = self.table.column("category").value_counts().to_pylist()
-        return dict(sorted((item["values"], item["counts"]) for item in counts))
+        return self.formed.summaries[self.config].categories
 
 
 @dataclass(frozen=True)
@@ -96,9 +93,9 @@ class Written:
 
     Attributes:
         folder: the dataset folder.
-        summary: of its tests.
-        task: that scores the set.
-        files: what went into a checkout.
+        summary: counts of its tests.
+        task: the task that scores the set.
+        files: files that were written into a checkout.
     """
 
     folder: Path
@@ -116,19 +113,19 @@ def draft_set(
     into: Path | None = None,
     replace: bool = False,
 ) -> Draft:
-    """Make the tests of a set out of a table, without writing anything.
+    """Make the tests of a set from a table, without writing anything.
 
     Args:
         name: of the set; letters, digits and ``_``.
         source: a file (CSV, TSV, JSON Lines, JSON, parquet, Excel), a folder or archive of such, a pattern, or a path for
             `datasets`; see `nnd_tasks.recipes.places.named_files`.
-        options: keys as in `Recipe`; they go before those of the recipe. None where the recipe says it all.
-        recipe: a recipe's YAML; None takes that which comes with the package for this name, if there is one.
-        into: the checkout that it will be written into; a set that this checkout ships may be made in another way.
-        replace: the set may be that of a task which comes with the package.
+        options: keys as in `Recipe`; they replace those of the recipe.
+        recipe: a recipe's YAML; None takes the package's recipe for this name, if there is one.
+        into: the checkout that it will be written into; a set of this checkout may be made in another way.
+        replace: the name may be that of a task of the package.
 
     Raises:
-        NNDError: a name that is taken, an option, a column or a cell that is wrong, or no test comes out.
+        NNDError: a name that is taken; a wrong option, column or cell; or no test comes out.
     """
     given = {key: value for key, value in (options or {}).items() if value is not None}
     recipe = _check_name(name, given, recipe, replace, into)
@@ -140,50 +137,39 @@ def draft_set(
     formed = Formed()
     with ExitStack() as stack:
         files = named_files(source, stack)
-        table = open_table(source, asked) if files is None else _tables(asked, files)
+        paths = [source] if files is None else [str(path) for path in files.values()]
+        table = as_one([open_table(path, asked) for path in paths])
         try:
             made, choices = complete(values, table, where)
         except NNDError as error:
             raise NNDError("; ".join([str(error), *table.notes])) from error
         check_prompt(made)
         origin = origin_of(made, files or {}, {}, shipped=False)
-        config = _config(name, made, files or {})
-        add_config(formed, config, table, made, origin)
+        formed.add(_config(name, made, files or {}), table, made, origin)
     draft = Draft(name, made, choices, formed, [], table.unit)
     if files is not None and len(files) > 1:
         draft.notes.append(f"{len(files):,} files are read, one after another: {some_of(list(files))}")
-    try:
-        category_slugs(draft.table.column("category").unique().to_pylist())
-    except NNDError as error:
-        raise NNDError(f"{table.name}: {error}") from error
     draft.notes.extend(formed.notes)
     draft.notes.extend(note for choice in choices if (note := choice.note()))
     if not made.context and not any(draft.table.column("context").unique().to_pylist()):
         draft.notes.append(_NO_CONTEXT)
     if fuller := draft.report.get("contexts_from_messages"):
         draft.notes.append(f"in {counted(fuller, 'row')} {FULLER.format(repr(made.context))}")
-    draft.notes.extend(differences(made, formed))
+    draft.notes.extend(formed.differences(made))
     return draft
 
 
-def _tables(recipe: Recipe, files: Mapping[str, Path]) -> Table:
-    """Return the table of one file, or those of several as one."""
-    if len(files) == 1:
-        return open_table(str(next(iter(files.values()))), recipe)
-    return Several([open_table(str(path), recipe) for path in files.values()])
-
-
 def _config(name: str, recipe: Recipe, files: Mapping[str, Path]) -> str:
-    """Return the name of the config; raise NNDError where the recipe makes one of each of several files."""
-    found = {config_of(name, recipe, file, path) for file, path in files.items()} or {recipe.config or CONFIG}
-    if len(found) > 1:
+    """Return the name of the config; raise NNDError where the recipe makes a config of each of several files."""
+    configs = {config_of(name, recipe, file, path) for file, path in files.items()} or {recipe.config or CONFIG}
+    if len(configs) > 1:
         raise NNDError(
             f"config: {recipe.config} makes one of each file; build it with `nnd build PATH/_recipe --source FOLDER`"
         )
-    return found.pop()
+    return configs.pop()
 
 
-#: Keys of a recipe that change the card, and neither tests nor task.
+#: Keys of a recipe that change only the card.
 _ON_THE_CARD = {*KNOWN_BY_PEOPLE, "title", "kind", "license_note", "task_category", "field_notes"}
 _NO_CONTEXT = (
     "the tests have no context, so they are all of one prompt, and no standard error can be given; "
@@ -194,18 +180,13 @@ _NO_CONTEXT = (
 def _check_name(
     name: str, given: Mapping[str, Any], recipe: Path | None, replace: bool, into: Path | None
 ) -> Path | None:
-    """Return the recipe to take.
-
-    Raises:
-        NNDError: the name is none, or taken.
-    """
-    if not (name.isidentifier() and name.isascii()) or name.startswith("nnd_"):
-        raise NNDError(f"a set is named by letters, digits and _, without nnd_ before them, not {name!r}")
+    """Return the recipe to take; raise NNDError for a name that no set can have, or that is taken."""
+    check_set_name(name)
     shipped = shipped_task(f"nnd_{name}")
     if shipped is None:
         return recipe
-    own = recipe_of(shipped)
-    if own is None or (made := read_recipe(own)).get("files") or made.get("step"):
+    own = shipped.parent / RECIPE
+    if not own.is_file() or (made := read_recipe(own)).get("files") or made.get("step"):
         raise NNDError(f"{name} is a set or task that comes with the package (`nnd list`); take another name")
     if replace or in_checkout(shipped, into):
         return recipe or own
@@ -226,9 +207,9 @@ def write_set(draft: Draft, *, into: Path | None = None, replace: bool = False) 
     """Write a draft: the dataset folder with its card, the task, and what goes into a checkout.
 
     Args:
-        draft: of the set.
-        into: a checkout that the recipe, the task and its README are written into, but not the texts.
-        replace: give up a set or task of this name that was made in another way.
+        draft: the set.
+        into: a checkout into which the recipe, the task and its README are written, but not the texts.
+        replace: overwrite a set or task of this name that was made in another way.
 
     Raises:
         NNDError: there is another set of this name, another command is making one, or something cannot be written.
@@ -260,9 +241,9 @@ def _write(draft: Draft, folder: Path, into: Path | None, replace: bool) -> Writ
 
 
 def _write_task(name: str, fields: Mapping[str, Any], replace: bool) -> UserTask:
-    """Write the task of a set, or leave that which comes with the package where it says the same.
+    """Write the task of a set, unless the package has the same task.
 
-    A YAML in $NND_HOME goes before one that comes with the package; so one of an earlier time must not stay unseen.
+    A YAML in $NND_HOME takes precedence over the package's, so an old one there must not stay unnoticed.
     """
     task = f"nnd_{name}"
     own, shipped = user_task(task), shipped_task(task)
@@ -273,22 +254,22 @@ def _write_task(name: str, fields: Mapping[str, Any], replace: bool) -> UserTask
 
 
 def _judging(report: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what the recipe in a build report says, without what only stands on the card."""
+    """Return the recipe in a build report, without the keys that only change the card."""
     recipe = report.get("recipe")
-    return (
-        {key: value for key, value in recipe.items() if key not in _ON_THE_CARD} if isinstance(recipe, dict) else None
-    )
+    if not isinstance(recipe, dict):
+        return None
+    return {key: value for key, value in recipe.items() if key not in _ON_THE_CARD}
 
 
 def _check_free(folder: Path, config: str, report: Mapping[str, Any], key: str, replace: bool) -> set[str]:
-    """Return the configs that a set which is replaced has besides ours.
+    """Return the configs besides ours of a set that is replaced.
 
     Args:
-        folder: of the dataset.
-        config: ours.
+        folder: the dataset folder.
+        config: our config.
         report: what its build report will say.
-        key: of recipe and files.
-        replace: whether a set that was made in another way may be replaced; one of which only the card changes always may.
+        key: hash of recipe and files.
+        replace: whether a set that was made in another way may be replaced; if only the card changes, it always may.
 
     Raises:
         NNDError: ``folder`` holds a set that was made in another way, and must not be replaced.

@@ -1,4 +1,4 @@
-"""Build a recipe, and keep one of the user's own with a task, so that `nnd list` and `nnd run` know its set."""
+"""Build a recipe; a user's own recipe is stored with a task, so that `nnd list` and `nnd run` know its set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnd_tasks.new.own_task import check_prompt, task_fields, write_recipe
 from nnd_tasks.recipes.parse import KEYS
 from nnd_tasks.recipes.shelf import find_recipe
 
-#: Options of `nnd new` in an error; a recipe has them as keys.
+#: An option of `nnd new` in an error; in a recipe it is a key.
 _OPTION = re.compile(rf"--({'|'.join(key.replace('_', '-') for key in sorted(KEYS, key=len, reverse=True))})\b(?!-)")
 
 
@@ -29,27 +29,28 @@ def build_recipe(
 ) -> tuple[BuildResult, UserTask | None]:
     """Build a set as `nnd_tasks.build.build_set` does; return what it made, and the task of a set of the user's own.
 
-    A recipe from elsewhere is copied to ``$NND_HOME/task_yamls/NAME/_recipe``, and its task is written anew from it: YAMLs that
-    came with it are not taken, as lm-eval runs code that they name. With ``out``, only the dataset folder is written.
+    A recipe from elsewhere is copied to ``$NND_HOME/task_yamls/NAME/_recipe``, and its task is made from it. Task YAMLs that
+    came with it are ignored, because lm-eval runs code that they name. With ``out``, only the dataset folder is written.
 
     Raises:
         NNDError: as `build_set`.
     """
-    found = find_recipe(name)
-    if not found.shipped:
-        check_prompt(found.recipe)
+    set_recipe = find_recipe(name)
+    name, recipe = set_recipe.name, set_recipe.recipe
+    if not set_recipe.shipped:
+        check_prompt(recipe)
     try:
-        result = build_set(name, source, out, options, progress=progress, replace=replace)
+        result = build_set(set_recipe, source, out, options, progress=progress, replace=replace)
     except NNDError as error:
-        text = str(error)
-        if (said := _OPTION.sub(lambda option: f"`{option[1].replace('-', '_')}:`", text)) == text or found.shipped:
+        if set_recipe.shipped:
             raise
-        raise NNDError(said) from error
-    if found.shipped or out is not None or shipped_task(f"nnd_{found.name}") is not None:
+        raise NNDError(_OPTION.sub(lambda option: f"`{option[1].replace('-', '_')}:`", str(error))) from error
+    task = f"nnd_{name}"
+    if set_recipe.shipped or out is not None or shipped_task(task) is not None:
         return result, None
-    fields = task_fields(found.name, found.recipe, read_table(result.folder))
+    fields = task_fields(name, recipe, read_table(result.folder))
     if replace:
-        remove_user_task(f"nnd_{found.name}")
-    task = write_task(f"nnd_{found.name}", fields)
-    write_recipe(found.name, found.recipe.dump())
-    return result, task
+        remove_user_task(task)
+    written = write_task(task, fields)
+    write_recipe(name, recipe.dump())
+    return result, written

@@ -1,9 +1,9 @@
-"""The task of a contributed set: its prompt, its YAML, and the files of a pull request."""
+"""The task of a user's own set: its prompt, its YAML, and the files of a pull request."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +22,12 @@ from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted
 
-#: Prompt where some contexts are dialogues that end with ``Assistant:`` and others one message: all end alike.
+#: Prompt where some contexts are dialogues that end with ``Assistant:`` and others single messages: then all end alike.
 _OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"
 
 
-def prompt_fields(columns: Sequence[str]) -> list[str]:
-    """Return the prompt fields among the columns of a table of tests."""
-    return [column for column in columns if column not in RESERVED_COLUMNS]
-
-
-def recipe_of(task: Path) -> Path | None:
-    """Return the recipe beside the YAML of a task, or None where the set has none."""
-    path = task.parent / RECIPE
-    return path if path.is_file() else None
-
-
 def check_prompt(recipe: Recipe) -> None:
-    """Raise NNDError for a prompt that is no template, or names what a document does not have."""
+    """Raise NNDError for a prompt that is not a template, or names a field that a document does not have."""
     if recipe.prompt is None:
         return
     from jinja2 import Environment, TemplateError, meta
@@ -54,27 +43,27 @@ def check_prompt(recipe: Recipe) -> None:
 
 
 def task_fields(name: str, recipe: Recipe, tests: pa.Table) -> dict[str, Any]:
-    """Return what the YAML of the task says besides ``include`` and ``task``.
+    """Return the keys of the task's YAML besides ``include`` and ``task``.
 
-    Without a prompt in the recipe a model reads the context, the prompt fields, and an empty line; of dialogues that end
-    where the assistant's turn begins, nothing more.
+    Without a prompt in the recipe a model reads the context, the prompt fields, and an empty line; after a dialogue that ends
+    where the assistant's turn begins, nothing is added.
 
     Args:
         name: of the set.
-        recipe: of it.
-        tests: its table.
+        recipe: of the set.
+        tests: the tests of the set.
     """
     prompt = _default_prompt(recipe, tests) if recipe.prompt is None else recipe.prompt
     categories = tests.column("category").unique().to_pylist()
-    found: dict[str, Any] = {"dataset_path": f"nnd/{name}", "doc_to_text": prompt}
-    # The space that comes before a candidate by default would be a second one after white space.
+    fields: dict[str, Any] = {"dataset_path": f"nnd/{name}", "doc_to_text": prompt}
+    # By default a space separates prompt and candidate; after white space it would be one too many.
     if not prompt or prompt[-1].isspace():
-        found["target_delimiter"] = ""
-    return {**found, "metadata": {"version": "1-A", "categories": sorted(categories)}}
+        fields["target_delimiter"] = ""
+    return {**fields, "metadata": {"version": "1-A", "categories": sorted(categories)}}
 
 
 def _default_prompt(recipe: Recipe, tests: pa.Table) -> str:
-    fields = prompt_fields(tests.column_names)
+    fields = [column for column in tests.column_names if column not in RESERVED_COLUMNS]
     open_ends = [ends_open(text) for text in tests.column("context").unique().to_pylist()] if recipe.pairs else []
     if not fields and any(open_ends):
         return "{{context}}" if all(open_ends) else _OPEN
@@ -83,7 +72,7 @@ def _default_prompt(recipe: Recipe, tests: pa.Table) -> str:
 
 
 def check_checkout(folder: Path, name: str) -> None:
-    """Raise NNDError for a folder that is no checkout of nnd-tasks, or where the files of a set cannot be written."""
+    """Raise NNDError for a folder that is not a checkout of nnd-tasks, or in which the files of a set cannot be written."""
     if not (folder / "task_yamls" / "_base").is_file():
         raise NNDError(f"--into {folder}: no checkout of nnd-tasks is there (it has no task_yamls/_base)")
     place = folder / "task_yamls" / name
@@ -111,21 +100,21 @@ def in_checkout(task: Path, folder: Path | None) -> bool:
 
 
 def differs(task: Path, fields: Mapping[str, Any]) -> bool:
-    """Tell whether the YAML of a task says something else than ``fields``, besides ``include``, ``task`` and the version."""
+    """Tell whether the YAML of a task differs from ``fields`` in more than ``include``, ``task`` and the version."""
     try:
-        found = read_yaml(task)
+        said = read_yaml(task)
     except NNDError:
         return True
-    if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
+    if not isinstance(said, dict) or not isinstance(said.get("metadata"), dict):
         return True
-    own = {key: value for key, value in found.items() if key not in ("include", "task")}
+    own = {key: value for key, value in said.items() if key not in ("include", "task")}
     return {**own, "metadata": {**own["metadata"], "version": fields["metadata"]["version"]}} != dict(fields)
 
 
 def write_contribution(
     checkout: Path, name: str, fields: Mapping[str, Any], recipe: Mapping[str, Any], readme: str
 ) -> list[Path]:
-    """Write what a pull request of a set has: recipe, task and README, in a folder of ``task_yamls``; all or none.
+    """Write the files of a pull request: recipe, task and README, in a folder of ``task_yamls``; all or none.
 
     Raises:
         NNDError: the checkout cannot be written.
@@ -156,57 +145,33 @@ def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mappi
     sources = [f"* {code(file)}, SHA-256 `{digest}`" for file, digest in report["source_sha256"].items()]
     dropped = [f"* {safe(text)}" for text in left_out(report["dropped"], report.get("unranked_labels", ())).values()]
     rows = [[cell(category), f"{count:,}"] for category, count in summary.categories.items()]
-    lines = [
+    blocks = [
         f"# {title} NND",
-        "",
         "### Paper",
-        "",
         f"Title: {title}",
-        "",
         f"Abstract: {safe(facts.say('summary'))}",
-        "",
         f"Judges: {safe(facts.say('judges'))}",
-        "",
         f"Homepage: {safe(facts.say('homepage'))}",
-        "",
         f"Licence: {safe(facts.say('license'))}. Languages: {safe(facts.say('language'))}.",
-        "",
         "### Citation",
-        "",
-        *fenced("bibtex", facts.say("citation").strip(), NND_CITATION),
-        "",
+        "\n".join(fenced("bibtex", facts.say("citation").strip(), NND_CITATION)),
         "### Groups, Tags, and Tasks",
-        "",
         "#### Groups",
-        "",
         "* Not part of a group.",
-        "",
         "#### Tasks",
-        "",
         f"* `nnd_{name}`: {counted(summary.tests, 'test')} of {counted(summary.clusters, 'prompt')}.",
-        "",
         "### Data",
-        "",
         f"{safe(facts.rule)} `_recipe` says how the set is made; the texts are not part of this folder.",
-        "",
-        *table(["category", "tests"], [*rows, ["all", f"{summary.tests:,}"]]),
-        "",
-        *(["Source:", "", *sources, ""] if sources else []),
-        *(["Left out:", "", *dropped, ""] if dropped else []),
+        "\n".join(table(["category", "tests"], [*rows, ["all", f"{summary.tests:,}"]])),
+        *(["Source:", "\n".join(sources)] if sources else []),
+        *(["Left out:", "\n".join(dropped)] if dropped else []),
         "### Usage",
-        "",
-        "```bash",
-        f"nnd build {name} --source FILE",
-        f"nnd run --model hf --model_args pretrained=DIR,softmax_dtype=float32 --tasks nnd_{name}",
-        "```",
-        "",
+        f"```bash\nnnd build {name} --source FILE\n"
+        f"nnd run --model hf --model_args pretrained=DIR,softmax_dtype=float32 --tasks nnd_{name}\n```",
         "### Checklist",
-        "",
-        "* [x] Is the task an existing benchmark in the literature? Its human evaluation is; the tests are made from it.",
-        "* [ ] Does the original paper provide a reference implementation? Not for these tests.",
-        "",
+        "* [x] Is the task an existing benchmark in the literature? Its human evaluation is; the tests are made from it.\n"
+        "* [ ] Does the original paper provide a reference implementation? Not of these tests.",
         "### Changelog",
-        "",
         "* version 1-A: first version.",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(blocks) + "\n"

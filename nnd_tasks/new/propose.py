@@ -1,18 +1,18 @@
-"""Propose what each column holds, by its name and its content, where nobody says."""
+"""Propose which column holds what, from names and contents, for roles that the user did not name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.recipes.cells import Numbers, render
+from nnd_tasks.recipes.base_table import HEAD, Table
+from nnd_tasks.recipes.cells import Numbers, listed, render
 from nnd_tasks.recipes.chat import is_chat
-from nnd_tasks.recipes.flatten import batches, no_column
+from nnd_tasks.recipes.flatten import batches, list_hint, no_column
 from nnd_tasks.recipes.parse import make_recipe
-from nnd_tasks.recipes.readers import HEAD, Table
 from nnd_tasks.recipes.recipe import ROLES, Recipe
 from nnd_tasks.recipes.spans import columns_of
 from nnd_tasks.schema import RESERVED_COLUMNS
@@ -46,8 +46,8 @@ class Choice:
     Attributes:
         role: as in `Recipe`.
         column: its name.
-        why: ``name`` or what its content looks like.
-        rivals: of a context, other columns that may be it as well: texts that come again and vary within one context.
+        why: ``name``, or what its content looks like.
+        rivals: for a context, other columns that may be the context: their texts are repeated and vary within one context.
     """
 
     role: str
@@ -56,7 +56,7 @@ class Choice:
     rivals: tuple[str, ...] = ()
 
     def note(self) -> str | None:
-        """Return what the user should look at, or None."""
+        """Return a note on columns that the user should look at, or None."""
         if not self.rivals:
             return None
         names = ", ".join(map(repr, self.rivals[:4]))
@@ -73,97 +73,90 @@ def _field_name(column: str) -> str:
 
 
 class _Head:
-    """The first rows of a table, and what can be said of each column."""
+    """The first rows of a table, and questions about its columns."""
 
     def __init__(self, columns: Mapping[str, Sequence[Any]], recipe: Recipe) -> None:
         self.columns = columns
         self.number = Numbers(recipe.missing, recipe.decimal).number
 
     def texts(self, name: str) -> list[str]:
-        """Return the cells of a column that hold text, [] where one holds something else."""
+        """Return the texts of a column without blank ones; [] if a cell holds something else."""
         try:
             return [text for cell in self.columns[name] if (text := render(cell)) and text.strip()]
         except ValueError:
             return []
 
     def numeric(self, name: str) -> bool:
-        """Tell whether every cell is a number, a list of numbers, or empty, and one is a number."""
-        cells = [item for cell in self.columns[name] for item in (cell if isinstance(cell, list) else [cell])]
-        values = [self.number(cell) for cell in cells]
+        """Tell whether every cell is a number, a list of numbers, or empty, and not all are empty."""
+        values = self.values(name)
         return None not in values and any(value == value for value in values)
 
+    def values(self, name: str) -> list[float | None]:
+        """Return the numbers in the cells of a column and in their lists: nan for an empty cell, None for another one."""
+        return [
+            self.number(item) for cell in self.columns[name] for item in (cell if isinstance(cell, list) else [cell])
+        ]
+
     def kinds(self, name: str) -> int:
-        """Return how many distinct texts a column has."""
+        """Return the number of distinct texts of a column."""
         return len(set(self.texts(name)))
 
     def length(self, name: str) -> float:
         """Return the mean length of a column's texts, in characters."""
-        found = self.texts(name)
-        return sum(map(len, found)) / len(found) if found else 0.0
+        texts = self.texts(name)
+        return sum(map(len, texts)) / len(texts) if texts else 0.0
 
     def is_label(self, name: str) -> bool:
-        """Tell whether a column holds few short texts that come again."""
+        """Tell whether a column holds few short texts that are repeated."""
         return 2 <= self.kinds(name) <= min(_MOST_LABELS, len(self.texts(name)) // 2) and self.length(name) <= 40
 
 
 def complete(options: Mapping[str, Any], table: Table, where: str = "recipe") -> tuple[Recipe, list[Choice]]:
-    """Return the recipe of a table, with columns proposed for what ``options`` do not name.
+    """Return the recipe of a table, with a proposed column for each role that ``options`` do not name, and the proposals.
 
     Args:
         options: keys as in `Recipe`.
-        table: what it is for.
-        where: what to name in an error.
+        table: the table.
+        where: begins an error.
 
     Raises:
-        NNDError: a column that the table does not have, or nothing that says what is better.
+        NNDError: a column that the table does not have, or no column or rule that says what is better.
     """
     given = make_recipe(options, where)
     head = _Head(_head(table, given), given)
     for column in given.columns():
-        _check_column(column, head.columns, table)
+        if column not in head.columns:
+            raise no_column(column, head.columns, table, list_hint(head.columns, given))
     choices = _propose(given, head)
     taken = {*given.columns(), *(choice.column for choice in choices)}
     choices = [
         replace(choice, rivals=_rivals(choice.column, taken, head)) if choice.role == "context" else choice
         for choice in choices
     ]
-    found: dict[str, Any] = {}
-    for choice in choices:
-        if choice.role == "attribute":
-            found.setdefault("attribute", {})[choice.column] = choice.column
-        else:
-            found[choice.role] = choice.column
-    recipe = make_recipe({**{k: v for k, v in options.items() if v is not None}, **found}, where)
+    proposed: dict[str, Any] = {choice.role: choice.column for choice in choices}
+    if attributes := [choice.column for choice in choices if choice.role == "attribute"]:
+        proposed["attribute"] = attributes
+    recipe = make_recipe({**{k: v for k, v in options.items() if v is not None}, **proposed}, where)
     _check_enough(recipe, head, table)
     return recipe, choices
 
 
 def _head(table: Table, recipe: Recipe) -> dict[str, list[Any]]:
-    """Return the first rows of a table: its columns, and what nested names of the recipe stand for."""
-    found = {name: cells for name, cells in table.head().items() if not name.startswith("@")}
-    nested = [name for name in recipe.columns() if name not in found]
+    """Return the first rows of a table: its columns, and those that nested names of the recipe stand for."""
+    columns = {name: cells for name, cells in table.head().items() if not name.startswith("@")}
+    nested = [name for name in recipe.columns() if name not in columns]
     if not (nested or recipe.rows or recipe.each or recipe.constant):
-        return found
+        return columns
     batch = next(iter(batches(table, recipe, inside=True)), None)
     if batch is None:
-        raise NNDError(f"{table.name}: it holds no row; is it the right file?")
-    made = {
-        name: (list(cells) if isinstance(cells, list) else cells.to_pylist())[:HEAD]
-        for name, cells in batch.columns.items()
-    }
+        raise table.empty()
+    made = {name: listed(cells[:HEAD]) for name, cells in batch.columns.items()}
     present = {name: cells for name, cells in made.items() if any(cell is not None for cell in cells)}
-    if recipe.rows or recipe.each:
-        return present
-    return {**found, **present}
-
-
-def _check_column(column: str, columns: Mapping[str, Any], table: Table) -> None:
-    if column in columns:
-        return
-    raise no_column(column, list(columns), table.name)
+    return present if recipe.rows or recipe.each else {**columns, **present}
 
 
 def _propose(given: Recipe, head: _Head) -> list[Choice]:
+    """Return a column for each role that the recipe does not name and that a column fits."""
     taken = set(given.columns())
     choices: list[Choice] = []
 
@@ -182,10 +175,9 @@ def _propose(given: Recipe, head: _Head) -> list[Choice]:
     if not given.pair:
         chosen, rejected = chosen or named("chosen"), rejected or named("rejected")
     pairs = given.pairs or bool(chosen and rejected and not judged)
-    if pairs and not given.pair:
-        for role, column in (("chosen", chosen), ("rejected", rejected)):
-            if getattr(given, role) is None:
-                choose(role, column, "name")
+    for role, column in (("chosen", chosen), ("rejected", rejected)) if pairs and not given.pair else ():
+        if getattr(given, role) is None:
+            choose(role, column, "name")
     if given.context is None:
         column = named("context", lambda name: head.texts(name))
         first = chosen or next(iter(given.pair), None)
@@ -193,17 +185,16 @@ def _propose(given: Recipe, head: _Head) -> list[Choice]:
         if column is not None and not own_context:
             choose("context", column, "name")
         elif not pairs:
-            choose("context", _repeated_text(head, taken), "long texts that come again")
+            choose("context", _repeated_text(head, taken), "long texts that are repeated")
     if pairs:
         if given.category is None:
             choose("category", named("category", head.is_label), "name")
         return choices
     if given.candidate is None:
-        column = named("candidate", lambda name: head.kinds(name) > 0 and not head.numeric(name))
-        choose(
-            "candidate",
-            *((column, "name") if column else (_distinct_text(head, taken), "long texts, nearly all different")),
-        )
+        if column := named("candidate", lambda name: head.kinds(name) > 0 and not head.numeric(name)):
+            choose("candidate", column, "name")
+        else:
+            choose("candidate", _distinct_text(head, taken), "long texts, nearly all different")
     for role in ("system", "rater"):
         if getattr(given, role) is None:
             choose(role, named(role), "name")
@@ -244,28 +235,32 @@ def _propose_marks(given: Recipe, head: _Head, taken: set[str], named: Any, choo
 
 def _looks_rated(head: _Head, name: str) -> bool:
     """Tell whether a column of numbers may hold ratings rather than numbers of things."""
-    if name.lower() in ("id", "index", "idx", "row") or name.lower().endswith(
-        ("_id", "_idx", "_index", "id", "count", "length")
-    ):
-        return False
-    return head.numeric(name) and head.kinds(name) > 1
+    counts = name.lower() in ("index", "idx", "row") or name.lower().endswith(
+        ("_idx", "_index", "id", "count", "length")
+    )
+    return not counts and head.numeric(name) and head.kinds(name) > 1
 
 
 def _repeated_text(head: _Head, taken: set[str]) -> str | None:
-    """Return the column with the longest texts that come again."""
-    fitting = [
-        name
-        for name in head.columns
-        if name not in taken and not head.numeric(name) and 1 < head.kinds(name) <= 0.7 * len(head.texts(name))
-        and head.length(name) > 20
-    ]  # fmt: skip
-    return max(fitting, key=head.length, default=None)
+    """Return the column with the longest texts of which many are repeated."""
+    return _longest(head, taken, 20, lambda name: 1 < head.kinds(name) <= 0.7 * len(head.texts(name)))
+
+
+def _distinct_text(head: _Head, taken: set[str]) -> str | None:
+    """Return the column with the longest texts that are nearly all different."""
+    return _longest(head, taken, 10, lambda name: head.kinds(name) > 0.5 * max(len(head.texts(name)), 1))
+
+
+def _longest(head: _Head, taken: set[str], shortest: int, fits: Callable[[str], bool]) -> str | None:
+    """Return the column with the longest texts, longer than ``shortest`` characters on average, among those that fit."""
+    names = (name for name in head.columns if name not in taken and not head.numeric(name) and fits(name))
+    return max((name for name in names if head.length(name) > shortest), key=head.length, default=None)
 
 
 def _rivals(context: str, taken: Collection[str], head: _Head) -> tuple[str, ...]:
-    """Return other columns of texts that come again, as a context does, and vary within one cell of ``context``."""
+    """Return other columns whose texts are repeated, as those of a context are, and vary within one cell of ``context``."""
     keys = [render(cell) for cell in head.columns[context]]
-    found = []
+    rivals = []
     for name in head.columns:
         if name in taken or head.numeric(name) or head.length(name) <= 20:
             continue
@@ -273,27 +268,13 @@ def _rivals(context: str, taken: Collection[str], head: _Head) -> tuple[str, ...
         rows = [(key, text) for key, text in zip(keys, texts, strict=True) if key and text and text.strip()]
         again = rows and 1 < len({text for _, text in rows}) <= 0.7 * len(rows)
         if again and len(set(rows)) > len({key for key, _ in rows}):
-            found.append(name)
-    return tuple(found)
-
-
-def _distinct_text(head: _Head, taken: set[str]) -> str | None:
-    """Return the column with the longest texts that are nearly all different."""
-    fitting = [
-        name
-        for name in head.columns
-        if name not in taken and not head.numeric(name) and head.kinds(name) > 0.5 * max(len(head.texts(name)), 1)
-        and head.length(name) > 10
-    ]  # fmt: skip
-    return max(fitting, key=head.length, default=None)
+            rivals.append(name)
+    return tuple(rivals)
 
 
 def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
-    """Raise NNDError, with what the table offers, where the recipe lacks something."""
-    columns = some_of(list(head.columns), 40, str)
-    lists = [name for name, cells in head.columns.items() if recipe.rows is None and any(map(_objects, cells[:10]))]
-    if lists:
-        columns += f". A row of {lists[0]!r} holds a list of objects; --rows '{lists[0]}[]' makes a row of each"
+    """Raise NNDError where the recipe lacks a column or a rule; it names what the table offers."""
+    columns = some_of(list(head.columns), 40, str) + list_hint(head.columns, recipe)
     if recipe.pairs:
         return
     for role in ("context", "candidate"):
@@ -318,8 +299,7 @@ def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
         return
     shown = marks[0]
     if recipe.score or (recipe.wide and head.numeric(shown)):
-        values = [v for cell in head.columns[shown] for item in (cell if isinstance(cell, list) else [cell])
-                  if (v := head.number(item)) is not None and v == v]  # fmt: skip
+        values = [value for value in head.values(shown) if value is not None and value == value]
         raise NNDError(
             f"{table.name}: say what is better: column {shown!r} holds numbers from {min(values):g} to {max(values):g}, so "
             "--min-gap X (smallest difference of two scores) or --majority (more than half of the ratings are the highest mark)"
@@ -331,33 +311,15 @@ def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
     )
 
 
-def _objects(cell: Any) -> bool:
-    """Tell whether a cell is a list of objects that are no messages of a chat."""
-    return (
-        isinstance(cell, list)
-        and len(cell) > 0
-        and all(isinstance(item, Mapping) for item in cell)
-        and not is_chat(cell)
-    )
-
-
 def describe(recipe: Recipe, choices: Sequence[Choice]) -> list[str]:
-    """Return a line per column that is read: what it holds, and whether that was proposed."""
-    why = {(choice.role, choice.column): choice.why for choice in choices}
-    parts = [(role, getattr(recipe, role)) for role in ROLES if getattr(recipe, role)]
-    lines = [
-        f"{role}: column {column!r}" + (f" (proposed: {why[role, column]})" if (role, column) in why else "")
-        for role, column in parts
-    ]
+    """Return a line for each column that is read: what it holds, and whether that was proposed."""
+    why = {(choice.role, choice.column): f" (proposed: {choice.why})" for choice in choices}
+    parts = [(role, role, getattr(recipe, role)) for role in ROLES if getattr(recipe, role)]
     for name, column in recipe.attribute.items():
-        called = "" if name == column else f" {name}"
-        lines.append(
-            f"attribute{called}: column {column!r}"
-            + (f" (proposed: {why['attribute', column]})" if ("attribute", column) in why else "")
-        )
-    lines += [
-        f"{text}: column {column!r}" for text, column in zip(("one text", "the other"), recipe.pair, strict=False)
-    ]
+        parts.append(("attribute", "attribute" if name == column else f"attribute {name}", column))
+    lines = [f"{text}: column {column!r}" + why.get((role, column), "") for role, text, column in parts]
+    for text, column in zip(("one text", "the other"), recipe.pair, strict=False):
+        lines.append(f"{text}: column {column!r}")
     if recipe.spans:
         lines.append(
             "error spans: " + (", ".join(map(repr, columns_of(recipe.spans))) or "inside marks of the candidate")

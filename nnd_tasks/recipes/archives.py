@@ -1,4 +1,4 @@
-"""Take files out of a zip or tar that may come from a stranger: bounded, and never outside the folder."""
+"""Unpack a zip or tar that may come from a stranger: within limits, and never to a place outside the folder."""
 
 from __future__ import annotations
 
@@ -21,41 +21,36 @@ from nnd_tasks.recipes.readers import SUFFIXES
 MAX_UNPACKED = 1 << 30
 MAX_MEMBERS = 50_000
 MAX_DIRECTORY_BYTES = 4 << 20  # of a zip's list of members, which is read as a whole; about 50,000 members
-#: What the readers of archives raise for bytes that are no good archive; a wrong name is a ValueError too.
+#: What the readers of archives raise for a broken archive; a name that no file can have is a ValueError too.
 BROKEN = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, LookupError, RuntimeError,
     ValueError, OverflowError, OSError,
 )  # fmt: skip
-#: Bytes that a compressed tar unpacks to, the members that nobody wants included: they are read to get past them.
+#: Bytes that a compressed tar unpacks to, with all members: those that are not wanted must be read to get past them.
 MAX_STREAM = 4 << 30
 _MAX_NAME = 1 << 16  # bytes of a tar's header for long names, which is read as a whole
 _STEP = 1 << 20
 
 
 def is_archive(path: Path) -> bool:
-    """Tell whether a file is a zip or a tar, compressed or not, by its name."""
-    name = path.name.lower()
-    return name.endswith((".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz"))
+    """Tell by its name whether a file is a zip or a tar, compressed or not."""
+    return path.name.lower().endswith((".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz"))
 
 
 class _Zip(FileIO):
-    """A zip file of which no large piece is read at once: `zipfile` takes the list of members as a whole."""
+    """A zip file that refuses to read a large piece at once: `zipfile` reads the list of members as a whole."""
 
     def read(self, size: int | None = -1) -> bytes:
         if size is not None and size > MAX_DIRECTORY_BYTES:
-            raise _TooManyMembersError
+            raise NNDError(f"{self.name}: it has more members than an archive of annotations")
         return super().read(size) or b""
-
-
-class _TooManyMembersError(Exception):
-    pass
 
 
 class _TooLargeError(Exception):
     pass
 
 
-#: Headers of a tar that `tarfile` reads as a whole: long names, and what else is said of a member.
+#: Headers of a tar that `tarfile` reads as a whole: long names and extended attributes.
 _LONG = (
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
@@ -63,20 +58,22 @@ _LONG = (
 
 
 class _Member(tarfile.TarInfo):
-    """A member of a tar whose long name cannot fill the memory."""
+    """A member of a tar; a long name that could fill the memory is refused."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
         """Read a header."""
-        found = super().frombuf(buf, encoding, errors)
-        if found.type in _LONG and found.size > _MAX_NAME:
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _LONG and member.size > _MAX_NAME:
             raise _TooLargeError
-        return found
+        return member
 
 
 def _members(archive: Path, wanted: str = "") -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Yield name, size and content of each regular file, or of the one that is wanted."""
-    if _is_zip(archive):
+    """Yield name, size and content of each regular file, or only of the ``wanted`` one of a zip."""
+    with archive.open("rb") as file:
+        is_zip = file.read(2) == b"PK"
+    if is_zip:
         with _Zip(archive) as raw, zipfile.ZipFile(raw) as bundle:
             for number, info in enumerate(bundle.infolist()):
                 _count(archive, number)
@@ -96,11 +93,6 @@ def _members(archive: Path, wanted: str = "") -> Iterator[tuple[str, int, IO[byt
                 yield member.name, member.size, content
 
 
-def _is_zip(archive: Path) -> bool:
-    with archive.open("rb") as file:
-        return file.read(2) == b"PK"
-
-
 def _count(archive: Path, number: int) -> None:
     if number >= MAX_MEMBERS:
         raise NNDError(
@@ -110,11 +102,9 @@ def _count(archive: Path, number: int) -> None:
 
 @contextmanager
 def _explained(archive: Path, broken: str) -> Iterator[None]:
-    """Turn what reading an archive raises into NNDError; ``broken`` says that it is none."""
+    """Turn what reading an archive raises into NNDError; ``broken`` is the message for a broken archive."""
     try:
         yield
-    except _TooManyMembersError as error:
-        raise NNDError(f"{archive}: it has more members than an archive of annotations") from error
     except _TooLargeError as error:
         raise NNDError(f"{archive}: it unpacks to more than {MAX_STREAM >> 30} GiB; this cannot be the file") from error
     except BROKEN as error:
@@ -122,11 +112,7 @@ def _explained(archive: Path, broken: str) -> Iterator[None]:
 
 
 def take(archive: Path, member: str, target: Path) -> None:
-    """Write one member of an archive to ``target``.
-
-    Raises:
-        NNDError: the archive is broken or too large, or has no such member.
-    """
+    """Write one member of an archive to ``target``; raise NNDError if it is broken, too large, or has no such member."""
     absent = f"{archive}: no zip or tar with {member} in it"
     with _explained(archive, absent):
         for name, size, stream in _members(archive, member):
@@ -139,10 +125,10 @@ def take(archive: Path, member: str, target: Path) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Write the tables of an archive into ``folder``, in their folders; return it.
+    """Write the tables of an archive into ``folder``, with their folders; return ``folder``.
 
     Raises:
-        NNDError: the archive is broken or too large, holds no table, or a name leads out of the folder.
+        NNDError: the archive is broken or too large, holds no table, or a name in it leads out of the folder.
     """
     left, count = MAX_UNPACKED, 0
     with _explained(archive, f"{archive}: cannot be unpacked; is it a zip or tar?"):
@@ -160,7 +146,7 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 
 def _copy(archive: Path, stream: IO[bytes], target: Path, most: int) -> int:
-    """Write a stream to a file in steps; return its size."""
+    """Write a stream to a file in pieces, at most ``most`` bytes; return its size."""
     size = 0
     with writing(target) as new, new.open("wb") as file:
         while piece := stream.read(_STEP):

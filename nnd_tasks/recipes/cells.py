@@ -1,7 +1,8 @@
-"""Cells of a table as texts and numbers, and the names by which a recipe finds them.
+"""Cells of a table as texts and numbers, and nested names.
 
-A name is that of a column, or a way into a nested one: ``scores.fluency`` (an object's field), ``votes[0]`` (an item of a list),
-``answers[].text`` (a field of every item, as a list). Dots and brackets count only where no column has the whole name.
+A name is that of a column, or leads into a nested one: ``scores.fluency`` (a field of an object), ``votes[0]`` (an item of a
+list), ``answers[].text`` (a field of every item, as a list). Dots and brackets have this meaning only where no column has the
+whole name.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from nnd_tasks.codes import Codes, Floats, Index, Texts
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.chat import is_chat, render_chat
 
-#: What a cell of numbers says where nobody judged.
+#: Texts in a column of numbers that mean that nobody judged.
 NO_NUMBER = frozenset({"", "na", "n/a", "nan", "none", "null", "-"})
 Column: TypeAlias = pa.Array | list[Any]
 Where: TypeAlias = Callable[[int], str]
@@ -31,10 +32,10 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(-?\d*)\]")
 
 
 class AbsentError(Exception):
-    """A nested name leads nowhere; its text says what is there instead.
+    """A nested name leads nowhere; the message says what is there instead.
 
     Attributes:
-        field: whether an object lacks the field; else something stands there that is no object or list.
+        field: True where an object lacks a field, False where there is no object or list to go into.
     """
 
     def __init__(self, message: str, *, field: bool = False) -> None:
@@ -49,10 +50,10 @@ def root(name: str) -> str:
 
 
 def walk(value: Any, way: str) -> Any:
-    """Return what the rest of a nested name, such as ``.scores[0]``, leads to; None behind a cell that is None.
+    """Return what the rest of a nested name, such as ``.scores[0]``, leads to in a value; None in a value that is None.
 
     Raises:
-        AbsentError: it leads nowhere.
+        AbsentError: the name leads nowhere.
     """
     place = 0
     while place < len(way):
@@ -67,8 +68,8 @@ def walk(value: Any, way: str) -> Any:
                 hint = f"; []{step[0]} is that of each item" if isinstance(value, (list, tuple)) else ""
                 raise AbsentError(f"before .{step[1]} stands {kind(value)}, not an object{hint}")
             if step[1] not in value:
-                found = ", ".join(map(str, list(value)[:12]))
-                raise AbsentError(f"field {step[1]!r} is missing (found: {found})", field=True)
+                known = ", ".join(map(str, list(value)[:12]))
+                raise AbsentError(f"field {step[1]!r} is missing (found: {known})", field=True)
             value = value[step[1]]
         elif not isinstance(value, (list, tuple)):
             raise AbsentError(f"before [{step[2]}] stands {kind(value)}, not a list")
@@ -91,7 +92,7 @@ def _walk_item(item: Any, way: str, number: int) -> Any:
 
 
 def kind(value: Any) -> str:
-    """Return what to call a value in an error."""
+    """Return the kind of a value in words, for an error."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true/false", int: "a number", float: "a number"}
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
@@ -109,15 +110,15 @@ def shown(value: Any) -> str:
 
 
 def listed(column: Column) -> list[Any]:
-    """Return the cells of a column as Python objects."""
-    return list(column.to_pylist()) if isinstance(column, pa.Array) else list(column)
+    """Return the cells of a column as Python objects, in a list that must not be changed."""
+    return column if isinstance(column, list) else list(column.to_pylist())
 
 
 def render(value: Any) -> str | None:
-    """Return a cell as text; of a list each item is a line, an inner list one line between bars; messages as a chat.
+    """Return a cell as text: a list with an item per line, an inner list as one line with bars, messages as a chat.
 
     Raises:
-        ValueError: it has no such form.
+        ValueError: the cell cannot be written as text.
     """
     try:
         return _render(value)
@@ -152,7 +153,7 @@ MAX_ITEMS = 20_000_000
 
 
 def check_size(characters: int, where: Where) -> None:
-    """Raise NNDError for more text than a table of judgements has, such as a long one that is repeated for each of many rows."""
+    """Raise NNDError for more text than a table of judgements has, such as a long text that is repeated for many rows."""
     if characters > MAX_CHARACTERS:
         raise NNDError(f"{where(0)}: {characters:,} characters of text from here on; this is no table of judgements")
 
@@ -162,11 +163,11 @@ def strings(values: Column, where: Where, only: tuple[type, ...] = ()) -> pa.Arr
 
     Args:
         values: the column.
-        where: names a cell.
-        only: what a cell of a file that knows kinds can be; nothing takes all that `render` does.
+        where: returns the place of a cell.
+        only: types that a cell may have, in a file format with types; empty allows all that `render` takes.
 
     Raises:
-        NNDError: a cell is no text, or holds what UTF-8 cannot.
+        NNDError: a cell is not text, or cannot be stored as UTF-8.
     """
     if isinstance(values, pa.Array):
         if pa.types.is_string(values.type):
@@ -205,10 +206,10 @@ def coded(texts: Texts, values: Column, where: Where) -> Codes:
 
 
 def spread(values: Column, where: Where) -> tuple[Index, Column]:
-    """Return the cells of a column with each item of a list as a cell of its own, and the position of each in the column.
+    """Return the position of each cell in the column and the cells, with each item of a list as a cell of its own.
 
     Raises:
-        NNDError: there are more than a table of judgements has.
+        NNDError: there are more cells than a table of judgements has.
     """
     if isinstance(values, pa.Array) or not any(isinstance(value, (list, tuple)) for value in values):
         return np.arange(len(values), dtype=np.int64), values
@@ -230,16 +231,16 @@ class Numbers:
     """Reads cells as numbers.
 
     Args:
-        missing: texts that say that nobody judged, besides `NO_NUMBER`.
-        decimal: what stands between a number's whole and its fraction, ``.`` or ``,``.
-        scale: the lowest and the highest number that can be right, or None.
+        missing: texts that mean that nobody judged, besides `NO_NUMBER`.
+        decimal: the decimal mark, ``.`` or ``,``.
+        scale: the lowest and the highest valid number, or None.
     """
 
     def __init__(
         self, missing: Sequence[str] = (), decimal: str = ".", scale: tuple[float, float] | None = None
     ) -> None:
         self._missing = NO_NUMBER | {text.strip().casefold() for text in missing}
-        numbers = (as_number(text.strip().replace(decimal, ".")) for text in missing)
+        numbers = (Numbers().number(text.strip().replace(decimal, ".")) for text in missing)
         self._no_marks = [number for number in numbers if number is not None and not math.isnan(number)]
         self._decimal, self._scale = decimal, scale
 
@@ -247,25 +248,25 @@ class Numbers:
         """Return a column of numbers, nan where nobody judged; shape (rows,).
 
         Raises:
-            NNDError: a cell holds something else, no finite number, or one outside the scale.
+            NNDError: a cell is not a finite number, or lies outside the scale.
         """
-        found = self._read(values, where)
+        numbers = self._read(values, where)
         if self._scale is not None:
             low, high = self._scale
-            wrong = (found < low) | (found > high)
+            wrong = (numbers < low) | (numbers > high)
             if wrong.any():
                 place = int(wrong.argmax())
-                raise NNDError(f"{where(place)}: a judgement lies in {low:g} to {high:g}, found {found[place]:g}")
-        return found
+                raise NNDError(f"{where(place)}: a judgement lies in {low:g} to {high:g}, found {numbers[place]:g}")
+        return numbers
 
     def _read(self, values: Column, where: Where) -> Floats:
         if isinstance(values, pa.Array) and not pa.types.is_string(values.type):
-            found = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-            bad = np.isinf(found)
-            if bad.any():
-                raise NNDError(f"{where(int(bad.argmax()))}: expected a finite number")
-            return np.where(np.isin(found, self._no_marks), np.nan, found).astype(np.float64)
-        cells: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
+            numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            infinite = np.isinf(numbers)
+            if infinite.any():
+                raise NNDError(f"{where(int(infinite.argmax()))}: expected a finite number")
+            return np.where(np.isin(numbers, self._no_marks), np.nan, numbers).astype(np.float64)
+        cells = listed(values)
         known: dict[str, float] = {}
         result = np.empty(len(cells))
         for i, cell in enumerate(cells):
@@ -287,7 +288,7 @@ class Numbers:
         return "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
 
     def number(self, cell: Any) -> float | None:
-        """Return a cell as a number, nan where nobody judged, None where it is something else."""
+        """Return a cell as a number, nan where nobody judged, None where it is not a number."""
         if cell is None:
             return math.nan
         if isinstance(cell, str):
@@ -309,8 +310,3 @@ class Numbers:
         if value in self._no_marks:
             return math.nan
         return None if math.isinf(value) else value
-
-
-def as_number(cell: Any) -> float | None:
-    """Return a cell as a number, nan where it is empty, None where it is something else."""
-    return Numbers().number(cell)

@@ -1,4 +1,4 @@
-"""Chats as text: what both answers of a preference pair share is the context, the rest are the candidates."""
+"""Chats as text: what both texts of a preference pair begin with is the context, the rests are the candidates."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from typing import Any, NamedTuple
 
 from nnd_tasks.schema import fold
 
-#: Who speaks, and what.
+#: A speaker, and what they say.
 Message = tuple[str, str]
 #: How a turn begins in datasets that write chats as one text (such as Anthropic's HH-RLHF).
 _ANSWER, _QUESTION = "\n\nAssistant:", "\n\nHuman:"
-#: Keys of a message for who speaks, and what.
+#: Keys of a message for its speaker and its text.
 _KEYS = (("role", "content"), ("from", "value"))
 _NAMES = {
-    "user": "User",
-    "human": "User",
-    "prompter": "User",
-    "assistant": "Assistant",
-    "gpt": "Assistant",
+    **dict.fromkeys(("user", "human", "prompter"), "User"),
+    **dict.fromkeys(("assistant", "gpt"), "Assistant"),
     "system": "System",
 }
 _ASKING = {"User", "System"}
@@ -31,31 +28,31 @@ def is_chat(value: Any) -> bool:
 
 
 def _keys(item: Any) -> tuple[str, str] | None:
-    """Return under which keys a message has who speaks and what, or None where ``item`` is no message."""
+    """Return the keys of a message for its speaker and its text, or None where ``item`` is not a message."""
     if not isinstance(item, Mapping):
         return None
     return next((keys for keys in _KEYS if isinstance(item.get(keys[0]), str) and keys[1] in item), None)
 
 
 def messages_of(chat: Sequence[Any]) -> list[Message]:
-    """Return who speaks, and what, of each message of a chat.
+    """Return the messages of a chat.
 
     Raises:
         ValueError: a message without text.
     """
-    found = []
+    messages = []
     for number, item in enumerate(chat, start=1):
         role, content = _keys(item) or _KEYS[0]
         name = item[role].strip()
         text = _content(item[content])
         if text is None:
             raise ValueError(f"message {number} ({name}) has no text as its {content}")
-        found.append((_NAMES.get(name.lower(), name), text))
-    return found
+        messages.append((_NAMES.get(name.lower(), name), text))
+    return messages
 
 
 def _content(value: Any) -> str | None:
-    """Return what a message says: a text, or a list of parts that are texts, one per line; None for anything else."""
+    """Return the text of a message: a text, or a list of texts as lines; None for anything else."""
     if isinstance(value, str):
         return value
     if not isinstance(value, (list, tuple)) or not value:
@@ -66,7 +63,7 @@ def _content(value: Any) -> str | None:
 
 
 def render_chat(chat: Sequence[Any]) -> str:
-    """Return messages as text: one alone as it is, several with the name of each speaker before them.
+    """Return messages as text: a single one as it is, several with the name of the speaker before each.
 
     Raises:
         ValueError: a message without text.
@@ -81,13 +78,13 @@ def _render(messages: Sequence[Message]) -> str:
 
 
 class Split(NamedTuple):
-    """A pair whose common beginning was taken off.
+    """A pair without the common beginning of its texts.
 
     Attributes:
-        context: that beginning, ``""`` where there is none.
-        turns: what is said in it, turn by turn.
-        chosen: rest of the one text.
-        rejected: rest of the other.
+        context: the common beginning, ``""`` where there is none.
+        turns: the texts of its turns.
+        chosen: the rest of the better text.
+        rejected: the rest of the worse text.
     """
 
     context: str
@@ -97,16 +94,16 @@ class Split(NamedTuple):
 
 
 def split_pair(chosen: Any, rejected: Any) -> Split | None:
-    """Take from the two texts of a pair what they begin with alike.
+    """Split off what the two texts of a pair begin with alike.
 
     Args:
         chosen: messages or text.
         rejected: likewise.
 
     Returns:
-        The pair, or None where its texts answer different prompts: they part in what another than the assistant says, or one is a
-        chat and the other a text. Of messages the context is the longest common beginning that leaves each side a message; of
-        texts it ends with the last ``Assistant:`` of a turn that both have.
+        The pair, or None where its texts answer different prompts: they differ in a turn that is not the assistant's, or one is
+        a chat and the other a text. Of two chats the context is the longest common beginning that leaves each side a message;
+        of two texts it ends with the last ``Assistant:`` that both have.
 
     Raises:
         ValueError: a message without text.
@@ -117,7 +114,7 @@ def split_pair(chosen: Any, rejected: Any) -> Split | None:
     if all(chats):
         return _split_chats(messages_of(chosen), messages_of(rejected))
     if _blank(chosen) or _blank(rejected):
-        return Split("", (), chosen, rejected)  # is left out as such
+        return Split("", (), chosen, rejected)  # left out later, as empty
     if any(chats):
         return None
     if isinstance(chosen, str) and isinstance(rejected, str):
@@ -164,24 +161,24 @@ def _is_dialogue(text: str) -> bool:
 
 
 def ends_open(context: str) -> bool:
-    """Tell whether a context ends where the assistant's turn begins."""
+    """Tell whether a context ends with ``Assistant:``, so that the assistant's turn follows."""
     return context.endswith(_ANSWER)
 
 
 def add_context(column: str, split: Split) -> str:
-    """Return the context of a pair whose table has a column for it: no turn that both texts share is lost.
+    """Return the context of a pair whose table has a column for it, so that no shared turn is lost.
 
-    The column is the context where it says what the shared turns say; the shared turns are where they say what the column
-    says; otherwise both, the column first.
+    If the column contains all shared turns, it is the context. If the shared turns contain the column, they are the context.
+    Otherwise the context is the column and then the shared turns.
     """
     if not split.turns:
         return column
     place, folded = 0, fold(column)
     for turn in map(fold, split.turns):
-        found = folded.find(turn, place)
-        if found < 0:
+        start = folded.find(turn, place)
+        if start < 0:
             break
-        place = found + len(turn)
+        place = start + len(turn)
     else:
         return column
     return split.context if folded in fold(split.context) else f"{column}\n\n{split.context}"

@@ -1,4 +1,4 @@
-"""Fetch the files of a set from their publisher: checked, with progress and retries."""
+"""Download the files of a set from their publisher, with checked hashes, progress and retries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nnd_tasks.recipes.records import MAX_BYTES
 
 RETRIES = 3
 TIMEOUT = 60  # seconds without an answer
-PATIENCE = 1800.0  # seconds for one file, all tries together: a server that sends a byte now and then never times out
+PATIENCE = 1800.0  # seconds for one file with all tries: a server that sends a byte now and then never times out
 _HASHES = "hashes.json"
 _STEP = 1 << 20
 
@@ -50,9 +50,9 @@ class Fetched:
     Attributes:
         folder: the download folder.
         files: file name -> path.
-        unverified: names of the files whose content nobody vouches for.
-        fresh: those of them that were downloaded for the first time just now.
-        unsure: those of the fresh ones that came without a length, so that a file cut off looks like a whole one.
+        unverified: names of the files without a published hash.
+        fresh: those of the unverified files that were downloaded for the first time just now.
+        unsure: those of the fresh files that came without a length, so that they may be cut off unnoticed.
     """
 
     folder: Path
@@ -62,10 +62,9 @@ class Fetched:
     unsure: list[str]
 
     def discard(self, names: Iterable[str] | None = None) -> None:
-        """Forget fresh unverified files, all or those named, which turned out not to be what they should be.
+        """Delete fresh files, all or those named, and their recorded hashes: they are not what they should be.
 
-        Publishers answer with a page instead of the file when a quota is used up, or break off; that must not become what is
-        expected.
+        A publisher may answer with a page when a quota is used up, or break off; the next build must not expect that content.
         """
         recorded = _read_hashes(self.folder)
         for name in self.fresh if names is None else names:
@@ -77,14 +76,14 @@ class Fetched:
 def fetch(name: str, recipe: Recipe, *, place: str = "", progress: bool = True) -> Fetched:
     """Download the files of a set, or take them from an earlier download.
 
-    A file whose hash is pinned must have it. Of another file the hash is recorded at the first download and checked
+    A file must have the hash that the recipe pins. The hash of a file without one is recorded at the first download and checked
     from then on.
 
     Args:
         name: of the set.
-        recipe: of it.
-        place: the download folder of a recipe that somebody sent, whose files must not be taken for those of another set of this
-            name; ``""`` takes that of the set.
+        recipe: of the set.
+        place: name of the download folder; ``""`` takes ``name``. A recipe that somebody sent needs its own, so that its files
+            are not taken for those of another set of this name.
         progress: show a progress bar.
 
     Raises:
@@ -100,13 +99,14 @@ def fetch(name: str, recipe: Recipe, *, place: str = "", progress: bool = True) 
 
 
 def _fetch_all(name: str, recipe: Recipe, folder: Path, progress: bool) -> Fetched:
+    """Download the files of a set into a folder that no other build writes to."""
     recorded = _read_hashes(folder)
     fetched = Fetched(folder, {}, [], [], [])
     for file in recipe.files.values():
         if not file.url:
             continue
         if file.member:
-            # Its pinned hash vouches for the member; the archive around it may change.
+            # The pinned hash is that of the member; the archive around it may change.
             archive, _ = _fetch_one(folder, file.url, _archive_name(file.url, recipe), None, {}, name, progress)
             fetched.files[file.name] = _extract(archive, file, folder, _way_out(name))
             continue
@@ -125,7 +125,7 @@ def _fetch_all(name: str, recipe: Recipe, folder: Path, progress: bool) -> Fetch
 
 
 def _archive_name(url: str, recipe: Recipe) -> str:
-    """Return what the archive of an address is kept as: its own name where that is one, and no other file has it."""
+    """Return the file name for the archive of an address: its own if that is a valid name that no other file has."""
     name = PurePosixPath(urlsplit(url).path).name
     if is_name(name) and len(name) <= 100 and name != _HASHES and name not in recipe.files:
         return name
@@ -133,7 +133,7 @@ def _archive_name(url: str, recipe: Recipe) -> str:
 
 
 def _check_addresses(name: str, recipe: Recipe) -> None:
-    """Raise NNDError where a file that is needed has no address."""
+    """Raise NNDError where a required file has no address."""
     lacking = [file.name for file in recipe.files.values() if not file.url and not file.optional]
     if lacking or not any(file.url for file in recipe.files.values()):
         what = " and ".join(lacking or recipe.sources) or "its table"
@@ -159,7 +159,7 @@ class _Download:
     """A downloader for pooch with limits on the size of a file, and on the time of all tries together.
 
     Attributes:
-        unsure: the last answer told no length, so that a file cut off looks like a whole one.
+        unsure: whether the last answer gave no length, so that the file may be cut off unnoticed.
     """
 
     def __init__(self, refuse: Callable[[str], NNDError], progress: bool) -> None:
@@ -178,7 +178,7 @@ class _Download:
             except BaseException as error:  # handed over to the thread that waits
                 failed.append(error)
 
-        # In a thread, as nothing else ends a read that gets a byte before each timeout.
+        # In a thread, as nothing else ends a read that receives a byte before each timeout.
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
         thread.join(max(0.0, self._end - time.monotonic()))
@@ -198,7 +198,7 @@ class _Download:
             Path(target).chmod(0o666 & ~umask())  # pooch makes it private
             length = response.headers.get("Content-Length")
             self.unsure = length is None and "Transfer-Encoding" not in response.headers
-            # The length says nothing of what a compressed answer unpacks to.
+            # The length does not limit what a compressed answer unpacks to.
             size = 0
             with tqdm(
                 total=int(length) if length and length.isdecimal() else None,
@@ -215,17 +215,11 @@ class _Download:
 
 
 def _fetch_one(
-    folder: Path,
-    url: str,
-    name: str,
-    pinned: str | None,
-    recorded: dict[str, str],
-    set_name: str,
-    progress: bool,
+    folder: Path, url: str, name: str, pinned: str | None, recorded: dict[str, str], set_name: str, progress: bool
 ) -> tuple[Path, bool]:
-    """Return the path of one file, and whether it was downloaded just now without a word on its length.
+    """Return the path of one file, and whether it was downloaded just now without a given length.
 
-    Its hash must be the pinned or the recorded one if there is any.
+    Its hash must be the pinned one, else the recorded one, if there is any.
     """
     known = pinned or recorded.get(name)
     pooch.get_logger().setLevel(logging.WARNING)
@@ -245,9 +239,7 @@ def _fetch_one(
     try:
         path = Path(shelf.fetch(name, downloader=download))
     except requests.RequestException as error:  # some are ValueErrors too, so they come first
-        reason = type(error).__name__
-        if error.response is not None:
-            reason = f"HTTP {error.response.status_code}"
+        reason = type(error).__name__ if error.response is None else f"HTTP {error.response.status_code}"
         raise NNDError(f"{url}: cannot be downloaded ({reason}); check the network, or {way_out}") from error
     except ValueError as error:
         if "hash of downloaded file" not in str(error):  # an address that urllib cannot read, behind a redirect
@@ -261,10 +253,10 @@ def _fetch_one(
 
 
 def _extract(archive: Path, file: File, folder: Path, way_out: str) -> Path:
-    """Take one member out of an archive to its plain name in ``folder``; its pinned hash must fit.
+    """Write one member of an archive to ``folder`` under its plain name; it must have the pinned hash, if there is one.
 
-    No name in the archive says where anything is written. An archive that is not what it should be is removed: publishers
-    answer with a page when a quota is used up, and the next build must not find it.
+    No name in the archive decides where anything is written. A wrong archive is deleted: a publisher may answer with a page
+    when a quota is used up, and the next build must not find that page.
     """
     target = folder / file.name
     try:
@@ -279,15 +271,17 @@ def _extract(archive: Path, file: File, folder: Path, way_out: str) -> Path:
 
 
 def _read_hashes(folder: Path) -> dict[str, str]:
+    """Return file name -> hash recorded at its first download."""
     path = folder / _HASHES
     if not path.exists():
         return {}
+    broken = NNDError(f"{path}: unreadable; delete it to accept the next download as it is")
     try:
         data = read_json(path)
     except NNDError as error:
-        raise NNDError(f"{path}: unreadable; delete it to accept the next download as it is") from error
+        raise broken from error
     if not isinstance(data, dict):
-        raise NNDError(f"{path}: unreadable; delete it to accept the next download as it is")
+        raise broken
     return {str(name): str(value) for name, value in data.items()}
 
 

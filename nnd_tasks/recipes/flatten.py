@@ -1,17 +1,19 @@
-"""From the rows of a file to the rows of a recipe: nested names, lists taken apart, one row per system."""
+"""From the rows of a file to the rows that a recipe describes: nested names, lists taken apart, one row per system."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.pairing import Dropped
+from nnd_tasks.judgements import Dropped
+from nnd_tasks.recipes.base_table import Batch, Several, Table
 from nnd_tasks.recipes.cells import AbsentError, Column, Where, check_size, kind, listed, render, root, walk
-from nnd_tasks.recipes.readers import Batch, Several, Table
+from nnd_tasks.recipes.chat import is_chat
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.wording import did_you_mean, some_of
 
@@ -20,89 +22,96 @@ MAX_ROWS = 50_000_000
 
 
 def batches(table: Table, recipe: Recipe, *, inside: bool = False) -> Iterator[Batch]:
-    """Yield the rows that a recipe makes of a table; the columns have the names that the recipe uses.
+    """Yield the rows that a recipe makes from a table; the columns have the names that the recipe uses.
 
     Args:
-        table: of the files.
+        table: the table of a file, or of several.
         recipe: how it is read.
-        inside: give all columns, and the fields of the items of lists that are taken apart too.
+        inside: yield all columns, and the fields of items of lists that are taken apart, too.
 
     Raises:
-        NNDError: a file that cannot be read, or a nested name that leads nowhere; the row is named.
+        NNDError: a file that cannot be read, or a nested name that leads nowhere; the error names the row.
     """
-    names = recipe.columns()
-    written = [_fill(name, choice) for name in names for choice in _choices(recipe)]
-    lists = [recipe.rows.removesuffix("?")] if recipe.rows else []
     if isinstance(table, Several):
         for one in table.tables:
             yield from batches(one, recipe, inside=inside)
         return
-    if recipe.complete:
-        _check_header(table, recipe, written)
+    names, choices = recipe.columns(), _choices(recipe)
+    written = list(dict.fromkeys(_fill(name, choice) for name in names for choice in choices))
+    lists = [recipe.rows.removesuffix("?")] if recipe.rows else []
+    if recipe.complete and table.known is not None:
+        _check_columns(table, recipe, table.known, written)
     left, first = MAX_ROWS, True
     for batch in table.read(None if inside else table.needed([*written, *lists])):
         if first and not recipe.complete:
-            _check_columns(table, recipe, batch)
+            _check_columns(table, recipe, batch.columns, written)
         first = False
         apart = _take_apart(batch, recipe)
-        left -= len(apart.numbers) * len(_choices(recipe))
+        left -= len(apart.numbers) * len(choices)
         if left < 0:
             raise NNDError(f"{table.name}: its lists and `each` make more than {MAX_ROWS:,} rows")
         yield _each(apart, recipe, [*names, *(_inside(apart, names) if inside else ())])
 
 
 def _inside(batch: Batch, names: Sequence[str]) -> list[str]:
-    """Return the columns of a batch, and the fields of the items of its lists that were taken apart, besides ``names``."""
-    found = [name for name in batch.columns if not name.startswith("@") and not name.endswith("[]")]
+    """Return the columns of a batch and the fields of items of its lists that were taken apart, without ``names``."""
+    columns = [name for name in batch.columns if not name.startswith("@") and not name.endswith("[]")]
     for name, cells in batch.columns.items():
         if name.endswith("[]"):
             objects = [cell for cell in cells if isinstance(cell, Mapping)]
-            found += [f"{name}.{field}" for field in dict.fromkeys(field for one in objects for field in one)]
-    return [name for name in found if name not in names]
+            columns += [f"{name}.{field}" for field in dict.fromkeys(field for one in objects for field in one)]
+    return [name for name in columns if name not in names]
 
 
-def _check_header(table: Table, recipe: Recipe, names: Sequence[str]) -> None:
-    """Raise NNDError where a table whose columns are known before it is read lacks one."""
-    if table.known is None:
-        return
-    own = {*table.known, *recipe.each, *recipe.constant}
+def _optional(recipe: Recipe) -> set[str]:
+    """Return the columns in ``{a|b}`` of the template of a group: a table may lack all but one of them."""
+    return {name for part in recipe.group_parts() if "|" in part for name in part.split("|")}
+
+
+def _check_columns(table: Table, recipe: Recipe, columns: Iterable[str], names: Sequence[str]) -> None:
+    """Raise NNDError where a table with ``columns`` lacks one that the recipe names; single cells may be absent."""
+    own = {*columns, *recipe.each, *recipe.constant, *((FILE, FOLDER) if table.path is not None else ())}
+    optional = _optional(recipe)
     either = [part.split("|") for part in recipe.group_parts() if "|" in part]
-    optional = {name for choice in either for name in choice}
     for choice in [*([name] for name in names if name not in optional), *either]:
-        if not any(name in own or root(name) in own for name in choice):
-            found = ", ".join(name for name in table.known[:12] if not name.startswith("@"))
-            wanted = " or ".join(map(repr, choice))
-            raise NNDError(f"{table.name}{table.header}: no column {wanted} (found: {found}); is it the right file?")
-
-
-def _check_columns(table: Table, recipe: Recipe, batch: Batch) -> None:
-    """Raise NNDError where no row of a batch has a column that the recipe names: a cell may be absent, not all of them."""
-    own = {*batch.columns, *recipe.each, *recipe.constant}
-    if table.path is not None:
-        own |= {FILE, FOLDER}
-    optional = {part for one in recipe.group_parts() if "|" in one for part in one.split("|")}
-    for name in dict.fromkeys(_fill(one, choice) for one in recipe.columns() for choice in _choices(recipe)):
-        if name in optional or name in own or root(name) in own:
+        if any(name in own or root(name) in own for name in choice):
             continue
-        known = [one for one in table.known or table.head() if not one.startswith("@")]
-        raise no_column(name, known, table.name)
+        if not recipe.complete:
+            head = table.head()
+            raise no_column(" or ".join(choice), table.known or head, table, list_hint(head, recipe))
+        known = ", ".join(name for name in list(columns)[:12] if not name.startswith("@"))
+        wanted = " or ".join(map(repr, choice))
+        raise NNDError(f"{table.name}{table.header}: no column {wanted} (found: {known}); is it the right file?")
 
 
-def no_column(name: str, columns: Sequence[str], where: str) -> NNDError:
-    """Return the error for a column that a table does not have; ``where`` begins it."""
-    meant = did_you_mean(name, columns, end=" ")
-    return NNDError(f"{where}: there is no column {name!r}; {meant}there are: {some_of(columns, 40, str)}")
+def no_column(name: str, columns: Iterable[str], table: Table, hint: str = "") -> NNDError:
+    """Return the error of a table that has ``columns``, but not ``name``; it suggests a similar one, and ends with a hint."""
+    known = [column for column in columns if not column.startswith("@")]
+    meant = did_you_mean(name, known, end=" ")
+    return NNDError(f"{table.name}: there is no column {name!r}; {meant}there are: {some_of(known, 40, str)}{hint}")
+
+
+def list_hint(columns: Mapping[str, Column], recipe: Recipe) -> str:
+    """Return how to take a column of lists of objects apart into rows, where a table has one and the recipe does not say."""
+    for name, cells in columns.items():
+        if recipe.rows is None and any(map(_holds_objects, listed(cells[:10]))):
+            return f". A row of {name!r} holds a list of objects; --rows '{name}[]' makes a row of each"
+    return ""
+
+
+def _holds_objects(cell: Any) -> bool:
+    """Tell whether a cell is a list of objects that are not the messages of a chat."""
+    objects = isinstance(cell, list) and bool(cell) and all(isinstance(item, Mapping) for item in cell)
+    return objects and not is_chat(cell)
 
 
 def _choices(recipe: Recipe) -> list[dict[str, str]]:
-    """Return the values of `Recipe.each`, every combination of them."""
-    found: list[dict[str, str]] = [{}]
-    for name, values in recipe.each.items():
-        found = [{**choice, name: value} for choice in found for value in values]
-    return found
+    """Return every combination of the values of `Recipe.each`, as name -> value."""
+    return [dict(zip(recipe.each, values, strict=True)) for values in product(*recipe.each.values())]
 
 
 def _fill(name: str, choice: Mapping[str, str]) -> str:
+    """Return the name of a column with a value in place of each ``{name}``."""
     for variable, value in choice.items():
         name = name.replace(f"{{{variable}}}", value)
     return name
@@ -113,25 +122,24 @@ def column_of(batch: Batch, name: str, *, complete: bool) -> Column:
 
     Args:
         batch: some rows.
-        name: of a column, or nested.
-        complete: whether a cell that is absent is an error; else it is None.
+        name: the name of a column, or a nested name.
+        complete: whether an absent cell is an error; else it is None.
 
     Raises:
-        NNDError: it leads nowhere in some row.
+        NNDError: the name leads nowhere in some row.
     """
     if name in batch.columns:
         return batch.columns[name]
     start = next((n for n in _beginnings(name) if n in batch.columns), None)
     if start is None:
         if complete and len(batch.numbers):
-            raise NNDError(
-                f"{batch.place(0)}: field {name!r} is missing (found: {_names(batch)}); is it the right file?"
-            )
+            known = ", ".join(column for column in list(batch.columns)[:12] if not column.startswith("@"))
+            raise NNDError(f"{batch.place(0)}: field {name!r} is missing (found: {known}); is it the right file?")
         return [None] * len(batch.numbers)
     cells: list[Any] = []
     column = batch.columns[start]
     last: Any = None
-    for i, cell in enumerate(column.to_pylist() if isinstance(column, pa.Array) else column):
+    for i, cell in enumerate(listed(column)):
         if i and cell is last:  # one object for many rows that were taken out of a list beside it
             cells.append(cells[-1])
             continue
@@ -145,12 +153,8 @@ def column_of(batch: Batch, name: str, *, complete: bool) -> Column:
     return cells
 
 
-def _names(batch: Batch) -> str:
-    return ", ".join(name for name in list(batch.columns)[:12] if not name.startswith("@"))
-
-
 def _beginnings(name: str) -> Iterator[str]:
-    """Yield the columns that a nested name may begin with, the longest first: lists that were taken apart, then its root."""
+    """Yield the columns that a nested name may begin with: lists that were taken apart, the longest first, then its root."""
     place = name.rfind("[]")
     while place > 0:
         yield name[: place + 2]
@@ -170,23 +174,22 @@ def _take_apart(batch: Batch, recipe: Recipe) -> Batch:
 
 
 def _explode(batch: Batch, name: str, keep: bool, complete: bool) -> Batch:
+    """Return a row per item of one list; with ``keep`` also a row where the list is empty."""
     cells = column_of(batch, name, complete=complete)
     origin: list[int] = []
     items: list[Any] = []
     numbers: list[int | None] = []
-    for i, cell in enumerate(cells.to_pylist() if isinstance(cells, pa.Array) else cells):
+    for i, cell in enumerate(listed(cells)):
         if cell is not None and not isinstance(cell, (list, tuple)):
             raise NNDError(f"{batch.place(i)}, {name!r}: expected a list, found {kind(cell)}")
         if cell is None and complete:
             raise NNDError(f"{batch.place(i)}, field {name!r}: expected a list, found nothing")
-        found = list(cell or ())
-        if not found and keep:
-            origin.append(i)
-            items.append(None)
-            numbers.append(None)
-        origin += [i] * len(found)
-        items += found
-        numbers += range(len(found))
+        inside: list[Any] = list(cell or ())
+        numbers += range(len(inside)) if inside or not keep else [None]
+        if not inside and keep:
+            inside = [None]
+        origin += [i] * len(inside)
+        items += inside
     columns = {
         other: _repeat(values, origin, batch.where(other)) for other, values in batch.columns.items() if other != name
     }
@@ -198,6 +201,7 @@ def _explode(batch: Batch, name: str, keep: bool, complete: bool) -> Batch:
 
 
 def _repeat(values: Column, origin: Sequence[int], where: Where) -> Column:
+    """Return the cells of a column at the positions ``origin``."""
     if not isinstance(values, pa.Array):
         return [values[i] for i in origin]
     places = pa.array(origin, pa.int64())
@@ -207,21 +211,21 @@ def _repeat(values: Column, origin: Sequence[int], where: Where) -> Column:
 
 
 def _each(batch: Batch, recipe: Recipe, names: Sequence[str]) -> Batch:
-    """Return the columns that a recipe names, of every row once per value of `Recipe.each`."""
+    """Return the columns that a recipe names, with every row once per combination of values of `Recipe.each`."""
     count = len(batch.numbers)
     check_size(max(map(len, recipe.constant.values()), default=0) * count, batch.place)
     constant: dict[str, Column] = {
         name: pa.array([text] * count, pa.string()) for name, text in recipe.constant.items()
     }
     source = Batch(batch.numbers, {**batch.columns, **constant}, batch.place)
-    optional = {part for one in recipe.group_parts() if "|" in one for part in one.split("|")}
+    optional = _optional(recipe)
     if not recipe.each:
-        found = {
+        cells = {
             name: column_of(source, name, complete=recipe.complete and name not in optional)
             for name in names
             if name not in optional or root(name) in source.columns or name in source.columns
         }
-        return Batch(batch.numbers, found, batch.place)
+        return Batch(batch.numbers, cells, batch.place)
     choices = _choices(recipe)
     columns: dict[str, list[Any]] = {}
     for name in names:
@@ -236,7 +240,7 @@ def _each(batch: Batch, recipe: Recipe, names: Sequence[str]) -> Batch:
 
 
 def _shown(cell: Any) -> str | None:
-    """Return a cell as a recipe names it: 1.0, as a column with empty cells has it, is 1."""
+    """Return a cell as a recipe would write it: 1.0, which stands for 1 in a column with empty cells, is 1."""
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     try:
@@ -246,7 +250,7 @@ def _shown(cell: Any) -> str | None:
 
 
 def without(batch: Batch, recipe: Recipe, dropped: Dropped) -> Batch:
-    """Return a batch without the rows that `Recipe.leave_out` names, and count these."""
+    """Return a batch without the rows that `Recipe.leave_out` names, and add these to ``dropped``."""
     if not recipe.leave_out:
         return batch
     keep = [True] * len(batch.numbers)

@@ -1,7 +1,7 @@
-"""What a recipe from a stranger may hold: texts and lists of bounded size, https addresses, prompts that end.
+"""Limits for a recipe from a stranger: texts and lists of bounded size, https addresses, prompts without loops.
 
-Whoever sends a recipe chooses all of it. So nothing in it may run code, take unbounded time or memory, or name a place
-outside of the folders that the user chose.
+The sender chooses everything in it. So nothing in it may run code, take unbounded time or memory, or name a place outside
+of the folders that the user chose.
 """
 
 from __future__ import annotations
@@ -28,28 +28,19 @@ MAX_ENTRIES, _MAX_LEVELS = 10_000, 8
 #: Columns that are read, counted once per combination of the values of ``each``.
 MAX_COLUMNS = 10_000
 _MAX_MARKS = 100  # each takes a pass over all texts
-_PROSE = frozenset(
-    [
-        "prompt",
-        "title",
-        "summary",
-        "kind",
-        "license_note",
-        "citation",
-        "homepage",
-        "judges",
-        "clean_note",
-        "field_notes",
-    ]
-)
-#: What a terminal or a file obeys; tabs and line breaks are text.
+#: Keys with a text for people, or a prompt.
+_PROSE = {
+    *("prompt", "title", "summary", "kind", "license_note"),
+    *("citation", "homepage", "judges", "clean_note", "field_notes"),
+}
+#: Characters that a terminal or a file format interprets; tabs and line breaks are text.
 _CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
-#: Codecs of Python that take quadratic time, warn, or depend on the machine.
+#: Codecs of Python that take quadratic time, print warnings, or depend on the machine.
 _NO_ENCODINGS = {"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem"}
 
 
 def check_values(options: Mapping[str, Any], where: str) -> None:
-    """Check texts, numbers and sizes of all that a recipe says, whatever it means.
+    """Check the texts, numbers and sizes of all values of a recipe, whatever their meaning.
 
     Raises:
         NNDError: a text or list is too long, nested too deeply, holds control characters, or a number is not finite.
@@ -62,8 +53,8 @@ def _check(value: Any, where: str, most: int, levels: int) -> None:
     if isinstance(value, str):
         if len(value) > most:
             raise NNDError(f"{where}: a text of {len(value):,} characters; there may be {most:,}")
-        if found := _CONTROL.search(value):
-            raise NNDError(f"{where}: control character U+{ord(found[0]):04X} in {shown(value)}; leave it out")
+        if match := _CONTROL.search(value):
+            raise NNDError(f"{where}: control character U+{ord(match[0]):04X} in {shown(value)}; leave it out")
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise NNDError(f"{where}: {value} is no number that can be compared")
@@ -77,7 +68,7 @@ def _check(value: Any, where: str, most: int, levels: int) -> None:
 
 
 def check_file_name(name: str, where: str) -> None:
-    """Raise NNDError for what is no plain name of a file, such as one that leads out of its folder."""
+    """Raise NNDError for what is not a plain file name, such as a path that leads out of its folder."""
     if Path(name).name != name or name.startswith(".") or not name.isprintable() or re.search(r'[\\:*?"<>|]', name):
         raise NNDError(f"{where}: {shown(name)} is no name of a file; leave out folders")
     if name.casefold() == "hashes.json" or len(name.encode("utf-8", "replace")) > 200:
@@ -85,7 +76,7 @@ def check_file_name(name: str, where: str) -> None:
 
 
 def check_place(name: str, where: str) -> None:
-    """Raise NNDError for what is no name of a file, or of one in folders below."""
+    """Raise NNDError for what is not the name of a file in the folder or in one below it."""
     if not name or name.startswith("/"):
         raise NNDError(f"{where}: {shown(name)} is no name of a file in the folder")
     for part in name.split("/"):
@@ -93,24 +84,24 @@ def check_place(name: str, where: str) -> None:
 
 
 def check_pattern(pattern: str, where: str) -> None:
-    """Raise NNDError for a pattern that is more than a file's name with ``*``, ``?`` and ``[...]``."""
+    """Raise NNDError for a pattern that is not a file name with ``*``, ``?`` and ``[...]``."""
     if not pattern.strip(".*") or re.search(r"[/\\]|\*\*|^\.", pattern) or len(pattern) > 200 or pattern.count("*") > 5:
         raise NNDError(f"{where}: pattern is the name of files, such as 'ratings_*.csv', not {shown(pattern)}")
 
 
 def check_config(name: str, where: str, *columns: str) -> None:
-    """Raise NNDError for a name that no config, which becomes a folder, can have; ``columns`` may stand for one."""
+    """Raise NNDError for a name that no config can have, as it becomes a folder; names in ``columns`` are allowed."""
     if name not in columns and (not is_name(name) or len(name) > 100):
         raise NNDError(f"{where}: config {shown(name)}: a config is named by letters, digits, _, - and .")
 
 
 def check_url(url: str, where: str) -> None:
-    """Check an address that a recipe names: https, of a host that is not this machine or its own network by name.
+    """Check that an address is https, and that its host is not this machine or an address of its own network.
 
-    Names that lead to a private network by DNS are not looked up: an institute may serve its files there.
+    Host names are not looked up: a name may lead to a private network, where an institute serves its files.
 
     Raises:
-        NNDError: it is another.
+        NNDError: the address is another one.
     """
     try:
         parts = urlsplit(url)
@@ -130,7 +121,7 @@ def is_private(host: str) -> bool:
     if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
         return True
     if re.fullmatch(r"[0-9a-fx.]+", host) and re.fullmatch(r"0x[0-9a-f]*|\d*", host.rsplit(".", 1)[-1]):
-        # A number in any of the forms that systems take for an address of IPv4: 127.1, 2130706433, 0x7f.1
+        # A number in any form that systems take for an IPv4 address: 127.1, 2130706433, 0x7f.1
         try:
             return not ipaddress.ip_address(host).is_global
         except ValueError:
@@ -141,17 +132,13 @@ def is_private(host: str) -> bool:
         return False
 
 
-def check_encoding(name: str) -> str:
-    """Return the name that Python has for an encoding of text.
-
-    Raises:
-        NNDError: there is none, or it is one that nobody saves tables in.
-    """
+def check_encoding(name: str) -> None:
+    """Raise NNDError for an encoding that Python does not know, or that nobody saves tables in."""
     try:
-        found = codecs.lookup(name).name if name.isprintable() and len(name) < 50 else ""
-        if found and found.replace("-", "_") not in _NO_ENCODINGS:
-            "a".encode(found)  # some codecs are not for text
-            return found
+        codec = codecs.lookup(name).name if name.isprintable() and len(name) < 50 else ""
+        if codec and codec.replace("-", "_") not in _NO_ENCODINGS:
+            "a".encode(codec)  # some codecs are not for text
+            return
     except (LookupError, ValueError):
         pass
     raise NNDError(f"--encoding {shown(name)}: no such encoding; name one such as utf-8, utf-16 or cp1252")
@@ -161,7 +148,7 @@ def check_each(each: Mapping[str, tuple[str, ...]], columns: int, where: str) ->
     """Check that the values of ``each`` make a bounded number of columns.
 
     Raises:
-        NNDError: they do not, or a value names another variable, which would unfold again and again.
+        NNDError: they make more, or a value has braces, so that it could be replaced again and again.
     """
     for name, values in each.items():
         if any(brace in text for text in (name, *values) for brace in "{}"):
@@ -174,7 +161,7 @@ def check_each(each: Mapping[str, tuple[str, ...]], columns: int, where: str) ->
 
 
 def check_marks(strip: Mapping[str, tuple[str, ...]], where: str) -> None:
-    """Raise NNDError for marks of ``strip`` that are empty, too many, or of a text that has none."""
+    """Raise NNDError for marks of ``strip`` that are empty or too many, or of a text other than candidate or context."""
     for role, marks in strip.items():
         if role not in ("candidate", "context"):
             raise NNDError(f"{where}: strip: marks are taken out of candidate or context, not of {shown(role)}")
@@ -186,7 +173,7 @@ def check_marks(strip: Mapping[str, tuple[str, ...]], where: str) -> None:
 
 # ---------------------------------------------------------------- prompts
 
-#: What a prompt can do to a text: nothing that makes it longer.
+#: What a prompt may do with a text: nothing that makes it longer.
 _FILTERS = {"capitalize", "d", "default", "e", "first", "last", "length", "lower", "replace", "string", "title", "trim",
             "upper"}  # fmt: skip
 _METHODS = {"capitalize", "endswith", "lower", "lstrip", "replace", "rstrip", "split", "splitlines", "startswith", "strip",
@@ -198,19 +185,19 @@ _NODES = {
 
 
 def check_prompt(template: str, where: str) -> None:
-    """Check that a prompt is a template whose time and length are bounded by its own and that of its fields.
+    """Check that rendering a prompt takes time and memory bounded by its length and that of its fields.
 
-    It can name fields, choose with ``if``, and use filters and methods that shorten a text; there are no loops, no variables,
-    no products, nothing is included and nothing but texts is called.
+    It may name fields, choose with ``if``, and use filters and methods that do not make a text longer. Loops, variables,
+    products, includes and other calls are not allowed.
 
     Raises:
-        NNDError: it is none, or does more.
+        NNDError: it is not a template, or does more.
     """
     from jinja2 import Environment, TemplateError, nodes
 
     try:
-        found = Environment(autoescape=False).parse(template)  # noqa: S701 - it is parsed, not rendered
-        for node in found.find_all(nodes.Node):
+        parsed = Environment(autoescape=False).parse(template)  # noqa: S701 - it is parsed, not rendered
+        for node in parsed.find_all(nodes.Node):
             if problem := _problem(node, nodes):
                 raise NNDError(
                     f"{where}: prompt: {problem} cannot stand in the prompt of a recipe, which can name fields, choose with if, "
@@ -223,7 +210,7 @@ def check_prompt(template: str, where: str) -> None:
 
 
 def _problem(node: Any, nodes: Any) -> str:
-    """Return what is wrong with a part of a template, ``""`` where nothing is."""
+    """Return the part of a template that is not allowed, ``""`` if it is allowed."""
     kind = type(node).__name__
     if kind not in _NODES:
         return {"For": "{% for %}", "Assign": "{% set %}"}.get(kind, kind)

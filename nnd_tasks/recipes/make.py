@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nnd_tasks.assembly import PREFERENCE, Coded, Spans, judged_table, table_of_tests
+from nnd_tasks.assembly import judged_table
 from nnd_tasks.card_sections import left_out
 from nnd_tasks.cleaning import clean, contradictions
 from nnd_tasks.errors import NNDError
-from nnd_tasks.pairing import Dropped, Judgements, gather, pair
+from nnd_tasks.judgements import Dropped, Judgements
+from nnd_tasks.pairing import pair
+from nnd_tasks.qualities import gather
+from nnd_tasks.recipes.base_table import Rows, Several, Table
 from nnd_tasks.recipes.parse import make_recipe
-from nnd_tasks.recipes.preferences import Preferences, read_preferences
-from nnd_tasks.recipes.readers import Rows, Several, Table, open_table
+from nnd_tasks.recipes.preferences import read_preferences
+from nnd_tasks.recipes.readers import open_table
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.recipes.rows import read_judgements
 from nnd_tasks.recipes.steps import STEPS
-from nnd_tasks.schema import SPANS_COLUMN, slug
+from nnd_tasks.schema import slug
 from nnd_tasks.tables import check_table
 
 
@@ -31,11 +34,11 @@ class Made:
     """The tests of one config.
 
     Attributes:
-        table: of the tests.
-        counts: of rows, judgements, candidates and groups.
+        table: the tests.
+        counts: numbers of rows, judgements, candidates and groups.
         dropped: what was left out.
-        cleaning: what the clean config left out; None where there is none.
-        clean: its table; None where nothing is left, or there is none.
+        cleaning: what the clean config leaves out; None where the set has no clean config.
+        clean: the tests of the clean config; None where no test is left, or the set has no clean config.
     """
 
     table: pa.Table
@@ -49,24 +52,29 @@ def tables_of(name: str, recipe: Recipe, files: Mapping[str, Path], options: Map
     """Return config -> the table that its tests are made of.
 
     Args:
-        name: of the set; a file's name may begin with it, which its config then does not.
-        recipe: of it.
+        name: of the set; where a file's name begins with it, the config's name leaves it out.
+        recipe: of the set.
         files: file name -> where it is.
-        options: of the recipe.
+        options: the recipe's options, each with a value.
 
     Raises:
-        NNDError: a file that is no table, or two that would make the same config.
+        NNDError: a file is not a table, or two files would make the same config.
     """
     if recipe.step:
         where = ", ".join(str(path) for path in files.values())
         return {config: Rows(where, rows) for config, rows in STEPS[recipe.step](files, options).items()}
-    found: dict[str, list[Table]] = {}
+    tables: dict[str, list[Table]] = {}
     for file, path in files.items():
         config = config_of(name, recipe, file, path)
-        if recipe.config == FILE and config in found:
+        if recipe.config == FILE and config in tables:
             raise NNDError(f"{path}: another file gives the config {config!r} too; rename one")
-        found.setdefault(config, []).append(open_table(str(path), recipe))
-    return {config: tables[0] if len(tables) == 1 else Several(tables) for config, tables in found.items()}
+        tables.setdefault(config, []).append(open_table(str(path), recipe))
+    return {config: as_one(several) for config, several in tables.items()}
+
+
+def as_one(tables: Sequence[Table]) -> Table:
+    """Return one table, or several one after another."""
+    return tables[0] if len(tables) == 1 else Several(tables)
 
 
 def config_of(name: str, recipe: Recipe, file: str, path: Path) -> str:
@@ -101,68 +109,63 @@ def check_complete(recipe: Recipe, where: str) -> None:
 
 
 def make_tests(table: Table, recipe: Recipe) -> Made:
-    """Return the tests that a recipe makes of a table.
+    """Return the tests that a recipe makes from a table.
 
     Raises:
-        NNDError: the table is not as the recipe says; or no test comes out.
+        NNDError: the table is not as the recipe says, or no test comes out.
     """
     check_complete(recipe, table.name)
-    if recipe.pairs:
-        made, tests, details = _from_pairs(table, recipe)
-    else:
-        made, tests, details = _from_judgements(table, recipe)
+    made, contradictory = _from_pairs(table, recipe) if recipe.pairs else _from_judgements(table, recipe)
     if not recipe.has_clean:
         return made
-    found = clean(made.table, tests, details)
-    made.cleaning, whole = found.report, made.table
-    if recipe.clean:
-        other = make_recipe({**_given(recipe), **recipe.clean})
-        mended, tests, details = _from_judgements(table, other)
-        found, whole = clean(mended.table, tests, details), mended.table
-        if not whole.equals(made.table):
-            left_out = mended.counts["judgements"] - made.counts["judgements"]
-            made.cleaning["kept"] = found.report["kept"]
-            made.cleaning["mended"] = {"left_out": -left_out, "tests": whole.num_rows}
-    if found.keep.all():
-        made.clean = whole
-    elif found.keep.any():
-        made.clean = whole.filter(pa.array(found.keep))
+    cleaned, tests = clean(made.table, *contradictory), made.table
+    made.cleaning = cleaned.report
+    if recipe.clean:  # the clean config is made from the source by a recipe of its own
+        again, contradictory = _from_judgements(table, _clean_recipe(recipe))
+        cleaned, tests = clean(again.table, *contradictory), again.table
+        if not tests.equals(made.table):
+            left_out = made.counts["judgements"] - again.counts["judgements"]
+            made.cleaning["kept"] = cleaned.report["kept"]
+            made.cleaning["mended"] = {"left_out": left_out, "tests": tests.num_rows}
+    if cleaned.keep.any():
+        made.clean = tests if cleaned.keep.all() else tests.filter(pa.array(cleaned.keep))
     return made
 
 
-def _given(recipe: Recipe) -> dict[str, Any]:
-    """Return what a recipe says, for the clean config to change; facts for people are left out."""
-    found = recipe.dump()
-    for key in ("clean", "files", "citation"):
-        found.pop(key, None)
-    return found
+def _clean_recipe(recipe: Recipe) -> Recipe:
+    """Return the recipe of the clean config, without facts for people."""
+    said = {key: value for key, value in recipe.dump().items() if key not in ("clean", "files", "citation")}
+    return make_recipe({**said, **recipe.clean})
 
 
-def _from_judgements(table: Table, recipe: Recipe) -> tuple[Made, Any, Any]:
-    found = read_judgements(table, recipe)
-    if not len(found.mark):
-        raise NNDError(f"{table.name}: {_why_nothing(found.dropped)}{_lists(recipe, found)}")
-    candidates = gather(found, recipe.rule)
-    pairs = pair(candidates, found.dropped, table.name)
+def _from_judgements(table: Table, recipe: Recipe) -> tuple[Made, tuple[Any, ...]]:
+    """Return the tests of judged candidates, and what `clean` takes besides the tests."""
+    judgements = read_judgements(table, recipe)
+    dropped = judgements.dropped
+    if not len(judgements.mark):
+        raise NNDError(f"{table.name}: {_why_nothing(dropped)}{_list_hint(recipe, judgements)}")
+    candidates = gather(judgements, recipe.rule)
+    pairs = pair(candidates, dropped, table.name)
     counts = {
-        "rows": found.rows,
-        "judgements": len(found.mark),
+        "rows": judgements.rows,
+        "judgements": len(judgements.mark),
         "candidates_judged": len(candidates.text),
         "groups": len(np.unique(candidates.group)),
         "groups_with_tests": len(np.unique(candidates.group[pairs.high])),
     }
     if not len(pairs.high):
-        merged = counts["judgements"] > counts["candidates_judged"] and "no_order" not in found.dropped.counts
-        raise NNDError(f"{table.name}: {_why_nothing(found.dropped, merged=merged)}")
-    tests = judged_table(found, candidates, pairs, recipe.by_label)
-    made = Made(check_table(tests, table.name), counts, found.dropped)
-    return made, *(contradictions(found, candidates, pairs) if recipe.has_clean else (None, None))
+        merged = counts["judgements"] > counts["candidates_judged"] and "no_order" not in dropped.counts
+        raise NNDError(f"{table.name}: {_why_nothing(dropped, merged=merged)}")
+    tests = judged_table(judgements, candidates, pairs, recipe.by_label)
+    made = Made(check_table(tests, table.name), counts, dropped)
+    return made, contradictions(judgements, candidates, pairs) if recipe.has_clean else ()
 
 
-def _lists(recipe: Recipe, found: Judgements) -> str:
+def _list_hint(recipe: Recipe, judgements: Judgements) -> str:
     """Return a hint where a nested column holds no text in any row: it may lie in a list."""
     reasons = {"empty": recipe.candidate, "no_context": recipe.context}
-    wrong = [name for reason, name in reasons.items() if name and found.dropped.counts.get(reason) == found.rows]
+    dropped = judgements.dropped.counts
+    wrong = [name for reason, name in reasons.items() if name and dropped.get(reason) == judgements.rows]
     if not wrong or "." not in wrong[0]:
         return ""
     first, _, rest = wrong[0].partition(".")
@@ -170,7 +173,7 @@ def _lists(recipe: Recipe, found: Judgements) -> str:
 
 
 def _why_nothing(dropped: Dropped, *, merged: bool = False) -> str:
-    """Say why no test came out, by what was left out, and whether equal texts are part of it."""
+    """Say why no test came out: what was left out, and whether equal texts were merged."""
     shown = left_out(dropped.counts, dropped.labels).values()
     alike = "; equal texts of a context count as one candidate" if merged else ""
     if not shown:
@@ -178,28 +181,10 @@ def _why_nothing(dropped: Dropped, *, merged: bool = False) -> str:
     return f"no test comes out; left out are {', '.join(shown)}{alike}"
 
 
-def _from_pairs(table: Table, recipe: Recipe) -> tuple[Made, None, None]:
-    found = read_preferences(table, recipe)
-    counts = {"rows": found.rows, **({"contexts_from_messages": found.fuller} if found.fuller else {})}
-    if not len(found.row):
-        raise NNDError(f"{table.name}: {_why_nothing(found.dropped)}")
-    return Made(check_table(preferred_table(found), table.name), counts, found.dropped), None, None
-
-
-def preferred_table(found: Preferences) -> pa.Table:
-    """Return the tests of ready-made pairs, one row per test."""
-    category = Coded(np.zeros(len(found.high), np.int64), [PREFERENCE])
-    if found.category is not None:
-        category = Coded(found.category, found.categories)
-    # The table does not say which text came first, and the better one must not always be the first: the alphabet decides.
-    pairs = zip(found.high.tolist(), found.low.tolist(), strict=True)
-    first = np.array([found.texts[high] < found.texts[low] for high, low in pairs], dtype=bool)
-    columns: dict[str, Any] = {
-        "high": Coded(found.high, found.texts),
-        "low": Coded(found.low, found.texts),
-        "category": category,
-        "high_first": first,
-    }
-    if found.spans is not None:
-        columns[SPANS_COLUMN] = Spans(found.spans, list(found.spans_json))
-    return table_of_tests(found.prompt, found.prompts, columns)
+def _from_pairs(table: Table, recipe: Recipe) -> tuple[Made, tuple[Any, ...]]:
+    """Return the tests of ready-made pairs; `clean` takes nothing besides the tests."""
+    pairs = read_preferences(table, recipe)
+    if pairs.table is None:
+        raise NNDError(f"{table.name}: {_why_nothing(pairs.dropped)}")
+    counts = {"rows": pairs.rows, **({"contexts_from_messages": pairs.fuller} if pairs.fuller else {})}
+    return Made(check_table(pairs.table, table.name), counts, pairs.dropped), ()

@@ -1,13 +1,13 @@
-"""Recipes as YAML and as options: read, checked, and made into a `Recipe`."""
+"""From YAML or options to a checked `Recipe`."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import UniqueLoader, parse_yaml, read_text
@@ -18,41 +18,45 @@ from nnd_tasks.recipes.spans import check_spans
 from nnd_tasks.schema import check_field_names, normalize
 from nnd_tasks.wording import did_you_mean
 
+#: Reads the value of a key: (key, value, what begins an error) -> value in the type of `Recipe`.
+Reader: TypeAlias = Callable[[str, Any, str], Any]
 KEYS = tuple(one.name for one in dataclasses.fields(Recipe))
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
-    """Return the options that a recipe's YAML gives.
+    """Return the keys and values of a recipe's YAML.
 
     Raises:
-        NNDError: it cannot be read, is no mapping, or has an unknown key.
+        NNDError: it cannot be read, is not a mapping, or has an unknown key.
     """
-    found = parse_yaml(read_text(path, limit=limits.MAX_RECIPE_BYTES), str(path), UniqueLoader)
-    if not isinstance(found, Mapping):
+    options = parse_yaml(read_text(path, limit=limits.MAX_RECIPE_BYTES), str(path), UniqueLoader)
+    if not isinstance(options, Mapping):
         raise NNDError(f"{path}: a recipe is a mapping such as `candidate: summary`, one key per line")
-    _check_keys(found, KEYS, str(path))
-    return dict(found)
+    _check_keys(options, KEYS, str(path))
+    return dict(options)
 
 
-def _check_keys(found: Mapping[Any, Any], known: tuple[str, ...], where: str) -> None:
-    for key in found:
+def _check_keys(keys: Iterable[Any], known: Sequence[str], where: str) -> None:
+    for key in keys:
         if key not in known:
             raise NNDError(f"{where}: no such key {shown(key)}; {did_you_mean(str(key), known) or ', '.join(known)}")
 
 
 def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
-    """Return the recipe that ``options`` describe, checked as far as that goes without the table.
+    """Return the recipe that ``options`` describe, with all checks that do not need the table.
 
     Args:
-        options: keys as in `Recipe`; lists may be single values.
-        where: what to name in an error.
+        options: keys as in `Recipe`; in place of a list there may be a single value.
+        where: begins an error.
 
     Raises:
-        NNDError: a value of a wrong type, two rules, options that do not go together.
+        NNDError: a value of a wrong type, two rules, or options that exclude each other.
     """
     _check_keys(options, KEYS, where)
     limits.check_values(options, where)
-    recipe = Recipe(**{key: _value(key, value, where) for key, value in options.items() if value is not None})
+    given = {key: value for key, value in options.items() if value is not None}
+    readers: dict[str, Reader] = dict.fromkeys(given, _text) | {key: _READERS[key] for key in given if key in _READERS}
+    recipe = Recipe(**{key: readers[key](key, value, where) for key, value in given.items()})
     if len(recipe.rules) > 1:
         raise NNDError(f"{' and '.join(recipe.rules)}: a set has one rule; leave all but one out")
     if recipe.spans:
@@ -79,7 +83,7 @@ def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
 
 
 def _check_limits(recipe: Recipe, where: str) -> None:
-    """Raise NNDError for what a stranger could fill the memory with, or leave the folder by."""
+    """Raise NNDError for values that could fill the memory or lead out of the folder, and for roles without a column."""
     limits.check_each(recipe.each, len(recipe.columns()), where)
     limits.check_marks(recipe.strip, where)
     if recipe.prompt is not None:
@@ -104,7 +108,7 @@ def _check_limits(recipe: Recipe, where: str) -> None:
         raise NNDError(f"{where}: separator is what stands between the parts of a label, such as /")
 
 
-#: What a clean config may have otherwise: what is read and compared, not where it comes from.
+#: Keys that may have another value for the clean config: how rows are read and compared, not where they come from.
 _CLEAN = (
     *("best", "better", "categories", "category", "ignore", "leave_out", "majority", "min_gap", "missing", "order"),
     *("scale", "separator", "severity", "strip"),
@@ -112,7 +116,7 @@ _CLEAN = (
 
 
 def _check_clean(recipe: Recipe, options: Mapping[str, Any], where: str) -> None:
-    """Raise NNDError where the clean config, which changes a recipe, would have none that is right."""
+    """Raise NNDError where ``clean`` changes keys that it must not change, or does not give a valid recipe."""
     if not recipe.clean:
         return
     if recipe.candidates != "rows" or recipe.pairs:
@@ -121,7 +125,7 @@ def _check_clean(recipe: Recipe, options: Mapping[str, Any], where: str) -> None
     make_recipe({**{key: value for key, value in options.items() if key != "clean"}, **recipe.clean}, f"{where}: clean")
 
 
-#: Names of languages, as people write them, that are no codes.
+#: Names of languages, as people write them in place of codes, each followed by its code.
 _LANGUAGES = (
     "arabic ar bengali bn bulgarian bg catalan ca chinese zh mandarin zh croatian hr czech cs danish da dutch nl "
     "english en estonian et finnish fi french fr fran\u00e7ais fr german de deutsch de greek el hebrew he hindi hi "
@@ -134,7 +138,7 @@ _CODES = dict(zip(_LANGUAGES.split()[::2], _LANGUAGES.split()[1::2], strict=True
 
 
 def _check_language(language: str) -> None:
-    """Raise NNDError for what is no code of a language: the hub and `nnd check` know only codes."""
+    """Raise NNDError for what is not the code of a language: the hub and `nnd check` know only codes."""
     if re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", language) or language in ("multilingual", "code"):
         return
     plain = language.strip().lower()
@@ -197,14 +201,8 @@ def _check_pairs(recipe: Recipe) -> None:
 # ---------------------------------------------------------------- values
 
 
-def _value(key: str, value: Any, where: str) -> Any:
-    """Return ``value`` in the type of the recipe's ``key``."""
-    reader: Callable[[str, Any, str], Any] = _READERS.get(key, _text)
-    return reader(key, value, where)
-
-
 def _check_quoted(key: str, value: Any, where: str) -> None:
-    """Raise NNDError for a word that YAML reads as true or false."""
+    """Raise NNDError for true or false where a text belongs: YAML reads words such as yes and off so."""
     if isinstance(value, bool):
         words = "true, yes or on" if value else "false, no or off"
         raise NNDError(f"{where}: {key} holds {words}, which YAML takes for a truth value; put it in quotes")
@@ -227,12 +225,12 @@ def _texts(key: str, value: Any, where: str) -> tuple[str, ...]:
 
 
 def _labels(key: str, value: Any, where: str) -> tuple[str, ...]:
-    """Return labels in NFC, as those of a table are read."""
+    """Return labels in NFC, as the labels of a table are read."""
     return tuple(normalize(one) for one in _texts(key, value, where))
 
 
 def _categories(key: str, value: Any, where: str) -> dict[str, Any]:
-    """Return label -> category, labels as those of a table are read."""
+    """Return label -> category, with labels in the form in which those of a table are read."""
     known: dict[str, Any] = _of("categories", _maybe)(key, value, where)
     return {normalize(str(label)).strip(): category for label, category in known.items()}
 
@@ -268,8 +266,8 @@ def _scale(key: str, value: Any, where: str) -> tuple[float, float]:
     return low, high
 
 
-def _of(what: str, read: Callable[[str, Any, str], Any]) -> Callable[[str, Any, str], dict[str, Any]]:
-    """Return what reads a mapping of names to ``what``."""
+def _of(what: str, read: Reader) -> Callable[[str, Any, str], dict[str, Any]]:
+    """Return a reader of mappings of names to ``what``; ``read`` reads each value."""
 
     def call(key: str, value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -296,15 +294,15 @@ def _any(key: str, value: Any, where: str) -> Any:
 
 
 def _attribute(key: str, value: Any, where: str) -> dict[str, str]:
-    """Return name -> column; of a list each column names itself."""
+    """Return name -> column; in a list each column is its own name."""
     if isinstance(value, Mapping):
         return _of("columns", _text)(key, value, where)
     return {column: column for column in _texts(key, value, where)}
 
 
 def _files(key: str, value: Any, where: str) -> dict[str, File]:
-    found = _of("where each comes from", _any)(key, value, where)
-    return {name: _file(name, one, where) for name, one in found.items()}
+    files = _of("where each comes from", _any)(key, value, where)
+    return {name: _file(name, one, where) for name, one in files.items()}
 
 
 _FILE_KEYS = tuple(one.name for one in dataclasses.fields(File) if one.name != "name")
@@ -335,11 +333,11 @@ def _check_hash(value: str, where: str) -> None:
 
 
 def _sources(key: str, value: Any, where: str) -> dict[str, str]:
-    found = _of("hashes", _text)(key, value, where)
-    for name, digest in found.items():
+    hashes = _of("hashes", _text)(key, value, where)
+    for name, digest in hashes.items():
         limits.check_place(name, f"{where}: sources")
         _check_hash(digest, f"{where}: sources: {name}")
-    return found
+    return hashes
 
 
 def _decimal(key: str, value: Any, where: str) -> str:
@@ -356,7 +354,8 @@ def _candidates(key: str, value: Any, where: str) -> str:
     return str(value)
 
 
-_READERS: Mapping[str, Callable[[str, Any, str], Any]] = {
+#: Key of a recipe -> what reads its value; those that are not here are texts.
+_READERS: Mapping[str, Reader] = {
     "files": _files,
     "quotes": _truth,
     "each": _of("lists of texts", _texts),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import MAX_CONFIG_BYTES, expand, read_bytes, reading
 from nnd_tasks.recipes.archives import is_archive, unpack
 from nnd_tasks.recipes.readers import SUFFIXES
@@ -17,35 +17,35 @@ from nnd_tasks.recipes.shelf import SetRecipe
 from nnd_tasks.wording import some_of
 
 
-def locate(found: SetRecipe, place: Path, stack: ExitStack) -> dict[str, Path]:
-    """Return file name -> where it is, of a set's files in ``place``.
+def locate(set_recipe: SetRecipe, place: Path, stack: ExitStack) -> dict[str, Path]:
+    """Return file name -> path for the files of a set in ``place``.
 
     Args:
-        found: the set.
-        place: a file, a folder, or an archive that holds them.
-        stack: what an archive is unpacked to is removed when it is closed.
+        set_recipe: the set.
+        place: a file, or a folder or an archive that holds the files.
+        stack: removes what an archive is unpacked to when it is closed.
 
     Raises:
         NNDError: it does not exist, or a required file is missing.
     """
-    with reading(place):  # a name that is too long, a folder that may not be read
+    with reading(place):  # a name that is too long, a folder without permission
         if not place.exists():
             raise NNDError(f"{place}: no such file or folder")
         if not (place.is_file() or place.is_dir()):
             raise NNDError(f"{place}: is no regular file; a device or a pipe may never end")
         if place.is_file() and is_archive(place):
-            return _in_folder(found, stack.enter_context(_unpacked(place)), place)
+            return _in_folder(set_recipe, stack.enter_context(_unpacked(place)), place)
         if place.is_file():
-            return _one_file(found, place)
-        files = _in_folder(found, place, place)
-        if not found.shipped:
+            return _one_file(set_recipe, place)
+        files = _in_folder(set_recipe, place, place)
+        if not set_recipe.shipped:
             _check_links(files, place)
         return files
 
 
 @contextmanager
 def _unpacked(archive: Path) -> Iterator[Path]:
-    """Yield a folder with the tables of an archive, called as the archive is; errors within name the archive."""
+    """Yield a folder of the archive's name with its tables; errors within the block name the archive."""
     with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
         folder = Path(scratch) / (archive.name.split(".")[0] or "archive")
         try:
@@ -55,19 +55,19 @@ def _unpacked(archive: Path) -> Iterator[Path]:
 
 
 def named_files(source: str, stack: ExitStack) -> dict[str, Path] | None:
-    """Return name -> where it is, of the tables in what a user names; None where it is a dataset, for `datasets` to load.
+    """Return name -> path for the tables in what a user names; None where it is a dataset for `datasets` to load.
 
     Args:
         source: a file; a folder of tables; a pattern such as ``ratings/*.csv``; a zip or tar, or one of its members as
             ``ARCHIVE:MEMBER``, which may be a pattern too.
-        stack: what an archive is unpacked to is removed when it is closed.
+        stack: removes what an archive is unpacked to when it is closed.
 
     Raises:
         NNDError: no table is there, or it cannot be read.
     """
     place = expand(source)
     before, colon, member = source.rpartition(":")
-    with reading(source):
+    try:
         if place.is_file() and is_archive(place):
             return _tables_in(stack.enter_context(_unpacked(place)), source)
         if place.is_file():
@@ -78,6 +78,8 @@ def named_files(source: str, stack: ExitStack) -> dict[str, Path] | None:
             return None if _is_dataset(place) else _tables_in(place, source)
         if (magic := next((i for i, part in enumerate(place.parts) if _MAGIC.search(part)), 0)) > 0:
             return _fitting(Path(*place.parts[:magic]), "/".join(place.parts[magic:]), source)
+    except (OSError, ValueError) as error:
+        raise NNDError(f"{source}: cannot be read ({reason_of(error)})") from error
     if is_archive(place):
         raise NNDError(f"{place}: no such file")
     return None
@@ -87,15 +89,16 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 def _tables_in(folder: Path, source: str) -> dict[str, Path]:
-    found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))
-             if path.suffix.lower() in SUFFIXES and path.is_file() and not path.name.startswith((".", "~$"))}  # fmt: skip
-    if not found:
+    """Return the tables in a folder and the folders below it, without hidden and temporary files."""
+    tables = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))
+              if path.suffix.lower() in SUFFIXES and path.is_file() and not path.name.startswith((".", "~$"))}  # fmt: skip
+    if not tables:
         raise NNDError(f"{source}: 0 tables are there ({', '.join(sorted(SUFFIXES))})")
-    return found
+    return tables
 
 
 def _fitting(folder: Path, pattern: str, source: str) -> dict[str, Path]:
-    """Return the tables of a folder whose names fit a pattern, or that is named."""
+    """Return the files of a folder whose names fit a pattern, or the one that it names."""
     if (folder / pattern).is_file() and (folder / pattern).resolve().is_relative_to(folder.resolve()):
         return {pattern: folder / pattern}
     paths = [path for path in sorted(folder.glob(pattern)) if path.is_file()] if folder.is_dir() else []
@@ -106,7 +109,7 @@ def _fitting(folder: Path, pattern: str, source: str) -> dict[str, Path]:
 
 
 def _is_dataset(folder: Path) -> bool:
-    """Tell whether a folder is one that `datasets` wrote, or a copy of one of the hub, with splits and a card."""
+    """Tell whether `datasets` wrote a folder, or it is a copy of a dataset of the hub, with splits and a card."""
     if any((folder / name).is_file() for name in ("dataset_info.json", "dataset_dict.json")):
         return True
     card = folder / "README.md"
@@ -116,38 +119,40 @@ def _is_dataset(folder: Path) -> bool:
     )
 
 
-def _one_file(found: SetRecipe, place: Path) -> dict[str, Path]:
-    recipe, files = found.recipe, found.recipe.files
+def _one_file(set_recipe: SetRecipe, place: Path) -> dict[str, Path]:
+    """Return the files of a set where the user named one file."""
+    recipe, files = set_recipe.recipe, set_recipe.recipe.files
     if not files or recipe.pattern:
         return {place.name: place}
     required = [file for file in files.values() if not file.optional]
     if any(file.config for file in files.values()):
         if place.name not in files:
             raise NNDError(f"{place}: its name must be {_either(files)}, it decides the config")
-        return {place.name: place}  # a file that is named is the only one meant
-    # What a recipe from elsewhere calls a file of its own beside the one that the user named may be any file.
-    beside = _beside(files.values(), place) if found.shipped else {}
+        return {place.name: place}  # the user means this file only
+    # Optional files are taken from the same folder; a recipe from elsewhere could name any file of the user there.
+    optional = [
+        file.name for file in files.values() if set_recipe.shipped and file.optional and file.name != place.name
+    ]
+    beside = {name: path for name in optional if (path := place.parent / name).is_file()}
     if place.name in files and (not required or not files[place.name].optional):
         return {place.name: place, **beside}
     if place.name not in files and len(required) == 1:  # a renamed copy
         return {required[0].name: place, **beside}
     wanted = _either(file.name for file in required or files.values())
-    raise NNDError(f"{place}: set {found.name} is built from {wanted}; name that file, or its folder")
+    raise NNDError(f"{place}: set {set_recipe.name} is built from {wanted}; name that file, or its folder")
 
 
-def _beside(files: object, place: Path) -> dict[str, Path]:
-    """Return optional files that lie in the same folder as ``place``."""
-    optional = [file for file in files if isinstance(file, File) and file.optional and file.name != place.name]  # type: ignore[attr-defined]
-    return {file.name: path for file in optional if (path := place.parent / file.name).is_file()}
-
-
-def _in_folder(found: SetRecipe, folder: Path, named: Path) -> dict[str, Path]:
-    recipe, name = found.recipe, found.name
+def _in_folder(set_recipe: SetRecipe, folder: Path, named: Path) -> dict[str, Path]:
+    """Return the files of a set in a folder, or in a folder of the set's name in it; errors name ``named``."""
+    recipe, name = set_recipe.recipe, set_recipe.name
     places = (folder, folder / name)
     if recipe.pattern:
         for place in places:
-            matching = [path for path in sorted(place.rglob(recipe.pattern)) if _plain(path)]
-            twice = len({path.name for path in matching}) < len(matching)  # one of a name in each of several folders
+            # mqm_x.avg_seg_scores.tsv has averages, not judgements.
+            matching = [
+                path for path in sorted(place.rglob(recipe.pattern)) if path.is_file() and ".avg" not in path.name
+            ]
+            twice = len({path.name for path in matching}) < len(matching)  # one name in several folders
             if matching:
                 return {path.relative_to(place).as_posix() if twice else path.name: path for path in matching}
         first = next(iter(recipe.files), recipe.pattern)
@@ -171,16 +176,11 @@ def _in_folder(found: SetRecipe, folder: Path, named: Path) -> dict[str, Path]:
 
 
 def _check_links(files: Mapping[str, Path], folder: Path) -> None:
-    """Raise NNDError for a file that is a link out of the folder: who sent the folder may mean a file of the user's."""
+    """Raise NNDError for a file that is a link out of the folder: its sender may have aimed at a file of the user's."""
     for path in files.values():
         if not path.resolve().is_relative_to(folder.resolve()):
             raise NNDError(f"{path}: is a link out of {folder}; if it is the file, name what it leads to with --source")
 
 
-def _plain(path: Path) -> bool:
-    """Tell whether a file that fits a pattern is one of judgements; ``mqm_x.avg_seg_scores.tsv`` has averages."""
-    return path.is_file() and ".avg" not in path.name
-
-
-def _either(names: object) -> str:
-    return " or ".join(str(name) for name in names)  # type: ignore[attr-defined]
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(names)

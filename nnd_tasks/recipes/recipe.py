@@ -1,4 +1,4 @@
-"""The recipe of a set: which columns hold what, which rule says what is better, and what a person knows of it."""
+"""The recipe of a set: which columns hold what, which rule says what is better, and facts for the card."""
 
 from __future__ import annotations
 
@@ -9,22 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnd_tasks.card import KNOWN_BY_PEOPLE, Facts, dump_yaml
-from nnd_tasks.pairing import Rule
+from nnd_tasks.judgements import Rule
 from nnd_tasks.recipes.spans import columns_of
 
-#: Roles that one column each can have.
+#: Roles that a recipe gives to one column each.
 ROLES = (
-    "context",
-    "candidate",
-    "label",
-    "score",
-    "system",
-    "rater",
-    "severity",
-    "chosen",
-    "rejected",
-    "winner",
-    "category",
+    *("context", "candidate", "label", "score", "system", "rater", "severity"),
+    *("chosen", "rejected", "winner", "category"),
 )
 #: Columns that every table has besides its own.
 FILE, FOLDER, KEY = "@file", "@folder", "@key"
@@ -36,11 +27,11 @@ class File:
     """One file of a set, as its publisher names it.
 
     Attributes:
-        name: looked for in the folder that is given with ``--source``.
-        url: where it is downloaded from, https only; ``""`` where it cannot be.
-        sha256: its content, 64 hex digits; None where no copy of the original was at hand: it is recorded at the first download.
+        name: its name in the folder that ``--source`` names.
+        url: where it is downloaded from, https only; ``""`` where it cannot be downloaded.
+        sha256: hash of its content, 64 hex digits; None where it is not known: then the first download is recorded.
         member: path inside the archive behind ``url``, for a file that comes in a zip or tar.
-        config: the config that it makes; ``""`` where all files make one, or `Recipe.config` names it.
+        config: the config that it makes; ``""`` where all files make one config, or `Recipe.config` names it.
         optional: whether the set can be built without it.
     """
 
@@ -62,69 +53,69 @@ class Recipe:
     Attributes:
         files: file -> where it comes from.
         pattern: which files of a folder to take where ``files`` names only some, such as ``mqm*.tsv``.
-        encoding: of the files; None finds it out.
-        decimal: what stands between a number's whole and its fraction, ``.`` or ``,``.
-        quotes: whether quotes mean something in a file between tabs; None finds it out.
+        encoding: of the files; None: it is recognised.
+        decimal: decimal mark of numbers, ``.`` or ``,``.
+        quotes: whether quotes enclose cells of a tab-separated file; None: it is recognised.
         step: for sets of this package: the function of `nnd_tasks.recipes.steps` that computes the rows from the files.
         rows: a nested list that is taken apart into rows, such as ``questions[]``; with ``?`` at its end a row whose list is
             empty stays.
-        each: name -> values: every row is read once per value, which replaces ``{name}`` in the names of columns and is a
-            column of this name itself (a table with columns of their own for each system).
+        each: name -> values: every row is read once per value; the value replaces ``{name}`` in the names of columns, and is
+            itself in a column ``name`` (for a table in which each system has columns of its own).
         constant: column -> text that it holds in every row.
-        group: column, or several in a template such as ``{doc}_{seg}``, of what forms pairs together; None takes the prompt.
-            ``{a|b}`` takes the first of the two that the table has.
+        group: column of the group within which pairs are formed, or a template of several such as ``{doc}_{seg}``; None takes
+            the prompt. ``{a|b}`` takes the first of the two columns that the table has.
         context: column of what a model is given.
         candidate: column of the text that was judged.
-        strip: marks that are taken out of a text: ``candidate`` or ``context`` -> marks.
+        strip: ``candidate`` or ``context`` -> marks that are taken out of its text.
         label: column of a label.
         score: column of a number (higher is better), or of a list of them, one per rater.
-        votes: ``best`` and ``worst`` -> column of the systems that were voted so; a candidate's score is the difference.
-        system: column of who wrote the candidate.
-        rater: column of who judged; rows of one candidate are then judged together.
-        attribute: name -> column. With ``label`` or ``score`` the one column that names what was judged; else columns that
-            each hold the labels or scores of one attribute.
-        severity: column of how bad the error is.
+        votes: ``best`` and ``worst`` -> column of the systems with such a vote; the score is best minus worst votes.
+        system: column of the system that wrote the candidate.
+        rater: column of the rater; several judgements of one candidate by one rater then count as one.
+        attribute: name -> column. With ``label`` or ``score`` the one column that names the attribute that was judged; else
+            columns that each hold the labels or scores of one attribute.
+        severity: column of the severity of the error.
         field: prompt field -> its column.
         chosen: column of the better text of a pair, or its chat messages.
-        rejected: column of the worse one.
-        pair: the two columns of a pair of which another column says which one won.
-        winner: this column.
+        rejected: column of the worse text, likewise.
+        pair: the two columns of the texts of a pair, where another column names the winner.
+        winner: the column that names the winner.
         category: column of the category of tests.
         categories: label, or value of ``category``, -> category; null leaves it out.
         separator: where labels are paths (``Accuracy/Mistranslation``), what separates their parts; the first is the category.
         spans: where the errors of a candidate are; see `nnd_tasks.recipes.spans`.
-        leave_out: column -> values: rows with one of them are no judgements, such as attention checks.
-        missing: texts that say that nobody judged, beside empty cells.
+        leave_out: column -> values: rows with one of these values are not judgements, such as attention checks.
+        missing: texts that mean that nobody judged, besides empty cells.
         complete: whether every row must have every column, with text where text belongs, and a judgement; a row that lacks one
             is then an error.
-        scale: lowest and highest judgement that can be right.
+        scale: lowest and highest valid judgement.
         better: labels that are better than all others.
         order: labels, the worst first; a list within it holds labels of equal rank.
-        ignore: labels that say nothing of quality, such as ``unsure``; they are left out.
+        ignore: labels that do not rate quality, such as ``unsure``; they are left out.
         min_gap: smallest difference of two scores that makes one better.
-        majority: better is who got the best mark from more than half of the raters (Likert scale).
-        best: this mark; None takes the highest in the table, per attribute.
+        majority: a candidate is good if more than half of its raters gave the best mark (Likert scale).
+        best: the best mark; None takes the highest in the table, per attribute.
         candidates: ``texts``: equal texts of a prompt are one candidate; ``rows``: every row is one, as in the authors' release,
             and a clean config without repeats stands beside it.
-        clean: keys of a recipe that the clean config has otherwise, such as ``strip``; it is then paired anew.
-        clean_note: what they change, for the card.
+        clean: keys of a recipe that have another value for the clean config, such as ``strip``; its pairs are then formed anew.
+        clean_note: what these keys change, for the card.
         config: name of the config; ``@file`` or ``@folder`` names it after each file.
         prompt: template of what a model reads before a candidate.
         title: of the human evaluation.
         summary: what was evaluated, in a sentence or two.
         kind: what a model is asked to do, in words.
         license: of the texts and judgements.
-        license_note: what else is to be known of it.
+        license_note: what else people should know about the licence.
         language: codes of the languages.
         citation: BibTeX.
         homepage: where the data comes from.
         judges: who judged.
-        task_category: of the hub.
+        task_category: the hub's name for the kind of task.
         field_notes: prompt field -> what it holds.
         options: name of an option -> its values; the first is the default.
         sources: file -> SHA-256 that the recipe was made with.
         published: config -> number of tests in the authors' release.
-        expected: category -> number of tests that came out of them.
+        expected: category -> number of tests that the recipe made from these files.
     """
 
     files: Mapping[str, File] = field(default_factory=dict)
@@ -194,7 +185,7 @@ class Recipe:
 
     @property
     def rules(self) -> list[str]:
-        """The rules that are given; a recipe has one, or none where pairs are ready-made."""
+        """Options of the rules that the recipe names; a valid recipe has one, or none where pairs are ready-made."""
         given = {
             "--better": bool(self.better),
             "--order": bool(self.order),
@@ -205,7 +196,7 @@ class Recipe:
 
     @property
     def rule(self) -> Rule:
-        """What makes a candidate better, as `nnd_tasks.pairing` takes it."""
+        """What makes a candidate better than another."""
         return Rule(self.better, self.order, self.min_gap, self.majority, self.best, self.candidates == "rows")
 
     @property
@@ -220,12 +211,12 @@ class Recipe:
 
     @property
     def aspect(self) -> str | None:
-        """The one column that names what was judged, or None."""
+        """The one column that names the attribute that was judged, or None."""
         return None if self.wide else next(iter(self.attribute.values()), None)
 
     @property
     def marks(self) -> dict[str, str]:
-        """Name of what was judged -> column of its labels or scores; the name is ``""`` where the table has one column."""
+        """Attribute -> column of its labels or scores; its name is ``""`` where the table has one such column."""
         if self.wide:
             return dict(self.attribute)
         column = (self.label if self.by_label else None) or self.score or self.label
@@ -250,15 +241,15 @@ class Recipe:
         return _PLACE.findall(self.group) or [self.group]
 
     def unknown(self) -> list[str]:
-        """Return what a person has to add before the set can be published."""
+        """Return the facts that a person must add before the set can be published."""
         return [name for name in KNOWN_BY_PEOPLE if getattr(self, name) in (None, ())]
 
     def facts(self, name: str, *, shown: bool = False) -> Facts:
-        """Return what the card of the set ``name`` says of it.
+        """Return the facts for the card of the set ``name``.
 
         Args:
             name: of the set.
-            shown: whether the card has the recipe: for sets that do not come with the package.
+            shown: whether the card shows the recipe: for sets that do not come with the package.
         """
         known = {key: getattr(self, key) for key in KNOWN_BY_PEOPLE}
         known["language"] = ", ".join(self.language) or None
@@ -270,7 +261,7 @@ class Recipe:
         )  # fmt: skip
 
     def rule_text(self) -> str:
-        """Say the rule in one sentence."""
+        """Return the rule as a sentence."""
         if self.pairs:
             return "The table says of each pair which text people preferred."
         if self.better:
@@ -286,33 +277,29 @@ class Recipe:
         return f"A candidate is better when its score is at least {self.min_gap:g} higher than that of another."
 
     def dump(self) -> dict[str, Any]:
-        """Return what differs from the defaults, as a recipe's YAML has it."""
-        found: dict[str, Any] = {}
-        for one in dataclasses.fields(self):
-            value = getattr(self, one.name)
-            if value == _default(one) or value in (None, (), {}):
-                continue
-            if one.name == "order":
-                value = [rank[0] if len(rank) == 1 else list(rank) for rank in value]
-            elif one.name == "attribute" and all(name == column for name, column in value.items()):
-                value = list(value)
-            elif one.name == "files":
-                value = {name: _of_file(file) for name, file in value.items()}
-            found[one.name] = _plain(value)
-        return found
+        """Return the keys that differ from their defaults, in the form of a recipe's YAML."""
+        said = _changed(self)
+        if self.order:
+            said["order"] = [rank[0] if len(rank) == 1 else rank for rank in self.order]
+        if self.attribute and all(name == column for name, column in self.attribute.items()):
+            said["attribute"] = list(self.attribute)
+        if self.files:
+            said["files"] = {name: _changed(file) for name, file in self.files.items()}
+        return {key: _plain(value) for key, value in said.items()}
 
 
-def _default(one: dataclasses.Field[Any]) -> Any:
-    return one.default if one.default is not dataclasses.MISSING else {}
-
-
-def _of_file(file: File) -> dict[str, Any]:
-    return {one.name: value for one in dataclasses.fields(file)
-            if one.name != "name" and (value := getattr(file, one.name)) != one.default}  # fmt: skip
+def _changed(one: Recipe | File) -> dict[str, Any]:
+    """Return the fields of a recipe or a file that differ from their defaults; a file's name is its key."""
+    values = {part.name: (getattr(one, part.name), part.default) for part in dataclasses.fields(one)}
+    return {
+        name: value
+        for name, (value, default) in values.items()
+        if value != default and value not in (None, (), {}) and not (name == "name" and isinstance(one, File))
+    }
 
 
 def _plain(value: Any) -> Any:
-    """Return tuples as lists and mappings as dicts, all the way down."""
+    """Return tuples as lists and mappings as dicts, at every level."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,25 +1,23 @@
-"""Objects of JSON files with accessors that name the file, row and field at fault."""
+"""Objects of JSON files, with accessors whose errors name the file, the row and the field."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_bytes
+from nnd_tasks.files import load_json, read_bytes
 from nnd_tasks.recipes.cells import kind, shown
 
 MAX_BYTES = 1 << 30  # a human evaluation of more than 1 GiB is some other file
+#: Ends the error of a file that is not in the expected format.
+RIGHT_FILE = "; is it the right file?"
 
 
 class Record:
-    """A mapping read from a file.
-
-    Its accessors raise NNDError, with the place, when a field is missing or is not what they return.
-    """
+    """A mapping read from a file; its accessors raise NNDError when a field is missing or of another type."""
 
     __slots__ = ("_data", "where")
 
@@ -47,21 +45,14 @@ class Record:
         return check_text(self.get(name), f"{self.where}, field {name!r}")
 
     def label(self, name: str) -> str:
-        """Return a string field that says something."""
+        """Return a string field that is not empty."""
         text = self.text(name)
         if not text:
             raise NNDError(f"{self.where}, field {name!r}: it is empty")
         return text
 
-    def identifier(self, name: str) -> str:
-        """Return a field that names something, a string or an integer, as a string."""
-        value = self.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(value)
-        return self.text(name)
-
     def number(self, name: str) -> float:
-        """Return a finite number, also when it is written as text."""
+        """Return a field that is a finite number, or a text that can be read as one."""
         value = self.get(name)
         try:
             if isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -84,17 +75,13 @@ class Record:
         """Return a list field whose elements are mappings."""
         return [Record(item, f"{self.where}, {name}[{i}]") for i, item in enumerate(self.items(name))]
 
-    def record(self, name: str) -> Record:
-        """Return a field that is a mapping."""
-        return Record(self.get(name), f"{self.where}, field {name!r}")
-
     def entries(self) -> Iterator[tuple[str, Any]]:
-        """Yield the fields."""
+        """Yield the name and the value of each field."""
         yield from self._data.items()
 
 
 def check_text(value: Any, where: str) -> str:
-    """Return ``value`` when it is a string that can be stored; raise NNDError otherwise."""
+    """Return ``value`` if it is a string that can be stored as UTF-8, else raise NNDError."""
     if not isinstance(value, str):
         raise NNDError(f"{where}: expected text, found {kind(value)}")
     try:
@@ -104,18 +91,8 @@ def check_text(value: Any, where: str) -> str:
     return value
 
 
-def parse_json(text: str, where: str) -> Any:
-    """Return what a JSON text of a publisher's file holds; raise NNDError when it is none."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise NNDError(f"{where}: JSON nested too deeply; is it the right file?") from None
-    except ValueError as error:
-        raise NNDError(f"{where}: not valid JSON ({error}); is it the right file?") from None
-
-
 def read_file(path: Path) -> str:
-    """Return the text of a publisher's file; raise NNDError when it cannot be read, is empty or no UTF-8."""
+    """Return the text of a publisher's file; raise NNDError when it cannot be read, is empty or is not UTF-8."""
     data = read_bytes(path, limit=MAX_BYTES)
     if not data.strip():
         raise NNDError(f"{path}: the file is empty")
@@ -135,4 +112,4 @@ def read_jsonl(path: Path) -> Iterator[Record]:
     for number, line in enumerate(read_file(path).split("\n"), start=1):
         if line.strip():
             where = f"{path}, line {number}"
-            yield Record(parse_json(line, where), where)
+            yield Record(load_json(line, where, hint=RIGHT_FILE), where)

@@ -1,9 +1,7 @@
-"""Read the judgements out of a table: each role's column as codes, marks of one or several attributes."""
+"""Read judged candidates from a table: the texts of each role as codes, groups, categories."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,27 +12,29 @@ from numpy.typing import NDArray
 
 from nnd_tasks.codes import Codes, Index, Mask, Texts, combine
 from nnd_tasks.errors import NNDError
-from nnd_tasks.pairing import Dropped, Judgements, Prompts, number_prompts, unranked
-from nnd_tasks.recipes.cells import Column, Numbers, Where, check_size, coded, listed, shown, spread, strings
+from nnd_tasks.judgements import Dropped, Judgements, Prompts, number_prompts
+from nnd_tasks.qualities import unranked
+from nnd_tasks.recipes.base_table import Batch, Table
+from nnd_tasks.recipes.cells import check_size, shown, strings
 from nnd_tasks.recipes.flatten import batches, without
-from nnd_tasks.recipes.readers import Batch, Table
+from nnd_tasks.recipes.marks import Marks
 from nnd_tasks.recipes.recipe import Recipe
-from nnd_tasks.recipes.spans import columns_of, find_spans, named, row_cell
+from nnd_tasks.recipes.spans import SpanReader
 from nnd_tasks.schema import normalize
-from nnd_tasks.wording import counted, some_of
+from nnd_tasks.wording import some_of
 
-#: Roles whose texts are names, which white space is no part of.
+#: Roles whose texts are names; white space around a name does not count.
 _NAMES = ("system", "rater", "category", "severity")
 #: Roles whose texts a model reads; where candidates are rows, blank ones are kept.
 _BODIES = ("context", "candidate", "chosen", "rejected")
 
 
 class Reader:
-    """Gathers columns of codes out of the batches of a table.
+    """Gathers columns of codes from the batches of a table.
 
     Args:
         roles: role -> column.
-        recipe: says which marks are taken out of a text, and whether blank texts count.
+        recipe: names the marks that are taken out of a text, and says whether blank texts count.
     """
 
     def __init__(self, roles: Mapping[str, str], recipe: Recipe) -> None:
@@ -47,10 +47,10 @@ class Reader:
         self.count = 0
 
     def add(self, batch: Batch) -> None:
-        """Take in the columns of a batch.
+        """Read the columns of a batch.
 
         Raises:
-            NNDError: a cell is no text; or, where the recipe is complete, there is none.
+            NNDError: a cell is not text; or it is empty, and the recipe is ``complete``.
         """
         self._numbers.append(np.asarray(batch.numbers, dtype=np.int64))
         self.count += len(batch.numbers)
@@ -102,55 +102,65 @@ def read_judgements(table: Table, recipe: Recipe) -> Judgements:
     keeps empty texts, as its publisher did.
 
     Raises:
-        NNDError: a file that cannot be read, or a cell that holds something else; the row is named.
+        NNDError: a file that cannot be read, or a cell of a wrong kind; the error names the row.
     """
-    roles = {
-        role: column
-        for role in ("context", "candidate", "system", "rater", "category", "severity")
-        if (column := getattr(recipe, role))
-    } | field_roles(recipe)
-    if recipe.score and recipe.label:
-        roles["shown"] = recipe.label
-    reader, marks, groups, spans = Reader(roles, recipe), _Marks(recipe), _Groups(recipe), SpanReader(recipe)
-    skipped = Dropped()
-    for whole in batches(table, recipe):
-        batch = without(whole, recipe, skipped)
-        marks.add(batch, reader.count)
-        reader.add(batch)
-        groups.add(batch)
-        spans.add(batch, str(recipe.candidate))
-    if not reader.count:
-        raise NNDError(f"{table.name}: it holds no row; is it the right file?")
-    spans.say(table)
-    found = _Assembly(table, recipe, reader, marks, groups, spans).judgements()
-    found.rows += skipped.counts.get("by_recipe", 0)
-    found.dropped.counts = {**skipped.counts, **found.dropped.counts}
-    found.dropped.rows = {**skipped.rows, **found.dropped.rows}
-    return found
+    gathered = _Gathered(table, recipe)
+    for batch in batches(table, recipe):
+        gathered.add(batch)
+    if not gathered.reader.count:
+        raise table.empty()
+    gathered.spans.note_lost(table)
+    return gathered.judgements()
 
 
-class _Assembly:
-    """Puts what was read together, and counts what is left out."""
+class _Gathered:
+    """Gathers the judgements of a table, and counts the rows that are left out.
 
-    def __init__(
-        self, table: Table, recipe: Recipe, reader: Reader, marks: _Marks, groups: _Groups, spans: SpanReader
-    ) -> None:
-        self._table, self._recipe, self._reader, self._marks = table, recipe, reader, marks
-        self._groups, self._spans = groups, spans
-        self._place, self._mark, self._aspect = marks.gather()
+    Attributes:
+        reader: texts of all rows.
+        spans: error spans of all rows.
+    """
+
+    def __init__(self, table: Table, recipe: Recipe) -> None:
+        self._table, self._recipe = table, recipe
+        roles = {
+            role: column
+            for role in ("context", "candidate", "system", "rater", "category", "severity")
+            if (column := getattr(recipe, role))
+        } | field_roles(recipe)
+        if recipe.score and recipe.label:
+            roles["shown"] = recipe.label
+        self.reader = Reader(roles, recipe)
+        self.spans = SpanReader(recipe.spans, recipe.strip.get("candidate", ()))
+        self._marks, self._groups = Marks(recipe), _Groups(recipe)
         self._dropped = Dropped()
+        # Of each judgement that is still in: position of the row, mark, number of the aspect.
+        self._place: Index
+        self._mark: NDArray[Any]
+        self._aspect: Codes
+
+    def add(self, whole: Batch) -> None:
+        """Read a batch, without the rows that the recipe leaves out."""
+        batch = without(whole, self._recipe, self._dropped)
+        self._marks.add(batch, self.reader.count)
+        self.reader.add(batch)
+        self._groups.add(batch)
+        self.spans.add(batch, str(self._recipe.candidate))
 
     def _keep(self, keep: Mask) -> None:
         self._place, self._mark, self._aspect = self._place[keep], self._mark[keep], self._aspect[keep]
 
     def _leave_out(self, reason: str, wrong: Mask) -> None:
-        """Leave out judgements."""
-        self._dropped.add(reason, int(wrong.sum()), self._reader.numbers[self._place[wrong]])
+        """Leave out the judgements that are marked as wrong."""
+        self._dropped.add(reason, int(wrong.sum()), self.reader.numbers[self._place[wrong]])
         self._keep(~wrong)
 
     def judgements(self) -> Judgements:
-        reader, recipe, marks = self._reader, self._recipe, self._marks
+        """Return the judgements of all rows."""
+        reader, recipe, labels = self.reader, self._recipe, self._marks.labels
+        self._place, self._mark, self._aspect = self._marks.gather()
         rows, candidate = reader.numbers, reader.codes("candidate")
+        count = len(rows) + self._dropped.counts.get("by_recipe", 0)
         empty, unknown = candidate < 0, reader.codes("context") < 0
         judged = np.zeros(len(rows), dtype=bool)
         judged[self._place] = True
@@ -161,38 +171,38 @@ class _Assembly:
         ):
             self._dropped.add(reason, int(wrong.sum()), rows[wrong])
         self._keep(~(empty | unknown)[self._place])
-        if marks.labels is not None:
-            silent = [code for label in recipe.ignore if (code := marks.labels.find(label)) is not None]
-            self._leave_out("ignored", np.isin(self._mark, silent))
-            if codes := unranked(marks.labels, recipe.rule, recipe.ignore):
-                self._dropped.labels = [marks.labels.texts[code] for code in codes]
+        if labels is not None:
+            ignored = [code for label in recipe.ignore if (code := labels.find(label)) is not None]
+            self._leave_out("ignored", np.isin(self._mark, ignored))
+            if codes := unranked(labels, recipe.rule, recipe.ignore):
+                self._dropped.labels = [labels.texts[code] for code in codes]
                 self._leave_out("unranked", np.isin(self._mark, codes))
         prompt, prompts = prompts_of(reader, recipe)
-        group, groups = self._groups.gather(prompt, reader, self._table)
+        group, groups = self._groups.gather(prompt, rows, self._table)
         facts: dict[str, Codes] = {
             role: reader.codes(role) for role in ("system", "rater", "severity", "shown") if role in reader.roles
         }
         texts = dict(reader.texts)
-        if marks.labels is not None:
-            texts["label"] = marks.labels
+        if labels is not None:
+            texts["label"] = labels
         elif "shown" in texts:
             texts["label"] = texts["shown"]
-        if self._spans.found:
-            facts["spans"], texts["spans"] = self._spans.codes(), self._spans.texts
+        if recipe.spans:
+            facts["spans"], texts["spans"] = self.spans.codes(), self.spans.texts
         categories = self._categories(texts)  # leaves judgements out
         place = self._place
         return Judgements(
             prompt[place], group[place], candidate[place], self._aspect, self._mark, place, rows[place],
-            {**{name: codes[place] for name, codes in facts.items()}, **categories}, prompts, groups, marks.aspects, texts,
-            len(rows), self._dropped,
+            {**{name: codes[place] for name, codes in facts.items()}, **categories}, prompts, groups, self._marks.aspects,
+            texts, count, self._dropped,
         )  # fmt: skip
 
     def _categories(self, texts: dict[str, Texts]) -> dict[str, Codes]:
-        """Return the category and finer label of each judgement, where columns or a table of categories say them.
+        """Return the category and subcategory of each judgement, where columns or a table of categories name them.
 
-        Judgements whose label has no category by the table (null) are left out.
+        Judgements whose label is mapped to null in the table of categories are left out.
         """
-        recipe, reader, labels = self._recipe, self._reader, self._marks.labels
+        recipe, reader, labels = self._recipe, self.reader, self._marks.labels
         by_label = labels is not None and not recipe.category
         if not (recipe.categories or recipe.separator):
             return {"category": reader.codes("category")[self._place]} if recipe.category else {}
@@ -203,23 +213,23 @@ class _Assembly:
             kinds, finer = reader.texts["category"], reader.codes("category")[self._place]
         else:
             raise NNDError("categories and separator need labels, or the column of the category")
-        named = Texts(strip=True)
-        to = np.full(len(kinds.texts) + 1, -1, dtype=np.int32)
+        names = Texts(strip=True)
+        category_of = np.full(len(kinds.texts) + 1, -1, dtype=np.int32)  # the last for a judgement without one
         left_out = []
         for code, text in enumerate(kinds.texts):
             category = self._category(text, by_label)
             if category is None:
                 left_out.append(code)
             elif category:
-                to[code] = named.code(category)
+                category_of[code] = names.code(category)
         wrong = np.isin(finer, left_out)
         self._leave_out("no_test_category", wrong)
         finer = finer[~wrong]
-        texts["category"], texts["subcategory"] = named, kinds
-        return {"category": to[finer], "subcategory": finer}
+        texts["category"], texts["subcategory"] = names, kinds
+        return {"category": category_of[finer], "subcategory": finer}
 
     def _category(self, text: str, by_label: bool) -> str | None:
-        """Return the category of a label or finer category, ``""`` of a good one, None where the table leaves it out."""
+        """Return the category of a label or subcategory: ``""`` for a good label, None where it is mapped to null."""
         recipe = self._recipe
         if by_label and text in recipe.better:
             return ""
@@ -245,7 +255,7 @@ class _Assembly:
 
 
 class _Groups:
-    """Gathers the identifiers of groups."""
+    """Gathers the identifiers of groups, which a recipe names by a column or a template."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._template, self._parts = recipe.group, recipe.group_parts()
@@ -256,28 +266,17 @@ class _Groups:
         self._codes: list[Codes] = []
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch."""
+        """Read the identifiers of a batch."""
         if self._template is None or not len(batch.numbers):
             return
-        values = []
-        for part in self._parts:
-            name = next((choice for choice in part.split("|") if choice in batch.columns), None)
-            if name is None:
-                raise NNDError(f"{batch.place(0)}: no column {part.replace('|', ' or ')!r}; is it the right file?")
-            cells = strings(batch.columns[name], batch.where(name), self._only).to_pylist()
-            if None in cells:
-                raise NNDError(f"{batch.where(name)(cells.index(None))}: expected text, found nothing")
-            if name == self._context:
-                for mark in self._strip:
-                    cells = [cell.replace(mark, "") for cell in cells]
-            values.append(cells)
+        values = [self._cells(batch, part) for part in self._parts]
         if self._template == self._parts[0]:
             texts = values[0]
         else:
             pattern = self._template
             for number, part in enumerate(self._parts):
                 pattern = pattern.replace(f"{{{part}}}", f"\0{number}\0", 1)
-            pieces = pattern.split("\0")
+            pieces = pattern.split("\0")  # text and the number of a part in turn
             size = sum(len(cell) for cells in values for cell in cells) + len(pattern) * len(batch.numbers)
             check_size(size, batch.where(self._template))
             texts = [
@@ -286,173 +285,33 @@ class _Groups:
             ]
         self._codes.append(self._texts.add(pa.array(texts, pa.string())))
 
-    def gather(self, prompt: Index, reader: Reader, table: Table) -> tuple[Index, list[str] | None]:
-        """Return the number of each row's group, and their identifiers; None where a group is a prompt.
+    def _cells(self, batch: Batch, part: str) -> list[str]:
+        """Return the cells of one part of the template: a column, or the first of ``a|b`` that the table has."""
+        column = next((choice for choice in part.split("|") if choice in batch.columns), None)
+        if column is None:
+            raise NNDError(f"{batch.place(0)}: no column {part.replace('|', ' or ')!r}; is it the right file?")
+        cells: list[str | None] = strings(batch.columns[column], batch.where(column), self._only).to_pylist()
+        if None in cells:
+            raise NNDError(f"{batch.where(column)(cells.index(None))}: expected text, found nothing")
+        texts = [str(cell) for cell in cells]
+        for mark in self._strip if column == self._context else ():
+            texts = [text.replace(mark, "") for text in texts]
+        return texts
+
+    def gather(self, prompt: Index, rows: Index, table: Table) -> tuple[Index, list[str] | None]:
+        """Return the number of each row's group, and the identifiers of groups; None where the groups are the prompts.
 
         Raises:
             NNDError: the rows of a group have different prompts.
         """
         if self._template is None:
             return prompt, None
-        group, first = combine(np.concatenate(self._codes))
+        codes = np.concatenate(self._codes)
+        group, first = combine(codes)
         other = np.flatnonzero(prompt != prompt[first][group])
         if len(other):
-            name = self._texts.texts[int(np.concatenate(self._codes)[other[0]])]
             raise NNDError(
-                f"{table.name}, {table.unit} {reader.numbers[other[0]]}: context {shown(name)}: its rows do not all have the "
-                "same context and fields"
+                f"{table.name}, {table.unit} {rows[other[0]]}: context {shown(self._texts.texts[codes[other[0]]])}: its rows do "
+                "not all have the same context and fields"
             )
-        names = [self._texts.texts[code] for code in np.concatenate(self._codes)[first].tolist()]
-        return group, names
-
-
-class SpanReader:
-    """Gathers error spans as JSON.
-
-    Attributes:
-        found: whether the recipe names any.
-        texts: the spans of candidates, as JSON.
-    """
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe, self.found = recipe, bool(recipe.spans)
-        self.texts = Texts()
-        self._codes: list[Codes] = []
-        self._named = self._lost = 0
-
-    def add(self, batch: Batch, column: str) -> None:
-        """Take in a batch whose candidates are in ``column``.
-
-        Raises:
-            NNDError: a candidate has too many.
-        """
-        if not self.found:
-            return
-        spans, columns = self._recipe.spans, columns_of(self._recipe.spans)
-        cells: list[Any] = [None] * len(batch.numbers)
-        if columns:
-            parts = [listed(batch.columns[name]) for name in columns]
-            cells = parts[0] if "column" in spans else [row_cell(spans, row) for row in zip(*parts, strict=True)]
-        marks = self._recipe.strip.get("candidate", ())
-        found = []
-        for i, (cell, text) in enumerate(zip(cells, listed(batch.columns[column]), strict=True)):
-            try:
-                placed = find_spans(cell, str(text or ""), spans, marks)
-            except ValueError as error:
-                raise NNDError(f"{batch.where(columns[0])(i)}: {error}") from None
-            found.append(json.dumps(placed) if placed else "")
-            if columns:
-                count = len(named(cell))
-                self._named, self._lost = self._named + count, self._lost + count - len(placed)
-        self._codes.append(self.texts.add(pa.array(found, pa.string())))
-
-    def codes(self) -> Codes:
-        """Return the codes of all rows."""
-        return np.concatenate(self._codes)
-
-    def say(self, table: Table) -> None:
-        """Note on a table how many spans do not lie in their candidates."""
-        if self._lost:
-            note = f"left out, as they do not lie in their candidate: {self._lost:,} of {counted(self._named, 'error span')}"
-            table.notes = [*(one for one in table.notes if one != note), note]
-
-
-class _Marks:
-    """Gathers labels or numbers: one or several per row, of one or several attributes."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
-        # Publishers write their best label in several ways (No-error, no-error); a table of one's own is read as it is.
-        same = {label.casefold(): label for label in recipe.better} if recipe.candidates == "rows" else None
-        texts = Texts(strip=True, blank="" in recipe.better, missing=recipe.missing, same=same)
-        self.labels = texts if recipe.by_label else None
-        self._numbers = Numbers(recipe.missing, recipe.decimal, recipe.scale)
-        self._columns = recipe.marks
-        self._names = Texts(strip=True)
-        self._found: list[tuple[Index, NDArray[Any], Codes]] = []
-
-    @property
-    def aspects(self) -> list[str]:
-        """Names of what was judged."""
-        return list(self._columns) if self._recipe.wide else self._names.texts or [""]
-
-    def add(self, batch: Batch, before: int) -> None:
-        """Take in a batch that ``before`` rows come before."""
-        if self._recipe.votes:
-            self._vote(batch, before)
-            return
-        for number, column in enumerate(self._columns.values()):
-            place_of = batch.where(column)
-            place, cells = self._spread(batch.columns[column], place_of)
-
-            def where(i: int, place: Index = place, place_of: Where = place_of) -> str:
-                return place_of(int(place[i]))
-
-            mark, known = self._read(cells, where)
-            if self._recipe.complete and (not known.all() or len(np.unique(place)) < len(batch.numbers)):
-                raise NNDError(
-                    f"{_first_unjudged(batch, column, place, known)}: it is empty; nobody judged this candidate"
-                )
-            aspect = np.full(len(place), number if self._recipe.wide else 0, dtype=np.int32)
-            if self._recipe.aspect:
-                named = batch.where(self._recipe.aspect)
-                names = coded(self._names, batch.columns[self._recipe.aspect], named)
-                if self._recipe.complete and (names < 0).any():
-                    raise NNDError(f"{named(int((names < 0).argmax()))}: it is empty; nothing says what was judged")
-                aspect = names[place]
-                known &= aspect >= 0
-            self._found.append(((place + before)[known], mark[known], aspect[known]))
-
-    def _vote(self, batch: Batch, before: int) -> None:
-        """Take in the difference of best and worst votes for the system of each row; of a vote the first system counts."""
-        votes, system = self._recipe.votes, str(self._recipe.system)
-        score = np.zeros(len(batch.numbers))
-        systems = listed(batch.columns[system])
-        for name, sign in (("best", 1), ("worst", -1)):
-            if name in votes:
-                for i, cell in enumerate(listed(batch.columns[votes[name]])):
-                    named = cell if isinstance(cell, (list, tuple)) else [cell]
-                    known = self._recipe.each.get(system)
-                    for number, one in enumerate(named):
-                        where = f"{batch.where(votes[name])(i)}, item [{number}]"
-                        if one is None and self._recipe.complete:
-                            raise NNDError(f"{where}: no system is named")
-                        if one is not None and known and one not in known:
-                            raise NNDError(f"{where}: unknown system {shown(one)} (known: {some_of(known)})")
-                    named = [one for one in named if one is not None]
-                    score[i] += sign * Counter(map(str, named))[str(systems[i])]
-        count = len(batch.numbers)
-        self._found.append((np.arange(before, before + count), score, np.zeros(count, np.int32)))
-
-    def _spread(self, cells: Column, where: Where) -> tuple[Index, Column]:
-        """Return each item of a list as a cell of its own, and its row; a set that is complete has one label per row."""
-        if self._recipe.complete and self._recipe.by_label:
-            return np.arange(len(cells), dtype=np.int64), cells
-        return spread(cells, where)
-
-    def _read(self, cells: Column, where: Where) -> tuple[NDArray[Any], Mask]:
-        """Return the marks of cells, and whether there is one."""
-        if self.labels is not None:
-            texts = strings(cells, where, (str,) if self._recipe.complete else ())
-            codes = self.labels.add(_filled(texts) if "" in self._recipe.better else texts)
-            return codes, codes >= 0
-        values = self._numbers.read(cells, where)
-        return values, ~np.isnan(values)
-
-    def gather(self) -> tuple[Index, NDArray[Any], Codes]:
-        """Return of all judgements the position of the row, the mark and the number of the attribute, row by row."""
-        place, mark, aspect = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
-        order = np.lexsort((aspect, place)) if self._recipe.wide else np.arange(len(place))
-        return place[order], mark[order], aspect[order]
-
-
-def _filled(cells: pa.Array) -> pa.Array:
-    """Return strings with ``""`` for those that are null: where no label is a label."""
-    return pc.fill_null(cells, "")
-
-
-def _first_unjudged(batch: Batch, column: str, place: Index, known: Mask) -> str:
-    judged = np.zeros(len(batch.numbers), dtype=bool)
-    judged[place[known]] = True
-    wrong = np.flatnonzero(~judged)
-    return batch.where(column)(int(wrong[0]) if len(wrong) else int(place[~known][0]))
+        return group, [self._texts.texts[code] for code in codes[first].tolist()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnd_tasks.datasets import REPORT, built_sets, dataset_folder, is_name, read_report, tasks_dir, user_tasks_dir
+from nnd_tasks.datasets import REPORT, built_sets, dataset_folder, read_report, tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.recipes.parse import make_recipe, read_recipe
@@ -18,14 +18,14 @@ RECIPE = "_recipe"
 
 @dataclass(frozen=True)
 class SetRecipe:
-    """The recipe of a set.
+    """A recipe, the set that it makes, and where it comes from.
 
     Attributes:
         name: of the set.
-        path: of its YAML.
-        recipe: what it says.
-        shipped: whether it comes with the package; only then it may name a step.
-        sent: whether it was named by its path and is neither of the package nor the user's: somebody sent it.
+        path: of the recipe's YAML.
+        recipe: what the YAML says.
+        shipped: whether it comes with the package; only such a recipe may name a step.
+        sent: whether the user named it by its path, and it is neither of the package nor one of the user's: somebody sent it.
     """
 
     name: str
@@ -34,19 +34,14 @@ class SetRecipe:
     shipped: bool
     sent: bool = False
 
-    @property
-    def folder(self) -> Path:
-        """The folder of the set's task YAMLs."""
-        return self.path.parent
-
 
 def recipe_paths() -> dict[str, tuple[Path, bool]]:
-    """Return set -> its recipe, and whether that comes with the package; the package's go first."""
-    found: dict[str, tuple[Path, bool]] = {}
+    """Return set -> its recipe, and whether it comes with the package; of one name the package's recipe counts."""
+    paths: dict[str, tuple[Path, bool]] = {}
     for parent, shipped in ((tasks_dir(), True), (user_tasks_dir(), False)):
         for path in sorted(parent.glob(f"*/{RECIPE}")) if parent.is_dir() else []:
-            found.setdefault(path.parent.name, (path, shipped))
-    return found
+            paths.setdefault(path.parent.name, (path, shipped))
+    return paths
 
 
 def load_recipe(path: Path, name: str, *, shipped: bool, sent: bool = False) -> SetRecipe:
@@ -64,7 +59,7 @@ def load_recipe(path: Path, name: str, *, shipped: bool, sent: bool = False) -> 
 
 
 def _of_built_set(name: str) -> SetRecipe | None:
-    """Return the recipe in the build report of a set that was made before recipes had files of their own; None without one."""
+    """Return the recipe in the build report of a set, as older versions of the package kept it there; None without one."""
     folder = dataset_folder(name)
     if name not in built_sets():
         return None
@@ -77,10 +72,10 @@ def _of_built_set(name: str) -> SetRecipe | None:
 
 
 def find_recipe(name: str) -> SetRecipe:
-    """Return the recipe of a set, or that in the file ``name``.
+    """Return the recipe of the set ``name``, or the recipe in the file ``name``.
 
     Raises:
-        NNDError: there is none; near matches are named.
+        NNDError: there is none; the error suggests similar names.
     """
     known = recipe_paths()
     if name in known:
@@ -98,7 +93,7 @@ def find_recipe(name: str) -> SetRecipe:
 
 
 def recipe_file(name: str) -> Path | None:
-    """Return the file that ``name`` is the path of: a recipe, or a folder with one; None where it is the name of a set.
+    """Return the recipe whose path, or folder, ``name`` is; None where it is the name of a set.
 
     Raises:
         NNDError: symbolic links lead from it back to it.
@@ -113,7 +108,7 @@ def recipe_file(name: str) -> Path | None:
 
 
 def same_file(one: Path, other: Path) -> bool:
-    """Tell whether two paths lead to one file that is there."""
+    """Tell whether two paths lead to one existing file."""
     try:
         return one.samefile(other)
     except (OSError, ValueError):
@@ -121,15 +116,26 @@ def same_file(one: Path, other: Path) -> bool:
 
 
 def name_of(path: Path) -> str:
-    """Return what a set is called whose recipe somebody sent: as its folder, or as the file without its ending.
+    """Return the name of a set whose recipe somebody sent: that of the recipe's folder, or of the file without its ending.
 
     Raises:
-        NNDError: no set can be called so.
+        NNDError: no set can have this name.
     """
     name = path.absolute().parent.name if path.name == RECIPE else path.stem
-    if not is_name(name) or len(name) > 100:
-        what = "its folder" if path.name == RECIPE else "the file"
-        raise NNDError(
-            f"{path}: a set is named by letters, digits, _, - and .; rename {what}, after which it is called"
-        )
+    check_set_name(name, path)
     return name
+
+
+def check_set_name(name: str, path: Path | None = None) -> None:
+    """Raise NNDError for a name that no set can have: it becomes the name of a folder and of a task.
+
+    Args:
+        name: the name.
+        path: the recipe that got its name from its folder or file; named in the error.
+    """
+    if name.isidentifier() and name.isascii() and not name.startswith("nnd_") and len(name) <= 100:
+        return
+    message = f"a set is named by letters, digits and _, without nnd_ before them, not {name!r}"
+    if path is None:
+        raise NNDError(message)
+    raise NNDError(f"{path}: {message}; rename {'the folder of the recipe' if path.name == RECIPE else 'the file'}")

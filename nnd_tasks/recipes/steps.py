@@ -1,6 +1,6 @@
-"""Sets of this package whose rows must be computed from several files: a named step each, the only code of a set.
+"""Steps: functions that compute the rows of a set from several files, where a recipe alone cannot describe them.
 
-A step gets the set's files and options, and returns config -> rows. A recipe from outside the package cannot name one.
+A step gets the set's files and options and returns config -> rows. Only recipes of this package can name a step.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.recipes.records import Record, check_text, parse_json, read_file, read_jsonl
+from nnd_tasks.files import load_json
+from nnd_tasks.recipes.records import RIGHT_FILE, Record, check_text, read_file, read_jsonl
 
 Row = dict[str, Any]
 Step = Callable[[Mapping[str, Path], Mapping[str, str]], dict[str, Iterable[Row]]]
@@ -25,13 +26,13 @@ NO_ERROR = "NoE"
 
 
 def frank(files: Mapping[str, Path], options: Mapping[str, str]) -> dict[str, Iterable[Row]]:
-    """One row per CNN/DailyMail summary of the test split; without the split file, the rows' own `split` says which."""
+    """Return one row per CNN/DailyMail summary of the test split; without a file of the split, its rows name it."""
     split = set(read_file(files["test_split.txt"]).split()) if "test_split.txt" in files else None
     return {"authors": _frank_rows(files["human_annotations_sentence.json"], split)}
 
 
 def _frank_rows(path: Path, split: set[str] | None) -> Iterator[Row]:
-    rows = parse_json(read_file(path), str(path))
+    rows = load_json(read_file(path), str(path), hint=RIGHT_FILE)
     if not isinstance(rows, list):
         raise NNDError(f"{path}: expected a list of summaries; is it the right file?")
     for number, data in enumerate(rows):
@@ -86,9 +87,9 @@ HUB_ARTICLES, HUB_ARTICLES_CONFIG = "abisee/cnn_dailymail", "3.0.0"
 
 
 def summeval(files: Mapping[str, Path], options: Mapping[str, str]) -> dict[str, Iterable[Row]]:
-    """One row per summary and attribute, attribute by attribute, as the authors' release orders its tests.
+    """Return one row per summary and attribute, sorted by attribute, as in the authors' release.
 
-    The authors' cut is every second row; a release without the articles takes them from CNN/DailyMail.
+    The authors' cut takes every second row. Where the file has no articles, they are taken from CNN/DailyMail.
     """
     name, start, step = ("all_rows", 0, 1) if options["rows"] == "all" else ("authors", 1, 2)
     [path] = files.values()
@@ -99,7 +100,7 @@ def _summeval_rows(path: Path, start: int, step: int, articles: str) -> Iterator
     records = list(read_jsonl(path))[start::step]
     if not records:
         raise NNDError(f"{path}: fewer than {start + 1} rows; is it the right file?")
-    # All rows before any article: to fetch those for what turns out to be another file takes minutes.
+    # Check all rows before any article is fetched, which takes minutes.
     rows: list[Row] = [
         {
             "@where": record.where,
@@ -145,7 +146,7 @@ def load_articles(path: str) -> dict[str, str]:
     try:
         config = HUB_ARTICLES_CONFIG if path == HUB_ARTICLES else None
         data: Any = datasets.load_dataset(path, config, split="test")
-    except Exception as error:  # whatever datasets raises for a path, a network or a format, the user's way out is one
+    except Exception as error:  # datasets raises many kinds; the user can do the same about all of them
         raise NNDError(
             f"the annotations come without their articles, and {path} cannot be loaded "
             f"({typed_reason_of(error)}); name a copy with --articles"

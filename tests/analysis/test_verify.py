@@ -522,7 +522,7 @@ def test_without_a_source_the_publishers_files_are_taken(short: Path, monkeypatc
     assert [report.name for report in found] == ["quiz_design", "summeval"]
     assert discarded == []
     (short / "quiz_design" / QUIZ_FILE).write_text("<html>quota</html>")
-    with pytest.raises(NNDError, match="not valid JSON"):
+    with pytest.raises(NNDError, match="is no valid JSON"):
         verify_sets("quiz_design")
     assert discarded == ["quiz_design"], "a page in place of the file must not be kept"
 

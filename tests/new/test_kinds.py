@@ -19,8 +19,8 @@ import yaml
 
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.recipes.preferences import winner
 from nnd_tasks.recipes.recipe import Recipe
+from nnd_tasks.recipes.winners import winner
 from tests.commands import Outcome
 
 Rows = Sequence[Mapping[str, Any]]
@@ -180,11 +180,11 @@ KINDS: dict[str, Callable[[Path], Path | str]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_file_gives_the_same_tests(kind: str, maker: Maker, tmp_path: Path) -> None:
     assert triples(maker.make(KINDS[kind](tmp_path), *SCORED)) == EXPECTED
-    said = [line for line in maker.done.err.splitlines() if "is no UTF-8" in line]
+    said = [line for line in maker.done.err.splitlines() if "is not UTF-8" in line]
     if kind.startswith(("utf-16", "cp1252")):
         [note] = said
         name = "UTF-16" if "utf-16" in kind else "cp1252"
-        assert f"is no UTF-8; it is read as {name}" in note
+        assert f"is not UTF-8; it is read as {name}" in note
         assert "name the encoding with --encoding" in note
     else:
         assert said == []

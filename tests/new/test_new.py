@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 import yaml
 
-from nnd_tasks import build
 from nnd_tasks.datasets import read_report, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import check_yaml
 from nnd_tasks.new import draft as new
 from nnd_tasks.new.draft import draft_set, write_set
+from nnd_tasks.recipes import configs
 from nnd_tasks.schema import fold
 from tests import commands
 from tests.commands import Outcome
@@ -78,14 +78,14 @@ def test_new_writes_a_set_that_list_shows_and_says_what_is_missing(nnd: Command,
 def test_two_at_once_of_one_name_never_mix(table: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drafts = [draft_set("numbers", str(table), {"label": "verdict", "better": better}) for better in ("good", "wrong")]
     both = threading.Barrier(2)
-    write = build.write_dataset
+    write = configs.write_dataset
 
     def together(*arguments: Any, **settings: Any) -> Any:
         with suppress(threading.BrokenBarrierError):
             both.wait(1)  # without a lock both have found the name free when the first writes
         return write(*arguments, **settings)
 
-    monkeypatch.setattr(build, "write_dataset", together)
+    monkeypatch.setattr(configs, "write_dataset", together)
 
     def attempt(draft: new.Draft) -> new.Written | str:
         try:
@@ -252,9 +252,9 @@ def test_a_card_says_of_how_many_tests_the_rates_are(
 ) -> None:
     more = [{**row, "question": row["question"] + more} for row in ROWS for more in ("", "!")]
     table = write_rows(tmp_path / "t.jsonl", more)
-    monkeypatch.setattr("nnd_tasks.build.SAMPLE", 1)
+    monkeypatch.setattr("nnd_tasks.recipes.configs.SAMPLE", 1)
     for most, said in ((16, False), (15, True)):  # of 16 tests
-        monkeypatch.setattr("nnd_tasks.build._EXACT", most)
+        monkeypatch.setattr("nnd_tasks.recipes.configs._EXACT", most)
         write_set(draft_set("numbers", str(table), {"label": "verdict", "better": "good"}))
         card = (nnd_home / "nnd" / "numbers" / "README.md").read_text("utf-8")
         assert ("The rates are of 1 of the tests, drawn at random." in card) == said

@@ -12,6 +12,7 @@ from nnd_tasks.datasets import list_configs, read_report, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.new.draft import draft_set, write_set
 from nnd_tasks.new.keep import build_recipe
+from nnd_tasks.recipes import shelf
 from nnd_tasks.recipes.shelf import find_recipe
 from nnd_tasks.tables import fingerprint
 
@@ -77,14 +78,40 @@ def test_another_recipe_of_that_name_does_not_replace_the_set_unasked(home: Path
     [
         ("demo", "demo is a set of this package; rename the folder of the recipe"),
         ("blindspot_ted", "blindspot_ted is a set of this package"),
-        ("nnd_mine", "a set is named after the folder of its recipe, by letters, digits and _, without nnd_"),
-        ("my set", "rename its folder"),
+        ("nnd_mine", "a set is named by letters, digits and _, without nnd_ before them"),
+        ("my set", "rename the folder of the recipe"),
+        (
+            "my-set",
+            "a set is named by letters, digits and _, without nnd_ before them, not 'my-set'; rename the folder",
+        ),
     ],
 )
 def test_a_recipe_cannot_pass_for_another_set(home: Path, tmp_path: Path, folder: str, message: str) -> None:
     with pytest.raises(NNDError, match=message):
         build_recipe(str(sent(tmp_path / folder)))
     assert not (home / "nnd").exists()
+
+
+def test_a_recipe_is_read_once_in_a_build(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = sent(tmp_path / "friend")
+    read: list[Path] = []
+    read_recipe = shelf.read_recipe
+    monkeypatch.setattr(shelf, "read_recipe", lambda path: read.append(path) or read_recipe(path))
+    build_recipe(str(path))
+    assert read == [path]
+
+
+def test_a_list_of_objects_around_the_rows_is_pointed_out_in_a_build(home: Path, tmp_path: Path) -> None:
+    path = sent(tmp_path / "friend", files={"judged.json": {}})
+    items = [{"q": "Two?", "answer": "2", "verdict": "right"}, {"q": "Two?", "answer": "3", "verdict": "wrong"}]
+    (tmp_path / "friend" / "judged.json").write_text(json.dumps({"version": 1, "items": items}), encoding="utf-8")
+    with pytest.raises(
+        NNDError, match=r"A row of 'items' holds a list of objects; `rows:` 'items\[\]' makes a row of each"
+    ):
+        build_recipe(str(path))
+    sent(tmp_path / "friend", files={"judged.json": {}}, rows="items[]", context="items[].q",
+         candidate="items[].answer", label="items[].verdict")  # fmt: skip
+    assert build_recipe(str(path))[0].built[0].tests == 1
 
 
 def test_with_out_only_the_dataset_folder_is_written(home: Path, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_every_format_gives_the_same_tests(kind: str, tmp_path: Path) -> None:
         ("t.csv", "", "the file is empty"),
         ("t.csv", "prompt,output,rating\na,b,1\na,c,high\n", r"t\.csv, row 3, column 'rating': expected a number, found 'high'"),
         ("t.csv", "prompt,output,rating\na,b,1\na,c,inf\n", r"t\.csv, row 3, column 'rating': expected a number"),
-        ("t.jsonl", '{"prompt": "a"}\n{"prompt": \n', r"t\.jsonl, line 2: not valid JSON"),
+        ("t.jsonl", '{"prompt": "a"}\n{"prompt": \n', r"t\.jsonl, line 2: is no valid JSON"),
         ("t.jsonl", '{"prompt": "a"}\n[1]\n', r"t\.jsonl, line 2: expected an object"),
         ("t.json", "[1, 2]", r"t\.json, item 1: expected an object"),
         ("t.jsonl", '{"prompt": {"a": 1}, "output": "x", "rating": 1}\n', r"column 'prompt': expected text, found an object"),
@@ -255,7 +255,7 @@ def test_an_encoding_that_was_found_out_is_told_in_an_error_too(content: bytes, 
     path = tmp_path / "t.csv"
     path.write_bytes(content)
     message = (
-        rf"there is no column 'a'; .*there are: .*; t\.csv is no UTF-8; it is read as {encoding}.* with --encoding$"
+        rf"there is no column 'a'; .*there are: .*; t\.csv is not UTF-8; it is read as {encoding}.* with --encoding$"
     )
     with pytest.raises(NNDError, match=message):
         draft_set("mine", str(path), {"context": "a", "candidate": "b", "label": "b", "better": "good"})

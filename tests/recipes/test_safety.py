@@ -15,12 +15,12 @@ import requests
 
 from nnd_tasks.build import build_set
 from nnd_tasks.errors import NNDError
-from nnd_tasks.recipes import archives, cells, download, flatten, readers
+from nnd_tasks.recipes import archives, cells, decoding, download, flatten, json_tables
 from nnd_tasks.recipes.limits import check_prompt
-from nnd_tasks.recipes.preferences import winner
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.shelf import find_recipe
 from nnd_tasks.recipes.spans import find_spans
+from nnd_tasks.recipes.winners import winner
 
 BASE = "context: c\ncandidate: t\nlabel: l\nbetter: [good]\n"
 ROWS = "c,t,l\nq,a,good\nq,b,bad\n"
@@ -271,10 +271,10 @@ def test_json_that_is_nested_too_deeply_is_refused(build: Build) -> None:
 
 
 def test_a_line_or_a_file_that_is_too_long_is_refused(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "MAX_LINE", 1000)
+    monkeypatch.setattr(json_tables, "MAX_LINE", 1000)
     rows = "".join(json.dumps({"c": "q", "t": text, "l": "good"}) + "\n" for text in ("a", "x" * 2000))
     assert "longer than" in refused(lambda: build(BASE, rows, "d.jsonl"))
-    monkeypatch.setattr(readers, "MAX_WHOLE", 1000)
+    monkeypatch.setattr(decoding, "MAX_WHOLE", 1000)
     assert "larger than" in refused(lambda: build(BASE, f"[{rows.strip().replace(chr(10), ',')}]", "d.json"))
 
 

@@ -1,0 +1,167 @@
+"""CSV and TSV files as tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.files import reading
+from nnd_tasks.recipes.base_table import Batch, Table
+from nnd_tasks.recipes.decoding import decode, encoding_of, undecodable
+from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
+
+#: Ending of a file -> what separates its cells.
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_BLOCK = 16 << 20  # bytes of CSV at a time; also the longest row
+
+
+class Delimited(Table):
+    """A table with a header row; rows count from 1 for the header, as in a spreadsheet."""
+
+    header = ", row 1"
+
+    def __init__(self, path: Path, recipe: Recipe) -> None:
+        super().__init__(str(path), path)
+        self._path = path
+        self._encoding = encoding_of(path, recipe, self.notes)
+        with path.open("rb") as file:
+            start = file.read(1 << 20)
+        text = start.decode(self._encoding, errors="replace").removeprefix("\ufeff")
+        line = text.split("\n", 1)[0]
+        if re.fullmatch(r"sep=.\s*", line, re.IGNORECASE):
+            raise NNDError(f"{path}, row 1: {line.strip()!r} is a line for Excel and no header; delete it")
+        delimiter = DELIMITERS[path.suffix.lower()]
+        if delimiter == ",":  # spreadsheets of some countries write semicolons
+            bare = re.sub(r'"[^"]*"', "", line)
+            delimiter = max((",", ";", "\t"), key=bare.count)
+        self._delimiter = delimiter
+        # In tab-separated files quotes often mean nothing. They do where every field that begins with one ends with one.
+        self._quotes = recipe.quotes if recipe.quotes is not None else delimiter != "\t" or _is_quoted(text)
+        self._check_rows = recipe.quotes is not None
+        rows = csv.reader(
+            io.StringIO(text, newline=""),
+            delimiter=delimiter,
+            quoting=csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE,
+        )
+        try:
+            names = next(rows, [])
+        except csv.Error as error:
+            raise NNDError(f"{path}, row 1: no header of a table ({error})") from error
+        while len(names) > 1 and not names[-1].strip():  # spreadsheets write commas after the last column
+            names.pop()
+        written = len(names)
+        while len(names) > 1 and names[-1].lstrip().startswith("#"):  # MQM side by side: the last cell is a comment
+            names.pop()
+        self._commented = len(names) < written
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise NNDError(
+                    f"{path}, row 1: two columns are called {name!r}; rename one, or is it not the right file?"
+                )
+            seen.add(name)
+        self._names = names
+        self.known = [*names, FILE, FOLDER]
+
+    def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        """Yield the rows; where the recipe says what quotes mean they must be right, else `pyarrow` takes any."""
+        names = [name for name in self._names if columns is None or name in columns]
+        return self._checked(names) if self._check_rows else self._streamed(names)
+
+    def _checked(self, names: Sequence[str]) -> Iterator[Batch]:
+        """Yield all rows in one batch, read by Python's `csv`; cells beyond the columns of the header are ignored."""
+        text = decode(self._path, self._encoding)
+        lines: Iterable[list[str]]
+        if self._quotes:
+            lines = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
+        else:
+            lines = (line.removesuffix("\r").split(self._delimiter) for line in text.split("\n"))
+        numbers: list[int] = []
+        rows: list[list[str]] = []
+        number = 0
+        try:
+            for number, cells in enumerate(lines, start=1):
+                if number == 1 or not any(cells):
+                    continue
+                if len(cells) < len(self._names):
+                    raise NNDError(
+                        f"{self.name}, row {number}: {len(cells)} columns, the header has {len(self._names)}"
+                    )
+                numbers.append(number)
+                rows.append(cells)
+        except csv.Error as error:
+            raise NNDError(
+                f"{self.name}, row {number + 1}: not a valid table ({error}); is it the right file?"
+            ) from None
+        places = {name: self._names.index(name) for name in names}
+        yield self.batch(
+            numbers, {name: pa.array([row[place] for row in rows], pa.string()) for name, place in places.items()}
+        )
+
+    def _streamed(self, names: list[str]) -> Iterator[Batch]:
+        """Yield the rows as `pyarrow` reads them, in blocks."""
+        import pyarrow.csv as pacsv
+
+        number = 2
+        with reading(self.name):
+            try:
+                reader = pacsv.open_csv(
+                    self._path,
+                    read_options=pacsv.ReadOptions(
+                        use_threads=False,
+                        block_size=_BLOCK,
+                        encoding="utf8" if self._encoding.startswith("utf-8") else self._encoding,
+                        **({"column_names": self._names, "skip_rows": 1} if self._commented else {}),
+                    ),
+                    parse_options=pacsv.ParseOptions(
+                        delimiter=self._delimiter,
+                        quote_char='"' if self._quotes else False,
+                        newlines_in_values=self._quotes,
+                    ),
+                    convert_options=pacsv.ConvertOptions(
+                        include_columns=names,
+                        column_types={name: pa.string() for name in names},
+                        strings_can_be_null=False,
+                    ),
+                )
+                for batch in reader:
+                    cells = {name: batch.column(name) for name in batch.schema.names}
+                    yield self.batch(range(number, number + batch.num_rows), cells)
+                    number += batch.num_rows
+            except pa.ArrowException as error:
+                raise self._explain(reason_of(error)) from None
+            except UnicodeDecodeError:
+                raise undecodable(self._path, self._encoding) from None
+
+    def _explain(self, message: str) -> NNDError:
+        """Return the error for what `pyarrow` says of the file."""
+        columns = _COLUMNS.search(message)
+        if not columns and ("UTF8" in message or "Row #" not in message):
+            decode(self._path, self._encoding)  # raises where the file is not text: that is the better explanation
+        if "Empty CSV" in message:
+            return self.empty()
+        row = re.search(r"Row #(\d+)", message)
+        place = f"{self.name}, row {row[1]}" if row else self.name
+        if columns:
+            hint = "; is a quote not closed?" if self._quotes and message.count('"') % 2 else ""
+            return NNDError(f"{place}: {columns[2]} columns, the header has {columns[1]}{hint}")
+        return NNDError(f"{place}: not a valid table ({message}); is it the right file?")
+
+
+#: What `pyarrow` says of a row with too many or too few cells. Its callback for them would run in a thread that may outlive us.
+_COLUMNS = re.compile(r"Expected (\d+) columns, got (\d+)")
+_QUOTED = re.compile(r'(?:^|[\t\n])"')
+_QUOTED_WHOLE = re.compile(r'(?:^|(?<=[\t\n]))"(?:[^"]|"")*"(?=[\t\r\n]|$)')
+
+
+def _is_quoted(text: str) -> bool:
+    """Tell whether every field of tab-separated text that begins with a quote also ends with one."""
+    starts = len(_QUOTED.findall(text))
+    cut = len(text) >= 1 << 19  # the last field of a long file may be cut off
+    return 0 < starts <= len(_QUOTED_WHOLE.findall(text)) + cut
