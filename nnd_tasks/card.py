@@ -17,7 +17,7 @@ from nnd_tasks.cleaning import REASONS as CLEANING
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import check_yaml, parse_yaml, read_text
-from nnd_tasks.markdown import cell, code, fenced, plain
+from nnd_tasks.markdown import cell, code, fenced, plain, table
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted
@@ -140,15 +140,6 @@ def todo(key: str) -> str:
 def safe(text: str) -> str:
     """Return ``text`` without HTML that a page would obey."""
     return html.escape(text, quote=False)
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table; cells are taken as they are."""
-    return [
-        f"| {' | '.join(head)} |",
-        "|---" * len(head) + "|",
-        *[f"| {' | '.join(row)} |" for row in rows],
-    ]
 
 
 class _Dumper(yaml.SafeDumper):

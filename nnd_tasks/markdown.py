@@ -1,4 +1,4 @@
-"""Markdown: text from data stands in it as it is, and neither page nor reader obeys it."""
+"""Markdown in which text from data is shown as it is: no character of it becomes markup, a link or a new line."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Sequence
 
 from nnd_tasks.errors import visible
 
-#: What may begin something in CommonMark, in GitHub's extensions of it, or in HTML; _ between letters begins nothing.
+#: Characters that may begin markup in CommonMark, in GitHub's extensions of it, or in HTML; _ between letters begins none.
 _MEANT = re.compile(
     r"(?P<entity>[\\`|<>&]|\A[-+=#]|(?<=\A\d)[.)](?=\s|\Z))|(?P<escape>[*~\[\]$]|(?<![^\W_])_|_(?![^\W_]))"
 )
 
-#: What makes an address that is linked without being asked to.
+#: The part of an address that makes a renderer turn it into a link.
 _ADDRESS = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
 
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\\": "&#92;", "`": "&#96;", "|": "&#124;"}
 
 
 def plain(text: str) -> str:
-    """Return text on one line whose characters mean themselves, in a cell of a table too."""
+    """Return text on one line in which no character is markup, also in a cell of a table."""
     return _MEANT.sub(lambda m: f"\\{m[0]}" if m["escape"] else _ENTITIES.get(m[0], f"&#{ord(m[0])};"), visible(text))
 
 
 def cell(text: str) -> str:
-    """Return `plain` of text whose white space is folded: in a table, line breaks are no part of a name."""
+    """Return `plain` of text with each stretch of white space, such as a line break, as one space."""
     return plain(" ".join(text.split()))
 
 
 def unlinked(text: str) -> str:
-    """Return `plain` of text in which addresses are no links: a character without width stands in them."""
+    """Return `plain` of text in which no address becomes a link: a character without width breaks each."""
     return _ADDRESS.sub(lambda m: f"&#{ord(m[0])};&#8203;", plain(text))
 
 
@@ -37,9 +37,22 @@ def unlinked(text: str) -> str:
 _NUMBERS = re.compile(r"(?:[-+\d.,% \[\]†‡≠]|to|<(?=0\.))*")
 
 
-def table_row(cells: Sequence[str]) -> str:
-    """Return a row of a table; numbers and intervals stay as they are, names mean themselves."""
-    return f"| {' | '.join(cell if _NUMBERS.fullmatch(cell) else unlinked(cell) for cell in cells)} |"
+def table_cell(text: str) -> str:
+    """Return text for a cell of a table: numbers and intervals as they are, in names every character means itself."""
+    return text if _NUMBERS.fullmatch(text) else unlinked(text)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int | None = None) -> list[str]:
+    """Return the lines of a table.
+
+    Args:
+        head: names of the columns, as Markdown.
+        rows: cells, as Markdown.
+        names: how many columns at the left hold names, the others being aligned right; None aligns no column.
+    """
+    left = len(head) if names is None else names
+    rule = "|" + "---|" * left + "---:|" * (len(head) - left)
+    return [f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def code(text: str, *, in_table: bool = True) -> str:
@@ -47,7 +60,7 @@ def code(text: str, *, in_table: bool = True) -> str:
 
     Args:
         text: any.
-        in_table: whether it may stand in a table, whose cells end at |, even in code.
+        in_table: replace |, which ends a cell of a table even inside code.
     """
     text = visible(text).replace("|", "\u2502") if in_table else visible(text)
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
@@ -56,7 +69,7 @@ def code(text: str, *, in_table: bool = True) -> str:
 
 
 def fenced(kind: str, *texts: str) -> list[str]:
-    """Return the lines of a block of code, which no text in it can end."""
+    """Return the lines of a block of code whose fence is longer than any in its texts."""
     fence = "```"
     while any(fence in text for text in texts):
         fence += "`"

@@ -1,9 +1,6 @@
-"""Text that people and programs read: counts of things, cells of spreadsheets, JSON."""
+"""Text that people read: counts of things, labels of figures."""
 
 from __future__ import annotations
-
-import json
-from typing import Any
 
 from nnd_tasks.errors import visible
 
@@ -19,20 +16,6 @@ def counted(number: int, thing: str, things: str = "") -> str:
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
-def csv_cell(value: Any) -> Any:
-    """Return a cell for CSV: a text that a spreadsheet would take for a formula gets an apostrophe, numbers stay numbers."""
-    if isinstance(value, str):
-        value = visible(value)
-        return f"'{value}" if value[:1] in ("=", "+", "-", "@") else value
-    return "" if value is None or value != value else value
-
-
-def json_text(value: Any) -> str:
-    """Return JSON in which everything that a terminal would obey or hide is written out, as JSON does it."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
-
-
 def figure_text(value: str) -> str:
-    """Return a label for matplotlib, which would read what stands between two dollar signs as a formula."""
+    """Return a label for matplotlib with its dollar signs escaped: text between two of them would be a formula."""
     return visible(value).replace("$", r"\$")

@@ -17,7 +17,8 @@ from nnd_tasks.analysis.compare.output import file_names, markdown, to_csv, to_l
 from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.build import build_set
 from nnd_tasks.cli import app
-from nnd_tasks.wording import counted, csv_cell, json_text
+from nnd_tasks.formats import csv_cell, json_text
+from nnd_tasks.wording import counted
 from tests.analysis.runs import make_run
 
 #: A name that would clear the screen and add a line of its own to what is printed.

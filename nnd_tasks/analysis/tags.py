@@ -140,11 +140,11 @@ def _read_objects(file: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 
 def _full_name(run: Run) -> str:
-    return str(run.about.get("name") or run.model).replace("\\", "/").rstrip("/")
+    return str(run.model_info.get("name") or run.model).replace("\\", "/").rstrip("/")
 
 
 def _revision(run: Run) -> str:
-    arguments = run.about.get("arguments")
+    arguments = run.model_info.get("arguments")
     return str((arguments.get("revision") if isinstance(arguments, Mapping) else None) or "")
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from nnd_tasks.demo import training_text as text
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import new_folder
+from nnd_tasks.models import byte_tokenizer
+from nnd_tasks.models.byte_tokenizer import train_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +62,8 @@ class TrainingSettings:
     def digest(self) -> str:
         """Return 16 hex digits that change with any setting, with the text, and with this code."""
         content = [json.dumps(asdict(self), sort_keys=True).encode()]
-        content += [path.read_bytes() for path in (text.WORDS, text.FRAMES, Path(text.__file__), Path(__file__))]
+        code = [Path(file) for file in (text.__file__, byte_tokenizer.__file__, __file__)]
+        content += [path.read_bytes() for path in (text.WORDS, text.FRAMES, *code)]
         return hashlib.sha256(b"\0".join(content)).hexdigest()[:16]
 
 
@@ -71,21 +74,10 @@ def training_documents(settings: TrainingSettings) -> list[text.Document]:
 
 def make_tokenizer(texts: Iterable[str], settings: TrainingSettings) -> PreTrainedTokenizerFast:
     """Return a byte-level BPE tokenizer trained on ``texts``; any other text falls back to bytes."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=settings.vocabulary,
-        special_tokens=[BEGIN, END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
+    return train_tokenizer(
+        texts,
+        settings.vocabulary,
+        [BEGIN, END],
         bos_token=BEGIN,
         eos_token=END,
         model_max_length=settings.window,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.card import NND_CITATION, dump_yaml, left_out, safe, table
+from nnd_tasks.card import NND_CITATION, dump_yaml, left_out, safe
 from nnd_tasks.datasets import user_tasks_dir
 from nnd_tasks.errors import NNDError, first_line
 from nnd_tasks.files import read_yaml, write_text, write_texts, yaml_mapping
-from nnd_tasks.markdown import cell, code, fenced
+from nnd_tasks.markdown import cell, code, fenced, table
 from nnd_tasks.recipes.chat import ends_open
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.shelf import RECIPE

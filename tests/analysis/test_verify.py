@@ -450,7 +450,7 @@ def test_cells_out_of_reach_are_named_with_why(reports: list[SetReport]) -> None
         "- Summ, QuestEval: ",
     ):
         assert line in text
-    assert {row["column"] for row in to_json(reports)["unreachable"]} == {"QGen", "GenQA", "Summ"}
+    assert {row["column"] for row in json.loads(to_json(reports))["unreachable"]} == {"QGen", "GenQA", "Summ"}
     assert "- Summ" not in markdown(reports[:1])
 
 
@@ -459,7 +459,7 @@ def test_what_is_undefined_is_said_so() -> None:
     found = verify_rates(flat, {model: {"x": i} for i, model in enumerate("abc")}, resamples=0)
     report = SetReport("summeval", "made up", (3, "articles"), [found])
     assert "| nnd | x | undefined | - | - | undefined |" in markdown([report])
-    assert to_json([report])["correlations"][0]["value"] is None
+    assert json.loads(to_json([report]))["correlations"][0]["value"] is None
     assert to_csv([report]).splitlines()[1].startswith("summeval,nnd,x,tau,,")
 
 
