@@ -188,7 +188,7 @@ def _foreign(folder: Path) -> None:
     [
         (_no_samples, r"results_.*json: its samples samples_nnd_demo_.* are missing; run the task with --log_samples"),
         (_cut_line, r"samples_nnd_demo_.*jsonl, line 10: no JSON; the file is cut off or damaged"),
-        (_cut_documents, r"samples_nnd_demo_.*jsonl: 7 of 10 contexts; the file is cut off"),
+        (_cut_documents, r"samples_nnd_demo_.*jsonl: 7 of 10 prompts; the file is cut off"),
         (_cut_results, r"results_.*json: is no JSON, the file is cut off or damaged; run the task again"),
         (_no_results, r"samples_nnd_demo_.*jsonl: its results results_.*json are missing; put them there"),
         (_foreign, r"no results of NND tasks"),
@@ -400,7 +400,7 @@ def test_a_folder_that_cannot_be_read_is_named(results: Path, monkeypatch: pytes
 def test_windows_matter_where_contexts_were_shortened() -> None:
     first = make_run("a", [True], ["k"], truncated=1)
     other = make_run("b", [True], ["k"], model_info={"window": 128})
-    with pytest.raises(NNDError, match="window 64 and 128, with contexts that were shortened to fit"):
+    with pytest.raises(NNDError, match="window 64 and 128, with prompts that were shortened to fit"):
         check_comparable(first, other)
     check_comparable(make_run("a", [True], ["k"]), other)
 
