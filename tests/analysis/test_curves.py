@@ -392,7 +392,7 @@ def test_a_log_in_parts_goes_by_epoch_too(tmp_path: Path) -> None:
     ("lines", "message"),
     [
         ([entry(0), '{"step": 5, "ta'], "nnd.jsonl, line 2: no JSON"),
-        ([entry(0), "[]"], "nnd.jsonl, line 2: no object"),
+        ([entry(0), "[]"], "nnd.jsonl, line 2: is no JSON object"),
         ([entry(0), entry(0)], "nnd.jsonl, line 2: nnd_demo at step 0 is there twice, first in"),
         ([entry(0)], "one evaluation only of nnd_demo"),
         ([], "holds no evaluation"),

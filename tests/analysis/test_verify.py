@@ -246,7 +246,7 @@ def test_drawn_models_are_three_different_ones_in_order(models: int) -> None:
 
 def test_scores_over_other_contexts_are_refused() -> None:
     rows = [(str(i), model, [0.5]) for i in range(4) for model in "abc"]
-    with pytest.raises(ValueError, match="different contexts"):
+    with pytest.raises(ValueError, match="different prompts"):
         verify_scores("x", "abc", ["y"], add_up(rows, "abc", ["x"]), add_up(rows[:6], "abc", ["y"]))
 
 
@@ -365,7 +365,7 @@ def test_a_metric_is_the_mean_over_a_systems_summaries_with_the_first_reference(
     judged = summaries.judge({"length": summaries.score(length)})
     rows = [row for row in lines_of(path) if row["model_id"] in SYSTEMS]
     assert seen == [(row["text"], row["references"][0]) for row in rows]
-    assert judged.contexts == summaries.human.contexts == 8
+    assert judged.contexts == summaries.human.prompts == 8
     for system, means in judged.table().items():
         assert means == {"length": np.mean([len(row["decoded"]) for row in rows if row["model_id"] == system])}
 
@@ -493,7 +493,7 @@ def test_a_question_of_several_models_counts_for_each(tmp_path: Path) -> None:
         ({"references": ["  ", "x"]}, r"field 'references': its first reference is missing or empty"),
         ({"references": None}, "field 'references' is missing"),
         ({"expert_annotations": []}, "no expert rated the summary"),
-        ({"expert_annotations": [dict.fromkeys(ATTRIBUTES, 6)]}, "a rating lies in 1 to 5, found"),
+        ({"expert_annotations": [dict.fromkeys(ATTRIBUTES, 6)]}, "ratings lie in 1 to 5, these do not"),
         ({"expert_annotations": [{"fluency": 1}]}, "field 'consistency' is missing"),
         ({"decoded": 3}, "field 'decoded': expected text, found a number"),
     ],

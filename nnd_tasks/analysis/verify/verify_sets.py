@@ -179,7 +179,7 @@ def verify_quiz_design(path: Path, *, resamples: int = RESAMPLES, seed: int = 0)
     return SetReport(
         name="quiz_design",
         human="1 - share of the system's questions with that error",
-        contexts=(human.contexts, "prompts (paragraph and answer)"),
+        contexts=(human.prompts, "prompts (paragraph and answer)"),
         verifications=[verification],
         acceptance=acceptance,
         sha256=sha256_of(path),
@@ -206,7 +206,7 @@ def verify_summeval(path: Path, metrics: TextMetrics, *, resamples: int = RESAMP
     return SetReport(
         name="summeval",
         human="mean of the experts' ratings, 1 to 5",
-        contexts=(summaries.human.contexts, "articles"),
+        contexts=(summaries.human.prompts, "articles"),
         verifications=[
             verify_scores(
                 metric,
