@@ -128,7 +128,7 @@ def _apart(groups: Sequence[Sequence[Run]]) -> list[str]:
     return texts
 
 
-def left_out(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
+def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
     """Return a line for each run that cannot be compared with any other, and why."""
     lines = []
     for lone in (paired.runs[0] for paired in pairs if len(paired.runs) == 1):

@@ -46,7 +46,7 @@ def compare(
         if out_dir is not None:
             for path in write_comparison(comparison, out_dir / name, diagnostics):
                 say(f"written: {path}")
-    for line in comparisons[0].alone:
+    for line in comparisons[0].not_compared:
         warn(f"note: {line}")
 
 

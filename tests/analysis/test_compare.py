@@ -416,12 +416,12 @@ def test_a_run_that_fits_no_other_is_told_with_the_reason() -> None:
     fourth = make_run("d", [True], ["k"], task="nnd_else", protocol={**PROTOCOL, "set": "nnd/else"})
     [found] = compare_runs([first, second, third, fourth], resamples=100)
     assert found.paired.models == ["a", "b"]
-    assert len(found.alone) == 2
-    assert "c on nnd_demo_other is compared with nothing" in found.alone[0]
-    assert "prompt 'p' and 'q'" in found.alone[0]
-    assert found.alone[1].endswith("no other model ran on nnd/else (default)")
-    assert all(line in markdown(found) for line in found.alone)
-    assert json.loads(to_json(found))["not_compared"] == found.alone
+    assert len(found.not_compared) == 2
+    assert "c on nnd_demo_other is compared with nothing" in found.not_compared[0]
+    assert "prompt 'p' and 'q'" in found.not_compared[0]
+    assert found.not_compared[1].endswith("no other model ran on nnd/else (default)")
+    assert all(line in markdown(found) for line in found.not_compared)
+    assert json.loads(to_json(found))["not_compared"] == found.not_compared
 
 
 def test_two_tasks_on_one_set_are_written_side_by_side() -> None:

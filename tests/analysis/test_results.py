@@ -22,7 +22,7 @@ from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.results import read_runs, to_table
 from nnd_tasks.analysis.selecting import PARTS, value_of
-from nnd_tasks.analysis.side_by_side import check_comparable, left_out, pair
+from nnd_tasks.analysis.side_by_side import check_comparable, not_compared, pair
 from nnd_tasks.baselines import Unigrams
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
@@ -275,7 +275,7 @@ def test_a_run_of_another_protocol_stands_apart(change: Callable[[Path], None], 
     runs = read_runs([results])
     groups = pair(runs)
     assert [group.models for group in groups] == [["gpt2"], ["llama", "t5"]]
-    [line] = left_out(runs, groups)
+    [line] = not_compared(runs, groups)
     assert re.search(message, line), line
     shutil.rmtree(results / "t5")
     with pytest.raises(NNDError, match=r"compared with nothing: .*cannot be compared"):
@@ -413,7 +413,7 @@ def test_tests_of_one_run_only_are_refused() -> None:
         pair([first, make_run("a", [True, True], ["k", "k"])])
 
 
-# ---------------------------------------------------------------- reading aid
+# ---------------------------------------------------------------- diagnostics
 
 
 def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:

@@ -212,7 +212,7 @@ def markdown(comparison: Comparison, diagnostics: ByModel | None = None, *, sign
         ]
     lines += _notes(comparison.categories)
     lines += [f"- {unlinked(run.model)}: {code(run.line, in_table=False)}" for run in paired.runs if signatures]
-    lines += [f"- Not in this table: {unlinked(line)}" for line in comparison.alone]
+    lines += [f"- Not in this table: {unlinked(line)}" for line in comparison.not_compared]
     return "\n".join(lines) + "\n"
 
 
@@ -246,7 +246,7 @@ def to_json(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
         "models": comparison.paired.models,
         "signatures": {run.model: run.line for run in comparison.paired.runs},
         "left_out": comparison.paired.left_out,
-        "not_compared": comparison.alone,
+        "not_compared": comparison.not_compared,
         "resamples": comparison.resamples,
         "seed": comparison.seed,
         "categories": [asdict(result) for result in comparison.categories],

@@ -14,7 +14,7 @@ from scipy.stats import binomtest
 
 from nnd_tasks.analysis.compare.power import EXACT, LEVEL, RESAMPLES, detectable
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.side_by_side import Paired, left_out, pair
+from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference, pooled_rate
@@ -124,7 +124,7 @@ class Comparison:
         ranks: the best first; empty for fewer than three models.
         resamples: of the permutation test.
         seed: of its sign flips.
-        alone: a line for each run that no other could be compared with.
+        not_compared: a line for each run that no other could be compared with.
     """
 
     paired: Paired
@@ -132,7 +132,7 @@ class Comparison:
     ranks: list[Rank]
     resamples: int
     seed: int
-    alone: list[str] = field(default_factory=list)
+    not_compared: list[str] = field(default_factory=list)
 
 
 def cluster_counts(passed: NDArray[np.bool_], clusters: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -261,15 +261,15 @@ def compare_runs(
     several = [paired for paired in groups if len(paired.runs) > 1]
     if not several:
         if any(one.set == other.set and one.model != other.model for one, other in combinations(runs, 2)):
-            raise NNDError(left_out(runs, groups)[0])  # on one set, but not asked the same
+            raise NNDError(not_compared(runs, groups)[0])  # on one set, but not asked the same
         raise NNDError(
             f"no set has two models: {', '.join(f'{run.model} on {run.set}' for run in runs)}; name runs of two models or more"
         )
     for paired in several:
         if paired.tests.empty:
             raise NNDError(f"{paired.set}: no test was scored by all of {', '.join(paired.models)}")
-    notes = left_out(runs, groups)
-    return [replace(compare(paired, resamples, seed), alone=notes) for paired in several]
+    notes = not_compared(runs, groups)
+    return [replace(compare(paired, resamples, seed), not_compared=notes) for paired in several]
 
 
 def compare(paired: Paired, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:

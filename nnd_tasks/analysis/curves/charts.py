@@ -11,7 +11,7 @@ from typing import Literal
 
 from nnd_tasks.analysis.compare.paired import category_rates
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.side_by_side import Paired, left_out, pair
+from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.analysis.tags import (
     PARAMETERS,
     STEP,
@@ -189,7 +189,7 @@ def _groups(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[list[
     alone = [f"{group.runs[0].model} on {group.title}" for group in paired if len(group.runs) == 1]
     if not groups:
         if any(one.set == other.set and one.model != other.model for one, other in combinations(runs, 2)):
-            raise NNDError(left_out(runs, paired)[0])  # on one set, but not asked the same
+            raise NNDError(not_compared(runs, paired)[0])  # on one set, but not asked the same
         raise NNDError(f"one run only ({'; '.join(alone)}): {what} needs two models or checkpoints on one task")
     return groups, [f"Left out, the only run of its task and protocol: {one}." for one in alone]
 

@@ -21,7 +21,7 @@ from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, 
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, LEVEL, POWER
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, Example, failed_examples
 from nnd_tasks.analysis.results import Run, notes_on, read_runs
-from nnd_tasks.analysis.side_by_side import Paired, left_out, pair
+from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
@@ -262,7 +262,7 @@ def render(
         "models": list(dict.fromkeys(run.model for run in runs)),
         "commands": [(run, command_of(run), _not_in_command(run)) for run in runs],
         "again": _commands_again(places, allow, select, any(section.comparison for section in sections)),
-        "alone": left_out(runs, [section.paired for section in sections])
+        "not_compared": not_compared(runs, [section.paired for section in sections])
         if len({run.model for run in runs}) > 1
         else [],
         "allowed": list(allow),

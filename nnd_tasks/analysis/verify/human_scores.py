@@ -62,11 +62,14 @@ class HumanJudgements:
 
     def table(self) -> dict[str, dict[str, float]]:
         """Return model -> category -> mean score."""
-        means = self.means()
-        return {
-            model: dict(zip(self.categories, map(float, row), strict=True))
-            for model, row in zip(self.models, means, strict=True)
-        }
+        return means_by_model(self.means(), self.models, self.categories)
+
+
+def means_by_model(means: Array, models: Sequence[str], categories: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return model -> category -> mean, of means of shape (models, categories)."""
+    return {
+        model: dict(zip(categories, map(float, row), strict=True)) for model, row in zip(models, means, strict=True)
+    }
 
 
 def add_up(

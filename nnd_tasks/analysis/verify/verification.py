@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.analysis.verify.correlation import MIN_MODELS, STATISTICS
-from nnd_tasks.analysis.verify.human_scores import Array, HumanJudgements
+from nnd_tasks.analysis.verify.human_scores import Array, HumanJudgements, means_by_model
 from nnd_tasks.errors import NNDError
 
 PUBLISHED = Path(__file__).with_name("published.json")
@@ -201,8 +201,8 @@ def verify_scores(
         models=tuple(models),
         categories=tuple(categories),
         rows=_rows((*categories, AVERAGE), values, intervals),
-        scores=_table(x, models, categories if x.shape[-1] == len(categories) else (scorer,)),
-        human=_table(y, models, categories),
+        scores=means_by_model(x, models, categories if x.shape[-1] == len(categories) else (scorer,)),
+        human=means_by_model(y, models, categories),
     )
 
 
@@ -291,8 +291,3 @@ def _ends(values: Array) -> Array:
         if defined.size:
             ends[:, i] = np.quantile(defined, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return ends
-
-
-def _table(means: Array, models: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return model -> category -> mean."""
-    return {model: dict(zip(names, map(float, row), strict=True)) for model, row in zip(models, means, strict=True)}

@@ -115,7 +115,7 @@ def _set_section(report: SetReport) -> list[str]:
 
 
 def acceptance_table(report: SetReport) -> TextTable:
-    """Return the human scores of Quiz Design beside the paper's Table 2, and the NND rates they are held against."""
+    """Return the human scores of Quiz Design beside the paper's Table 2, and the NND rates that are compared with them."""
     [one] = report.verifications
     known = {model["name"]: model for model in published()["quiz_design"]["models"]}
     head = ["model", "accepted", "paper", "NND", *(f"{kind} {c}" for c in one.categories for kind in ("human", "NND"))]
@@ -241,7 +241,7 @@ def to_json(reports: Sequence[SetReport]) -> str:
     """Return everything that the tables show, and the scores behind it; nan as null."""
     content = {
         "nnd_tasks": __version__,
-        "intervals": "95% percentile bootstrap over contexts, models, or both",
+        "intervals": "95% percentile bootstrap over prompts (contexts_low and so on), models, or both",
         "published": {name: published()[name]["origin"] for name in ("quiz_design", "summeval", "table_1")},
         "sets": {report.name: _set_json(report) for report in reports},
         "correlations": to_rows(reports),
