@@ -623,6 +623,20 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         save(tmp_path / "stem.md", {"stem.md": "new"})
 
 
+def test_files_of_several_charts_are_written_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    charts = [chart_of(1e6, 3e6), chart_of(1e6, 3e6, task="nnd_other")]
+    monkeypatch.setattr(
+        "nnd_tasks.analysis.curves.curve_report.draw", lambda chart, log: "" if chart is charts[0] else 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        write(charts, tmp_path)
+    monkeypatch.undo()
+    (tmp_path / "scaling_nnd_other.svg").mkdir()
+    with pytest.raises(NNDError, match="cannot be written"):
+        write(charts, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["scaling_nnd_other.svg"]
+
+
 def test_names_of_tasks_are_safe_in_files() -> None:
     assert chart_of(1, 2, task="nnd_a / nnd_b").stem == "scaling_nnd_a_nnd_b"
 

@@ -180,9 +180,9 @@ def test_the_rates_of_one_model_are_those_of_a_comparison() -> None:
 
 def test_few_prompts_are_marked(tmp_path: Path) -> None:
     page = parse(write_report([write_run(tmp_path / "a", "a", contexts=9)], tmp_path / "r.html"))
-    assert "27 tests, k = 9†" in text_of(page.xpath("//table[@class='summary']//th[2]")[0])
+    assert "27 tests, 9 prompts†" in text_of(page.xpath("//table[@class='summary']//th[2]")[0])
     page = parse(write_report([write_run(tmp_path / "b", "b", contexts=10)], tmp_path / "r.html"))
-    assert text_of(page.xpath("//table[@class='summary']//th[2]")[0]).endswith("30 tests, k = 10")
+    assert text_of(page.xpath("//table[@class='summary']//th[2]")[0]).endswith("30 tests, 10 prompts")
 
 
 def test_a_rate_that_a_baseline_reaches_is_marked(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_a_question_is_shown_and_a_long_context_folded(tmp_path: Path) -> None:
 
 def test_one_of_a_kind_is_no_plural(tmp_path: Path) -> None:
     page = parse(write_report([write_run(tmp_path / "a", "a", contexts=1)], tmp_path / "r.html"))
-    assert "disfluent 1 test, k = 1†" in text_of(page.xpath("//figure")[0])
+    assert "disfluent 1 test, 1 prompt†" in text_of(page.xpath("//figure")[0])
     assert not re.search(r"\b1 (tests|contexts|tokens|characters|parameters)\b", text_of(page.xpath("//main")[0]))
 
 

@@ -67,8 +67,6 @@ def write_report(
     places: Sequence[str | Path],
     output: str | Path,
     allow: Sequence[str] = (),
-    examples: int = EXAMPLES,
-    title: str = "NND report",
     select: Sequence[str] = (),
 ) -> Path:
     """Write the page about the runs in some places.
@@ -77,8 +75,6 @@ def write_report(
         places: as `nnd_tasks.analysis.results.read_runs` takes them.
         output: the file; its folder is made where it is missing.
         allow: parts of the protocol that may differ.
-        examples: failed tests to show per model and set.
-        title: of the page.
         select: as for `read_runs`.
 
     Returns:
@@ -90,7 +86,7 @@ def write_report(
     path = expand(output)
     if path.is_dir():
         raise NNDError(f"{path}: is a folder; name a file, such as {path / 'report.html'}")
-    page = render(sections_of(pair(read_runs(places, select), allow)), places, allow, examples, title, select)
+    page = render(sections_of(pair(read_runs(places, select), allow)), places, allow, select)
     with writing(path) as new:
         new.write_bytes(page)
     return path
@@ -233,8 +229,6 @@ def render(
     sections: Sequence[Section],
     places: Sequence[str | Path],
     allow: Sequence[str] = (),
-    examples: int = EXAMPLES,
-    title: str = "NND report",
     select: Sequence[str] = (),
 ) -> bytes:
     """Return the page as UTF-8, with as many examples as `PAGE_LIMIT` has room for.
@@ -243,8 +237,6 @@ def render(
         sections: one per set.
         places: folders and files that were read, for the command that makes the page again.
         allow: parts of the protocol that may differ, for that command.
-        examples: most failed tests per model and set.
-        title: of the page.
         select: as for `read_runs`, for that command.
     """
     template = _environment().get_template("report.html.j2")
@@ -252,7 +244,7 @@ def render(
     script = (folder / "report.js").read_text(encoding="utf-8")
     runs = [run for section in sections for run in section.paired.runs]
     known: dict[str, Any] = {
-        "title": title,
+        "title": "NND report",
         "version": __version__,
         "style": (folder / "report.css").read_text(encoding="utf-8"),
         "script": script,
@@ -267,11 +259,11 @@ def render(
         else [],
         "allowed": list(allow),
         "baselines": BASELINES,
-        "limits": {"context": CONTEXT_LIMIT, "candidate": CANDIDATE_LIMIT, "page": PAGE_LIMIT, "wanted": examples},
+        "limits": {"context": CONTEXT_LIMIT, "candidate": CANDIDATE_LIMIT, "page": PAGE_LIMIT, "wanted": EXAMPLES},
         "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
         "unfolded": UNFOLDED,
     }
-    count = examples
+    count = EXAMPLES
     while True:
         shown = [example for section in sections for example in failed_examples(section.paired, count)]
         page = template.render(**known, examples=shown, shown=count, options=_options(shown)).encode("utf-8", "replace")
