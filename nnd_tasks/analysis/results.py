@@ -40,7 +40,7 @@ class Run:
         environment: versions of packages, from the signature.
         line: the signature in one line.
         version: of the task.
-        command: what lm-eval was told, for a report.
+        command: arguments that lm-eval was given, for a report.
         parameters: number of the model's parameters, where lm-eval knows it.
         truncated: number of prompts that lost their end to fit the model's window.
         documents: per prompt ``context`` and ``candidates``, and what else the prompt used.
@@ -281,7 +281,7 @@ def _check_types(results: _TaskResults) -> None:
         )
 
     task, protocol = results.task, results.protocol
-    # lm-eval makes a file name of it, and so do we.
+    # lm-eval makes the name of a file from it, and so do we.
     if not task or not task.isprintable() or {"/", "\\"} & set(task) or task.startswith("."):
         refuse("the name of a task", task, "one that can be part of a file name")
     for key in ("set", "config", "ties", "selection"):
@@ -306,12 +306,12 @@ def _check_rates(results: _TaskResults, samples: Samples, ties: str) -> None:
         raise NNDError(f"{results.samples}: {error}") from error
     stored = _part(_part(results.content, "results"), results.task)
     for name, value in {**samples.counts(), **rates}.items():
-        told = stored.get(f"{name},none")
-        if told is None:  # the analysis needs the samples only
+        reported = stored.get(f"{name},none")
+        if reported is None:  # the analysis needs the samples only
             continue
-        if not isinstance(told, (int, float)) or abs(told - value) > _CLOSE:
+        if not isinstance(reported, (int, float)) or abs(reported - value) > _CLOSE:
             raise NNDError(
-                f"{results.samples}: its tests give {name} {value:.6g}, {results.file.name} says {told!r:.40}: they are not "
+                f"{results.samples}: its tests give {name} {value:.6g}, {results.file.name} says {reported!r:.40}: they are not "
                 "of one run, or one was changed; run the task again"
             )
 

@@ -323,9 +323,8 @@ def rank(overall: CategoryResult) -> list[Rank]:
     Args:
         overall: all tests; the differences have their `Difference.p_holm`.
     """
-    better: dict[str, set[str]] = {
-        model: set() for model in overall.rates
-    }  # model -> those significantly better than it
+    # Model -> the models that are significantly better than it.
+    better: dict[str, set[str]] = {model: set() for model in overall.rates}
     for one in overall.differences:
         if one.p_holm < LEVEL and one.difference:
             winner, loser = (one.second, one.first) if one.difference > 0 else (one.first, one.second)
