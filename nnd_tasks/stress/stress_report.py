@@ -122,9 +122,9 @@ def summary_table(reports: Sequence[StressReport]) -> TextTable:
     return TextTable(["error", *(report.title for report in reports)], rows, coded=True, bold={"fail"})
 
 
-def summary(reports: Sequence[StressReport]) -> str:
-    """Return `summary_table` as Markdown; ``""`` for one report."""
-    if len(reports) < 2:
+def summary(reports: Sequence[StressReport], least: int = 2) -> str:
+    """Return `summary_table` as Markdown; ``""`` for fewer reports than ``least``."""
+    if len(reports) < least:
         return ""
     head = ["# Blind spots: verdicts, and mean pass rates over levels", ""]
     return "\n".join([*head, *summary_table(reports).markdown()])
