@@ -66,7 +66,7 @@ def run_demo(
     if make_models(folder / "untrained", folder / "trained", settings):
         console.print(f"trained in {time.monotonic() - start:.0f} seconds: {visible(_short(folder / 'trained'))}")
     else:
-        console.print(f"taken from an earlier run with the same settings: {visible(_short(folder / 'trained'))}")
+        console.print(f"used again, from an earlier run with the same settings: {visible(_short(folder / 'trained'))}")
 
     console.rule("3. score it with lm_eval, untrained and trained")
     options = [] if shared_prefix else ["--no-shared-prefix"]
