@@ -154,7 +154,7 @@ def _span(words: Sequence[Word], place: float) -> range:
 
 @error("targeted", "place", graded=False, names=_PLACES)
 def positioned_error_random(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Ten words at the start, in the middle or at the end are replaced by random words of its vocabulary (section 5.1)."""
+    """Ten words at the start, in the middle or at the end are replaced by random words of the corpus (section 5.1)."""
     words = list(resources.parser.parse(text).words)
     if not resources.vocabulary:
         return text
@@ -182,7 +182,7 @@ def positioned_error_shuffle(text: str, amount: float, rng: random.Random, resou
     example=("That is hard to miss.", "That is hard to miss. is hard to miss. is hard to miss.", 2),
 )
 def repetition(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """The last four words come again, that many times (appendix E)."""
+    """The last four words are repeated, that many times (appendix E)."""
     last = text.split()[-4:]
     return " ".join([text.rstrip(), *last * int(amount)]) if last else text
 

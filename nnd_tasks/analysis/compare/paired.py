@@ -152,11 +152,6 @@ def cluster_counts(passed: NDArray[np.bool_], clusters: Sequence[Any]) -> tuple[
     return counts, np.bincount(rows, minlength=len(place))
 
 
-def categories_of(paired: Paired) -> list[str]:
-    """Return ``all``, then the categories in alphabetical order."""
-    return [ALL, *sorted(set(paired.tests["category"]))]
-
-
 def _outcomes(paired: Paired, category: str) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
     """Return the outcomes of a category's tests, shape (tests, models), and what `cluster_counts` makes of them."""
     chosen = paired.tests["category"].eq(category).to_numpy(dtype=bool) | (category == ALL)
@@ -165,9 +160,9 @@ def _outcomes(paired: Paired, category: str) -> tuple[NDArray[np.bool_], NDArray
 
 
 def category_rates(paired: Paired) -> list[CategoryResult]:
-    """Return the rates of each model on all tests and on each category, without differences."""
+    """Return the rates of each model on all tests, then on each category, without differences."""
     results = []
-    for category in categories_of(paired):
+    for category in [ALL, *sorted(set(paired.tests["category"]))]:
         _, counts, tests = _outcomes(paired, category)
         rates = {
             model: Rate(
