@@ -365,7 +365,7 @@ def test_a_metric_is_the_mean_over_a_systems_summaries_with_the_first_reference(
     judged = summaries.judge({"length": summaries.score(length)})
     rows = [row for row in lines_of(path) if row["model_id"] in SYSTEMS]
     assert seen == [(row["text"], row["references"][0]) for row in rows]
-    assert judged.contexts == summaries.human.prompts == 8
+    assert judged.prompts == summaries.human.prompts == 8
     for system, means in judged.table().items():
         assert means == {"length": np.mean([len(row["decoded"]) for row in rows if row["model_id"] == system])}
 
