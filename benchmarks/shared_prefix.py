@@ -70,7 +70,7 @@ def floor(lm: HFLM, work: workloads.Workload, row: int = 1024) -> float:
     A reference for time. Contexts share nothing with each other; texts are already tokens when the clock starts.
     """
     rows: list[tuple[list[int], list[list[int]]]] = []
-    for prompt, candidates in work.contexts.items():
+    for prompt, candidates in work.prompts.items():
         encoded = [lm._encode_pair(prompt, candidate) for candidate in candidates]
         rows.append((encoded[0][0], [continuation for _, continuation in encoded]))
     _synchronize(lm)
@@ -156,7 +156,7 @@ def clock(lm: HFLM, call: Callable[[], Any]) -> float:
 def prepare(shape: str, works: Sequence[workloads.Workload], folder: Path) -> dict[str, Any]:
     """Write model and tokenizer; return the model arguments."""
     backend = workloads.make(shape, folder)
-    texts = [text for work in works for prompt, candidates in work.contexts.items() for text in (prompt, *candidates)]
+    texts = [text for work in works for prompt, candidates in work.prompts.items() for text in (prompt, *candidates)]
     workloads.tokenizer(folder, texts, seq2seq=backend == "seq2seq")
     return {"pretrained": str(folder), "backend": backend}
 
@@ -284,13 +284,13 @@ def growth(arguments: dict[str, Any], shape: str) -> list[str]:
     lm.why_not()
     work = workloads.summeval(2)
     lines = []
-    texts = [text for candidates in work.contexts.values() for text in candidates]
+    texts = [text for candidates in work.prompts.values() for text in candidates]
     while len(texts) < 64:
         texts += [f"{text} Again" for text in texts]
-    short = list(work.contexts)
+    short = list(work.prompts)
     cases = [("2 articles", short, count) for count in (1, 4, 16, 64)]
     if lm.backend == "causal":  # a context longer than a row of ours
-        many = "\n\n".join(workloads.summeval(3).contexts)
+        many = "\n\n".join(workloads.summeval(3).prompts)
         cases += [("1 context of 3 articles", [many], count) for count in (1, 4, 16)]
     for what, contexts, count in cases:
         requests = [(prompt, text) for prompt in contexts for text in texts[:count]]

@@ -104,7 +104,7 @@ def main() -> None:
         work = workloads.quiz_design(None)
         model = home / "model"
         workloads.make("tiny Llama", model)
-        texts = [text for prompt, candidates in work.contexts.items() for text in (prompt, *candidates)]
+        texts = [text for prompt, candidates in work.prompts.items() for text in (prompt, *candidates)]
         workloads.tokenizer(model, texts, seq2seq=False)
         (home / "tasks").mkdir()
         pairs = home / "pairs.jsonl"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import processors
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
@@ -25,6 +25,7 @@ from transformers import (
 
 import nnd_tasks
 from nnd_tasks.harness.documents import cluster_documents
+from nnd_tasks.models.byte_tokenizer import train_tokenizer
 
 DATA = Path(os.environ.get("NND_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 VOCABULARY = 50257  # of the models with a large head
@@ -37,18 +38,18 @@ class Workload:
 
     Attributes:
         name: for the table.
-        contexts: prompt -> its distinct candidates, as texts to be scored after it.
+        prompts: prompt -> its distinct candidates, as texts to be scored after it.
         pairs: (prompt, better, worse) of each test.
     """
 
     name: str
-    contexts: dict[str, list[str]]
+    prompts: dict[str, list[str]]
     pairs: list[tuple[str, str, str]]
 
     @property
     def distinct(self) -> list[tuple[str, str]]:
         """Return every distinct (prompt, candidate)."""
-        return [(prompt, candidate) for prompt, candidates in self.contexts.items() for candidate in candidates]
+        return [(prompt, candidate) for prompt, candidates in self.prompts.items() for candidate in candidates]
 
 
 def quiz_design(groups: int | None) -> Workload:
@@ -70,14 +71,14 @@ def summeval(articles: int | None, config: str = "all_rows") -> Workload:
 
 
 def _workload(name: str, rows: Any, template: str) -> Workload:
-    contexts: dict[str, list[str]] = {}
+    prompts: dict[str, list[str]] = {}
     pairs = []
     for document in cluster_documents(rows, name):
         prompt = template.format(**document)
         texts = [f" {text}" for text in document["candidates"]]
-        contexts[prompt] = [text for text in texts if text.strip()]
+        prompts[prompt] = [text for text in texts if text.strip()]
         pairs += [(prompt, texts[test["high"]], texts[test["low"]]) for test in document["tests"]]
-    return Workload(name, contexts, pairs)
+    return Workload(name, prompts, pairs)
 
 
 def build_sets(home: Path) -> None:
@@ -92,18 +93,11 @@ def build_sets(home: Path) -> None:
 
 def tokenizer(folder: Path, texts: Iterable[str], *, seq2seq: bool) -> PreTrainedTokenizerFast:
     """Train a byte-level BPE tokenizer of 16,000 pieces; of an encoder-decoder it ends every text with EOS."""
-    inner = Tokenizer(models.BPE())
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    special = ["<pad>", "</s>"]
-    inner.train_from_iterator(
-        texts,
-        trainers.BpeTrainer(vocab_size=16000, special_tokens=special, initial_alphabet=alphabet, show_progress=False),
-    )
+    settings = {"pad_token": "<pad>", "eos_token": "</s>", "model_max_length": WINDOW}
+    fast = train_tokenizer(texts, 16000, ["<pad>", "</s>"], **settings)
     if seq2seq:
-        inner.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    fast = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="</s>", model_max_length=WINDOW)
+        ending = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+        fast.backend_tokenizer.post_processor = ending
     fast.save_pretrained(folder)
     return fast
 
@@ -171,9 +165,9 @@ def machine() -> str:
     name = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        models_ = [
+        names = [
             line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
         ]
-        name = models_[0] if models_ else name
+        name = names[0] if names else name
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     return f"{name}, {torch.get_num_threads()} threads, {gpu}; torch {torch.__version__}, Python {platform.python_version()}"

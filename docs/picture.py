@@ -24,7 +24,7 @@ WIDTH, HEIGHT = 1000, 1165
 
 
 def find_browser(named: str | None) -> str | None:
-    """Return the path of a browser: the one that was named, one on the PATH, or playwright's own."""
+    """Return the path of a browser: the named one, one on the PATH, or playwright's own; None where there is none."""
     if named:
         return shutil.which(named)
     on_path = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -42,7 +42,7 @@ def _browser_of_playwright() -> str | None:
 
 
 def main() -> None:
-    """Write the report of the demo into a folder of its own, open it in a browser, and keep a picture."""
+    """Write the report of the demo into a temporary folder, open it in a browser, and save a picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--demo", type=Path, default=ROOT / ".demo", help="folder of `nnd demo` (.demo)")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images" / "report.png", help="the picture")

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.card import Card, dump_yaml, table
+from nnd_tasks.card import Card, dump_yaml
 from nnd_tasks.card_sections import COLUMN_NOTES
 from nnd_tasks.datasets import how_to_build
 from nnd_tasks.errors import visible
 from nnd_tasks.harness.user_tasks import shipped_task
-from nnd_tasks.markdown import cell, code, fenced
+from nnd_tasks.markdown import cell, code, fenced, table
 from nnd_tasks.recipes.recipe import File
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN

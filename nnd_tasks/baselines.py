@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+#: What results on all tests are called, beside those on each category.
 ALL = "all"
 _WORD = re.compile(r"\w+")
 
@@ -30,15 +31,16 @@ def overlap(text: str, context: str) -> float:
     return _share(words(text), set(words(context)))
 
 
-def _share(said: Sequence[str], known: Collection[str]) -> float:
-    return sum(word in known for word in said) / len(said) if said else 0.0
+def _share(text: Sequence[str], known: Collection[str]) -> float:
+    """Return the share of a text's words that are known; 0 without words."""
+    return sum(word in known for word in text) / len(text) if text else 0.0
 
 
 class Unigrams:
     """Maximum-likelihood word frequencies of some texts.
 
     Args:
-        texts: those of the set that is looked at, so that every word is known.
+        texts: texts to count words in; words of other texts have likelihood 0.
         split: returns the words of a text.
     """
 
@@ -50,13 +52,13 @@ class Unigrams:
 
     def mean(self, text: str) -> float:
         """Return the mean log-likelihood per word, in nats; -inf without words or with an unknown one."""
-        said = self._split(text)
-        if not said or any(word not in self._log for word in said):
+        of_text = self._split(text)
+        if not of_text or any(word not in self._log for word in of_text):
             return -math.inf
-        return sum(self._log[word] for word in said) / len(said)
+        return sum(self._log[word] for word in of_text) / len(of_text)
 
 
-#: Baseline -> what it does: each prefers one of two candidates without understanding either.
+#: Baseline -> its rule for which of two candidates wins, without understanding either.
 BASELINES: Mapping[str, str] = {
     "shorter": "the shorter candidate wins (characters)",
     "longer": "the longer candidate wins (characters)",
@@ -75,9 +77,9 @@ def baseline_passes(
         texts: distinct candidates to count words in; None takes those of ``pairs``.
 
     Returns:
-        Baseline -> shape (tests,).
+        Baseline -> whether it passes each test, shape (tests,).
     """
-    split = cache(words)  # for as long as this call takes
+    split = cache(words)  # remembered until this call ends
     known = cache(lambda context: set(words(context)))
     unigrams = Unigrams(texts or dict.fromkeys(text for _, high, low in pairs for text in (high, low)), split)
     frequency = cache(unigrams.mean)
@@ -105,18 +107,17 @@ def baseline_rates(
         texts: as for `baseline_passes`.
     """
     passes = baseline_passes(pairs, texts)
+    if not categories:
+        return {}
     labels = np.asarray(categories, dtype=object)
+    chosen = {ALL: np.full(len(labels), True)} | {name: labels == name for name in sorted(set(categories))}
     return {
-        name: {
-            rule: float(found[np.full(len(labels), True) if name == ALL else labels == name].mean())
-            for rule, found in passes.items()
-        }
-        for name in [ALL, *sorted(set(categories))]
-        if len(labels)
+        name: {baseline: float(passed[tests].mean()) for baseline, passed in passes.items()}
+        for name, tests in chosen.items()
     }
 
 
-#: Tests that the rates of a large set are taken on; of more, so many are drawn at random.
+#: On a larger set, cards give the baselines' rates on this many tests, drawn at random.
 SAMPLE = 20_000
 
 
@@ -125,7 +126,7 @@ def table_rates(tests: pa.Table, sample: int | None = None) -> dict[str, dict[st
 
     Args:
         tests: the table.
-        sample: draw so many tests where there are more, always the same; None takes all.
+        sample: number of tests to draw where there are more, always the same ones; None takes all.
     """
     part = tests.select(["context", "high", "low", "category"])
     if sample is not None and part.num_rows > sample:

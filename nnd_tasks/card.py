@@ -79,15 +79,6 @@ def safe(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table; cells are taken as they are."""
-    return [
-        f"| {' | '.join(head)} |",
-        "|---" * len(head) + "|",
-        *[f"| {' | '.join(row)} |" for row in rows],
-    ]
-
-
 class _Dumper(yaml.SafeDumper):
     """Writes texts of several lines as they are, and no aliases."""
 

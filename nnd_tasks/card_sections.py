@@ -7,10 +7,10 @@ from typing import Any
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import BASELINES
-from nnd_tasks.card import Card, Facts, safe, table, todo
+from nnd_tasks.card import Card, Facts, safe, todo
 from nnd_tasks.cleaning import REASONS as CLEANING
 from nnd_tasks.cleaning import clean_name
-from nnd_tasks.markdown import cell, code, fenced, plain
+from nnd_tasks.markdown import cell, code, fenced, plain, table
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted, some_of

@@ -44,9 +44,22 @@ def unlinked(text: str, *, mentions: bool = False) -> str:
 _NUMBERS = re.compile(r"(?:[-+\d.,% \[\]†‡≠]|to|<(?=0\.))*")
 
 
-def table_row(cells: Sequence[str]) -> str:
-    """Return a row of a table; numbers and intervals stay as they are, names mean themselves."""
-    return f"| {' | '.join(cell if _NUMBERS.fullmatch(cell) else unlinked(cell) for cell in cells)} |"
+def table_cell(text: str) -> str:
+    """Return text for a cell of a table: numbers and intervals as they are, in names every character means itself."""
+    return text if _NUMBERS.fullmatch(text) else unlinked(text)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int | None = None) -> list[str]:
+    """Return the lines of a table.
+
+    Args:
+        head: names of the columns, as Markdown.
+        rows: cells, as Markdown.
+        names: how many columns at the left hold names, the others being aligned right; None aligns no column.
+    """
+    left = len(head) if names is None else names
+    rule = "|" + "---|" * left + "---:|" * (len(head) - left)
+    return [f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def code(text: str, *, in_table: bool = True) -> str:

@@ -1,7 +1,7 @@
-"""Pooled pass rates and their clustered standard errors.
+"""Pooled pass rates, their standard errors and intervals, clustered by prompt.
 
-Tests that share a prompt are not independent: the model's likelihood of a good candidate takes part in each
-of them. So the unit that counts as drawn at random is the cluster (all tests with the same prompt fields).
+Tests that share a prompt are not independent, as one candidate takes part in several of them. So the unit that is taken to
+be drawn at random is the prompt, with all of its tests: the *cluster* of the formulas.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from scipy.special import stdtrit  # of scipy.stats, the import alone takes most
 
 
 def _as_counts(passed: ArrayLike, tests: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return both as float arrays of shape (clusters,), those without tests removed; raise ValueError if wrong."""
+    """Return both as float arrays of shape (prompts,), without prompts that have no tests; raise ValueError if wrong."""
     x = np.asarray(passed, dtype=np.float64)
     n = np.asarray(tests, dtype=np.float64)
     if x.shape != n.shape or x.ndim != 1:
         raise ValueError(f"passed and tests must be vectors of one length, got shapes {x.shape} and {n.shape}")
     if not (np.isfinite(x).all() and np.isfinite(n).all()) or (n < 0).any() or (x < 0).any() or (x > n).any():
-        raise ValueError("need 0 <= passed <= tests in every cluster")
+        raise ValueError("need 0 <= passed <= tests for every prompt")
     keep = n > 0
     return x[keep], n[keep]
 
@@ -31,8 +31,8 @@ def pooled_rate(passed: ArrayLike, tests: ArrayLike) -> float:
     """Return the pass rate pooled over tests, p = sum(passed) / sum(tests); nan without tests.
 
     Args:
-        passed: tests passed in each cluster, shape (clusters,).
-        tests: tests scored in each cluster, shape (clusters,).
+        passed: tests passed of each prompt, shape (prompts,).
+        tests: tests scored of each prompt, shape (prompts,).
     """
     x, n = _as_counts(passed, tests)
     return float(x.sum() / n.sum()) if n.size else math.nan
@@ -41,20 +41,20 @@ def pooled_rate(passed: ArrayLike, tests: ArrayLike) -> float:
 def clustered_standard_error(passed: ArrayLike, tests: ArrayLike) -> float:
     """Return the cluster-robust standard error of the pooled rate.
 
-    The linearised (Taylor) variance of a ratio estimator under sampling of whole clusters (Cochran, Sampling
-    Techniques, 3rd ed., section 6.3): with k clusters that have tests,
+    The linearised (Taylor) variance of a ratio estimator under sampling of whole clusters, here prompts (Cochran, Sampling
+    Techniques, 3rd ed., section 6.3): with k prompts that have tests,
 
         sqrt(k / (k - 1) * sum_i (passed_i - p * tests_i)**2) / sum_i tests_i
 
-    With one test per cluster it is the usual sqrt(p * (1 - p) / (k - 1)). It is 0 at p = 0 and p = 1, and
+    With one test per prompt it is the usual sqrt(p * (1 - p) / (k - 1)). It is 0 at p = 0 and p = 1, and
     unreliable for small k (below about 10).
 
     Args:
-        passed: tests passed in each cluster, shape (clusters,).
-        tests: tests scored in each cluster, shape (clusters,).
+        passed: tests passed of each prompt, shape (prompts,).
+        tests: tests scored of each prompt, shape (prompts,).
 
     Returns:
-        The standard error; nan for fewer than two clusters with tests.
+        The standard error; nan for fewer than two prompts with tests.
     """
     x, n = _as_counts(passed, tests)
     k = n.size
@@ -65,25 +65,25 @@ def clustered_standard_error(passed: ArrayLike, tests: ArrayLike) -> float:
     return float(math.sqrt(k / (k - 1) * float(residual @ residual)) / total)
 
 
-#: How alike tests that share a prompt are taken to be where the degrees of freedom of an interval are counted. Small models
-#: gave 0.11 to 0.21 (`nnd_tasks.analysis.compare.power`). Where all prompts have equally many tests it plays no part.
+#: Assumed correlation of tests that share a prompt, for the degrees of freedom of an interval. Small models gave 0.11 to 0.21
+#: (`nnd_tasks.analysis.compare.power`). Where all prompts have equally many tests it has no effect.
 WITHIN = 0.15
-#: Prompts whose tests end alike that `effective_tests` adds. Without, intervals of rates near 1 miss in up to 9% of
-#: simulated runs (``benchmarks/coverage.py``).
+#: Prompts, all of whose tests end alike, that `effective_tests` adds. Without them intervals of rates near 1 miss the rate in
+#: up to 9% of simulated runs (``benchmarks/coverage.py``).
 UNKNOWN = 0.5
 
 
 def _small_sample(residual: NDArray[np.float64], n: NDArray[np.float64]) -> tuple[float, float]:
     """Return the standard error that intervals use, and its degrees of freedom (Bell and McCaffrey, 2002).
 
-    A prompt with many tests draws the pooled rate towards itself, so its residual is too small: it is divided by
-    sqrt(1 - its share of the tests) ("CR2"). And a few large prompts decide the error alone, so it has fewer degrees of
-    freedom than prompts less one (Satterthwaite), here with tests of a prompt that correlate by `WITHIN`. With equally
-    many tests in every prompt both are the usual ones.
+    A prompt with many tests pulls the pooled rate towards itself, so its residual is too small: it is divided by
+    sqrt(1 - its share of the tests) ("CR2"). And where a few large prompts decide the error, it has fewer degrees of freedom
+    than prompts less one (Satterthwaite, with tests of a prompt that correlate by `WITHIN`). With equally many tests in every
+    prompt both are the usual ones.
 
     Args:
-        residual: of each cluster, its count less its tests times the pooled rate, shape (clusters,).
-        n: tests of each cluster, two clusters at least, shape (clusters,).
+        residual: of each prompt, its count less its tests times the pooled rate, shape (prompts,).
+        n: tests of each prompt, at least two prompts, shape (prompts,).
     """
     total = n.sum()
     share = n / total
@@ -101,33 +101,33 @@ def _small_sample(residual: NDArray[np.float64], n: NDArray[np.float64]) -> tupl
 
 
 def wilson(rate: float, tests: float, quantile: float) -> tuple[float, float]:
-    """Return Wilson's interval of a share (Wilson, 1927): within 0 and 1, and wide near both.
+    """Return Wilson's interval of a share (Wilson, 1927): within 0 and 1, and not empty at either.
 
     Args:
-        rate: share that was found.
-        tests: independent tests that would be as sure, above 0.
+        rate: the share.
+        tests: number of independent tests that would give as sure a share, above 0.
         quantile: of Student's t, or of the normal distribution.
     """
     lost = quantile**2 / tests
     centre = (rate + lost / 2) / (1 + lost)
     half = math.sqrt(lost * rate * (1 - rate) + lost**2 / 4) / (1 + lost)
-    # Rounding must leave no rate outside of its own interval.
+    # Rounding must not leave the rate outside of its own interval.
     return max(0.0, min(rate, centre - half)), min(1.0, max(rate, centre + half))
 
 
 def effective_tests(rate: float, error: float, tests: float, alike: float, rare: float) -> float:
-    """Return how many independent tests would be as sure as those that share prompts.
+    """Return how many independent tests would give as sure a rate as tests that share prompts.
 
     The design effect, the variance of the rate over that of as many independent tests, is error² tests / (rate (1 - rate)),
-    and 1 at least. It rests on the prompts with the rarer of the two outcomes, and so on nothing where all tests end
-    alike. So half a prompt is added to these of which nothing is known but the worst: its tests always end alike.
+    and 1 at least. Only prompts with the rarer of the two outcomes say how large it is, and where all tests end alike there is
+    none. So half a prompt is added to them that has the worst design effect, that of tests which always end alike.
 
     Args:
-        rate: pooled.
+        rate: the pooled rate.
         error: its clustered standard error.
-        tests: how many there are.
+        tests: number of tests.
         alike: the design effect if the tests of a prompt always ended alike, sum(tests²) / sum(tests) over prompts.
-        rare: prompts with any failure, or with any pass where these are fewer.
+        rare: number of prompts with any failure, or of those with any pass where these are fewer.
     """
     design = max(1.0, error**2 * tests / (rate * (1 - rate))) if 0 < rate < 1 else 1.0
     return tests * (rare + UNKNOWN) / (rare * design + UNKNOWN * alike)
@@ -136,17 +136,17 @@ def effective_tests(rate: float, error: float, tests: float, alike: float, rare:
 def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Return Wilson's interval around the pooled rate, made for tests that share prompts.
 
-    `wilson` with as many tests as `effective_tests` says, a standard error and degrees of freedom for few and unequal
-    prompts, and Student's t (Dean and Pagano, 2015, compare such intervals). Unlike rate ± t x error it holds near 0 and 1,
-    and has a width there; ``benchmarks/coverage.py`` shows both.
+    `wilson` with as many tests as `effective_tests` says, with Student's t, and with a standard error and degrees of freedom
+    for few and unequal prompts (Dean and Pagano, 2015, compare such intervals). Unlike rate ± t x error it covers rates near 0
+    and 1 as often as it should (``benchmarks/coverage.py``).
 
     Args:
-        passed: tests passed in each cluster, shape (clusters,).
-        tests: tests scored in each cluster, shape (clusters,).
+        passed: tests passed of each prompt, shape (prompts,).
+        tests: tests scored of each prompt, shape (prompts,).
         level: coverage, between 0 and 1.
 
     Returns:
-        (low, high); (nan, nan) for fewer than two clusters with tests.
+        (low, high); (nan, nan) for fewer than two prompts with tests.
 
     Raises:
         ValueError: ``level`` is not strictly between 0 and 1.
@@ -170,10 +170,11 @@ class PairedDifference:
 
     Attributes:
         difference: rate of the second less rate of the first, between -1 and 1; nan without tests.
-        standard_error: cluster-robust; nan for fewer than two clusters.
-        low: lower end of the confidence interval, -1 or more; nan for fewer than two clusters, or where all differ alike.
+        standard_error: clustered by prompt; nan for fewer than two prompts.
+        low: lower end of the confidence interval, -1 or more; nan for fewer than two prompts, or where all differ by the same
+            share.
         high: its upper end, 1 or less.
-        clusters: how many have tests.
+        clusters: number of prompts that have tests.
     """
 
     difference: float
@@ -186,24 +187,24 @@ class PairedDifference:
 def paired_difference(
     passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike, level: float = 0.95
 ) -> PairedDifference:
-    """Compare two models on the same tests, with an interval that knows of the pairs and of the clusters.
+    """Compare two models on the same tests, with an interval that is paired by test and clustered by prompt.
 
-    The difference of the pooled rates, d = sum(passed_b - passed_a) / sum(tests), is a ratio of totals over clusters like
+    The difference of the pooled rates, d = sum(passed_b - passed_a) / sum(tests), is a ratio of totals over prompts like
     a rate itself, so its linearised variance is the one of `clustered_standard_error` (Cochran, Sampling Techniques,
-    3rd ed., section 6.3) with the differences in place of the counts: with k clusters that have tests,
+    3rd ed., section 6.3) with the differences in place of the counts: with k prompts that have tests,
 
         sqrt(k / (k - 1) * sum_i (passed_b_i - passed_a_i - d * tests_i)**2) / sum_i tests_i
 
-    What is hard or easy for both models cancels within each cluster, which is what pairing gains. The interval is
-    Student's. With equally many tests in every cluster it is d ± t(k - 1) x that error; large clusters beside small ones
-    make its error larger and its degrees of freedom fewer (Bell and McCaffrey, 2002). Where every cluster differs by the
-    same share, as with two equal models, nothing tells the spread, and there is no interval. It is unreliable for small k
+    What is hard or easy for both models cancels within each prompt, which is what pairing gains. The interval is
+    Student's. With equally many tests in every prompt it is d ± t(k - 1) x that error; large prompts beside small ones
+    make its error larger and its degrees of freedom fewer (Bell and McCaffrey, 2002). Where every prompt differs by the
+    same share, as with two equal models, the spread is unknown, and there is no interval. It is unreliable for small k
     (below about 10) where the rates are near 0 or 1.
 
     Args:
-        passed_a: tests that the first model passes in each cluster, shape (clusters,).
-        passed_b: tests that the second one passes, in the same order, shape (clusters,).
-        tests: tests scored in each cluster, shape (clusters,).
+        passed_a: tests that the first model passes of each prompt, shape (prompts,).
+        passed_b: tests that the second one passes, in the same order, shape (prompts,).
+        tests: tests scored of each prompt, shape (prompts,).
         level: coverage, between 0 and 1.
 
     Raises:
@@ -220,7 +221,7 @@ def paired_difference(
     difference = float((b - a).sum() / total)
     if k < 2:
         return PairedDifference(difference, math.nan, math.nan, math.nan, k)
-    # Whole numbers, so that clusters that differ by one share leave exactly nothing.
+    # Whole numbers, so that prompts that differ by the same share give a residual of exactly 0.
     residual = ((b - a) * total - (b - a).sum() * n) / total
     error = float(math.sqrt(k / (k - 1) * float(residual @ residual)) / total)
     wider, degrees = _small_sample(residual, n)
@@ -231,5 +232,5 @@ def paired_difference(
 
 
 def pool(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Split (passed, tests) pairs, shape (clusters, 2), into two lists of length clusters."""
+    """Return the passed and the tests of (passed, tests) pairs, one of each per prompt."""
     return [p for p, _ in pairs], [t for _, t in pairs]

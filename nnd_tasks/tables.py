@@ -22,7 +22,8 @@ from nnd_tasks.schema import (
 
 #: Type as `nnd_tasks.schema` names it -> as a table has it.
 TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
-_PIECE = 10_000  # rows
+#: Rows that `fingerprint` takes at a time.
+_PIECE = 10_000
 #: Type of `nnd_tasks.schema.SPANS_COLUMN`.
 SPANS = pa.list_(
     pa.struct([("start", pa.int64()), ("end", pa.int64()), ("category", pa.string()), ("severity", pa.string())])
@@ -30,7 +31,7 @@ SPANS = pa.list_(
 
 
 def to_table(tests: Sequence[Test]) -> pa.Table:
-    """Return tests as a table: the required columns, the optional ones that any test fills, the prompt fields.
+    """Return tests as a table: the required columns, those optional ones that some test has, and the prompt fields.
 
     Raises:
         NNDError: there is no test.
@@ -52,13 +53,14 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
 
     Args:
         table: one row per test.
-        where: what to name in an error.
+        where: what the table is called in an error.
 
     Raises:
-        NNDError: a required column is missing, a column has a wrong type or an empty cell, two tests have one id.
+        NNDError: the table has no rows, a required column is missing or has an empty cell, a column has a wrong type, two tests
+            have one id, or two categories or severities give one name of a metric.
     """
     try:
-        table.validate(full=True)  # parquet from elsewhere can hold what is no UTF-8
+        table.validate(full=True)  # parquet from elsewhere can hold text that is not UTF-8
     except (UnicodeDecodeError, pa.ArrowInvalid) as error:
         raise NNDError(f"{where}: cannot be read ({reason_of(error)}); build the set again") from error
     for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
@@ -99,9 +101,9 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
 
 
 def fingerprint(table: pa.Table) -> str:
-    """Return 16 hex digits that change with any cell, column name or row order of ``table``, error spans left out.
+    """Return 16 hex digits that change with any cell, column name or row order of ``table``, apart from error spans.
 
-    Spans are no part of what a pass rate is made of, so a set keeps its fingerprint when they are added to it.
+    Spans do not affect pass rates, so a set keeps its fingerprint when they are added to it.
     """
     digest = hashlib.sha256()
     for name in table.column_names:
@@ -110,7 +112,7 @@ def fingerprint(table: pa.Table) -> str:
         column = table.column(name)
         digest.update(f"[{json.dumps(name, ensure_ascii=False)}, [".encode())
         for start in range(0, table.num_rows, _PIECE):  # a million texts as Python objects would take gigabytes
-            # Extra columns may hold what JSON has no form for, such as dates.
+            # Extra columns may hold values that JSON lacks, such as dates.
             cells = json.dumps(column.slice(start, _PIECE).to_pylist(), ensure_ascii=False, default=repr)
             digest.update((", " if start else "").encode() + cells[1:-1].encode("utf-8"))
         digest.update(b"]]")
@@ -119,7 +121,7 @@ def fingerprint(table: pa.Table) -> str:
 
 @dataclass(frozen=True)
 class ConfigSummary:
-    """Counts of one config, for the card and the listing."""
+    """Counts of one config, for the card and the listing; ``clusters`` is the number of prompts."""
 
     name: str
     tests: int
@@ -130,7 +132,12 @@ class ConfigSummary:
 
 
 def summarize(name: str, table: pa.Table) -> ConfigSummary:
-    """Return the counts of the config ``name`` held by ``table``."""
+    """Return the counts of a config.
+
+    Args:
+        name: of the config.
+        table: its tests.
+    """
     columns = table.select(["cluster_id", "high", "low", "category"]).to_pydict()
     categories: dict[str, int] = {}
     for category in columns["category"]:

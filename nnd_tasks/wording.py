@@ -1,11 +1,9 @@
-"""Text that people and programs read: counts, lists of names, names that were meant, cells of spreadsheets, JSON."""
+"""Text that people read: counts, lists of names, names that were meant, labels of figures."""
 
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from nnd_tasks.errors import visible
 
@@ -51,20 +49,6 @@ def did_you_mean(name: str, known: Iterable[str], *, at_most: int = 1, cutoff: f
         folded.setdefault(one.casefold(), one)
     near = difflib.get_close_matches(name[:100].casefold(), folded, n=at_most, cutoff=cutoff)
     return f"did you mean {' or '.join(repr(folded[one]) for one in near)}?{end}" if near else ""
-
-
-def csv_cell(value: Any) -> Any:
-    """Return a cell for CSV: a text that a spreadsheet would take for a formula gets an apostrophe, numbers stay numbers."""
-    if isinstance(value, str):
-        value = visible(value)
-        return f"'{value}" if value[:1] in ("=", "+", "-", "@") else value
-    return "" if value is None or value != value else value
-
-
-def json_text(value: Any) -> str:
-    """Return JSON in which everything that a terminal would obey or hide is written out, as JSON does it."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def figure_text(value: str) -> str:

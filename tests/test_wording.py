@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from nnd_tasks.analysis.compare.output import file_names, markdown, to_csv, to_l
 from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.build import build_set
 from nnd_tasks.cli import app
-from nnd_tasks.wording import counted, csv_cell, did_you_mean, json_text, some_of
+from nnd_tasks.formats import TextTable, csv_cell, csv_text, json_text, number
+from nnd_tasks.wording import counted, did_you_mean, some_of
 from tests.analysis.runs import make_run
 
 #: A name that would clear the screen and add a line of its own to what is printed.
@@ -131,3 +133,41 @@ def test_of_many_names_the_first_are_shown() -> None:
     assert some_of(names) == "'a', 'b', 'c'"
     assert some_of(names, 2, str) == "a, b and 1 more"
     assert some_of([]) == ""
+
+
+# ---------------------------------------------------------------- one table in every form
+
+
+def test_a_table_in_every_form_holds_the_same_cells() -> None:
+    table = TextTable(
+        ["error", "verdict", "rate"], [["a_b", "fail", "-0.5"], ["", "pass", "0.7 [0.6, 0.8]"]], 2, True, {"fail"}
+    )
+    assert table.markdown() == [
+        "| error | verdict | rate |",
+        "|---|---|---:|",
+        "| `a_b` | **fail** | -0.5 |",
+        "|  | pass | 0.7 [0.6, 0.8] |",
+        "",
+    ]
+    assert table.latex()[2:6] == [
+        r"error & verdict & rate \\",
+        r"\midrule",
+        r"a\_b & fail & $-$0.5 \\",
+        r" & pass & 0.7 [0.6, 0.8] \\",
+    ]
+
+
+def test_numbers_that_json_and_csv_lack_are_null_and_empty() -> None:
+    rows = [{"a": math.nan, "b": 1.5}, {"b": None, "c": "x"}]
+    assert json.loads(json_text({"rows": rows, "more": (math.inf, -math.inf, 2)})) == {
+        "rows": [{"a": None, "b": 1.5}, {"b": None, "c": "x"}],
+        "more": [None, None, 2],
+    }
+    assert csv_text(rows) == "a,b,c\n,1.5,\n,,x\n"
+    assert csv_text([], columns=["set"]) == "set\n"
+
+
+def test_numbers_in_tables() -> None:
+    assert [number(value) for value in (0.5, math.nan, math.inf)] == ["0.500", "-", "none"]
+    assert number(0.25, 2, signed=True) == "+0.25"
+    assert number(math.nan, undefined="undefined") == "undefined"

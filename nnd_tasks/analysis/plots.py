@@ -1,4 +1,4 @@
-"""Figures of rates with error bars, and files that appear whole or not at all."""
+"""Figures of rates with error bars, and writing figures and tables together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CHANCE = 0.5
-#: Okabe and Ito's colours without yellow and black, told apart with any colour vision; markers and dashes tell them in grey.
+#: Okabe and Ito's colours, which people with any colour vision tell apart, without yellow and black. Markers and dashes tell
+#: lines apart in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP*X<>h"
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
@@ -30,11 +31,11 @@ class Series:
 
     Attributes:
         label: in the legend.
-        x: ascending.
+        x: places, ascending.
         y: rates.
-        low: lower ends of the error bars; nan for none.
-        high: their upper ends.
-        main: drawn black and bold.
+        low: lower ends of the error bars; nan where there is no bar.
+        high: upper ends of the error bars.
+        main: draw the line black and bold.
     """
 
     label: str
@@ -59,14 +60,14 @@ class Panel:
 
 
 def draw_panels(panels: Sequence[Panel], title: str, x_label: str, *, log: bool = False, columns: int = 3) -> Figure:
-    """Draw panels of rates with 95% intervals, the line of chance in each.
+    """Draw panels of rates with 95% intervals, each with a line at chance.
 
     Args:
         panels: at least one.
-        title: above all.
-        x_label: with its unit.
-        log: logarithmic x axis; linear below its smallest positive value where a value is 0.
-        columns: of panels, at most.
+        title: above all panels.
+        x_label: label of the x axis, with its unit.
+        log: logarithmic x axis; where a value is 0 it is linear below the smallest positive value.
+        columns: most panels beside each other.
 
     Raises:
         NNDError: matplotlib is not installed.
@@ -82,9 +83,9 @@ def draw_panels(panels: Sequence[Panel], title: str, x_label: str, *, log: bool 
     shared = all(len(panel.series) < 2 or {s.label for s in panel.series} <= _labels(panels[0]) for panel in panels)
     width, height = (6.4, 4.8) if len(panels) == 1 else (4.3, 3.4)
     across = max(width * columns, 6.4)
-    legend = math.ceil((len(labels) + 1) / _columns(labels, across if shared else width))  # rows of it
+    legend_rows = math.ceil((len(labels) + 1) / _columns(labels, across if shared else width))
     figure = Figure(
-        figsize=(across, height * rows + 0.2 * legend * (1 if shared else rows) + 0.3), layout="constrained"
+        figsize=(across, height * rows + 0.2 * legend_rows * (1 if shared else rows) + 0.3), layout="constrained"
     )
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
     every = [x for panel in panels for series in panel.series for x in series.x]
@@ -133,7 +134,7 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str], titled: bool) -
     names = [*main, *(label for label in labels if label not in main)]
     figure: Any = axes.figure
     n, steps = len(panel.series), max(len(series.x) for series in panel.series)
-    spread = min(_SPREAD, 18 / n, 150 / (n * steps))  # error bars side by side, none beyond its neighbour
+    spread = min(_SPREAD, 18 / n, 150 / (n * steps))  # beside each other, but never beyond the neighbour in x
     for place, series in enumerate(panel.series):
         i = names.index(series.label)
         marker, dash = MARKERS[i % len(MARKERS)], DASHES[i % len(DASHES)]
@@ -166,7 +167,7 @@ def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str], titled: bool) -
 
 
 def _scale_x(axes: Axes, values: Sequence[float], log: bool) -> None:
-    """Set scale, limits and ticks; the limits by hand, for autoscale does not see shifted lines as they are."""
+    """Set scale, limits and ticks; the limits by hand, as autoscale misplaces lines that are shifted."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     least, most = min(values), max(values)
@@ -190,7 +191,7 @@ def _scale_x(axes: Axes, values: Sequence[float], log: bool) -> None:
 
 
 def _log_ticks(least: float, most: float) -> list[float]:
-    """Return round numbers within a range, about three to six."""
+    """Return about three to six round numbers within a range."""
     decades = math.log10(most / least)
     steps = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if decades < 0.8 else (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
     powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
@@ -200,7 +201,7 @@ def _log_ticks(least: float, most: float) -> list[float]:
 
 
 def _scale_y(axes: Axes, panels: Sequence[Panel]) -> None:
-    """Show every error bar and chance, rounded to 0.05; the panels share it."""
+    """Set limits, rounded to 0.05, that show chance and every error bar; the panels share them."""
     ends = [end for panel in panels for s in panel.series for end in (*s.y, *s.low, *s.high) if not math.isnan(end)]
     least, most = min(CHANCE, *ends), max(CHANCE, *ends)
     axes.set_ylim(max(-0.02, math.floor(least * 20 - 0.2) / 20), min(1.02, math.ceil(most * 20 + 0.2) / 20))
@@ -214,14 +215,12 @@ def short_number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def save(folder: Path, stem: str, texts: Mapping[str, str], figure: Figure | None = None) -> list[Path]:
-    """Write texts and a figure (PNG and SVG) as ``folder/stem.*``; all of them or, when one cannot be written, none.
+def save(folder: Path, files: Mapping[str, str | Figure]) -> list[Path]:
+    """Write texts and figures into a folder, all files or none.
 
     Args:
         folder: made where it is missing.
-        stem: of the files.
-        texts: suffix, such as ``.md``, -> text.
-        figure: to save beside them.
+        files: name -> text, or figure, whose format (PNG, SVG) is the ending of the name.
 
     Returns:
         The files.
@@ -229,20 +228,18 @@ def save(folder: Path, stem: str, texts: Mapping[str, str], figure: Figure | Non
     Raises:
         NNDError: the folder cannot be written.
     """
-    folder = expand(folder)
-    suffixes = [*texts, *((".png", ".svg") if figure is not None else ())]
-    paths = [folder / f"{stem}{suffix}" for suffix in suffixes]
+    paths = [expand(folder) / name for name in files]
     with writing_all(paths) as new:
-        for suffix, path in zip(suffixes, new, strict=True):
-            if suffix in texts:
-                path.write_text(texts[suffix], encoding="utf-8", newline="\n")
-            elif figure is not None:
-                save_figure(figure, path)
+        for path, content in zip(new, files.values(), strict=True):
+            if isinstance(content, str):
+                path.write_text(content, encoding="utf-8", newline="\n")
+            else:
+                _save_figure(content, path)
     return paths
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Save so that the same numbers give the same file."""
+def _save_figure(figure: Figure, path: Path) -> None:
+    """Save a figure so that equal numbers give equal bytes: without a date, and with fixed ids in SVG."""
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.hashsalt": "nnd"}):

@@ -1,4 +1,4 @@
-"""One samples file of lm-eval, ``--log_samples``: read, and checked, as a file may have been damaged or changed by hand."""
+"""A samples file that lm-eval wrote with ``--log_samples``: read, and checked for damage and changes by hand."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.wording import counted
 
 #: Columns of `Samples.tests`. Margins are (better - worse) in nats: per token, summed, per UTF-8 byte. ``high`` and ``low``
-#: are indices into the document's candidates, ``document`` that of the document in `Samples.documents`.
+#: are indices into the document's candidates, ``document`` is an index into `Samples.documents`.
 COLUMNS = (
     *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", "high", "low"),
     *("margin", "margin_sum", "margin_bytes", "passed", "tie"),
 )
 _CLOSE = 1e-9  # how far a number may be from what it is computed from
-_MOST = 2**53  # whole numbers up to which a float holds each
+_MOST = 2**53  # a float holds every whole number up to this one
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,10 @@ class Samples:
     """What a samples file holds.
 
     Attributes:
-        documents: per cluster ``context`` and ``candidates``, and what else the prompt used; ``scores`` of the candidates.
+        documents: per prompt ``context`` and ``candidates``, what else the prompt used, ``scores`` of the candidates, and
+            ``no_context``, their scores without the context, or None.
         tests: one row per test, columns `COLUMNS`; ``passed`` is missing where the test could not be scored.
-        truncated: how many contexts lost their end.
+        truncated: number of prompts that lost their end to fit the model's window.
     """
 
     documents: list[dict[str, Any]] = field(repr=False)
@@ -42,7 +43,7 @@ class Samples:
     truncated: int
 
     def counts(self) -> dict[str, int]:
-        """Return what lm-eval counts: metric -> number."""
+        """Return the counts that lm-eval reports: metric -> number."""
         scored = self.tests["passed"].notna()
         return {
             "tests": int(scored.sum()),
@@ -53,10 +54,10 @@ class Samples:
         }
 
     def rates(self, ties: str) -> dict[str, float]:
-        """Return the pass rates that lm-eval reports: metric -> rate; those without a scored test are left out.
+        """Return the pass rates that lm-eval reports: metric -> rate; rates without a scored test are left out.
 
         Args:
-            ties: how ties were decided; those of sums and bytes cannot be told for ``authors``.
+            ties: how ties were decided. The rates by sum and by byte are only known for ``fail``.
 
         Raises:
             NNDError: a category or severity has a name that no set may have.
@@ -64,18 +65,18 @@ class Samples:
         scored = self.tests[self.tests["passed"].notna()]
         if scored.empty:
             return {}
-        found = {"pass_rate": float(scored["passed"].mean())}
+        rates = {"pass_rate": float(scored["passed"].mean())}
         if ties == "fail" and scored["margin"].notna().all():
-            found |= {f"pass_rate_{kind}": float((scored[f"margin_{kind}"] > 0).mean()) for kind in ("sum", "bytes")}
+            rates |= {f"pass_rate_{kind}": float((scored[f"margin_{kind}"] > 0).mean()) for kind in ("sum", "bytes")}
         slugs = {
             **{("category", name): slug for name, slug in category_slugs(self.tests["category"]).items()},
             **{("severity", name): f"severity_{slug}" for name, slug in severity_slugs(self.tests["severity"]).items()},
         }
         for (column, name), slug in slugs.items():
-            of_it = scored["passed"][scored[column] == name]
-            if len(of_it):
-                found[f"pass_rate_{slug}"] = float(of_it.mean())
-        return found
+            passed = scored["passed"][scored[column] == name]
+            if len(passed):
+                rates[f"pass_rate_{slug}"] = float(passed.mean())
+        return rates
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -89,7 +90,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             where = f"{path}, line {number}"
             try:
                 value = json.loads(line)
-                if "\\ud" in line.lower():  # halves of characters, which no file can hold, become question marks
+                if "\\ud" in line.lower():  # a lone surrogate, which no file can hold, becomes a question mark
                     line = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
                     value = json.loads(line)
             except RecursionError as error:
@@ -98,7 +99,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 raise NNDError(f"{where}: no JSON; the file is cut off or damaged") from error
             check_json(value, line, where)
             if not isinstance(value, dict):
-                raise NNDError(f"{where}: no object")
+                raise NNDError(f"{where}: is no JSON object")
             yield number, value
 
 
@@ -110,7 +111,7 @@ def read_samples(path: Path, ties: str = "fail") -> Samples:
         ties: how ties were decided, as the signature says.
 
     Raises:
-        NNDError: it cannot be read, is no samples file of an NND task, or contradicts itself; names the line.
+        NNDError: it cannot be read, is no samples file of an NND task, or contradicts itself; the error names the line.
     """
     documents: list[dict[str, Any]] = []
     rows: list[tuple[Any, ...]] = []
@@ -120,24 +121,25 @@ def read_samples(path: Path, ties: str = "fail") -> Samples:
         where = f"{path}, line {number}"
         doc = _document(sample, where)
         scores = _scores(sample, "candidates", len(doc["candidates"]), where)
-        alone = None
+        no_context = None
         if sample.get("no_context") is not None:
-            alone = _scores(sample, "no_context", len(doc["candidates"]), where)
+            no_context = _scores(sample, "no_context", len(doc["candidates"]), where)
         truncated += _whole(sample.get("truncated_contexts") or 0, f"{where}: truncated_contexts", 0)
-        _once(seen["cluster_id"], doc["cluster_id"], "context", number, path)
+        _once(seen["cluster_id"], doc["cluster_id"], "prompt", number, path)
         asked = _asked(doc, where)
         for test in _get(sample, "tests", list, where):
             row = _test(test, scores, asked, ties, where)
             _once(seen["test_id"], row["test_id"], "test", number, path)
             row |= {"cluster_id": doc["cluster_id"], "document": len(documents)}
             rows.append(tuple(row[name] for name in COLUMNS))
-        documents.append({**{k: v for k, v in doc.items() if k != "tests"}, "scores": scores, "no_context": alone})
+        documents.append({**{k: v for k, v in doc.items() if k != "tests"}, "scores": scores, "no_context": no_context})
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     types = {"passed": "boolean", "tie": bool, "noise_ratio": float, "seed": "Int64"}
     return Samples(documents, table.astype(types), truncated)
 
 
 def _once(seen: dict[str, int], name: str, what: str, number: int, path: Path) -> None:
+    """Remember in which line a name stands; raise NNDError where it stood in an earlier one."""
     if name in seen:
         raise NNDError(f"{path}, line {number}: {what} {name} is there twice, first in line {seen[name]}")
     seen[name] = number
@@ -146,22 +148,24 @@ def _once(seen: dict[str, int], name: str, what: str, number: int, path: Path) -
 # ---------------------------------------------------------------- parts of a line
 
 
-def _get(found: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
-    """Return a value of a kind.
+def _get(part: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+    """Return a value of a JSON object.
 
     Raises:
-        NNDError: it is missing, or of another kind.
+        NNDError: it is missing, or of another type than ``kind``.
     """
-    if key not in found:
+    if key not in part:
         which = "its document" if where.endswith(_DOC) else "it"
         raise NNDError(f"{where.removesuffix(_DOC)}: is no sample of an NND task ({which} has no {key!r})")
-    value = found[key]
+    value = part[key]
     if not isinstance(value, kind):
         raise NNDError(f"{where}: {key} is {_shown(value)}, which is no {_KINDS[kind]}")
     return value
 
 
+#: Ends the place of a value in the document, which is an object inside the sample.
 _DOC = ": doc"
+#: Type -> its name in errors.
 _KINDS = {str: "text", list: "list", dict: "object", bool: "true or false"}
 
 
@@ -172,28 +176,21 @@ def _shown(value: Any) -> str:
 
 
 def _whole(value: Any, where: str, least: int, most: int = _MOST) -> int:
-    """Return a whole number within bounds.
-
-    Raises:
-        NNDError: it is none.
-    """
+    """Return a value that must be a whole number within bounds; raise NNDError where it is not."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise NNDError(f"{where} is {_shown(value)}; expected a whole number from {least:,} to {most:,}")
     return value
 
 
 def _number(value: Any, where: str) -> float:
-    """Return a finite number.
-
-    Raises:
-        NNDError: it is none.
-    """
+    """Return a value that must be a finite number; raise NNDError where it is not."""
     if not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) <= 1e300:
         return float(value)
     raise NNDError(f"{where} is {_shown(value)}, which is no finite number")
 
 
 def _document(sample: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the document of a sample, its parts checked; raise NNDError where one is missing or of a wrong type."""
     doc: dict[str, Any] = _get(sample, "doc", dict, where)
     where += _DOC
     _get(doc, "cluster_id", str, where)
@@ -208,12 +205,12 @@ def _document(sample: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _scores(sample: Mapping[str, Any], key: str, expected: int, where: str) -> list[dict[str, Any] | None]:
     """Return the scores of the candidates; None for one that was not scored."""
-    found: list[dict[str, Any] | None] = _get(sample, key, list, where)
-    if len(found) != expected:
+    scores: list[dict[str, Any] | None] = _get(sample, key, list, where)
+    if len(scores) != expected:
         raise NNDError(
-            f"{where}: {key} has {counted(len(found), 'score')}, the document {counted(expected, 'candidate')}"
+            f"{where}: {key} has {counted(len(scores), 'score')}, the document {counted(expected, 'candidate')}"
         )
-    for i, score in enumerate(found):
+    for i, score in enumerate(scores):
         place = f"{where}: {key}[{i}]"
         if score is None:
             continue
@@ -230,11 +227,11 @@ def _scores(sample: Mapping[str, Any], key: str, expected: int, where: str) -> l
             raise NNDError(
                 f"{place}: mean is {mean:.6g}, its sum / tokens are {total / tokens:.6g}; the file was changed"
             )
-    return found
+    return scores
 
 
 def _asked(doc: Mapping[str, Any], where: str) -> dict[str, Mapping[str, Any]] | None:
-    """Return the tests as the task asked them, by id; None where the file does not hold them."""
+    """Return test id -> test as it stands in the document; None where the document has no tests."""
     tests = doc.get("tests")
     if tests is None:
         return None
@@ -250,7 +247,18 @@ def _test(
     ties: str,
     where: str,
 ) -> dict[str, Any]:
-    """Return a test as a row of the table, less what it has from its document."""
+    """Return a test as a row of the table, without the columns ``cluster_id`` and ``document``.
+
+    Args:
+        test: as the task logged it.
+        scores: of the document's candidates.
+        asked: the document's tests (`_asked`).
+        ties: how ties were decided.
+        where: begins errors.
+
+    Raises:
+        NNDError: a value is missing or wrong, or contradicts the document or the scores.
+    """
     if not isinstance(test, dict):
         raise NNDError(f"{where}: tests hold {_shown(test)}, which is no object")
     name = _get(test, "test_id", str, where)
@@ -291,20 +299,20 @@ def _check_outcome(
     where: str,
 ) -> None:
     """Raise NNDError where a test's outcome is not what the scores of its candidates say."""
-    found = row["passed"], row["tie"]
+    logged = row["passed"], row["tie"]
     expected: tuple[bool | None, bool]
     if high is None or low is None:
         expected = (None, False)
     elif high["mean"] is None or low["mean"] is None:
-        return  # infinite and no number look alike here
+        return  # infinity and nan are both logged as null
     else:
         outcome = decide(high["mean"], low["mean"], high_first=high_first is not False, ties=ties)
         expected = outcome.passed, outcome.tie
         if outcome.tie and ties != "fail" and high_first is None:
-            expected = found[0] is True, True  # which of the two comes first is not known
-    if found != expected:
+            expected = logged[0] is True, True  # the file does not say which candidate comes first
+    if logged != expected:
         raise NNDError(
-            f"{where}: passed {found[0]}, tie {found[1]} contradict its scores, by which they are {expected[0]} and "
+            f"{where}: passed {logged[0]}, tie {logged[1]} contradict its scores, by which they are {expected[0]} and "
             f"{expected[1]}; the file was changed, run the task again"
         )
 

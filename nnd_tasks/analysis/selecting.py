@@ -7,14 +7,14 @@ from typing import Any
 
 from nnd_tasks.errors import NNDError
 
-#: Parts of the protocol that a run can be chosen by, and what they are; see `nnd_tasks.harness.signature.protocol_part`.
+#: Part of the protocol by which runs can be chosen -> what it is; see `nnd_tasks.harness.signature.protocol_part`.
 PARTS: Mapping[str, str] = {
     "task": "name of the task",
     "version": "of the task: 1, or 1-A",
-    "limit": "number of contexts that --limit or --samples took, or all",
+    "limit": "number of prompts that --limit or --samples took, or all",
     "shots": "number of few-shot examples",
-    "shots_seed": "their seed",
-    "exemplars": "what they are drawn from",
+    "shots_seed": "seed of the few-shot examples",
+    "exemplars": "what the few-shot examples are drawn from",
     "set": "name of the set",
     "config": "of the set",
     "data": "fingerprint of the data",
@@ -48,9 +48,9 @@ def parse(wanted: Sequence[str]) -> dict[str, str]:
     """Return part -> value of texts such as ``shots=0,limit=all``.
 
     Raises:
-        NNDError: one is no KEY=VALUE, names no part of the protocol, or names one twice.
+        NNDError: a text is not KEY=VALUE, or names a part that is unknown or given twice.
     """
-    found: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     for text in (part.strip() for texts in wanted for part in texts.split(",")):
         key, equals, value = (part.strip() for part in text.partition("="))
         if not text:
@@ -59,10 +59,10 @@ def parse(wanted: Sequence[str]) -> dict[str, str]:
             raise NNDError(f"--select {text}: write KEY=VALUE, such as shots=0")
         if key not in PARTS:
             raise NNDError(f"--select {key}: no part of the protocol; they are {', '.join(PARTS)}")
-        if key in found:
+        if key in chosen:
             raise NNDError(f"--select {key}: is given twice; name one value")
-        found[key] = value
-    return found
+        chosen[key] = value
+    return chosen
 
 
 def value_of(key: str, task: str, version: Any, protocol: Mapping[str, Any]) -> str:
@@ -77,7 +77,10 @@ def value_of(key: str, task: str, version: Any, protocol: Mapping[str, Any]) -> 
 
 
 def matches(key: str, wanted: str, value: str) -> bool:
-    """Tell whether a run's value is the wanted one; case does not count, nor ``nnd/``, nor the letter of a version."""
+    """Tell whether a run's value is the wanted one.
+
+    Case does not matter, ``nnd/`` before a set may be left out, and so may the X of a version N-X.
+    """
     wanted, value = wanted.lower(), value.lower()
     if key == "version" and "-" not in wanted:
         value = value.partition("-")[0]

@@ -1,4 +1,4 @@
-"""What a model's number and family are: from a file of tags, or from its name."""
+"""A model's family and its place on an x axis: from a file of tags, or guessed from its name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STEP = re.compile(
     rf"(?:^|[-_./@ ])(?:global[-_]?steps?|steps?|checkpoint|ckpt|iter(?:ation)?s?|updates?)[-_=]?(\d+(?:\.\d+)?)(k|m)?{_EDGE}",
     re.IGNORECASE,
 )
-#: Sizes in numbers (70m, 1.3B, 1b1, 8x7B), then in words; a word that begins the name belongs to the family (tiny-lm).
+#: Sizes in numbers (70m, 1.3B, 1b1, 8x7B), then in words. A word at the beginning of the name is part of the family (tiny-lm).
 _SIZES = (
     re.compile(rf"(?:^|[-_ ])(?:\d+x)?\d+(?:[._]\d+)?[kmbt]\d?{_EDGE}", re.IGNORECASE),
     re.compile(
@@ -35,11 +35,11 @@ _SIZES = (
 
 @dataclass(frozen=True)
 class Tags:
-    """What a user says of models.
+    """What a user's file says about models.
 
     Attributes:
         path: of the file.
-        columns: in the order of their first use, without ``model``.
+        columns: names, in the order of their first use, without ``model``.
         rows: model -> column -> value.
     """
 
@@ -57,10 +57,10 @@ class Tags:
         return self.rows[max(endings, key=len)] if endings else {}
 
     def number(self, run: Run, column: str) -> float | None:
-        """Return a number of a run's model, or None where it is not given.
+        """Return a number of a run's model, or None where the file has none.
 
         Raises:
-            NNDError: what is given is no finite number.
+            NNDError: the value is no finite number.
         """
         value = self.of(run).get(column)
         if value is None or value == "":
@@ -74,7 +74,7 @@ class Tags:
         return number
 
     def text(self, run: Run, column: str) -> str | None:
-        """Return a text of a run's model, or None where it is not given."""
+        """Return a text of a run's model, or None where the file has none."""
         value = self.of(run).get(column)
         return None if value is None or str(value).strip() == "" else str(value).strip()
 
@@ -83,10 +83,11 @@ def read_tags(path: str | Path) -> Tags:
     """Read a file of tags: per model its name, and columns such as ``family``, ``parameters``, ``step``, ``tokens``.
 
     Args:
-        path: CSV or TSV with a header; or YAML or JSON, a list of objects with ``model`` or an object model -> tags.
+        path: CSV or TSV with a header; or YAML or JSON that holds a list of objects with ``model``, or one object per model
+            under its name.
 
     Raises:
-        NNDError: the file cannot be read, names no model, or one twice.
+        NNDError: the file cannot be read, a row names no model, or two rows name the same.
     """
     file = expand(path)
     readers = {".csv": _read_csv, ".tsv": _read_csv, ".json": _read_objects, ".yaml": _read_objects}
@@ -108,7 +109,8 @@ def read_tags(path: str | Path) -> Tags:
 
 
 def _read_csv(file: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    found: list[tuple[str, Mapping[str, Any]]] = []
+    """Return (place for errors, column -> text) of each row."""
+    rows: list[tuple[str, Mapping[str, Any]]] = []
     lines = io.StringIO(read_text(file), newline="")
     reader = csv.reader(lines, delimiter="\t" if file.suffix.lower() == ".tsv" else ",", skipinitialspace=True)
     try:
@@ -121,45 +123,46 @@ def _read_csv(file: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
                     f"{file}, line {reader.line_num}: {counted(len(row), 'field')}, the header has {len(header)}"
                 )
             cells = zip(header, (cell.strip() for cell in row), strict=True)
-            found.append((f"line {reader.line_num}", dict(cells)))
+            rows.append((f"line {reader.line_num}", dict(cells)))
     except csv.Error as error:
         raise NNDError(f"{file}, line {reader.line_num}: {error}") from error
-    return found
+    return rows
 
 
 def _read_objects(file: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    found = read_json(file) if file.suffix.lower() == ".json" else read_yaml(file)
-    if isinstance(found, Mapping) and all(isinstance(value, Mapping) for value in found.values()):
-        found = [{"model": str(name), **row} for name, row in found.items()]
-    if not isinstance(found, list) or not all(isinstance(row, Mapping) for row in found):
+    """Return (place for errors, column -> value) of each object of a YAML or JSON file."""
+    content = read_json(file) if file.suffix.lower() == ".json" else read_yaml(file)
+    if isinstance(content, Mapping) and all(isinstance(value, Mapping) for value in content.values()):
+        content = [{"model": str(name), **row} for name, row in content.items()]
+    if not isinstance(content, list) or not all(isinstance(row, Mapping) for row in content):
         raise NNDError(f"{file}: is neither a list of objects with 'model' nor an object that has one per model")
-    return [(f"entry {i}", {str(key): value for key, value in row.items()}) for i, row in enumerate(found, start=1)]
+    return [(f"entry {i}", {str(key): value for key, value in row.items()}) for i, row in enumerate(content, start=1)]
 
 
 # ---------------------------------------------------------------- names
 
 
 def _full_name(run: Run) -> str:
-    return str(run.about.get("name") or run.model).replace("\\", "/").rstrip("/")
+    return str(run.model_info.get("name") or run.model).replace("\\", "/").rstrip("/")
 
 
 def _revision(run: Run) -> str:
-    arguments = run.about.get("arguments")
+    arguments = run.model_info.get("arguments")
     return str((arguments.get("revision") if isinstance(arguments, Mapping) else None) or "")
 
 
 def guess_step(run: Run) -> float | None:
     """Return the training step that a model's revision or path names (``step-00620``, ``checkpoint-500``, ``step10k``)."""
     for part in (_revision(run), *reversed(_full_name(run).split("/"))):
-        found = _STEP.findall(part)
-        if found:
-            number, unit = found[-1]
+        matches = _STEP.findall(part)
+        if matches:
+            number, unit = matches[-1]
             return float(number) * {"": 1, "k": 1_000, "m": 1_000_000}[unit.lower()]
     return None
 
 
 def guess_training(run: Run) -> str:
-    """Return the path of a model less the part that names a checkpoint: equal for the checkpoints of one training."""
+    """Return the path of a model without the part that names a checkpoint; checkpoints of one training share it."""
     name = _full_name(run)
     if _STEP.search(_revision(run)):
         return name
@@ -183,15 +186,15 @@ def guess_family(run: Run) -> str:
 
 
 def find_number(run: Run, x: str, tags: Tags | None) -> float:
-    """Return a model's place on the x axis: from the tags, else what lm-eval counted or the name says.
+    """Return a model's place on the x axis: from the tags, else as lm-eval counted it or the name says it.
 
     Args:
         run: of the model.
         x: ``parameters``, ``step``, or a column of the tags.
-        tags: what the user says.
+        tags: what the user's file says.
 
     Raises:
-        NNDError: it is not known, or no such tag exists.
+        NNDError: the place is not known, or the tags have no column ``x``.
     """
     given = tags.number(run, x) if tags is not None else None
     if given is not None:

@@ -11,8 +11,9 @@ from nnd_tasks.check.checking import CheckReport
 from nnd_tasks.check.findings import Finding, Severity
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import write_text
+from nnd_tasks.formats import json_text
 from nnd_tasks.markdown import code, unlinked
-from nnd_tasks.wording import counted, json_text
+from nnd_tasks.wording import counted
 
 FORMATS = ("text", "markdown", "json")
 #: A comment on GitHub holds 65,536 characters.

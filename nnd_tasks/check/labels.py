@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from nnd_tasks.analysis.compare.power import FEW, HOPELESS, planned_by_category, points
+from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, planned_by_category, points
 from nnd_tasks.baselines import ALL, BASELINES, baseline_passes
 from nnd_tasks.check.findings import EXAMPLES, Finding, Severity, finding, shown
 from nnd_tasks.check.loading import Config, distinct_first
@@ -58,7 +58,7 @@ def _sizes(config: Config) -> Iterator[Finding]:
     weak = [
         f"{name} ({points(smallest)})"
         for name, (smallest, count) in sizes.items()
-        if count >= FEW and not math.isnan(smallest) and smallest > HOPELESS
+        if count >= FEW and not math.isnan(smallest) and smallest > LARGEST_MDE
     ]
     if weak:
         message = f"underpowered; smallest detectable difference of two models, in percentage points: {', '.join(weak)}"

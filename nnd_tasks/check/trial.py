@@ -15,6 +15,7 @@ from nnd_tasks.check.loading import Config
 from nnd_tasks.check.task_checks import Documents, quiet
 from nnd_tasks.check.yamls import Yaml, alone
 from nnd_tasks.errors import typed_reason_of
+from nnd_tasks.models.byte_tokenizer import train_tokenizer
 from nnd_tasks.wording import counted
 
 #: Prompts that a task is run on.
@@ -28,21 +29,10 @@ _END = "<|endoftext|>"
 def make_model(folder: Path, texts: Iterable[str]) -> None:
     """Write a GPT-2 of one tiny layer and a byte-level BPE tokenizer of the texts, which can write any text."""
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+    from transformers import GPT2Config, GPT2LMHeadModel
 
-    inner = Tokenizer(models.BPE())
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=_VOCABULARY,
-        special_tokens=[_END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    inner.train_from_iterator(texts, trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner, bos_token=_END, eos_token=_END, unk_token=_END, model_max_length=_WINDOW
+    tokenizer = train_tokenizer(
+        texts, _VOCABULARY, [_END], bos_token=_END, eos_token=_END, unk_token=_END, model_max_length=_WINDOW
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -30,7 +30,7 @@ def compare(
     table: Annotated[Path | None, typer.Option(help="Write one row per model and test, as parquet.")] = None,
 ) -> None:
     """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""
-    from nnd_tasks.analysis.compare.diagnostics import reading_aid
+    from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
     from nnd_tasks.analysis.compare.output import file_names, markdown, write_comparison
     from nnd_tasks.analysis.compare.paired import compare_runs
     from nnd_tasks.analysis.results import read_runs, write_table
@@ -41,12 +41,12 @@ def compare(
         say(f"written: {write_table(found, table)}")
     comparisons = compare_runs(found, parts_of(allow), resamples, seed)
     for comparison, name in zip(comparisons, file_names(comparisons), strict=True):
-        aids = {run.model: reading_aid(run) for run in comparison.paired.runs}
-        show(markdown(comparison, aids, signatures=False))
+        diagnostics = {run.model: diagnostics_of(run) for run in comparison.paired.runs}
+        show(markdown(comparison, diagnostics, signatures=False))
         if out_dir is not None:
-            for path in write_comparison(comparison, out_dir / name, aids):
+            for path in write_comparison(comparison, out_dir / name, diagnostics):
                 say(f"written: {path}")
-    for line in comparisons[0].alone:
+    for line in comparisons[0].not_compared:
         warn(f"note: {line}")
 
 

@@ -27,13 +27,13 @@ from nnd_tasks.wording import counted
 
 #: Where the comparison is written, below the demo's folder.
 COMPARISON = "comparison.json"
-
-
-#: How the log line begins that says whether common beginnings were read once.
+#: Begins the log line that says whether prefixes were shared.
 _SHARING = "hf-shared-prefix: "
 
 
-def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None:
+def run_demo(
+    folder: Path, seed: int = 0, *, shared_prefix: bool = True, settings: TrainingSettings | None = None
+) -> None:
     """Build, train, score twice, and print the comparison; everything is written below ``folder``.
 
     A trained model that an earlier run left there is used again.
@@ -41,7 +41,8 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
     Args:
         folder: gets ``nnd/demo`` (the set), ``untrained``, ``trained``, ``results`` and ``comparison.json``.
         seed: of the model and its training text.
-        shared_prefix: read common beginnings of requests once.
+        shared_prefix: read what requests have in common once.
+        settings: of the model and its training, such as fewer steps; None takes the defaults with this seed.
 
     Raises:
         NNDError: ``folder`` cannot be written, or lm_eval failed.
@@ -56,10 +57,10 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
     )
 
     console.rule("2. train a tiny model from scratch")
-    settings = TrainingSettings(seed=seed)
+    settings = settings or TrainingSettings(seed=seed)
     console.print(
         f"{settings.steps} steps on text put together from the package's own words and sentences, none of it from the set; "
-        "one to two minutes on two cores"
+        "about half a minute on two idle cores"
     )
     start = time.monotonic()
     if make_models(folder / "untrained", folder / "trained", settings):
@@ -76,8 +77,8 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
     write_text(folder / COMPARISON, to_json(comparison))
     console.print(comparison_table(comparison))
     console.print(
-        "The interval is of the difference: paired by test, clustered by prompt. Above 0, training has taught the model to "
-        "tell such candidates from good ones."
+        "The interval is that of the difference: paired by test, clustered by prompt. Where it lies above 0, training has "
+        "taught the model to tell such candidates from good ones."
     )
     console.print(f"Every test's outcome is in the samples_*.jsonl below {visible(_short(folder / 'results'))}.\n")
     command = shlex.quote(_short(Path(sys.executable).with_name("nnd")))
@@ -89,7 +90,7 @@ def run_demo(folder: Path, seed: int = 0, *, shared_prefix: bool = True) -> None
 
 
 def _short(path: Path) -> str:
-    """Return a path as one would type it here: relative where it lies below the current folder."""
+    """Return a path as a user would type it: relative to the current folder where it lies below it."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
@@ -105,7 +106,7 @@ def _score(console: Console, folder: Path, model: str, options: Sequence[str]) -
         *("--tasks", "nnd_demo", "--output_path", _short(results), "--log_samples", *options),
     ]
     console.print(visible(f"nnd run {shlex.join(command)}"))
-    # Offline for good: the demo must not depend on a network, nor wait for one.
+    # Offline: the demo must neither need a network nor wait for one.
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     environment = {**os.environ, "NND_HOME": str(folder), **offline}
     earlier = set(results.rglob("samples_nnd_demo_*.jsonl"))
@@ -121,9 +122,9 @@ def _score(console: Console, folder: Path, model: str, options: Sequence[str]) -
     if done.returncode:
         sys.stderr.write(done.stderr)
         raise NNDError(f"lm_eval ended with status {done.returncode}; its own output above says why")
-    said = (line[line.index(_SHARING) :] for line in done.stderr.splitlines() if _SHARING in line)
-    tables = (line for line in done.stdout.splitlines() if line.startswith("|"))
-    console.print("\n".join(map(visible, [*said, *tables])))
+    sharing = (line[line.index(_SHARING) :] for line in done.stderr.splitlines() if _SHARING in line)
+    table = (line for line in done.stdout.splitlines() if line.startswith("|"))
+    console.print("\n".join(map(visible, [*sharing, *table])))
     written = set(results.rglob("samples_nnd_demo_*.jsonl")) - earlier
     if not written:
         raise NNDError(f"lm_eval wrote no samples below {results}")

@@ -1,4 +1,4 @@
-"""What the demo prints of a comparison of its two models; the numbers are those of `nnd compare`."""
+"""The demo's table of its two models; the numbers are those of `nnd compare`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ from nnd_tasks.analysis.compare.paired import Comparison
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Return a table with a row per category, and one of all tests set off at the end.
-
-    Args:
-        comparison: of two models.
-    """
+    """Return a table of two models with a row per category and, set off at the end, one for all tests."""
     first, second = comparison.paired.models
     table = Table(title="Share of tests passed", title_justify="left")
     table.add_column("category")

@@ -1,4 +1,4 @@
-"""The demo's tiny language model: made untrained, trained from scratch, written and found again."""
+"""The demo's tiny language model: made with random weights, trained, and kept for the next run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from nnd_tasks.demo import training_text as text
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing
 from nnd_tasks.folders import replacing
+from nnd_tasks.models import byte_tokenizer
+from nnd_tasks.models.byte_tokenizer import train_tokenizer
 
 if TYPE_CHECKING:
     import torch
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 BEGIN, END = "<|begin|>", "<|end|>"
-#: What is written last into a trained model's folder: the settings that it comes from.
+#: File in a model's folder that records the settings which it was made with; it is written last.
 RECORD = "training.json"
 
-#: One document as tokens: ids, and how much the prediction of each counts, both of shape (tokens,).
+#: One document as tokens: ids, and the weight of each in the loss, both of shape (tokens,).
 Encoded = tuple[list[int], list[float]]
 
 
@@ -34,15 +36,15 @@ class TrainingSettings:
 
     Attributes:
         seed: of the weights, the documents and their order.
-        steps: optimizer steps; the time of a step does not count, so that a busy machine gets the same weights.
-        batch_tokens: tokens of a step at most, padding included.
-        learning_rate: at its peak; it rises over 5% of the steps and falls linearly over the last 60%.
+        steps: number of optimizer steps, and not of seconds, so that a busy machine gets the same weights.
+        batch_tokens: most tokens of a step, padding included.
+        learning_rate: at its peak; it rises over the first 5% of the steps and falls linearly over the last 60%.
         weight_decay: of the matrices between the embeddings.
-        prompt_weight: of a token of the prompts in the loss; one of a question, answer or summary has 1.
-        vocabulary: tokens.
+        prompt_weight: weight of a prompt's token in the loss; tokens of questions, answers and summaries have 1.
+        vocabulary: number of tokens.
         width: of the residual stream.
-        layers: transformer layers.
-        heads: attention heads of a layer.
+        layers: number of transformer layers.
+        heads: attention heads of each layer.
         window: most tokens that the model can read.
     """
 
@@ -59,34 +61,24 @@ class TrainingSettings:
     window: int = 512
 
     def digest(self) -> str:
-        """Return 16 hex digits that change with any setting, with the text, and with this code."""
+        """Return 16 hex digits that change with any setting, with the training text, and with the code that makes the model."""
         content = [json.dumps(asdict(self), sort_keys=True).encode()]
-        content += [path.read_bytes() for path in (text.WORDS, text.FRAMES, Path(text.__file__), Path(__file__))]
+        code = [Path(file) for file in (text.__file__, byte_tokenizer.__file__, __file__)]
+        content += [path.read_bytes() for path in (text.WORDS, text.FRAMES, *code)]
         return hashlib.sha256(b"\0".join(content)).hexdigest()[:16]
 
 
 def training_documents(settings: TrainingSettings) -> list[text.Document]:
-    """Return the documents that the model is trained on, each of which it sees once."""
+    """Return the documents that the model is trained on; it sees each at most once."""
     return list(text.make_documents(settings.steps * settings.batch_tokens // 70, settings.seed))
 
 
 def make_tokenizer(texts: Iterable[str], settings: TrainingSettings) -> PreTrainedTokenizerFast:
     """Return a byte-level BPE tokenizer trained on ``texts``; any other text falls back to bytes."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=settings.vocabulary,
-        special_tokens=[BEGIN, END],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
+    return train_tokenizer(
+        texts,
+        settings.vocabulary,
+        [BEGIN, END],
         bos_token=BEGIN,
         eos_token=END,
         model_max_length=settings.window,
@@ -116,7 +108,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast, settings: TrainingSettings) -
 
 
 def encode(document: text.Document, tokenizer: PreTrainedTokenizerFast, settings: TrainingSettings) -> Encoded:
-    """Return a document as tokens, cut at the model's window, with the weight of each in the loss."""
+    """Return a document as tokens with their weights in the loss, cut at the model's window."""
     ids: list[int] = []
     weights: list[float] = []
     for part, weight in [
@@ -157,7 +149,7 @@ def _loss(model: LlamaForCausalLM, batch: Sequence[Encoded]) -> torch.Tensor:
     for row, (tokens, weight) in enumerate(batch):
         ids[row, : len(tokens)] = torch.tensor(tokens)
         weights[row, : len(tokens)] = torch.tensor(weight)
-    # Padding comes last and weighs nothing: a causal model needs no mask for it.
+    # Padding comes last and has weight 0, so a causal model needs no mask for it.
     logits = model(input_ids=ids[:, :-1]).logits.flatten(0, 1)
     losses = torch.nn.functional.cross_entropy(logits, ids[:, 1:].flatten(), reduction="none")
     wanted = weights[:, 1:].flatten()
@@ -170,12 +162,12 @@ def train(
     documents: Sequence[text.Document],
     settings: TrainingSettings,
 ) -> float:
-    """Train ``model`` in place, with a progress bar where there is a terminal; return the loss at the end, in nats.
+    """Train ``model`` in place, with a progress bar on a terminal; return a moving average of the loss at the end, in nats.
 
     Args:
-        model: with random weights.
-        tokenizer: of the model.
-        documents: each is seen once, until the steps are done.
+        model: a model with random weights.
+        tokenizer: its tokenizer.
+        documents: each is seen at most once.
         settings: steps, learning rate and so on.
 
     Raises:
@@ -186,7 +178,7 @@ def train(
 
     if not hasattr(torch.optim, "Muon"):
         raise NNDError(f"the demo trains with torch.optim.Muon, which PyTorch {torch.__version__} lacks; install 2.9")
-    # Muon learns to copy names from a paragraph in a third of the steps that AdamW needs, but takes matrices only.
+    # Muon learns to copy names from a paragraph in a third of the steps that AdamW needs, but is for matrices only.
     matrices = [parameter for parameter in model.model.layers.parameters() if parameter.ndim == 2]
     taken = {id(parameter) for parameter in matrices}
     others = [parameter for parameter in model.parameters() if id(parameter) not in taken]
@@ -226,7 +218,7 @@ def _save(folder: Path, model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerF
 
 
 def _made_with(folder: Path) -> str | None:
-    """Return the digest of the settings that a complete model folder was made with."""
+    """Return the digest of the settings that a model's folder was made with; None where it is not complete."""
     try:
         digest = json.loads((folder / RECORD).read_text(encoding="utf-8"))["settings"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -235,7 +227,7 @@ def _made_with(folder: Path) -> str | None:
 
 
 def make_models(untrained: Path, trained: Path, settings: TrainingSettings) -> bool:
-    """Write a model with random weights and the same one after training, unless both are there from these settings.
+    """Write a model with random weights and the same model after training, unless both exist with these settings.
 
     Args:
         untrained: the folder of the first.

@@ -1,7 +1,7 @@
-"""The text that the demo's model learns from: documents in the three formats of `nnd_demo`, put together from frames.
+"""The text that the demo's model learns from: documents in the three formats of `nnd_demo`, made from frames and words.
 
-A paragraph takes a few frames of one theme (`frames.txt`) and fills their slots with words (`words.txt`), so that the names,
-numbers and things of each document are new, and what follows the paragraph can only be told by reading it.
+A paragraph takes a few frames of one theme (`frames.txt`) and fills their slots with words (`words.txt`). The names, numbers
+and things of each document are new, so that only who reads the paragraph can say what follows it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ FRAMES = HERE / "frames.txt"
 
 #: Share of the documents that are a question and its answer, without a paragraph.
 QUESTIONS_ALONE = 0.35
-#: How many texts, questions and a summary, follow a paragraph at most.
+#: Most questions and summaries that follow a paragraph.
 TAILS = 3
 
-#: (prompt, continuation) pairs, to be joined in their order; all but the first lean on the paragraph of the first.
+#: (prompt, continuation) pairs, to be joined in their order; the paragraph is in the first prompt only.
 Document = list[tuple[str, str]]
 
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
@@ -42,10 +42,10 @@ class Frame:
 
     Attributes:
         text: the sentences; empty in the theme ``qa``.
-        leads: whether a paragraph may begin with it.
+        leads: a paragraph may begin with it.
         questions: (answer, question) pairs; in the theme ``qa`` the answers are in ``answers``.
-        summaries: what the sentences come to.
-        answers: to the question of a frame of the theme ``qa``.
+        summaries: summaries of the sentences.
+        answers: answers to the question, in the theme ``qa``.
     """
 
     text: str = ""
@@ -115,7 +115,7 @@ def capitalize(text: str) -> str:
 
 
 class _Scene:
-    """The words that the slots of one document have."""
+    """One document: its people, and the words that fill its slots."""
 
     def __init__(self, rng: random.Random, words: dict[str, list[str]]) -> None:
         self.rng = rng
@@ -127,7 +127,7 @@ class _Scene:
         self.other = self._person()
 
     def _invented(self) -> str:
-        """Return a name that nobody has: it can only be copied."""
+        """Return an invented name, which a model can only copy."""
         parts = [
             self.rng.choice(self.words["onset"]) + self.rng.choice(self.words["vowel"])
             for _ in range(self.rng.choice([1, 2, 2]))
@@ -140,7 +140,7 @@ class _Scene:
         return gender, first, self._invented() if self.rng.random() < 0.5 else self.rng.choice(self.words["surname"])
 
     def next_frame(self) -> None:
-        """Forget what the paragraph does not share."""
+        """Forget the words of slots that the frames of a paragraph do not share."""
         self.bound = {slot: word for slot, word in self.bound.items() if slot in self.shared}
         self.other = self._person()
 
@@ -170,7 +170,7 @@ class _Scene:
         return self.rng.choice(self.words[name])
 
     def _word(self, name: str, number: str) -> str:
-        """Return the word of a slot, drawn at its first use; slots that differ in their number have different words."""
+        """Return the word of a slot, drawn at its first use; no two slots have the same word."""
         slot = name + number
         while slot not in self.bound:
             word = self._draw(name)
@@ -192,7 +192,7 @@ class _Scene:
 
         Args:
             template: as in `frames.txt`.
-            in_text: whether this is the paragraph itself, where a person may become a pronoun.
+            in_text: this is the paragraph itself, where a person may become a pronoun.
         """
         person = self.other if "{Full}" in template else self.person
         text = _CHOICE.sub(lambda match: self.rng.choice(match[1].split("|")), template)
@@ -218,10 +218,10 @@ class _Scene:
 def make_document(
     rng: random.Random, words: dict[str, list[str]], themes: dict[str, tuple[list[str], list[Frame]]]
 ) -> Document:
-    """Return one document, in the formats of the task `nnd_demo`.
+    """Return one document in one of the formats of the task `nnd_demo`.
 
     Args:
-        rng: where the choices come from.
+        rng: makes the choices.
         words: from `read_words`.
         themes: from `read_frames`.
     """
@@ -248,12 +248,7 @@ def make_document(
 
 
 def make_documents(count: int, seed: int) -> Iterator[Document]:
-    """Yield ``count`` documents; the same for the same seed.
-
-    Args:
-        count: how many.
-        seed: of the choices.
-    """
+    """Yield ``count`` documents, the same for the same seed."""
     rng = random.Random(seed)  # noqa: S311 - nothing secret here
     words, themes = read_words(), read_frames()
     for _ in range(count):

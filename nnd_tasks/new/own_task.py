@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.card import dump_yaml, safe, table
+from nnd_tasks.card import dump_yaml, safe
 from nnd_tasks.card_sections import NND_CITATION, left_out
 from nnd_tasks.datasets import user_tasks_dir
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import changing, read_yaml, write_text, write_texts, yaml_mapping
-from nnd_tasks.markdown import cell, code, fenced
+from nnd_tasks.markdown import cell, code, fenced, table
 from nnd_tasks.recipes.chat import ends_open
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.shelf import RECIPE

@@ -1,4 +1,4 @@
-"""Corpora of gold texts: the paper's four, or a file or dataset of one's own."""
+"""Corpora of gold texts: the paper's four, or the user's own file or dataset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnd_tasks.files import expand, parse_json, read_bytes, seems_to_be
 from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.schema import normalize
 
-#: Bytes that a corpus may have; it is read as a whole.
+#: Bytes that a corpus file may have; it is read into memory.
 _MOST_BYTES = 2_000_000_000
 
 
@@ -23,8 +23,8 @@ class Gold:
 
     Attributes:
         text: the gold text.
-        source: what it was written from; ``""`` where there is none.
-        references: other good texts for the same source, the gold text not among them.
+        source: the text that it was written from; ``""`` where there is none.
+        references: other good texts for the same source, without the gold text.
     """
 
     text: str
@@ -34,16 +34,16 @@ class Gold:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Gold texts, and what is known of them.
+    """Gold texts, and facts about them.
 
     Attributes:
         name: ``wikitext``, ``cnndm``, ``wmt``, ``ted``, or the name of a file or dataset.
         texts: the gold texts, without repeats.
         sha256: file -> hash of its bytes.
-        title: for the card.
-        languages: of the gold texts.
-        terms: under which the texts stand.
-        reference: texts of the same kind that are not gold, for n-grams; ``()`` where there are none.
+        title: what the texts are, for the card.
+        languages: languages of the gold texts.
+        terms: terms or licence of the texts.
+        reference: other texts of the same kind, in which n-grams are counted; ``()`` where there are none.
     """
 
     name: str
@@ -57,13 +57,15 @@ class Corpus:
 
 @dataclass(frozen=True)
 class _Known:
+    """A corpus of the paper: its file, its title and terms, and the file of its reference texts."""
+
     file: str
     title: str
     terms: str
     reference: str = ""
 
 
-#: The paper's corpora (its section 3), under the names that `blindspot_nlg` data goes by here.
+#: The corpora of the paper (its section 3), whose files come from the repository ``blindspot_nlg``.
 KNOWN: Mapping[str, _Known] = {
     "wikitext": _Known(
         "wikitext_gold.txt", "WikiText-103 paragraphs", "CC BY-SA (Wikipedia)", "wikitext_reference.txt"
@@ -124,15 +126,16 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
         )
     languages = {"wmt": ("en", "de"), "ted": ("en", "zh")}.get(name, ("en",)) if name in KNOWN else ()
     called = Path(name).stem
-    if name in KNOWN or called in KNOWN:  # a file that is called like a corpus of the paper is none
+    if name in KNOWN or called in KNOWN:  # a file called like a corpus of the paper keeps its path, to differ from it
         called = name
     return Corpus(called, texts, hashes, title, languages, terms, more)
 
 
 def _rows(path: Path) -> Iterator[Gold]:
+    """Yield the gold texts of a text file, one per line, or of a JSONL file."""
     content = read_bytes(path, limit=_MOST_BYTES)
     try:
-        # Texts may hold what else str.splitlines takes for the end of a line.
+        # Not str.splitlines: texts may hold other characters that it takes for the end of a line.
         lines = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     except UnicodeDecodeError as error:
         raise NNDError(f"{path}: is no text in UTF-8 (byte {error.start}); {seems_to_be(content)}") from error
@@ -150,6 +153,7 @@ def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[Gold]:
 
 
 def _gold(row: Any, where: str) -> Gold:
+    """Return the gold text of a JSON object; raise NNDError where a part is missing or of a wrong type."""
     if not isinstance(row, Mapping) or not isinstance(row.get("gold"), str):
         raise NNDError(f"{where}: expected an object with the text in `gold`")
     source = row.get("source", "")
@@ -165,6 +169,7 @@ def _gold(row: Any, where: str) -> Gold:
 
 
 def _from_datasets(name: str) -> Iterator[Gold]:
+    """Yield the gold texts of ``PATH:SPLIT`` for `datasets.load_dataset`."""
     import datasets
 
     path, _, split = name.partition(":")
@@ -172,7 +177,7 @@ def _from_datasets(name: str) -> Iterator[Gold]:
         rows = datasets.load_dataset(path, split=split or "test")
     except Exception as error:  # datasets and the hub raise many kinds
         raise NNDError(
-            f"corpus {name}: is none of {', '.join(KNOWN)}, no file, and could not be loaded as a dataset "
+            f"corpus {name}: is not one of {', '.join(KNOWN)}, is no file, and could not be loaded as a dataset "
             f"({reason_of(error)}); write PATH:SPLIT for another split than test"
         ) from error
     column = next((column for column in ("gold", "text") if column in rows.column_names), None)

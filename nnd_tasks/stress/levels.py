@@ -1,4 +1,4 @@
-"""How much of each error: the levels of the paper's authors (their released settings), by corpus."""
+"""How strong each error is: the levels that the paper's authors released, by corpus."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ Levels = Mapping[str, tuple[float, ...]]
 
 
 def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
+    """Return numbers from the first to the last, rounded to two digits."""
     count = round((last - first) / step) + 1
     return tuple(round(first + i * step, 2) for i in range(count))
 
@@ -36,7 +37,7 @@ _COMMON: Levels = {
     "frequent_3gram": (10, 50, 100),
     "frequent_4gram": (10, 50, 100),
     "injection": (1, 2, 3, 4, 5),
-    # Ours: the paper switches parts of sentences (its Figure 9) without saying how many.
+    # Our choice: the paper (its Figure 9) does not say how many parts it switches.
     "sub_sentence_switching": (1, 3, 6),
 }
 
@@ -88,18 +89,18 @@ PAPER: Mapping[str, Levels] = {
     },
 }
 
-#: For a corpus of one's own: those of CNN/DM, whose texts are of a middle length.
-OTHER: Levels = {name: PAPER["cnndm"][name] for name in PAPER["cnndm"]}
+#: Levels for a corpus of the user's: those of CNN/DM, whose texts have a medium length.
+OTHER: Levels = PAPER["cnndm"]
 
 
 def choose(kind: str, names: Sequence[str], levels: str) -> dict[str, tuple[float, ...]]:
     """Return error type -> amounts.
 
     Args:
-        kind: a corpus of the paper; another takes the levels of CNN/DM.
-        names: the error types wanted.
+        kind: name of the corpus; one that is not the paper's takes `OTHER`.
+        names: error types.
         levels: ``three`` (the lowest, the middle and the highest of the paper's), ``paper`` (all of them), or numbers
-            that are separated by commas, for every type.
+            separated by commas, for every type.
 
     Raises:
         NNDError: a level is no number, or out of range for a type.
@@ -121,7 +122,7 @@ def choose(kind: str, names: Sequence[str], levels: str) -> dict[str, tuple[floa
                 ERRORS[name].check(amount)
             except NNDError as error:
                 raise NNDError(
-                    f"--levels {levels}: {error}; name with --errors those that these levels are for"
+                    f"--levels {levels}: {error}; use --errors to name the errors that these levels are for"
                 ) from error
         chosen[name] = amounts
     return chosen

@@ -11,18 +11,22 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import masked_window
 from nnd_tasks.models.masked_lm import load_masked, special_tokens
 
-TOP = 10  # candidates for a place (paper, Table 16)
-_AROUND = 100  # words on each side that the model is shown
+#: Words that the model offers for a place (paper, Table 16).
+TOP = 10
+#: Words on each side that the model reads.
+_AROUND = 100
 
 
 def load_fill(folder: str | Path) -> Callable[[Sequence[str], int], list[str]]:
-    """Return a function: words with the white space after them, a position -> words for that place, the likeliest first.
+    """Return a function that takes words, each with the white space after it, and a position, and returns words for it.
+
+    It returns up to `TOP` words, the likeliest first.
 
     Args:
-        folder: of a masked language model with its tokenizer, or its name on the hub.
+        folder: folder of a masked language model with its tokenizer, or its name on the hub.
 
     Raises:
-        NNDError: there is none.
+        NNDError: the model cannot be loaded.
     """
     try:
         model, tokenizer = load_masked(str(folder))
@@ -42,7 +46,7 @@ def load_fill(folder: str | Path) -> Callable[[Sequence[str], int], list[str]]:
         with torch.inference_mode():
             logits = model(input_ids=torch.tensor([shown])).logits[0, len(before) + mask - start]
         best = logits.topk(min(4 * TOP, len(logits))).indices.tolist()
-        found = [tokenizer.decode([token]).strip() for token in best if token not in tokenizer.all_special_ids]
-        return [word for word in found if word and word.isalnum()][:TOP]
+        options = [tokenizer.decode([token]).strip() for token in best if token not in tokenizer.all_special_ids]
+        return [word for word in options if word.isalnum()][:TOP]
 
     return fill

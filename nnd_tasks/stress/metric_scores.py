@@ -25,13 +25,14 @@ def stress_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: C
     """Return the verdict on a text metric.
 
     Args:
-        name: of the metric, for the tables.
-        metric: the adapter.
-        folder: of a set that `nnd stress build` made from ``corpus``.
-        corpus: where the references are.
+        name: name of the metric, for the tables.
+        metric: its adapter.
+        folder: folder of a set that `nnd stress build` made from ``corpus``.
+        corpus: has the references.
 
     Raises:
-        NNDError: the corpus lacks references or sources that the metric needs, or texts of the set.
+        NNDError: the corpus lacks references or sources that the metric needs, or texts of the set, or the folder holds no
+            stress tests.
     """
     rows = read_table(folder).to_pylist()
     if not rows or "noise_ratio" not in rows[0]:
@@ -50,7 +51,7 @@ def stress_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: C
         if not all(gold.source for gold in golds.values()):
             raise NNDError(f"metric {name} needs a source for every text of corpus {corpus.name}")
     elif not all(gold.references for gold in golds.values()):
-        raise NNDError(f"metric {name} needs references, which corpus {corpus.name} has not for every text")
+        raise NNDError(f"metric {name} needs references, which corpus {corpus.name} does not have for every text")
     wanted = list(
         dict.fromkeys((row["context"], row["high"], text) for row in rows for text in (row["high"], row["low"]))
     )
@@ -81,14 +82,14 @@ def _scored(row: Mapping[str, Any], score: float) -> Scored:
 
 
 def _set_verdicts(name: str, metric: SetMetric, rows: Sequence[Mapping[str, Any]], corpus: Corpus) -> list[Verdict]:
-    """Return the verdicts on sets: all texts of one error, level and seed, gold where the error left one as it was.
+    """Return the verdicts on a metric that scores sets of texts: all texts of one error, level and seed.
 
-    Every text of a set gets the score of the set.
+    Texts that the error left unchanged are in the set as gold texts. Every text of a set gets the score of the set.
     """
     references = list(corpus.reference) or [text for gold in corpus.texts for text in gold.references]
     if not references:
         raise NNDError(
-            f"metric {name} needs references, which corpus {corpus.name} has not; name a file with --reference"
+            f"metric {name} needs references, which corpus {corpus.name} does not have; name a file with --reference"
         )
     gold = {row["cluster_id"]: row["high"] for row in rows}
     base = metric.score(list(gold.values()), references)
@@ -100,7 +101,7 @@ def _set_verdicts(name: str, metric: SetMetric, rows: Sequence[Mapping[str, Any]
             for key in gold
         ]
     counts = Counter((row["category"], row["subcategory"]) for row in rows)
-    return [  # how many texts pass is not defined: a set has one score
+    return [  # the share of texts that pass is not defined, as a set has one score
         replace(
             verdict,
             levels=tuple(
@@ -112,17 +113,17 @@ def _set_verdicts(name: str, metric: SetMetric, rows: Sequence[Mapping[str, Any]
 
 
 def _sets(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int], dict[str, Mapping[str, Any]]]:
-    """Return (error, level, seed) -> text -> its test.
+    """Return (error, level, seed) -> gold text -> its test.
 
-    A set of tests holds each noised text once: what a text lacks at a seed is that of another seed, else of the level below, as
-    in `nnd_tasks.stress.verdict.judge`.
+    A stress set holds each noised text once. Where a gold text has no test at a level and seed, it takes that of another seed,
+    else that of the level below, as in `nnd_tasks.stress.verdict.judge`.
     """
-    found: dict[str, dict[str, dict[int, dict[str, Mapping[str, Any]]]]] = {}
+    grouped: dict[str, dict[str, dict[int, dict[str, Mapping[str, Any]]]]] = {}
     for row in rows:
-        by_level = found.setdefault(row["category"], {})
+        by_level = grouped.setdefault(row["category"], {})
         by_level.setdefault(row["subcategory"], {}).setdefault(row["seed"], {})[row["cluster_id"]] = row
     sets: dict[tuple[str, str, int], dict[str, Mapping[str, Any]]] = {}
-    for error, by_level in found.items():
+    for error, by_level in grouped.items():
         below: dict[str, Mapping[str, Any]] = {}
         graded = error not in ERRORS or ERRORS[error].graded
         for level in sorted(by_level, key=amount_of) if graded else by_level:

@@ -11,7 +11,7 @@ def noise_ratio(gold: str, noised: str, *, switching: bool = False) -> float:
     Args:
         gold: the gold text, of at least one word.
         noised: the same text with an error.
-        switching: halve it, as the distance knows no switching (paper, note 7).
+        switching: the error only moves words, so the distance is halved (paper, note 7).
     """
     words = gold.split()
     ratio = Levenshtein.distance(words, noised.split()) / len(words)

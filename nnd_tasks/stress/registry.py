@@ -1,4 +1,4 @@
-"""The error types: what each is called, what its amount counts, and what it needs."""
+"""The error types: the name of each, what its amount counts, and what it needs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Resources:
-    """What errors may draw on besides the text.
+    """What errors may use besides the text.
 
     Attributes:
         parser: splits and, where it can, tags texts.
-        source: what the gold text was written from; ``""`` where there is none.
-        sentences: of the corpus, with the text that each is from: for replacing one by an irrelevant one.
+        source: the text that the gold text was written from; ``""`` where there is none.
+        sentences: (sentence, the text that it is from) of the corpus, to replace sentences by irrelevant ones.
         vocabulary: the words of the corpus, each once.
-        ngrams: length -> the most frequent ones of a reference corpus, the most frequent first.
+        ngrams: length -> the most frequent n-grams of a reference corpus, the most frequent first.
         ngram_words: length of a text of frequent n-grams, in words; None takes that of the gold text.
-        keep_last: leave the last sentence where it is.
-        fill: a masked language model: words, position -> candidates for that place, the likeliest first.
+        keep_last: never move the last sentence.
+        fill: function of `nnd_tasks.stress.masked.load_fill`.
     """
 
     parser: Parser
@@ -39,10 +39,10 @@ class Resources:
     fill: Callable[[Sequence[str], int], Sequence[str]] | None = None
 
 
-#: ``(text, amount, rng, resources) -> text``; the text unchanged where the error does not apply to it.
+#: ``(text, amount, rng, resources) -> text``; returns the text unchanged where the error cannot be made in it.
 Make = Callable[[str, float, random.Random, Resources], str]
 
-#: Need -> what to do about it.
+#: What an error may need -> how the user can supply it.
 NEEDS: Mapping[str, str] = {
     "tags": "a tagger: python -m spacy download en_core_web_sm, or --spacy PIPELINE",
     "entities": "an entity recognizer: python -m spacy download en_core_web_sm, or --spacy PIPELINE",
@@ -60,12 +60,12 @@ class ErrorType:
         name: the paper's, in lower case with underscores; the category of its tests.
         kind: ``fluency``, ``consistency`` or ``targeted`` (paper, sections 5.1 to 5.5 and appendices D, E).
         unit: what its amount counts.
-        make: applies it.
-        switching: whether it only moves words, so that its noise ratio is halved (paper, note 7).
-        graded: whether more of it is worse.
+        make: puts the error into a text.
+        switching: it only moves words, so that its noise ratio is halved (paper, note 7).
+        graded: a larger amount is worse.
         needs: keys of `NEEDS`.
-        names: amount -> name of the level, where a number says little.
-        example: (text, what becomes of it, amount), where chance has no say.
+        names: amount -> name of the level, where the number alone says little.
+        example: (text, the text with the error, amount), the same for every seed.
     """
 
     name: str
@@ -80,7 +80,7 @@ class ErrorType:
 
     @property
     def definition(self) -> str:
-        """What it does, from the documentation of its function."""
+        """What it does: the first line of the docstring of its function."""
         return (self.make.__doc__ or "").split("\n")[0]
 
     def check(self, amount: float) -> None:
@@ -118,7 +118,7 @@ def error(
     names: Mapping[float, str] | None = None,
     example: tuple[str, str, float] | None = None,
 ) -> Callable[[Make], Make]:
-    """Register a function under its own name; the arguments are those of `ErrorType`."""
+    """Return a decorator that registers a function as an error type; the arguments are those of `ErrorType`."""
 
     def register(make: Make) -> Make:
         name = getattr(make, "__name__", "")
@@ -131,12 +131,12 @@ def error(
 def drawn(rng: random.Random, items: Sequence[_Item], count: int) -> list[_Item]:
     """Return the first ``count`` of ``items`` in a random order.
 
-    The order is the same for every count, so a higher level takes what a lower one took, and more. `random.Random.sample`
-    alone does not promise that.
+    The order does not depend on the count, so that a higher level takes the items of a lower one, and more.
+    `random.Random.sample` alone does not promise that.
     """
     return rng.sample(items, len(items))[:count]
 
 
 def count_of(amount: float, items: int) -> int:
-    """Return how many of ``items`` a share is: rounded half up, at least one of any."""
+    """Return a share of a number of items, rounded half up; at least 1 where there are items."""
     return min(items, max(1, int(amount * items + 0.5))) if items else 0

@@ -11,7 +11,7 @@ from nnd_tasks.stress.registry import Resources, count_of, drawn, error
 from nnd_tasks.stress.text import Parsed, Word, join
 from nnd_tasks.stress.words import alone, like
 
-#: Names of entities (OntoNotes labels) -> what is put in their place.
+#: Label of an entity (OntoNotes) -> the words that replace its name.
 GENERIC = {
     "PERSON": "a person",
     "NORP": "a group",
@@ -31,14 +31,14 @@ _SOMETHING = "something"
 _TRIES = 100
 _AUXILIARY_WORDS = "am is are was were can could may might must shall should will would do does did has have had"
 _AUXILIARIES = frozenset(_AUXILIARY_WORDS.split())
-#: What is left of a verb when "n't" goes -> the verb.
+#: What is left of a verb without its "n't" -> the verb.
 _BASES = {"ca": "can", "wo": "will", "sha": "shall"}
 _SUBJECTS = frozenset(["i", "you", "he", "she", "it", "we", "they"])
 _ASKING = frozenset(["how", "what", "when", "where", "who", "why"])
-#: Words whose "'s" is "is" or "has", whatever a tagger takes it for.
+#: Words after which "'s" is "is" or "has", whatever tag it has.
 _BEFORE_IS = _SUBJECTS | _ASKING | frozenset(["that", "there", "here"])
 _DETERMINERS = frozenset(["a", "an", "the", "no", "my", "your", "his", "her", "its", "our", "their"])
-#: What ends a part of a sentence (note 14).
+#: Marks that end a part of a sentence (note 14).
 DELIMITERS = frozenset(",.?!")
 
 
@@ -72,16 +72,18 @@ def _core(words: Sequence[Word], start: int, end: int) -> int:
 
 
 def _sentences(parsed: Parsed) -> list[str]:
+    """Return the sentences of a text."""
     return [join(parsed.words[start:end]) for start, end in parsed.sentences]
 
 
 def _movable(parsed: Parsed, resources: Resources) -> int:
+    """Return how many sentences, from the first, may be moved or replaced."""
     return max(len(parsed.sentences) - bool(resources.keep_last), 0)
 
 
 @error("consistency", "pairs of sentences", switching=True, example=("She left. It rained.", "It rained. She left.", 1))
 def sentence_switching(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Random pairs of sentences change places; those that have not moved go first."""
+    """Random pairs of sentences change places, first those that have not moved yet."""
     parsed = resources.parser.parse(text)
     sentences = _sentences(parsed)
     return " ".join(_switched(sentences, _movable(parsed, resources), amount, rng)) if sentences else text
@@ -90,8 +92,8 @@ def sentence_switching(text: str, amount: float, rng: random.Random, resources: 
 def _switched(parts: list[str], movable: int, amount: float, rng: random.Random) -> list[str]:
     """Switch pairs of the first ``movable`` parts; no switch brings a part back to its own place.
 
-    So more pairs never mean less of an error: while there are parts that have not moved they go first, and where every
-    further switch would undo an earlier one, there is none.
+    Parts that have not moved are switched first, and where every further switch would bring a part back, switching ends. So
+    more pairs never make less of an error.
     """
     home = list(range(movable))
     fresh = rng.sample(home, movable)
@@ -117,7 +119,7 @@ def sentence_replacement(text: str, amount: float, rng: random.Random, resources
     places = drawn(rng, range(movable), int(amount))
     taken = set(sentences)
     for i in places:
-        for _ in range(_TRIES):  # what is taken is few
+        for _ in range(_TRIES):  # enough, as few sentences are taken
             other, owner = rng.choice(resources.sentences) if resources.sentences else (sentences[i], text)
             if owner != text and other not in taken:
                 taken.add(other)
@@ -133,7 +135,7 @@ def sentence_replacement(text: str, amount: float, rng: random.Random, resources
     example=("She went to the office. It was late.", "She did not go to the office. It was not late.", 1),
 )
 def negation(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Random sentences are negated, or freed of their "not"."""
+    """Random sentences are negated, or lose their "not"."""
     parsed = resources.parser.parse(text)
     changed = {span: new for span in parsed.sentences if (new := _negated(parsed.words[slice(*span)])) is not None}
     chosen = set(drawn(rng, sorted(changed), count_of(amount, len(changed))))
@@ -144,7 +146,7 @@ def negation(text: str, amount: float, rng: random.Random, resources: Resources)
 
 
 def _negated(sentence: Sequence[Word]) -> list[Word] | None:
-    """Return a sentence with its first finite verb negated, or freed of its first "not"; None where there is none."""
+    """Return a sentence without its first "not" or, if it has none, with its first finite verb negated; None without either."""
     words = list(sentence)
     return _freed(words) or next((new for i in range(len(words)) if (new := _negated_at(words, i))), None)
 
@@ -166,11 +168,12 @@ def _freed(words: list[Word]) -> list[Word] | None:
 
 
 def _plain(word: Word) -> str:
+    """Return a word in lower case with straight apostrophes."""
     return word.text.lower().replace("\u2019", "'")
 
 
 def _of_aint(words: Sequence[Word], i: int) -> str | None:
-    """Return the verb that "ain't" stands for, where the words before ``i`` end in its "ai"; else None."""
+    """Return the verb that "ain't" stands for, where the word before ``i`` is its "ai"; else None."""
     if _plain(words[i - 1]) != "ai":
         return None
     subject = _plain(words[i - 2]) if i > 1 else ""
@@ -193,7 +196,7 @@ def _negated_at(words: Sequence[Word], i: int) -> list[Word] | None:
         return None
     if word.tag == "MD" or word.lemma == "be" or (word.text.lower() in _AUXILIARIES and word.pos == "AUX"):
         return _with_not(words, i)
-    if i and not words[i - 1].space and words[i - 1].spoken:  # a part of a word, such as the "got" of "gotta" is not
+    if i and not words[i - 1].space and words[i - 1].spoken:  # it is a part of a word, such as the "got" of "gotta"
         return None
     if (i + 1 < len(words) and not word.space and words[i + 1].spoken) or "'" in _plain(word):
         return None
@@ -206,7 +209,7 @@ def _with_not(words: Sequence[Word], i: int) -> list[Word]:
     """Return ``words`` with "not" after the one at ``i``."""
     rest = list(words[i + 1 :])
     space = words[i].space
-    if rest and not space and _plain(rest[0]) in ("'ve", "ve"):  # "should've": its parts are apart now
+    if rest and not space and _plain(rest[0]) in ("'ve", "ve"):  # "should've" becomes "should not have"
         rest[0], space = replace(rest[0], text="have"), " "
     return [*words[:i], replace(words[i], space=" "), Word("not", space), *rest]
 
@@ -214,14 +217,14 @@ def _with_not(words: Sequence[Word], i: int) -> list[Word]:
 def _contracted(words: Sequence[Word], i: int) -> str:
     """Return which contracted verb the word at ``i`` is or ends in: ``m``, ``re``, ``ve``, ``ll``, ``d`` or ``s``; else ``""``.
 
-    By spelling, as taggers know few of them, least of all those with a curly apostrophe. A contracted verb keeps its form
-    and gets a "not", so nothing depends on whether "She'd" is "She had" or "She would".
+    It goes by spelling, as taggers miss many contractions, above all those with a curly apostrophe. A contracted verb keeps its
+    form and gets a "not", so it does not matter whether "She'd" is "She had" or "She would".
     """
     word, plain = words[i], _plain(words[i])
     if not i or words[i - 1].space or not words[i - 1].text.isalpha():  # in one token: "John'll", but not "He OK'd it"
-        found = re.fullmatch(r"([^\W\d_]+)'(re|ve|ll|d)", plain)
-        past = found and found[2] == "d" and word.text[: len(found[1])].isupper()
-        return found[2] if found and not past else ""
+        match = re.fullmatch(r"([^\W\d_]+)'(re|ve|ll|d)", plain)
+        past = match and match[2] == "d" and word.text[: len(match[1])].isupper()
+        return match[2] if match and not past else ""
     before = _plain(words[i - 1])
     kind = plain.removeprefix("'")
     if kind == "s" and "'" in plain:
@@ -233,7 +236,7 @@ def _contracted(words: Sequence[Word], i: int) -> str:
 
 
 def _has_something(words: Sequence[Word], i: int) -> bool:
-    """Tell whether a contracted "have" is all of the verb: what one has comes next."""
+    """Tell whether a contracted "have" is the whole verb, with its object after it, as in "They'd the money"."""
     after = [_plain(word) for word in words[i + 1 : i + 3]]
     if not after or words[i].text[0] not in "'\u2019" or _plain(words[i - 1]) in _ASKING:
         return False
@@ -241,7 +244,7 @@ def _has_something(words: Sequence[Word], i: int) -> bool:
 
 
 def _after_subject(words: Sequence[Word], i: int) -> int:
-    """Return after which word "not" comes, where it belongs to the contracted verb at ``i``."""
+    """Return the position of the word after which the "not" of the contracted verb at ``i`` stands."""
     if i + 1 < len(words):
         after = _plain(words[i + 1])
         if after in _SUBJECTS and i and _plain(words[i - 1]) in _ASKING:  # "How'd you do that?"
@@ -272,6 +275,7 @@ def generic_named_entity(text: str, amount: float, rng: random.Random, resources
 
 
 def _begins(parsed: Parsed, word: int) -> bool:
+    """Tell whether a word begins a sentence."""
     return any(word == start for start, _ in parsed.sentences)
 
 
@@ -303,6 +307,7 @@ def named_entity_switching(text: str, amount: float, rng: random.Random, resourc
 
 
 def _tagged_switching(pos: frozenset[str], text: str, amount: float, rng: random.Random, resources: Resources) -> str:
+    """Return a text in which random pairs of words of some parts of speech change places."""
     words = list(resources.parser.parse(text).words)
     places = [i for i, word in enumerate(words) if word.pos in pos and alone(words, i)]
     texts = _switched([words[i].text for i in places], len(places), amount, rng)
@@ -342,7 +347,7 @@ def noun_switching(text: str, amount: float, rng: random.Random, resources: Reso
     example=("first this, then that.", "then that, first this.", 1),
 )
 def sub_sentence_switching(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Random pairs of what stands between punctuation marks change places (note 14); the marks stay."""
+    """Random pairs of parts between punctuation marks change places (note 14); the marks stay."""
     words = list(resources.parser.parse(text).words)
     parts: list[list[Word]] = [[]]
     marks: list[Word | None] = []
@@ -367,7 +372,7 @@ def sub_sentence_switching(text: str, amount: float, rng: random.Random, resourc
 
 @error("consistency", "share of words", needs=["masked model"])
 def bert_diverge(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Random words are replaced one by one by one of a masked language model's ten likeliest for their place."""
+    """Random words are replaced, one after the other, by one of the ten words that a masked language model finds likeliest."""
     words = list(resources.parser.parse(text).words)
     places = [i for i, word in enumerate(words) if word.spoken]
     if resources.fill is None or not places:

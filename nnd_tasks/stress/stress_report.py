@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -16,21 +15,22 @@ from nnd_tasks.analysis.plots import save
 from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.markdown import code, table_row, unlinked
-from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
+from nnd_tasks.formats import TextTable, json_text, number
+from nnd_tasks.markdown import code, unlinked
+from nnd_tasks.stress import sentences, words  # noqa: F401 - importing them registers their error types
 from nnd_tasks.stress.registry import ERRORS
-from nnd_tasks.stress.verdict import Level, Scored, Verdict, judge, rep_4gram
+from nnd_tasks.stress.verdict import Scored, Verdict, judge, rep_4gram
 from nnd_tasks.wording import counted, figure_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Metric -> how it is called in tables.
+#: What tables call the two scores of a run.
 LIKELIHOOD = "mean log-likelihood per token"
 DIVERSITY = "negated rep-4gram"
-#: Fewer texts than these make means that other texts would not.
+#: With fewer texts than this a report warns that other texts may give other verdicts.
 FEW = 50
-#: Panels of the figure, in their order.
+#: Kinds of errors in the order of the figure's panels.
 _KINDS = ("fluency", "consistency", "targeted", "other")
 
 
@@ -40,11 +40,11 @@ class StressReport:
 
     Attributes:
         task: name of the task, or of the set.
-        metric: what was scored.
+        metric: name of the score.
         verdicts: one per error type.
-        diversity: the same texts by `rep_4gram`, negated, as the paper advises to look at beside likelihoods.
+        diversity: verdicts on the same texts by negated `rep_4gram`, which the paper advises to read beside likelihoods.
         model: whose likelihoods they are; ``""`` for text metrics.
-        unscored: error type -> texts that take no part because a score is missing.
+        unscored: error type -> number of texts that take no part because a score is missing.
         texts: number of gold texts; 0 where it is not known.
     """
 
@@ -114,64 +114,88 @@ def report_of(run: Run) -> StressReport:
     )
 
 
-def summary(reports: Sequence[StressReport]) -> str:
-    """Return one table of verdicts and mean pass rates, error types against models; ``""`` for one report."""
-    if len(reports) < 2:
+def summary_table(reports: Sequence[StressReport]) -> TextTable:
+    """Return verdicts and mean pass rates over levels: a row per error type, a column per report."""
+    verdicts = [{verdict.error: verdict for verdict in report.verdicts} for report in reports]
+    errors = dict.fromkeys(error for of_report in verdicts for error in of_report)
+    rows = [[error, *(_verdict_cell(of_report.get(error)) for of_report in verdicts)] for error in errors]
+    return TextTable(["error", *(report.title for report in reports)], rows, coded=True, bold={"fail"})
+
+
+def summary(reports: Sequence[StressReport], least: int = 2) -> str:
+    """Return `summary_table` as Markdown; ``""`` for fewer reports than ``least``."""
+    if len(reports) < least:
         return ""
-    found = [{verdict.error: verdict for verdict in report.verdicts} for report in reports]
-    lines = [table_row(["error", *(report.title for report in reports)]), "|---" * (len(reports) + 1) + "|"]
-    for error in dict.fromkeys(name for verdicts in found for name in verdicts):
-        cells = [_cell(verdicts.get(error)) for verdicts in found]
-        lines.append(f"| {code(error)} | {' | '.join(cells)} |")
-    return "\n".join(["# Blind spots: verdicts, and mean pass rates over levels", "", *lines]) + "\n"
+    head = ["# Blind spots: verdicts, and mean pass rates over levels", ""]
+    return "\n".join([*head, *summary_table(reports).markdown()])
 
 
-def _cell(verdict: Verdict | None) -> str:
+def _verdict_cell(verdict: Verdict | None) -> str:
     if verdict is None:
         return "-"
     rates = [level.passed for level in verdict.levels if not math.isnan(level.passed)]
-    return ("pass" if verdict.falls else "**fail**") + (f" {fmean(rates):.3f}" if rates else "")
+    return _word(verdict) + (f" {fmean(rates):.3f}" if rates else "")
 
 
-def _deviation(level: Level) -> str:
-    """Return the standard deviation over seeds; a dash where there is one seed only."""
-    return f"{level.deviation:.4f}" if level.deviation else "-"
+def _word(verdict: Verdict) -> str:
+    return "pass" if verdict.falls else "fail"
+
+
+def levels_table(report: StressReport) -> TextTable:
+    """Return a row per error type and level; only the first row of an error type has its name and verdict."""
+    head = [
+        "error",
+        "verdict",
+        "level",
+        "noise ratio",
+        "score",
+        "sd over seeds",
+        "change",
+        DIVERSITY,
+        "pass rate",
+        "texts",
+    ]
+    diversity = {verdict.error: verdict for verdict in report.diversity}
+    rows = []
+    for verdict in report.verdicts:
+        diverse = {level.level: level for level in diversity[verdict.error].levels}
+        for i, level in enumerate(verdict.levels):
+            rows.append(
+                [
+                    *([verdict.error, _word(verdict)] if i == 0 else ["", ""]),
+                    level.level,
+                    number(level.noise),
+                    number(level.score, 4),
+                    number(level.deviation or math.nan, 4),
+                    f"{level.change:+.1%}",
+                    number(diverse[level.level].score, 4),
+                    number(level.passed),
+                    f"{level.texts:,}",
+                ]
+            )
+    return TextTable(head, rows, names=3, coded=True, bold={"fail"})
 
 
 def markdown(report: StressReport) -> str:
-    """Return the tables of a report."""
-    gold, diverse = report.verdicts[0].gold, {verdict.error: verdict for verdict in report.diversity}
+    """Return the verdicts of a report, with what is needed to read them."""
     failed = [verdict.error for verdict in report.verdicts if verdict.failed]
-    lacking = [f"{code(error)} {texts:,}" for error, texts in report.unscored.items()]
     lines = [
         f"# Blind spots: {unlinked(report.title)}",
         "",
-        f"Score: {report.metric}; of the gold texts {gold:.4f} ({DIVERSITY}: {report.diversity[0].gold:.4f}). An error "
-        "passes when every level scores below the one before it, and the first below gold; where levels are no grades, when each "
-        "scores "
-        "below gold. Texts that an error left as they were keep their score.",
+        f"Score: {report.metric}; of the gold texts {report.verdicts[0].gold:.4f} ({DIVERSITY}: "
+        f"{report.diversity[0].gold:.4f}). A metric passes an error when every level scores below the one before it, and the "
+        "first below gold; where levels are kinds and no grades, when each scores below gold. Texts that an error left as they "
+        "were keep their score.",
         "",
         f"Failed: {', '.join(map(code, failed)) if failed else 'none'}.",
         "",
-        *(
-            [f"{counted(report.texts, 'text')} only: with others the verdicts may be others.", ""]
-            if 0 < report.texts < FEW
-            else []
-        ),
-        *([f"Texts that take no part because a score is missing: {', '.join(lacking)}.", ""] if lacking else []),
-        f"| error | verdict | level | noise ratio | score | sd over seeds | change | {DIVERSITY} | pass rate | texts |",
-        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for verdict in report.verdicts:
-        other = {level.level: level for level in diverse[verdict.error].levels}
-        for i, level in enumerate(verdict.levels):
-            name = f"{code(verdict.error)} | {'pass' if verdict.falls else '**fail**'}" if i == 0 else " | "
-            passed = "-" if math.isnan(level.passed) else f"{level.passed:.3f}"
-            lines.append(
-                f"| {name} | {level.level} | {level.noise:.3f} | {level.score:.4f} | {_deviation(level)} | {level.change:+.1%} "
-                f"| {other[level.level].score:.4f} | {passed} | {level.texts:,} |"
-            )
-    return "\n".join(lines) + "\n"
+    if 0 < report.texts < FEW:
+        lines += [f"{counted(report.texts, 'text')} only: with other texts the verdicts may differ.", ""]
+    if report.unscored:
+        unscored = [f"{code(error)} {texts:,}" for error, texts in report.unscored.items()]
+        lines += [f"Texts that take no part because a score is missing: {', '.join(unscored)}.", ""]
+    return "\n".join([*lines, *levels_table(report).markdown()])
 
 
 def draw(report: StressReport) -> Figure:
@@ -181,15 +205,14 @@ def draw(report: StressReport) -> Figure:
     except ImportError as error:
         raise NNDError("the figure needs matplotlib: in a clone of nnd-tasks, pip install '.[stress]'") from error
 
-    # Every error has its place and no panel is empty; the verdicts come in the order of the paper.
-    found: dict[str, list[Verdict]] = {}
+    by_kind: dict[str, list[Verdict]] = {}
     for verdict in report.verdicts:
         kind = ERRORS[verdict.error].kind if verdict.error in ERRORS else "other"
-        found.setdefault(kind, []).append(verdict)
-    kinds = sorted(found, key=(*_KINDS, *found).index)
+        by_kind.setdefault(kind, []).append(verdict)
+    kinds = sorted(by_kind, key=(*_KINDS, *by_kind).index)
     figure = Figure(figsize=(6.5 * max(len(kinds), 2), 5.5), layout="constrained")
     for axes, kind in zip(figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0], kinds, strict=True):
-        for i, verdict in enumerate(found[kind]):
+        for i, verdict in enumerate(by_kind[kind]):
             x = [0.0, *(level.noise for level in verdict.levels)]
             y = [verdict.gold, *(level.score for level in verdict.levels)]
             spread = [0.0, *(level.deviation for level in verdict.levels)]
@@ -213,10 +236,10 @@ def draw(report: StressReport) -> Figure:
 
 
 def write_reports(reports: Sequence[StressReport], folder: Path) -> list[Path]:
-    """Write tables, numbers and figure of each report; return the files.
+    """Write tables, numbers and figure of each report, all files or none; return the files.
 
     Raises:
-        NNDError: the folder cannot be written.
+        NNDError: two reports have one name, the folder cannot be written, or matplotlib is not installed.
     """
     twice = [name for name, count in Counter(report.file_name for report in reports).items() if count > 1]
     if twice:
@@ -224,8 +247,9 @@ def write_reports(reports: Sequence[StressReport], folder: Path) -> list[Path]:
             f"{twice[0]}: two runs would be written under this name, such as one of all tests and one with --limit; "
             "name the results of one of them"
         )
-    written: list[Path] = []
+    files: dict[str, str | Figure] = {}
     for report in reports:
-        texts = {".md": markdown(report), ".json": json.dumps(asdict(report), indent=2) + "\n"}
-        written += save(folder, report.file_name, texts, draw(report))
-    return written
+        name, figure = report.file_name, draw(report)
+        files |= {f"{name}.md": markdown(report), f"{name}.json": json_text(asdict(report)) + "\n"}
+        files |= {f"{name}.png": figure, f"{name}.svg": figure}
+    return save(folder, files)

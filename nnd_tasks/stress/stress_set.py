@@ -11,13 +11,13 @@ from typing import Any
 from nnd_tasks import __version__
 from nnd_tasks.baselines import table_rates
 from nnd_tasks.card import Facts
-from nnd_tasks.card import table as markdown_table
 from nnd_tasks.card_sections import set_card, set_header
 from nnd_tasks.dataset_writing import making, write_dataset
 from nnd_tasks.datasets import dataset_folder, read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task
+from nnd_tasks.markdown import table as markdown_table
 from nnd_tasks.recipes.shelf import recipe_paths
 from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress.corpora import Corpus, read_corpus
@@ -30,7 +30,7 @@ from nnd_tasks.wording import counted
 
 CONFIG = "stress"
 PROMPT = "{{context}}\n\n"
-#: Of the paper: "length 256" (section 5.3).
+#: Words of a text of frequent n-grams: "length 256" in the paper (section 5.3).
 _NGRAM_WORDS = {"wikitext": 256}
 #: Corpora whose last sentence stays where it is (section 5.5.2).
 _KEEP_LAST = {"wikitext"}
@@ -52,10 +52,10 @@ class StressResult:
         folder: the dataset folder.
         summary: of its tests.
         levels: error type -> names of its levels.
-        unchanged: error type -> how often a text stayed as it was, and gave no test.
-        repeated: error type -> how often a level or seed gave no other text than a lower level or an earlier seed.
+        unchanged: error type -> how often it left a text unchanged, which gave no test.
+        repeated: error type -> how often a level or seed gave the same text as a lower level or an earlier seed.
         left_out: error type -> what it would need.
-        task: that scores the set.
+        task: the task that scores the set.
     """
 
     folder: Path
@@ -87,24 +87,24 @@ def build_stress_set(
 ) -> StressResult:
     """Build the set ``name`` of synthetic near-negatives, and the task ``nnd_NAME`` that scores it.
 
-    An interrupted call can be made again: what was done is not done twice.
+    An interrupted call can be made again, and goes on where it stopped.
 
     Args:
         name: of the set; letters, digits and ``_``.
         corpus: a corpus of the paper (``wikitext``, ``cnndm``, ``wmt``, ``ted``), a file, or a path for `datasets`.
         place: file or folder of a corpus of the paper.
-        errors: ``all``, or names that are separated by commas. Of ``all`` those are left out that the corpus or what is
-            installed does not allow.
+        errors: ``all``, or names that are separated by commas; ``all`` leaves out those for which the corpus lacks something
+            or a package is not installed.
         levels: ``three``, ``paper``, or numbers that are separated by commas; see `nnd_tasks.stress.levels.choose`.
         texts: how many of the gold texts, drawn at random with a fixed seed; None takes all.
-        seeds: how often each error is made anew.
+        seeds: how often each error is made, each time with other random choices.
         spacy: a spaCy pipeline; None takes ``en_core_web_sm`` if it is installed.
         mlm: folder of a masked language model, for ``bert_diverge``.
         reference: a file to count n-grams in.
         prompt: template of what comes before a text whose corpus has sources; None takes `PROMPT`.
         out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
-        replace: give up a set of this name that was made in another way.
-        workers: processes.
+        replace: overwrite a set of this name that was made from other texts, errors or levels.
+        workers: number of processes.
         progress: show progress.
 
     Raises:
@@ -122,51 +122,51 @@ def build_stress_set(
         raise NNDError(
             f"{name} is the set of the task nnd_{name}, made from another corpus than {corpus}; take another name"
         )
-    found = read_corpus(corpus, expand(place) if place else None, expand(reference) if reference else None)
-    if prompt is not None and (shipped or not found.texts[0].source):
-        why = f"{name} has a task of its own" if shipped else f"the texts of corpus {found.name} have no source"
+    gold_corpus = read_corpus(corpus, expand(place) if place else None, expand(reference) if reference else None)
+    if prompt is not None and (shipped or not gold_corpus.texts[0].source):
+        why = f"{name} has a task of its own" if shipped else f"the texts of corpus {gold_corpus.name} have no source"
         raise NNDError(f"--prompt: {why}; leave it out")
     parser = Parser(find_pipeline(spacy))
-    wanted, left_out = _wanted(errors, found, parser, mlm)
-    chosen = level_tables.choose(found.name, wanted, levels)
-    ngrams = _ngrams(found, parser, chosen, left_out, named=errors != "all")
+    wanted, left_out = _wanted(errors, gold_corpus, parser, mlm)
+    chosen = level_tables.choose(gold_corpus.name, wanted, levels)
+    ngrams = _ngrams(gold_corpus, parser, chosen, left_out, named=errors != "all")
     if "bert_diverge" in chosen and mlm is not None:
-        load_fill(mlm)  # a folder that is none is found before the work begins
+        load_fill(mlm)  # a wrong folder is an error now, not after hours
     if not chosen:
         raise NNDError(
-            f"corpus {found.name}: none of the errors can be made; they need: {', '.join(left_out.values())}"
+            f"corpus {gold_corpus.name}: none of the errors can be made; they need: {', '.join(left_out.values())}"
         )
-    golds = found.texts
-    if texts is not None and texts < len(golds):
-        picked = sorted(random.Random(0).sample(range(len(golds)), texts))  # noqa: S311
-        golds = [golds[i] for i in picked]
+    chosen_texts = gold_corpus.texts
+    if texts is not None and texts < len(chosen_texts):
+        picked = sorted(random.Random(0).sample(range(len(chosen_texts)), texts))  # noqa: S311
+        chosen_texts = [chosen_texts[i] for i in picked]
     plan = SynthesisPlan(
-        texts=tuple(golds),
-        corpus=tuple(gold.text for gold in found.texts),
+        texts=tuple(chosen_texts),
+        corpus=tuple(one.text for one in gold_corpus.texts),
         levels=chosen,
         seeds=tuple(range(seeds)),
-        keep_last=found.name in _KEEP_LAST,
+        keep_last=gold_corpus.name in _KEEP_LAST,
         ngrams=ngrams,
-        ngram_words=_NGRAM_WORDS.get(found.name),
+        ngram_words=_NGRAM_WORDS.get(gold_corpus.name),
         pipeline=spacy,
         masked=mlm,
     )
     folder = (expand(out) if out is not None else dataset_folder(name)).absolute()
     key = plan.key(parser.name)
-    with making(folder, timeout=0):  # a build may take hours: nobody waits for one unasked
+    with making(folder, timeout=0):  # no waiting for another build of this set, which may take hours
         if not replace:
             _check_same(folder, key)
         made = synthesize(plan, scratch_folder(folder, key), parser, workers=workers, progress=progress)
         if not made.tests:
             discard(folder)
-            raise NNDError(f"corpus {found.name}: every text stayed as it was; no test came out")
+            raise NNDError(f"corpus {gold_corpus.name}: no error changed any text, so there is no test")
         named = {error: [ERRORS[error].level(amount) for amount in amounts] for error, amounts in chosen.items()}
-        table = check_table(to_table(made.tests), f"corpus {found.name}")
+        table = check_table(to_table(made.tests), f"corpus {gold_corpus.name}")
         report = {
             "plan": key,
-            "corpus": found.name,
-            "source_sha256": found.sha256,
-            "texts": len(golds),
+            "corpus": gold_corpus.name,
+            "source_sha256": gold_corpus.sha256,
+            "texts": len(chosen_texts),
             "seeds": seeds,
             "levels": named,
             "trivial_rules": table_rates(table),
@@ -180,9 +180,9 @@ def build_stress_set(
         [summary] = write_dataset(
             folder,
             {CONFIG: table},
-            header=set_header(_facts(name, found, None, {})),
+            header=set_header(_facts(name, gold_corpus, None, {})),
             body=lambda summaries, reports: set_card(
-                _facts(name, found, summaries[0], reports[CONFIG]), summaries, table.column_names, reports
+                _facts(name, gold_corpus, summaries[0], reports[CONFIG]), summaries, table.column_names, reports
             ).body(),
             default=CONFIG,
             report={CONFIG: report},
@@ -193,7 +193,7 @@ def build_stress_set(
             {
                 "dataset_path": f"nnd/{name}" if out is None else str(folder),
                 "dataset_name": CONFIG,
-                "doc_to_text": (PROMPT if prompt is None else prompt) if golds[0].source else "",
+                "doc_to_text": (PROMPT if prompt is None else prompt) if chosen_texts[0].source else "",
                 "target_delimiter": "",
                 "metadata": {"version": f"{VERSION}-A"},
             },
@@ -204,28 +204,35 @@ def build_stress_set(
 def _ngrams(
     corpus: Corpus, parser: Parser, levels: dict[str, tuple[float, ...]], left_out: dict[str, str], *, named: bool
 ) -> dict[int, tuple[tuple[str, ...], ...]] | None:
-    """Return the frequent n-grams that the levels ask for; an error with too few of them is taken out of ``levels``.
+    """Return the frequent n-grams that the levels ask for.
+
+    Args:
+        corpus: has the reference texts in which n-grams are counted.
+        parser: splits them into words.
+        levels: error type -> amounts; an error for which there are too few n-grams is removed.
+        left_out: error type -> why it was removed; gets the errors that are removed here.
+        named: the user named the errors, so that none may be removed.
 
     Raises:
-        NNDError: such an error was named.
+        NNDError: an error that the user named has too few n-grams.
     """
     sizes = {name: int(name[len("frequent_")]) for name in levels if name.startswith("frequent_")}
     if not sizes:
         return None
     most = int(max(amount for name in sizes for amount in levels[name]))
-    found = frequent_ngrams(corpus.reference, parser, most)
+    ngrams = frequent_ngrams(corpus.reference, parser, most)
     for name, size in sizes.items():
-        if len(found[size]) < max(levels[name]):
-            why = f"a larger reference corpus: {len(found[size]):,} {size}-grams for a level of {max(levels[name]):g}"
+        if len(ngrams[size]) < max(levels[name]):
+            why = f"a larger reference corpus: {len(ngrams[size]):,} {size}-grams for a level of {max(levels[name]):g}"
             if named:
                 raise NNDError(f"--errors {name} needs {why}")
             left_out[name] = why
             del levels[name]
-    return found
+    return ngrams
 
 
 def _check_same(folder: Path, key: str) -> None:
-    """Raise NNDError when ``folder`` holds a stress set that another command made."""
+    """Raise NNDError when ``folder`` holds a stress set that was made from another plan."""
     before = read_report(folder).get(CONFIG, {}).get("plan", key)
     if before != key:
         raise NNDError(
@@ -237,7 +244,7 @@ def _wanted(errors: str, corpus: Corpus, parser: Parser, mlm: str | None) -> tup
     """Return the error types to make, and error type -> why it is left out.
 
     Raises:
-        NNDError: a type that is named is unknown, or cannot be made.
+        NNDError: the user named an error type that is unknown or cannot be made.
     """
     have = {
         "tags": parser.tags,
@@ -268,7 +275,7 @@ def _wanted(errors: str, corpus: Corpus, parser: Parser, mlm: str | None) -> tup
 
 
 def _facts(name: str, corpus: Corpus, summary: ConfigSummary | None, report: Mapping[str, Any]) -> Facts:
-    """Return what the card of a stress set says of it; of its tests only where there is a summary."""
+    """Return the facts for the card of a stress set; how its tests were made only where there is a summary of them."""
     known = {
         "license": "other",
         "summary": "Gold texts and the same texts with one synthetic error each (He et al., ACL 2023).",
@@ -289,7 +296,7 @@ def _facts(name: str, corpus: Corpus, summary: ConfigSummary | None, report: Map
 
 
 def _made(summary: ConfigSummary, report: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return how the tests were made: each error with its levels, and what it left out."""
+    """Return lines for the card on how the tests were made: each error with its levels, and which errors were left out."""
     head = [
         "error",
         "kind",
@@ -304,10 +311,10 @@ def _made(summary: ConfigSummary, report: Mapping[str, Any]) -> tuple[str, ...]:
             f"`{error}`",
             ERRORS[error].kind,
             ERRORS[error].definition,
-            f"{', '.join(found)} ({ERRORS[error].unit})",
+            f"{', '.join(names)} ({ERRORS[error].unit})",
             *[f"{counts.get(error, 0):,}" for counts in (summary.categories, report["unchanged"], report["repeated"])],
         ]
-        for error, found in report["levels"].items()
+        for error, names in report["levels"].items()
     ]
     left_out = [f"- `{error}`: needs {what}" for error, what in report["left_out"].items()]
     return (

@@ -1,4 +1,4 @@
-"""From gold texts to tests: every error type, level and seed, in pieces that an interrupted build keeps."""
+"""From gold texts to tests: every error type, level and seed, in pieces that an interrupted build can go on from."""
 
 from __future__ import annotations
 
@@ -22,32 +22,33 @@ from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, write_text
 from nnd_tasks.schema import Test, short_hash
-from nnd_tasks.stress import sentences, words  # noqa: F401 - they register their error types
+from nnd_tasks.stress import sentences, words  # noqa: F401 - importing them registers their error types
 from nnd_tasks.stress.corpora import Gold
 from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.noise import noise_ratio
 from nnd_tasks.stress.registry import ERRORS, ErrorType, Resources
 from nnd_tasks.stress.text import Parser, find_pipeline, join
 
-PIECE = 20  # texts
-#: Goes up when the same plan gives other tests: the N of the tasks' version N-X.
+#: Gold texts of a piece.
+PIECE = 20
+#: The N of the tasks' version N-X, to raise when the same plan comes to give other tests.
 VERSION = 2
-#: Why there is no test: the error left the text as it was, or gave what a lower level or an earlier seed gave.
+#: Why there is no test: the error left the text unchanged, or gave the same as a lower level or an earlier seed.
 UNCHANGED, REPEATED = "unchanged", "repeated"
 
 
 @dataclass(frozen=True)
 class SynthesisPlan:
-    """All that decides which tests come out.
+    """Everything that the tests depend on.
 
     Attributes:
         texts: gold texts.
-        corpus: all texts of the corpus, from which irrelevant sentences and random words come.
+        corpus: all texts of the corpus, for irrelevant sentences and random words.
         levels: error type -> amounts.
-        seeds: each makes every test once.
-        keep_last: leave the last sentence of a text where it is.
+        seeds: each error is made once with each.
+        keep_last: never move the last sentence of a text.
         ngrams: length -> frequent n-grams.
-        ngram_words: length of a text of frequent n-grams.
+        ngram_words: length of a text of frequent n-grams, in words.
         pipeline: a spaCy pipeline, by name or folder; None takes the usual one.
         masked: folder of a masked language model, or None.
     """
@@ -63,25 +64,25 @@ class SynthesisPlan:
     masked: str | None = None
 
     def key(self, parser: str) -> str:
-        """Return what tells this plan from others."""
+        """Return a hash that differs between plans; ``parser`` is the name of the plan's parser."""
         parts = [
             [[gold.text, gold.source] for gold in self.texts],
             short_hash(*self.corpus),
             {name: list(amounts) for name, amounts in self.levels.items()},
             [list(self.seeds), self.keep_last, self.ngram_words, self.masked, parser, __version__, VERSION],
-            {size: list(map(list, found)) for size, found in (self.ngrams or {}).items()},
+            {size: list(map(list, grams)) for size, grams in (self.ngrams or {}).items()},
         ]
         return short_hash(json.dumps(parts, ensure_ascii=False))
 
 
 @dataclass
 class Synthesized:
-    """What came out.
+    """What `synthesize` made.
 
     Attributes:
-        tests: one per text, error type, level and seed that changed the text.
-        unchanged: error type -> how often the text stayed as it was.
-        repeated: error type -> how often a level or seed gave nothing that a lower level or an earlier seed had not given.
+        tests: one per text, error type, level and seed that gave a new text.
+        unchanged: error type -> how often it left a text unchanged.
+        repeated: error type -> how often a level or seed gave the same text as a lower level or an earlier seed.
     """
 
     tests: list[Test]
@@ -90,17 +91,17 @@ class Synthesized:
 
 
 def resources_of(plan: SynthesisPlan, parser: Parser, progress: bool = False) -> Resources:
-    """Return what the errors of a plan draw on; the source is set text by text."""
-    found: list[tuple[str, str]] = []
+    """Return what the errors of a plan need; `make_tests` adds the source of each text."""
+    owned: list[tuple[str, str]] = []
     vocabulary: list[str] = []
     if {"sentence_replacement", "injection", "positioned_error_random"} & set(plan.levels):
         for text in tqdm(plan.corpus, desc="reading the corpus", disable=not progress):
             parsed = parser.parse(text)
-            found += [(join(parsed.words[start:end]), text) for start, end in parsed.sentences]
+            owned += [(join(parsed.words[start:end]), text) for start, end in parsed.sentences]
             vocabulary += [word.text for word in parsed.words if word.spoken]
     return Resources(
         parser=parser,
-        sentences=found,
+        sentences=owned,
         vocabulary=list(dict.fromkeys(vocabulary)),
         ngrams=plan.ngrams or {},
         ngram_words=plan.ngram_words,
@@ -110,10 +111,10 @@ def resources_of(plan: SynthesisPlan, parser: Parser, progress: bool = False) ->
 
 
 def make_tests(gold: Gold, plan: SynthesisPlan, resources: Resources) -> Iterator[tuple[str, Test | str]]:
-    """Yield (error type, test) for every level and seed; `UNCHANGED` or `REPEATED` where there is none.
+    """Yield (error type, test) for every level and seed, with `UNCHANGED` or `REPEATED` where there is no test.
 
-    All levels of an error draw from the same random numbers, so that a higher one adds to a lower one. What comes out depends
-    on the text, the error, the levels below and the seed alone, not on the other texts asked for.
+    All levels of an error draw the same random numbers, so that a higher level adds to a lower one. A test depends on the text,
+    the error, its levels up to this one and the seeds alone, not on other texts or errors.
     """
     resources = replace(resources, source=gold.source)
     cluster = short_hash("stress", gold.source, gold.text)
@@ -150,23 +151,26 @@ def _test(gold: Gold, cluster: str, kind: ErrorType, amount: float, seed: int, n
     )
 
 
+#: What a process of the pool needs; `_start` sets it.
 _worker: tuple[SynthesisPlan, Resources] | None = None
 
 
 def _start(plan: SynthesisPlan) -> None:
+    """Prepare a process of the pool."""
     global _worker
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _worker = plan, resources_of(plan, Parser(find_pipeline(plan.pipeline)))
 
 
 def _piece(first: int) -> tuple[int, list[dict[str, Any]]]:
+    """Return the number of a piece's first text, and its rows; runs in a process of the pool."""
     if _worker is None:
         raise RuntimeError("the worker was not started")
     return first, _rows(first, *_worker)
 
 
 def _rows(first: int, plan: SynthesisPlan, resources: Resources) -> list[dict[str, Any]]:
-    """Return the tests of one piece as plain rows; where there is none, its category and the reason."""
+    """Return the tests of one piece as plain rows; where there is no test, its category and the reason."""
     return [
         {"category": name, "none": test}
         if isinstance(test, str)
@@ -183,10 +187,10 @@ def synthesize(
 
     Args:
         plan: what to make.
-        scratch: a folder for pieces; the caller removes it when the tests are safe.
-        parser: of the plan's pipeline, for this process; others load their own.
-        workers: processes.
-        progress: show a bar.
+        scratch: a folder for pieces; the caller removes it when the tests are stored.
+        parser: of the plan's pipeline; other processes load their own.
+        workers: number of processes.
+        progress: show a progress bar.
 
     Raises:
         NNDError: ``scratch`` cannot be written.
@@ -217,6 +221,7 @@ def synthesize(
 def _each(
     plan: SynthesisPlan, left: Sequence[int], parser: Parser, workers: int, progress: bool
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """Yield (number of the first text, rows) of each piece that is left to make."""
     if not left:
         return
     if workers <= 1:
@@ -233,7 +238,7 @@ def _path(scratch: Path, first: int) -> Path:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:  # lines of a file end in a line feed, those of str.splitlines in more
+    with path.open(encoding="utf-8") as file:  # str.splitlines would also split at other characters than line feeds
         return [json.loads(line) for line in file]
 
 
@@ -244,7 +249,7 @@ def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def frequent_ngrams(texts: Sequence[str], parser: Parser, most: int) -> dict[int, tuple[tuple[str, ...], ...]]:
     """Return the most frequent 3- and 4-grams of words in lower case; those with punctuation are left out.
 
-    Of equally frequent ones the first in alphabetical order come first, so that the order never depends on chance.
+    Equally frequent n-grams are in alphabetical order.
     """
     counts: dict[int, Counter[tuple[str, ...]]] = {3: Counter(), 4: Counter()}
     for text in texts:
@@ -268,7 +273,7 @@ def scratch_folder(folder: Path, key: str = "*") -> Path:
 
 
 def discard(folder: Path) -> None:
-    """Remove the pieces of all plans of a dataset folder, also those that were given up."""
+    """Remove the pieces of all plans of a dataset folder, also of plans that were never finished."""
     pattern = scratch_folder(Path(glob.escape(folder.name))).name
     for path in folder.parent.glob(pattern):
         shutil.rmtree(path, ignore_errors=True)

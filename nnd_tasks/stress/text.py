@@ -1,6 +1,6 @@
 """Texts as words, sentences and entities, from spaCy's ``Doc``.
 
-The words of a text keep the white space after them, so that a text put together again is the text.
+Each word keeps the white space after it, so that the words joined are the text.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Word:
     """One token.
 
     Attributes:
-        text: as it stands.
+        text: as it stands in the text.
         space: the white space after it.
         tag: fine-grained part of speech (Penn Treebank), ``""`` without a tagger.
         pos: coarse part of speech (Universal Dependencies), ``""`` without a tagger.
-        lemma: ``""`` without a lemmatizer.
-        stop: whether it is in spaCy's list of stop words.
+        lemma: base form, ``""`` without a lemmatizer.
+        stop: it is in spaCy's list of stop words.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Word:
 
     @property
     def spoken(self) -> bool:
-        """Whether it has a letter or digit; else it is punctuation or a symbol."""
+        """Whether it has a letter or digit, and so is neither punctuation nor a symbol."""
         return any(char.isalnum() for char in self.text)
 
 
@@ -47,7 +47,7 @@ class Parsed:
     """A text in parts.
 
     Attributes:
-        words: all of them.
+        words: all words, marks and symbols.
         sentences: (first word, word after the last) of each.
         entities: (first word, word after the last, label) of each named entity.
     """
@@ -63,15 +63,15 @@ def join(words: Sequence[Word]) -> str:
 
 
 class Parser:
-    """Splits texts with a spaCy pipeline, and remembers the latest.
+    """Splits texts with a spaCy pipeline, and remembers the latest results.
 
     Args:
-        nlp: a spaCy ``Language``; None takes the rules for English, without tagger.
+        nlp: a spaCy ``Language``; None takes spaCy's rules for English, without a tagger.
 
     Attributes:
         name: of the pipeline, for the build report.
-        tags: it tells parts of speech and lemmas.
-        entities: it finds named entities.
+        tags: the pipeline finds parts of speech and lemmas.
+        entities: the pipeline finds named entities.
     """
 
     def __init__(self, nlp: Any = None) -> None:
@@ -109,10 +109,10 @@ def rules() -> Any:
 
 
 def find_pipeline(name: str | None) -> Any:
-    """Return a pipeline by name or folder; of None the authors' choice if it is installed, else only rules.
+    """Return a spaCy pipeline by name or folder; None takes the authors' choice if it is installed, else `rules`.
 
     Raises:
-        NNDError: spaCy, or the pipeline that is named, is not installed.
+        NNDError: spaCy, or the named pipeline, is not installed.
     """
     blank = rules()
     import spacy

@@ -1,4 +1,4 @@
-"""The paper's verdict on a metric: does its score fall as the error grows? Free of where the scores come from."""
+"""The paper's verdict on a metric: does its score fall as the error grows?"""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nnd_tasks.stress.registry import ERRORS
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Scores of one noised text and its gold text; higher is better.
+    """The score of one noised text; higher is better.
 
     Attributes:
         text: identifier of the gold text.
         error: the error type.
-        level: its level, as the set names it.
+        level: name of its level.
         seed: of its random choices.
         noise: noise ratio.
         score: of the noised text.
@@ -35,16 +35,16 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of an error over all texts, those that it left as they were among them.
+    """One level of an error over all texts, including those that it left unchanged.
 
     Attributes:
         level: its name.
-        noise: mean noise ratio, 0 for a text that the error left as it was.
+        noise: mean noise ratio; that of an unchanged text is 0.
         score: mean over texts, then over seeds.
         deviation: standard deviation over seeds; 0 for one seed.
         change: (score - gold) / |gold|.
         passed: share of the noised texts whose gold text scores strictly higher; nan for metrics of whole sets.
-        texts: how many tests there are, over all seeds.
+        texts: number of tests, over all seeds.
     """
 
     level: str
@@ -63,9 +63,9 @@ class Verdict:
     Attributes:
         error: its name.
         gold: mean score of the gold texts.
-        levels: by growing amount; in the order of the set where more is not worse.
-        falls: the metric passes: gold scores best, and each level lower than the one before (paper, section 5.5.1), or, where
-            levels are kinds and no grades, each lower than gold (section 2).
+        levels: by growing amount, or in the order of the set where a larger amount is not worse.
+        falls: the metric passes: gold scores best, and each level lower than the one before (paper, section 5.5.1); where
+            levels are kinds and not grades, each lower than gold (section 2).
     """
 
     error: str
@@ -75,7 +75,7 @@ class Verdict:
 
     @property
     def failed(self) -> bool:
-        """The metric is blind to this error, or to its amount."""
+        """The metric does not see this error, or not its amount."""
         return not self.falls
 
 
@@ -85,21 +85,21 @@ def judge(
     """Return a verdict per error type, in the order of the paper.
 
     Args:
-        gold: text -> score of the gold text, for all texts of the set.
-        scored: the noised texts. A text without an entry at a level and seed takes the mean of its other seeds there, else what
-            the level below gave it (a set holds each noised text once), else its gold score: the error left it as it was,
-            and the paper averages over whole sets.
-        unscored: error type -> texts of which a score is missing; they take no part in the verdict on it, gold texts neither.
+        gold: gold text -> its score, for all texts of the set.
+        scored: the noised texts. The paper averages over all texts, so a text without an entry at a level and seed takes the
+            mean of its other seeds at this level, else its score at the level below (a set holds each noised text once), else
+            its gold score (the error left it unchanged).
+        unscored: error type -> texts of which a score is missing; neither they nor their gold texts count for this error.
     """
-    found: dict[str, dict[str, dict[int, dict[str, Scored]]]] = defaultdict(
+    by_error: dict[str, dict[str, dict[int, dict[str, Scored]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(dict))
     )
     for one in scored:
-        found[one.error][one.level][one.seed][one.text] = one
+        by_error[one.error][one.level][one.seed][one.text] = one
     order = {name: i for i, name in enumerate(ERRORS)}
-    names = sorted(found, key=lambda name: (order.get(name, len(order)), name))
+    names = sorted(by_error, key=lambda name: (order.get(name, len(order)), name))
     return [
-        _verdict(name, {k: v for k, v in gold.items() if k not in (unscored or {}).get(name, ())}, found[name])
+        _verdict(name, {k: v for k, v in gold.items() if k not in (unscored or {}).get(name, ())}, by_error[name])
         for name in names
     ]
 
@@ -108,16 +108,25 @@ def judge(
 _Values = dict[str, tuple[float, float]]
 
 
-def _verdict(error: str, gold: Mapping[str, float], found: Mapping[str, Mapping[int, Mapping[str, Scored]]]) -> Verdict:
+def _verdict(
+    error: str, gold: Mapping[str, float], by_level: Mapping[str, Mapping[int, Mapping[str, Scored]]]
+) -> Verdict:
+    """Return the verdict on one error type.
+
+    Args:
+        error: its name.
+        gold: gold text -> score.
+        by_level: level -> seed -> gold text -> score of the noised text.
+    """
     if not gold:
         return Verdict(error, math.nan, (), falls=False)
     graded = ERRORS[error].graded if error in ERRORS else True
     base = fmean(gold.values())
-    untouched: _Values = {text: (score, 0.0) for text, score in gold.items()}
-    below = untouched
+    unchanged: _Values = {text: (score, 0.0) for text, score in gold.items()}
+    below = unchanged
     levels = []
-    for name in sorted(found, key=amount_of) if graded else found:
-        level, here = _level(name, gold, base, found[name], below if graded else untouched)
+    for name in sorted(by_level, key=amount_of) if graded else by_level:
+        level, here = _level(name, gold, base, by_level[name], below if graded else unchanged)
         below = here
         levels.append(level)
     means = [base, *(level.score for level in levels)]
@@ -128,7 +137,7 @@ def _verdict(error: str, gold: Mapping[str, float], found: Mapping[str, Mapping[
 
 
 def amount_of(level: str) -> tuple[float, str]:
-    """Return what to sort levels by: their amount; for those without one their name, at the end."""
+    """Return a key that sorts levels by amount, and those that are no numbers by name, at the end."""
     try:
         return float(level), level
     except ValueError:
@@ -142,7 +151,15 @@ def _level(
     by_seed: Mapping[int, Mapping[str, Scored]],
     below: _Values,
 ) -> tuple[Level, _Values]:
-    """Return a level, and what it gave each text."""
+    """Return a level, and the mean score and noise ratio of each text on it.
+
+    Args:
+        name: of the level.
+        gold: gold text -> score.
+        base: mean score of the gold texts.
+        by_seed: seed -> gold text -> score of the noised text.
+        below: values of the level below, for texts without a noised text on this one.
+    """
     values: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for texts in by_seed.values():
         for text, one in texts.items():

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.analysis.results import Paired, Run
+from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.samples import COLUMNS
+from nnd_tasks.analysis.side_by_side import Paired
 
 PROTOCOL = {"set": "nnd/demo", "config": "default", "data": "abc", "prompt": "p"}
 
@@ -61,7 +62,7 @@ def make_run(
         "path": Path(f"samples_{model}.jsonl"),
         "date": "2026",
         "protocol": dict(PROTOCOL),
-        "about": {"window": 64},
+        "model_info": {"window": 64},
         "environment": {},
         "line": f"set:nnd/demo || name:{model}",
         "version": "1-A",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from nnd_tasks.analysis.compare import paired as module
-from nnd_tasks.analysis.compare.diagnostics import reading_aid
+from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 from nnd_tasks.analysis.compare.output import (
     between,
     file_names,
@@ -64,8 +64,8 @@ outcomes = st.lists(
 def test_cluster_counts_are_sums_over_the_tests_of_a_cluster(rows: list[Any]) -> None:
     passed = np.array([row[2:] for row in rows])
     clusters = [row[0] for row in rows]
-    counts, tests, names = cluster_counts(passed, clusters)
-    for i, name in enumerate(names):
+    counts, tests = cluster_counts(passed, clusters)
+    for i, name in enumerate(dict.fromkeys(clusters)):
         chosen = [row for row in rows if row[0] == name]
         assert tests[i] == len(chosen)
         assert counts[i].tolist() == [sum(row[2 + j] for row in chosen) for j in range(3)]
@@ -285,7 +285,8 @@ def test_a_comparison_adds_up(rows: list[Any]) -> None:
 
 
 def ranking(*pairs: tuple[str, str, float, float], rates: dict[str, float]) -> Any:
-    differences = [Difference(a, b, d, 0, 0, p, 1, 1, 0.1) for a, b, d, p in pairs]
+    corrected = holm([p for *_, p in pairs])
+    differences = [Difference(a, b, d, 0, 0, p, c, 1, 0.1) for (a, b, d, p), c in zip(pairs, corrected, strict=True)]
     return rank(CategoryResult("all", 9, 9, {m: Rate(r, 0, 0, 0) for m, r in rates.items()}, differences))
 
 
@@ -295,7 +296,7 @@ def test_the_rank_table_says_what_its_groups_mean() -> None:
     rows = [(i % 10 < 8, i % 10 < 6 or i % 20 == 9, i % 20 < 10) for i in range(60)]
     found = compare(make_paired(rows, clusters), resamples=2000)
     differ = {(one.first, one.second) for one in found.categories[0].differences if one.p_holm < LEVEL}
-    assert {place.cluster for place in found.ranks} == {1}
+    assert {place.group for place in found.ranks} == {1}
     assert ("m0", "m2") in differ
     text = markdown(found)
     assert "told apart" not in text
@@ -303,17 +304,17 @@ def test_the_rank_table_says_what_its_groups_mean() -> None:
     assert "| rank group | rank | model | pass rate |" in text
 
 
-def test_models_that_are_not_told_apart_share_a_cluster() -> None:
+def test_models_that_are_not_told_apart_share_a_rank_group() -> None:
     rates = {"a": 0.9, "b": 0.8, "c": 0.5}
     found = ranking(("a", "b", -0.1, 0.3), ("a", "c", -0.4, 0.001), ("b", "c", -0.3, 0.002), rates=rates)
-    assert [(r.model, r.best, r.worst, r.cluster) for r in found] == [("a", 1, 2, 1), ("b", 1, 2, 1), ("c", 3, 3, 2)]
+    assert [(r.model, r.best, r.worst, r.group) for r in found] == [("a", 1, 2, 1), ("b", 1, 2, 1), ("c", 3, 3, 2)]
     # a beats c, but b is not told from either: no line can be drawn.
     found = ranking(("a", "b", -0.1, 0.3), ("a", "c", -0.4, 0.001), ("b", "c", -0.3, 0.2), rates=rates)
-    assert [r.cluster for r in found] == [1, 1, 1]
+    assert [r.group for r in found] == [1, 1, 1]
     assert [(r.best, r.worst) for r in found] == [(1, 2), (1, 3), (2, 3)]
     # Three pairs at 0.02 are corrected to 0.06.
     found = ranking(("a", "b", -0.1, 0.02), ("a", "c", -0.4, 0.02), ("b", "c", -0.3, 0.02), rates=rates)
-    assert {r.cluster for r in found} == {1}
+    assert {r.group for r in found} == {1}
 
 
 def test_a_better_model_is_found() -> None:
@@ -326,7 +327,7 @@ def test_a_better_model_is_found() -> None:
     assert best["m0", "m2"].low > 0.15
     assert best["m0", "m1"].p > 0.05
     assert found.ranks[0].model == "m2"
-    assert [place.cluster for place in found.ranks] == [1, 2, 2]
+    assert [place.group for place in found.ranks] == [1, 2, 2]
 
 
 # ---------------------------------------------------------------- tables
@@ -415,12 +416,12 @@ def test_a_run_that_fits_no_other_is_told_with_the_reason() -> None:
     fourth = make_run("d", [True], ["k"], task="nnd_else", protocol={**PROTOCOL, "set": "nnd/else"})
     [found] = compare_runs([first, second, third, fourth], resamples=100)
     assert found.paired.models == ["a", "b"]
-    assert len(found.alone) == 2
-    assert "c on nnd_demo_other is compared with nothing" in found.alone[0]
-    assert "prompt 'p' and 'q'" in found.alone[0]
-    assert found.alone[1].endswith("no other model ran on nnd/else (default)")
-    assert all(line in markdown(found) for line in found.alone)
-    assert json.loads(to_json(found))["not_compared"] == found.alone
+    assert len(found.not_compared) == 2
+    assert "c on nnd_demo_other is compared with nothing" in found.not_compared[0]
+    assert "prompt 'p' and 'q'" in found.not_compared[0]
+    assert found.not_compared[1].endswith("no other model ran on nnd/else (default)")
+    assert all(line in markdown(found) for line in found.not_compared)
+    assert json.loads(to_json(found))["not_compared"] == found.not_compared
 
 
 def test_two_tasks_on_one_set_are_written_side_by_side() -> None:
@@ -432,14 +433,14 @@ def test_two_tasks_on_one_set_are_written_side_by_side() -> None:
     assert [json.loads(to_json(one))["task"] for one in found] == ["nnd_x", "nnd_y"]
 
 
-def test_the_reading_aid_stands_beside_the_rates_in_every_form(comparison: Any) -> None:
-    aids = {run.model: reading_aid(run) for run in comparison.paired.runs}
-    head, first, *_ = to_csv(comparison, aids).splitlines()
+def test_the_diagnostics_stand_beside_the_rates_in_every_form(comparison: Any) -> None:
+    diagnostics = {run.model: diagnostics_of(run) for run in comparison.paired.runs}
+    head, first, *_ = to_csv(comparison, diagnostics).splitlines()
     fields = dict(zip(head.split(","), first.split(","), strict=True))
-    assert float(fields["rule_overlap"]) == aids["m0"]["all"].trivial["overlap"]
-    assert float(fields["second_flips_bytes"]) == aids["m1"]["all"].flips_bytes
-    assert float(fields["second_flips_sum"]) == aids["m1"]["all"].flips_sum
-    assert "overlap" in to_latex(comparison, aids)
+    assert float(fields["rule_overlap"]) == diagnostics["m0"]["all"].baselines["overlap"]
+    assert float(fields["second_flips_bytes"]) == diagnostics["m1"]["all"].flips_bytes
+    assert float(fields["second_flips_sum"]) == diagnostics["m1"]["all"].flips_sum
+    assert "overlap" in to_latex(comparison, diagnostics)
     assert "overlap" not in to_latex(comparison)
 
 
@@ -453,6 +454,6 @@ def test_latex_keeps_hyphens_and_turns_minus_signs() -> None:
 def test_windows_are_compared_between_any_two_runs() -> None:
     first = make_run("a", [True], ["k"])
     shortened = make_run("b", [True], ["k"], truncated=1)
-    other = make_run("c", [True], ["k"], about={"window": 128})
+    other = make_run("c", [True], ["k"], model_info={"window": 128})
     with pytest.raises(NNDError, match="window 128 and 64"):
         compare_runs([first, other, shortened])

@@ -37,8 +37,8 @@ OUTCOMES = (True, False, True, True, True, False, False, True)
 
 
 def run_of(name: str, passed: Sequence[bool | None] = OUTCOMES, revision: str | None = None, **changes: Any) -> Run:
-    about = {"name": name, "window": 64, "arguments": {"revision": revision} if revision else {}}
-    return make_run(changes.pop("short", name), passed, CLUSTERS, KINDS, about=about, **changes)
+    info = {"name": name, "window": 64, "arguments": {"revision": revision} if revision else {}}
+    return make_run(changes.pop("short", name), passed, CLUSTERS, KINDS, model_info=info, **changes)
 
 
 def by_definition(passed: Sequence[bool], clusters: Sequence[str]) -> tuple[float, float, float]:
@@ -252,7 +252,7 @@ def test_windows_are_compared_between_any_two() -> None:
     """The first shortens nothing and has the window of the second: only the second and the third differ."""
     windows = (64, 64, 128)
     runs = [
-        make_run(f"m-{i}b", OUTCOMES, CLUSTERS, about={"window": window}, parameters=i + 1, truncated=int(i == 1))
+        make_run(f"m-{i}b", OUTCOMES, CLUSTERS, model_info={"window": window}, parameters=i + 1, truncated=int(i == 1))
         for i, window in enumerate(windows)
     ]
     with pytest.raises(NNDError, match=r"m-1b .* and m-2b .*window 64 and 128"):
@@ -392,7 +392,7 @@ def test_a_log_in_parts_goes_by_epoch_too(tmp_path: Path) -> None:
     ("lines", "message"),
     [
         ([entry(0), '{"step": 5, "ta'], "nnd.jsonl, line 2: no JSON"),
-        ([entry(0), "[]"], "nnd.jsonl, line 2: no object"),
+        ([entry(0), "[]"], "nnd.jsonl, line 2: is no JSON object"),
         ([entry(0), entry(0)], "nnd.jsonl, line 2: nnd_demo at step 0 is there twice, first in"),
         ([entry(0)], "one evaluation only of nnd_demo"),
         ([], "holds no evaluation"),
@@ -464,7 +464,7 @@ def test_the_table_as_a_whole() -> None:
     assert markdown(chart_of(1e6, 3.5e6)) == (
         "# Pass rate against parameters: nnd_demo\n\n"
         "A note.\n\n"
-        "| category | family | model | parameters | tests | clusters | pass rate | std. error | 95% interval |\n"
+        "| category | family | model | parameters | tests | prompts | pass rate | std. error | 95% interval |\n"
         "|---|---|---|---:|---:|---:|---:|---:|---:|\n"
         "| all | fam&#124;ily | m0 | 1,000,000 | 1,234 | 40 | 0.600 | 0.0500 | 0.500 to 0.700 |\n"
         "| all | fam&#124;ily | m1 | 3,500,000 | 1,234 | 40 | 0.600 | 0.0500 | 0.500 to 0.700 |\n"
@@ -564,7 +564,7 @@ def test_names_are_no_formulas(name: str, tmp_path: Path) -> None:
     series = Series(name, [1, 2], [0.5, 0.6], [0.4, 0.5], [0.6, 0.7])
     for panels in ([Panel(name, [series])], [Panel(name, [series]), Panel("q", [series])]):
         figure = draw_panels(panels, name, name)
-        png, _ = save(tmp_path, "x", {}, figure)
+        [png] = save(tmp_path, {"x.png": figure})
         assert png.read_bytes().startswith(b"\x89PNG")
         texts = [figure.texts[0], *(axes.xaxis.label for axes in figure.axes)]
         texts += (figure.legends[0] if figure.legends else figure.axes[0].get_legend()).get_texts()[-1:]
@@ -617,10 +617,24 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "stem.md").write_text("old")
     figure: Any = Broken()
     with pytest.raises(NNDError, match=r"cannot be written .No space left on device.$"):
-        save(tmp_path, "stem", {".md": "new"}, figure)
+        save(tmp_path, {"stem.md": "new", "stem.png": figure})
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("stem.md", "old")]
     with pytest.raises(NNDError, match="cannot be written"):
-        save(tmp_path / "stem.md", "stem", {".md": "new"})
+        save(tmp_path / "stem.md", {"stem.md": "new"})
+
+
+def test_files_of_several_charts_are_written_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    charts = [chart_of(1e6, 3e6), chart_of(1e6, 3e6, task="nnd_other")]
+    monkeypatch.setattr(
+        "nnd_tasks.analysis.curves.curve_report.draw", lambda chart, log: "" if chart is charts[0] else 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        write(charts, tmp_path)
+    monkeypatch.undo()
+    (tmp_path / "scaling_nnd_other.svg").mkdir()
+    with pytest.raises(NNDError, match="cannot be written"):
+        write(charts, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["scaling_nnd_other.svg"]
 
 
 def test_names_of_tasks_are_safe_in_files() -> None:

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from lxml import html
 from typer.testing import CliRunner
 
-from nnd_tasks.analysis.compare.diagnostics import reading_aid
-from nnd_tasks.analysis.compare.paired import compare
+from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
+from nnd_tasks.analysis.compare.paired import category_rates, compare
 from nnd_tasks.analysis.report import html_report
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, SHORT, contrast, worst
-from nnd_tasks.analysis.report.html_report import command_of, rates_of_one, render, sections_of, write_report
-from nnd_tasks.analysis.results import pair, read_runs
+from nnd_tasks.analysis.report.html_report import command_of, render, sections_of, write_report
+from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.side_by_side import pair
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
@@ -138,8 +139,8 @@ def test_the_tables_hold_the_numbers_of_the_comparison(three: list[Path], tmp_pa
             assert cells[0] == result.category
             assert cells[5] == f"{result.differences[place].p_holm:.3f}"
     flips = [text_of(cell) for cell in rows[0].xpath("./td")]
-    aid = reading_aid(paired.runs[0])["all"]
-    assert flips[-len(BASELINES) - 2 : -len(BASELINES)] == [f"{aid.flips_bytes:.3f}", f"{aid.flips_sum:.3f}"]
+    found = diagnostics_of(paired.runs[0])["all"]
+    assert flips[-len(BASELINES) - 2 : -len(BASELINES)] == [f"{found.flips_bytes:.3f}", f"{found.flips_sum:.3f}"]
     assert "told apart" not in text_of(page.xpath("//body")[0])
     ranks = page.xpath("//div[starts-with(@aria-label, 'Ranks')]//tbody/tr")
     assert [text_of(row.find("th")) for row in ranks] == [rank.model for rank in comparison.ranks]
@@ -171,7 +172,7 @@ def test_the_rates_of_one_model_are_those_of_a_comparison() -> None:
     rng = np.random.default_rng(3)
     outcome, clusters = rng.random(60) > 0.4, [f"c{i}" for i in rng.integers(0, 15, 60)]
     labels = rng.choice(["a", "b"], 60).tolist()
-    alone = rates_of_one(make_paired(outcome[:, None], clusters, labels))
+    alone = category_rates(make_paired(outcome[:, None], clusters, labels))
     beside = compare(make_paired(np.stack([outcome, ~outcome], axis=1), clusters, labels), resamples=10).categories
     assert [(r.category, r.tests, r.clusters) for r in alone] == [(r.category, r.tests, r.clusters) for r in beside]
     assert [r.rates["m0"] for r in alone] == [r.rates["m0"] for r in beside]
@@ -179,18 +180,18 @@ def test_the_rates_of_one_model_are_those_of_a_comparison() -> None:
 
 def test_few_prompts_are_marked(tmp_path: Path) -> None:
     page = parse(write_report([write_run(tmp_path / "a", "a", contexts=9)], tmp_path / "r.html"))
-    assert "27 tests, k = 9†" in text_of(page.xpath("//table[@class='summary']//th[2]")[0])
+    assert "27 tests, 9 prompts†" in text_of(page.xpath("//table[@class='summary']//th[2]")[0])
     page = parse(write_report([write_run(tmp_path / "b", "b", contexts=10)], tmp_path / "r.html"))
-    assert text_of(page.xpath("//table[@class='summary']//th[2]")[0]).endswith("30 tests, k = 10")
+    assert text_of(page.xpath("//table[@class='summary']//th[2]")[0]).endswith("30 tests, 10 prompts")
 
 
-def test_a_rate_that_a_trivial_rule_reaches_is_marked(tmp_path: Path) -> None:
+def test_a_rate_that_a_baseline_reaches_is_marked(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a", "a")
     [paired] = pair(read_runs([folder]))
     [section] = sections_of([paired])
-    aids = section.aids["a"]
+    diagnostics = section.diagnostics["a"]
     [cell] = parse(write_report([folder], tmp_path / "r.html")).xpath("//table[@class='summary']//td")
-    assert aids["all"].trivial["longer"] == 1.0, "the better candidate is always the longer one here"
+    assert diagnostics["all"].baselines["longer"] == 1.0, "the better candidate is always the longer one here"
     assert "§" in text_of(cell)
 
 
@@ -305,7 +306,7 @@ def test_a_question_is_shown_and_a_long_context_folded(tmp_path: Path) -> None:
 
 def test_one_of_a_kind_is_no_plural(tmp_path: Path) -> None:
     page = parse(write_report([write_run(tmp_path / "a", "a", contexts=1)], tmp_path / "r.html"))
-    assert "disfluent 1 test, k = 1†" in text_of(page.xpath("//figure")[0])
+    assert "disfluent 1 test, 1 prompt†" in text_of(page.xpath("//figure")[0])
     assert not re.search(r"\b1 (tests|contexts|tokens|characters|parameters)\b", text_of(page.xpath("//main")[0]))
 
 

@@ -1,4 +1,4 @@
-"""The authors' published runs: recipes against the published numbers, runs of stand-ins against the authors' own rule."""
+"""The authors' published runs: experiments against the published numbers, runs of stand-ins against the authors' own rule."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from transformers import (
 
 from nnd_tasks import cli
 from nnd_tasks.analysis.reproduce import reproduction as module
-from nnd_tasks.analysis.reproduce.experiments import Experiment, PublishedRun, find_weights, load_recipes
+from nnd_tasks.analysis.reproduce.experiments import Experiment, PublishedRun, find_weights, load_experiments
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
 from nnd_tasks.analysis.reproduce.reproduction import Options, reproduce
 from nnd_tasks.datasets import load, read_table
@@ -39,14 +39,14 @@ from tests import random_models
 from tests.conftest import DATA
 
 PUBLISHED = DATA.parent / "docs" / "published_results.json"
-RECIPES = load_recipes()
-EVERY = [(experiment, recipe) for experiment in RECIPES.values() for recipe in experiment.models]
+EXPERIMENTS = load_experiments()
+EVERY = [(experiment, published) for experiment in EXPERIMENTS.values() for published in experiment.models]
 #: Of the release's notebook: pairs per most common error, OtherE included.
 FRANK = {"EntE": 314, "CorefE": 154, "GramE": 133, "RelE": 74, "CircE": 67, "OutE": 45, "LinkE": 37, "OtherE": 24}
 CPU = Options(limit=3, device="cpu")
 
 
-# ---------------------------------------------------------------- recipes
+# ---------------------------------------------------------------- experiments
 
 
 def published_runs(found: dict[str, Any]) -> dict[str, dict[str, tuple[str | None, dict[str, float]]]]:
@@ -67,11 +67,11 @@ def published_runs(found: dict[str, Any]) -> dict[str, dict[str, tuple[str | Non
 
 
 @pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"no published figures at {PUBLISHED}")
-def test_recipes_have_the_published_numbers() -> None:
+def test_experiments_have_the_published_numbers() -> None:
     published = published_runs(json.loads(PUBLISHED.read_text(encoding="utf-8")))
-    assert published.keys() == RECIPES.keys()
+    assert published.keys() == EXPERIMENTS.keys()
     for name, runs in published.items():
-        ours = {recipe.name: recipe for recipe in RECIPES[name].models}
+        ours = {published.name: published for published in EXPERIMENTS[name].models}
         assert list(ours) == list(runs)
         for model, (hub, rates) in runs.items():
             assert dict(ours[model].rates) == rates
@@ -81,11 +81,11 @@ def test_recipes_have_the_published_numbers() -> None:
 
 
 def test_there_are_as_many_as_were_published() -> None:
-    sizes = {name: len(experiment.models) for name, experiment in RECIPES.items()}
+    sizes = {name: len(experiment.models) for name, experiment in EXPERIMENTS.items()}
     assert sizes == {"quiz_design": 10, "challenge300": 9, "summeval": 3, "frank": 3, "news": 5, "mqm": 2}
-    assert sum(not recipe.released for _, recipe in EVERY) == 5
-    for experiment in RECIPES.values():
-        assert len({recipe.stem for recipe in experiment.models}) == len(experiment.models)
+    assert sum(not published.released for _, published in EVERY) == 5
+    for experiment in EXPERIMENTS.values():
+        assert len({published.stem for published in experiment.models}) == len(experiment.models)
 
 
 def yaml_setting(task: str, key: str) -> str:
@@ -99,38 +99,40 @@ def yaml_setting(task: str, key: str) -> str:
     return str(found[key])
 
 
-@pytest.mark.parametrize(("experiment", "recipe"), EVERY, ids=lambda one: one.name.replace(" ", "_"))
-def test_the_task_exists_and_reads_the_set_of_the_recipe(experiment: Experiment, recipe: PublishedRun) -> None:
-    assert yaml_setting(recipe.task, "dataset_path") == f"nnd/{experiment.set}"
-    assert yaml_setting(recipe.task, "dataset_name") == recipe.config
-    assert recipe.task.endswith(("_authors", "_gpt2", "_macaw", "_mixqg", "_prophetnet"))
+@pytest.mark.parametrize(("experiment", "published"), EVERY, ids=lambda one: one.name.replace(" ", "_"))
+def test_the_task_exists_and_reads_the_set_of_the_experiment(experiment: Experiment, published: PublishedRun) -> None:
+    assert yaml_setting(published.task, "dataset_path") == f"nnd/{experiment.set}"
+    assert yaml_setting(published.task, "dataset_name") == published.config
+    assert published.task.endswith(("_authors", "_gpt2", "_macaw", "_mixqg", "_prophetnet"))
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_labels_and_numbers_of_tests_are_those_of_the_real_set(name: str, real_home: Path) -> None:
-    experiment = RECIPES[name]
-    for recipe in experiment.models:
-        rows = read_table(real_home / "nnd" / experiment.set, recipe.config)
+    experiment = EXPERIMENTS[name]
+    for published in experiment.models:
+        rows = read_table(real_home / "nnd" / experiment.set, published.config)
         left_out = sum(experiment.counts[label] for label in experiment.left_out)
-        assert rows.num_rows in (recipe.tests, recipe.tests - left_out)
+        assert rows.num_rows in (published.tests, published.tests - left_out)
         found = Counter(label for column in experiment.columns for label in rows.column(column).to_pylist())
-        assert set(recipe.rates) - {"all"} - set(experiment.left_out) <= set(found)
-        for label, rate in recipe.rates.items():  # six digits of a share of that many tests
-            tests = recipe.tests if label == "all" else {**found, **experiment.counts}[label]
+        assert set(published.rates) - {"all"} - set(experiment.left_out) <= set(found)
+        for label, rate in published.rates.items():  # six digits of a share of that many tests
+            tests = published.tests if label == "all" else {**found, **experiment.counts}[label]
             assert round(round(rate * tests) / tests, 6) == rate, label
 
 
 def test_frank_without_the_errors_that_our_set_leaves_out() -> None:
-    assert dict(RECIPES["frank"].counts) == FRANK
+    assert dict(EXPERIMENTS["frank"].counts) == FRANK
     samples = [{"tests": [{"subcategory": "EntE", "passed": True}]}]
-    for recipe in RECIPES["frank"].models:
-        passes = {label: round(recipe.rates[label] * tests) for label, tests in FRANK.items()}
-        assert sum(passes.values()) == round(recipe.rates["all"] * 848)
+    for published in EXPERIMENTS["frank"].models:
+        passes = {label: round(published.rates[label] * tests) for label, tests in FRANK.items()}
+        assert sum(passes.values()) == round(published.rates["all"] * 848)
         others = sum(count for label, count in passes.items() if label != "OtherE")
         for tests, measured in ((824, "all but OtherE"), (848, "all")):
-            cells = {cell.label: cell for cell in measure(samples, RECIPES["frank"], recipe, Data("", tests, {}))}
+            cells = {
+                cell.label: cell for cell in measure(samples, EXPERIMENTS["frank"], published, Data("", tests, {}))
+            }
             assert cells["all but OtherE"].published == pytest.approx(others / 824, abs=1e-12)
-            assert cells["all"].published == recipe.rates["all"]
+            assert cells["all"].published == published.rates["all"]
             assert {label for label, cell in cells.items() if cell.measured is not None} == {measured, "EntE"}
 
 
@@ -141,22 +143,22 @@ def sample(*tests: tuple[str, str, bool | None]) -> dict[str, Any]:
     return {"tests": [{"subcategory": kind, "severity": severity, "passed": ok} for kind, severity, ok in tests]}
 
 
-def test_rates_are_pooled_over_tests_and_their_errors_over_contexts() -> None:
+def test_rates_are_pooled_over_tests_and_their_errors_over_prompts() -> None:
     kind = "Fluency/Grammar"
-    recipe = PublishedRun("x", "x", "x", "x", 5, {"all": 0.5, kind: 0.25, "Minor": 0.75, "Major": 0.1})
+    published = PublishedRun("x", "x", "x", "x", 5, {"all": 0.5, kind: 0.25, "Minor": 0.75, "Major": 0.1})
     samples = [
         sample((kind, "Minor", True), (kind, "Major", False), ("Other", "Minor", None)),
         sample((kind, "Minor", True), ("Other", "Minor", True)),
         sample(),
     ]
-    found = {cell.label: cell for cell in measure(samples, RECIPES["mqm"], recipe, Data("", 5, {}))}
+    found = {cell.label: cell for cell in measure(samples, EXPERIMENTS["mqm"], published, Data("", 5, {}))}
     assert [found["all"].measured, found["all"].tests, found["all"].clusters] == [0.75, 4, 2]
     # residuals 1 - .75 * 2 and 2 - .75 * 2; sqrt(2 / 1 * .5) / 4
     assert found["all"].stderr == pytest.approx(0.25)
     assert found[kind].measured == pytest.approx(2 / 3)
     assert (found["Minor"].measured, found["Minor"].tests) == (1.0, 3)
     assert (found["Major"].measured, found["Major"].stderr, found["Major"].clusters) == (0.0, None, 1)
-    assert [found[label].published for label in recipe.rates] == [0.5, 0.25, 0.75, 0.1]
+    assert [found[label].published for label in published.rates] == [0.5, 0.25, 0.75, 0.1]
 
 
 # ---------------------------------------------------------------- the authors' rule, recomputed
@@ -277,15 +279,15 @@ def test_a_stand_in_gets_the_rates_of_the_authors_own_rule(
     tmp_path: Path,
 ) -> None:
     contexts = 2 if name == "mqm" else 4  # of MQM, contexts have a hundred tests
-    recipe = next(one for one in RECIPES[name].models if one.name == model)
-    rows = load(RECIPES[name].set, recipe.config).to_list()
+    published = next(one for one in EXPERIMENTS[name].models if one.name == model)
+    rows = load(EXPERIMENTS[name].set, published.config).to_list()
     first = list(dict.fromkeys(row["cluster_id"] for row in rows))[:contexts]
     rows = [row for row in rows if row["cluster_id"] in first]
     texts = [row[key] for row in rows for key in ("context", "high", "low")]
     folder = build(tmp_path / "model", texts)
     options = Options(limit=contexts, device="cpu", batch_size=3)
     reproduce(name, out=tmp_path, only=model, folders=[f"{model}={folder}"], options=options, say=lambda text: None)
-    result = json.loads((tmp_path / name / f"{recipe.stem}.json").read_text(encoding="utf-8"))
+    result = json.loads((tmp_path / name / f"{published.stem}.json").read_text(encoding="utf-8"))
     assert (result["clusters"], result["tests"], result["truncated_contexts"]) == (contexts, len(rows), 0)
     expected = authors_rates(folder, rows, source, prefix, ends)
     assert 0 < expected["all"] < 1  # a degenerate model would agree with anything
@@ -332,9 +334,9 @@ def test_without_arguments_it_lists_everything(nnd: Nnd) -> None:
     status, shown, _ = nnd()
     assert status == 0
     assert "have not been run on the authors' weights" in shown
-    for experiment, recipe in EVERY:
+    for experiment, published in EVERY:
         assert f"\n{experiment.name}: " in shown
-        assert any(line.startswith(f"  {recipe.name}") and recipe.task in line for line in shown.splitlines())
+        assert any(line.startswith(f"  {published.name}") and published.task in line for line in shown.splitlines())
     assert shown.count("never released") == 5
 
 
@@ -351,7 +353,7 @@ def test_stand_ins_end_to_end(nnd: Nnd, tiny_models: dict[str, Path], quiz_home:
     assert "have not been run on the authors' weights" in shown
     assert "- gpt2b_sup: never released by the authors" in shown
     assert "- macaw-3b: missing: HF_HUB_OFFLINE is set; download allenai/macaw-3b" in shown
-    assert shown.count("--limit 3: the published rates are over all contexts") == 2
+    assert shown.count("--limit 3: the published rates are over all prompts") == 2
     assert {path.name for path in (out / "quiz_design").iterdir()} == {"dgpt2_sup.json", "mixqg.json"}
     assert f"written: {out / 'quiz_design.md'}" in shown
     report = (out / "quiz_design.md").read_text(encoding="utf-8")
@@ -394,7 +396,7 @@ def test_frank_by_its_fine_categories(nnd: Nnd, tiny_models: dict[str, Path], qu
     kinds = Counter(built.column("subcategory").to_pylist())
     same = all(kinds[label] == count for label, count in FRANK.items() if label != "OtherE")
     assert ("labels of the set that is built here are not those of the authors" in shown) is not same
-    assert "the one that ran is no BART" in shown
+    assert "the model that ran is no BART" in shown
 
 
 def test_an_interrupted_run_goes_on_with_the_rest(
@@ -404,7 +406,7 @@ def test_an_interrupted_run_goes_on_with_the_rest(
     real = module._run
 
     def stopped(job: Any, *rest: Any) -> Any:
-        ran.append(job.recipe.name)
+        ran.append(job.published.name)
         if ran == ["dgpt2_sup", "gpt2b_sup"]:
             raise KeyboardInterrupt
         return real(job, *rest)
@@ -465,7 +467,7 @@ def test_one_broken_model_does_not_stop_the_others(
 
 
 def test_the_hub_is_asked_unless_it_must_not_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ours = {recipe.name: recipe for recipe in RECIPES["quiz_design"].models}
+    ours = {published.name: published for published in EXPERIMENTS["quiz_design"].models}
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     assert find_weights(ours["mixqg"], {}, None)[0] == "Salesforce/mixqg-large"
     assert find_weights(ours["gpt2b_sup"], {}, None)[0] is None
@@ -492,7 +494,7 @@ def test_the_hub_is_asked_unless_it_must_not_be(monkeypatch: pytest.MonkeyPatch,
         (["quiz_design", "--model", "mixqg=a", "--only", "macaw-3b"], "--model mixqg: --only leaves this model out"),
         (["quiz_design", "--model", "mixqg=nowhere"], "nowhere: no model is there for mixqg (it has no config.json)"),
         (["quiz_design", "--models", "nowhere"], "--models nowhere: no such folder"),
-        (["quiz_design", "--limit", "0"], "--limit 0: expected a number of contexts, 1 or more"),
+        (["quiz_design", "--limit", "0"], "--limit 0: expected a number of prompts, 1 or more"),
         (["quiz_design"], "none of these models can be run here"),
         (["challenge300"], "set 'challenge300' is not built here; run: nnd build challenge300"),
         (["mqm"], "set 'mqm' is not built here; run: nnd build mqm"),

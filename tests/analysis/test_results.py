@@ -17,10 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 from nnd_tasks.analysis.compare import diagnostics as reading
-from nnd_tasks.analysis.compare.diagnostics import reading_aid
+from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 from nnd_tasks.analysis.compare.paired import compare_runs
-from nnd_tasks.analysis.results import check_comparable, left_out, pair, read_runs, to_table
+from nnd_tasks.analysis.model_names import short_names
+from nnd_tasks.analysis.results import read_runs, to_table
 from nnd_tasks.analysis.selecting import PARTS, value_of
+from nnd_tasks.analysis.side_by_side import check_comparable, not_compared, pair
 from nnd_tasks.baselines import Unigrams
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
@@ -117,23 +119,20 @@ def test_one_results_or_samples_file_can_be_named(scored: Path) -> None:
         (["org/m", "org/m"], ["m #1", "m #2"]),
     ],
 )
-def test_models_have_short_names_of_their_own(names: list[str], expected: list[str]) -> None:
-    from nnd_tasks.analysis.results import _short_names
-
-    assert _short_names([(name, str(i)) for i, name in enumerate(names)]) == expected
-    assert _short_names([(name, "same") for name in names[:1] * 2]) == _short_names([(names[0], "same")]) * 2
+def test_models_haveshort_names_of_their_own(names: list[str], expected: list[str]) -> None:
+    known = [json.dumps({"chat": "x" * 60 + str(i)}) for i in range(len(names))]
+    assert short_names(list(zip(names, known, strict=True))) == expected
+    assert short_names([(name, "same") for name in names[:1] * 2]) == short_names([(names[0], "same")]) * 2
 
 
 def test_runs_of_one_model_are_named_by_what_differs() -> None:
-    from nnd_tasks.analysis.results import _short_names
-
     def about(dtype: str = "auto", **arguments: str) -> tuple[str, str]:
         return "org/m", json.dumps({"dtype": dtype, "window": 64, "arguments": arguments})
 
-    assert _short_names([about(), about(softmax_dtype="float32")]) == ["m", "m (softmax_dtype=float32)"]
+    assert short_names([about(), about(softmax_dtype="float32")]) == ["m", "m (softmax_dtype=float32)"]
     three = [about("float16"), about("float32", revision="b"), about()]
-    assert _short_names(three) == ["m (dtype=float16)", "m (dtype=float32, revision=b)", "m"]
-    assert _short_names([about(chat="x" * 60), about()]) == ["m #1", "m #2"]
+    assert short_names(three) == ["m (dtype=float16)", "m (dtype=float32, revision=b)", "m"]
+    assert short_names([about(chat="x" * 60), about()]) == ["m #1", "m #2"]
 
 
 # ---------------------------------------------------------------- what is wrong
@@ -188,7 +187,7 @@ def _foreign(folder: Path) -> None:
     [
         (_no_samples, r"results_.*json: its samples samples_nnd_demo_.* are missing; run the task with --log_samples"),
         (_cut_line, r"samples_nnd_demo_.*jsonl, line 10: no JSON; the file is cut off or damaged"),
-        (_cut_documents, r"samples_nnd_demo_.*jsonl: 7 of 10 contexts; the file is cut off"),
+        (_cut_documents, r"samples_nnd_demo_.*jsonl: 7 of 10 prompts; the file is cut off"),
         (_cut_results, r"results_.*json: is no JSON, the file is cut off or damaged; run the task again"),
         (_no_results, r"samples_nnd_demo_.*jsonl: its results results_.*json are missing; put them there"),
         (_foreign, r"no results of NND tasks"),
@@ -275,7 +274,7 @@ def test_a_run_of_another_protocol_stands_apart(change: Callable[[Path], None], 
     runs = read_runs([results])
     groups = pair(runs)
     assert [group.models for group in groups] == [["gpt2"], ["llama", "t5"]]
-    [line] = left_out(runs, groups)
+    [line] = not_compared(runs, groups)
     assert re.search(message, line), line
     shutil.rmtree(results / "t5")
     with pytest.raises(NNDError, match=r"compared with nothing: .*cannot be compared"):
@@ -399,8 +398,8 @@ def test_a_folder_that_cannot_be_read_is_named(results: Path, monkeypatch: pytes
 
 def test_windows_matter_where_contexts_were_shortened() -> None:
     first = make_run("a", [True], ["k"], truncated=1)
-    other = make_run("b", [True], ["k"], about={"window": 128})
-    with pytest.raises(NNDError, match="window 64 and 128, with contexts that were shortened to fit"):
+    other = make_run("b", [True], ["k"], model_info={"window": 128})
+    with pytest.raises(NNDError, match="window 64 and 128, with prompts that were shortened to fit"):
         check_comparable(first, other)
     check_comparable(make_run("a", [True], ["k"]), other)
 
@@ -413,7 +412,7 @@ def test_tests_of_one_run_only_are_refused() -> None:
         pair([first, make_run("a", [True, True], ["k", "k"])])
 
 
-# ---------------------------------------------------------------- reading aid
+# ---------------------------------------------------------------- diagnostics
 
 
 def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
@@ -422,16 +421,16 @@ def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
     )
     run.tests.loc[2, "margin_sum"] = -0.5
     run.tests.loc[1, "margin_bytes"] = 0.5
-    found = reading_aid(run)
+    found = diagnostics_of(run)
     assert set(found) == {"all", "x", "y"}
     assert found["x"].near == 0.5
     assert found["all"].near == pytest.approx(1 / 3)
     assert (found["y"].flips_sum, found["y"].flips_bytes) == (1.0, 0.0)
     assert (found["x"].flips_sum, found["x"].flips_bytes) == (0.0, 0.5)
     # "better cat i" against "worse text i here": shorter, and "cat" is in the context.
-    assert found["all"].trivial["shorter"] == 1.0
-    assert found["all"].trivial["longer"] == 0.0
-    assert found["all"].trivial["overlap"] == 1.0
+    assert found["all"].baselines["shorter"] == 1.0
+    assert found["all"].baselines["longer"] == 0.0
+    assert found["all"].baselines["overlap"] == 1.0
     assert found["all"].pmi is None
 
 
@@ -451,8 +450,8 @@ def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(
 
     reading._set_texts.cache_clear()
     monkeypatch.setenv("NND_HOME", str(home))
-    assert reading_aid(run)["all"].trivial["unigram"] == pytest.approx(rate(rows))
+    assert diagnostics_of(run)["all"].baselines["unigram"] == pytest.approx(rate(rows))
     reading._set_texts.cache_clear()
     monkeypatch.setenv("NND_HOME", str(scored))  # where the set is not built
-    assert reading_aid(run)["all"].trivial["unigram"] == pytest.approx(rate(rows_of_run))
+    assert diagnostics_of(run)["all"].baselines["unigram"] == pytest.approx(rate(rows_of_run))
     reading._set_texts.cache_clear()

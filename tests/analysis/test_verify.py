@@ -243,7 +243,7 @@ def test_drawn_models_are_three_different_ones_in_order(models: int) -> None:
 
 def test_scores_over_other_contexts_are_refused() -> None:
     rows = [(str(i), model, [0.5]) for i in range(4) for model in "abc"]
-    with pytest.raises(ValueError, match="different contexts"):
+    with pytest.raises(ValueError, match="different prompts"):
         verify_scores("x", "abc", ["y"], add_up(rows, "abc", ["x"]), add_up(rows[:6], "abc", ["y"]))
 
 
@@ -362,7 +362,7 @@ def test_a_metric_is_the_mean_over_a_systems_summaries_with_the_first_reference(
     judged = summaries.judge({"length": summaries.score(length)})
     rows = [row for row in lines_of(path) if row["model_id"] in SYSTEMS]
     assert seen == [(row["text"], row["references"][0]) for row in rows]
-    assert judged.contexts == summaries.human.contexts == 8
+    assert judged.prompts == summaries.human.prompts == 8
     for system, means in judged.table().items():
         assert means == {"length": np.mean([len(row["decoded"]) for row in rows if row["model_id"] == system])}
 
@@ -447,7 +447,7 @@ def test_cells_out_of_reach_are_named_with_why(reports: list[SetReport]) -> None
         "- Summ, QuestEval: ",
     ):
         assert line in text
-    assert {row["column"] for row in to_json(reports)["unreachable"]} == {"QGen", "GenQA", "Summ"}
+    assert {row["column"] for row in json.loads(to_json(reports))["unreachable"]} == {"QGen", "GenQA", "Summ"}
     assert "- Summ" not in markdown(reports[:1])
 
 
@@ -456,7 +456,7 @@ def test_what_is_undefined_is_said_so() -> None:
     found = verify_rates(flat, {model: {"x": i} for i, model in enumerate("abc")}, resamples=0)
     report = SetReport("summeval", "made up", (3, "articles"), [found])
     assert "| nnd | x | undefined | - | - | undefined |" in markdown([report])
-    assert to_json([report])["correlations"][0]["value"] is None
+    assert json.loads(to_json([report]))["correlations"][0]["value"] is None
     assert to_csv([report]).splitlines()[1].startswith("summeval,nnd,x,tau,,")
 
 
@@ -490,7 +490,7 @@ def test_a_question_of_several_models_counts_for_each(tmp_path: Path) -> None:
         ({"references": ["  ", "x"]}, r"field 'references': its first reference is missing or empty"),
         ({"references": None}, "field 'references' is missing"),
         ({"expert_annotations": []}, "no expert rated the summary"),
-        ({"expert_annotations": [dict.fromkeys(ATTRIBUTES, 6)]}, "a rating lies in 1 to 5, found"),
+        ({"expert_annotations": [dict.fromkeys(ATTRIBUTES, 6)]}, "ratings lie in 1 to 5, these do not"),
         ({"expert_annotations": [{"fluency": 1}]}, "field 'consistency' is missing"),
         ({"decoded": 3}, "field 'decoded': expected text, found a number"),
     ],

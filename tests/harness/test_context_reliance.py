@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import nnd_tasks
-from nnd_tasks.analysis.compare.diagnostics import reading_aid
+from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
@@ -134,10 +134,10 @@ def test_the_reading_aid_shows_it(home: Path, tiny_models: dict[str, Path], tmp_
 
     results = json.loads(next(tmp_path.rglob("results_*.json")).read_text())["results"]["nnd_demo"]
     [run] = read_runs([tmp_path])
-    aid = reading_aid(run)
-    assert aid["all"].pmi == pytest.approx(results["pass_rate_pmi,none"])
-    assert aid["all"].survives == pytest.approx(results["survival,none"])
-    assert aid["disfluent"].pmi == pytest.approx(results["pass_rate_pmi_disfluent,none"])
+    diagnostics = diagnostics_of(run)
+    assert diagnostics["all"].pmi == pytest.approx(results["pass_rate_pmi,none"])
+    assert diagnostics["all"].survives == pytest.approx(results["survival,none"])
+    assert diagnostics["disfluent"].pmi == pytest.approx(results["pass_rate_pmi_disfluent,none"])
 
 
 def test_an_unscored_candidate_counts_in_neither_rate() -> None:

@@ -500,7 +500,7 @@ def test_levels_are_those_of_the_paper() -> None:
 @pytest.mark.parametrize(
     ("name", "levels", "message"),
     [
-        ("truncation", "1.5", "--levels 1.5: .*level 1.5 is no share of its words; .*name with --errors those"),
+        ("truncation", "1.5", "--levels 1.5: .*level 1.5 is no share of its words; .*use --errors to name"),
         ("truncation", "0", "level 0 is no share"),
         ("sentence_switching", "0.5", "level 0.5 is no number of pairs of sentences"),
         ("positioned_error_random", "0.3", r"no level 0.3, only 0 \(start\), 0.5 \(middle\), 1 \(end\)"),

@@ -167,7 +167,7 @@ def test_an_interrupted_build_goes_on_where_it_was(tmp_path: Path, monkeypatch: 
             {"place": "/tmp"},
             r"--source is for the corpora wikitext, .*; --corpus .*mine\.txt is a file or dataset itself",
         ),
-        ({"levels": "2"}, "level 2 is no share of its words.*name with --errors"),
+        ({"levels": "2"}, "level 2 is no share of its words.*use --errors to name"),
         ({"texts": -3}, r"--texts -3: expected 0 \(all\) or more"),
         ({"seeds": -1}, "--seeds -1: expected 1 or more"),
         ({"spacy": "no_such_pipeline"}, "the spaCy pipeline 'no_such_pipeline' is not installed"),

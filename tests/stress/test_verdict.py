@@ -202,7 +202,7 @@ def test_a_set_of_targeted_errors_has_a_figure_too() -> None:
         ('{"doc": {}, "candidates": [], "tests": [{"noise_ratio": 1}]}\n', "line 1: is no sample of an NND task"),
         ('{"tests": [\n', "line 1: no JSON; the file is cut off or damaged"),
         (json.dumps({**sample("a", -2), "tests": []}) + "\n", "holds no stress tests"),
-        ("", "0 of 1 contexts"),
+        ("", "0 of 1 prompts"),
     ],
 )
 def test_wrong_samples_are_named(content: str, message: str, tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
-"""What to know before one reads a pass rate: baselines, near ties, normalization, and reliance on the context."""
+"""Diagnostics to read beside a pass rate: baselines, near ties, normalization, and reliance on the context."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.baselines import ALL, baseline_rates
 from nnd_tasks.datasets import find_dataset, read_table
@@ -19,33 +19,39 @@ if TYPE_CHECKING:
 
 #: Margins (nats per token) below which rounding may decide.
 NEAR = 1e-6
-#: The runs of a comparison are on the same tests.
+#: Remembered, as the runs of a comparison are on the same tests.
 _remembered_rates = lru_cache(maxsize=4)(baseline_rates)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingAid:
+class Diagnostics:
     """What puts a pass rate of one run on one category into proportion.
 
     Attributes:
-        trivial: rule -> its pass rate on the same tests.
+        baselines: baseline -> its pass rate on the same tests.
         near: share of tests decided by a margin smaller than `NEAR`.
-        flips_bytes: share of tests that end otherwise by the likelihood per byte than by the one per token.
-        flips_sum: share of tests that end otherwise by the summed likelihood than by the one per token.
-        pmi: pass rate by the difference of the means with and without context; None where a run has not scored it.
-        survives: share of the passes that also pass without the context; None likewise.
+        flips_bytes: share of tests whose outcome changes with the log-likelihood per byte instead of per token.
+        flips_sum: share of tests whose outcome changes with the summed log-likelihood instead of the one per token.
+        pmi: pass rate by the mean log-likelihood with context less that without; None where the run did not score the
+            candidates without context.
+        survives: share of the passes that also pass without context; None likewise.
     """
 
-    trivial: dict[str, float]
+    baselines: dict[str, float]
     near: float
     flips_bytes: float
     flips_sum: float
     pmi: float | None = None
     survives: float | None = None
 
+    def as_data(self) -> dict[str, Any]:
+        """Return the diagnostics under the keys of JSON files, where the baselines are called ``trivial``."""
+        values = asdict(self)
+        return {"trivial": values.pop("baselines"), **values}
 
-def reading_aid(run: Run) -> dict[str, ReadingAid]:
-    """Return category, or ``all``, -> reading aid of a run, over the tests that it scored."""
+
+def diagnostics_of(run: Run) -> dict[str, Diagnostics]:
+    """Return category, or ``all``, -> diagnostics of a run, over the tests that it scored."""
     tests = run.tests[run.tests["passed"].notna()]
     pairs = [
         (str(doc.get("context", "")), doc["candidates"][high], doc["candidates"][low])
@@ -54,16 +60,26 @@ def reading_aid(run: Run) -> dict[str, ReadingAid]:
         )
     ]
     protocol = run.protocol
-    part = protocol.get("selection") != ALL
-    whole = _set_texts(*(str(protocol.get(key, "")) for key in ("set", "config", "data"))) if part else None
-    trivial = _remembered_rates(tuple(pairs), tuple(tests["category"]), whole)
-    found = tests.assign(**_alone(run, tests))
-    return {name: _aid(found if name == ALL else found[found["category"] == name], trivial[name]) for name in trivial}
+    texts = None
+    if protocol.get("selection") != ALL:  # words are counted in the whole set, of which this run has a part
+        texts = _set_texts(*(str(protocol.get(key, "")) for key in ("set", "config", "data")))
+    baselines = _remembered_rates(tuple(pairs), tuple(tests["category"]), texts)
+    tests = tests.assign(without=_margins_without_context(run, tests))
+    return {
+        name: _diagnostics(tests if name == ALL else tests[tests["category"] == name], rates)
+        for name, rates in baselines.items()
+    }
 
 
 @lru_cache(maxsize=4)
 def _set_texts(name: str, config: str, data: str) -> tuple[str, ...] | None:
-    """Return the distinct candidates of a whole set, for a run on a part of it; None where it is not built here."""
+    """Return the distinct candidates of a whole set; None where this very set is not built here.
+
+    Args:
+        name: of the set.
+        config: of the set.
+        data: fingerprint of the config.
+    """
     try:
         folder = find_dataset(name)
         table = None if folder is None else read_table(folder, config or None)
@@ -75,15 +91,15 @@ def _set_texts(name: str, config: str, data: str) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(text for pair in pairs for text in pair))
 
 
-def _aid(tests: pd.DataFrame, trivial: dict[str, float]) -> ReadingAid:
+def _diagnostics(tests: pd.DataFrame, baselines: dict[str, float]) -> Diagnostics:
     token, summed, per_byte = (tests[column].to_numpy() > 0 for column in ("margin", "margin_sum", "margin_bytes"))
     pmi = survives = None
     if tests["without"].notna().all():
         pmi = float((tests["margin"] - tests["without"] > 0).mean())
         passes = tests["margin"] > 0
         survives = float((tests["without"][passes] > 0).mean()) if passes.any() else math.nan
-    return ReadingAid(
-        trivial=trivial,
+    return Diagnostics(
+        baselines=baselines,
         near=float((tests["margin"].abs() < NEAR).mean()),
         flips_bytes=float((per_byte != token).mean()),
         flips_sum=float((summed != token).mean()),
@@ -92,8 +108,8 @@ def _aid(tests: pd.DataFrame, trivial: dict[str, float]) -> ReadingAid:
     )
 
 
-def _alone(run: Run, tests: pd.DataFrame) -> dict[str, list[float]]:
-    """Return the margin of each test without the context, where the run has scored it; else nan."""
+def _margins_without_context(run: Run, tests: pd.DataFrame) -> list[float]:
+    """Return the margin of each test without the context, in nats per token; nan where the run has not scored it."""
 
     def margin(document: int, high: int, low: int) -> float:
         scores = run.documents[document].get("no_context")
@@ -102,5 +118,4 @@ def _alone(run: Run, tests: pd.DataFrame) -> dict[str, list[float]]:
         values = scores[high]["mean"], scores[low]["mean"]
         return math.nan if None in values else float(values[0] - values[1])
 
-    places = zip(tests["document"], tests["high"], tests["low"], strict=True)
-    return {"without": [margin(*place) for place in places]}
+    return [margin(*place) for place in zip(tests["document"], tests["high"], tests["low"], strict=True)]

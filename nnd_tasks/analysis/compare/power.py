@@ -1,4 +1,4 @@
-"""The smallest difference between two models that a number of prompts can show."""
+"""The MDE (minimum detectable effect): the smallest difference between two models that so many prompts can show."""
 
 from __future__ import annotations
 
@@ -11,70 +11,74 @@ from scipy.special import stdtrit
 
 from nnd_tasks.statistics import WITHIN
 
+#: p values below this are significant.
 LEVEL = 0.05
-#: Random sign flips of a permutation test, and clusters up to which all flips are counted instead.
+#: Random sign flips of a permutation test, and prompts up to which all flips are counted instead.
 RESAMPLES = 10_000
 EXACT = 13
+#: Probability with which a difference as large as the MDE is found.
 POWER = 0.8
-FEW = 10  # clusters below which an error bar is not to be relied on
-#: A smallest detectable difference above this finds nothing that models really differ by.
-HOPELESS = 0.2
+#: Prompts below which an error bar is not to be relied on.
+FEW = 10
+#: A comparison whose MDE is above this cannot separate realistic models: it is underpowered.
+LARGEST_MDE = 0.2
 
-#: What is assumed of two models that have not run yet: the share of tests that they decide differently, and (`WITHIN`) how
-#: alike their differences are within a prompt. Three small models gave 0.10 to 0.18 and 0.11 to 0.21 on Quiz Design and
-#: Challenge 300; models of different families disagree more.
+#: Assumed share of tests that two models decide differently, before they have run. On Quiz Design and Challenge 300 three
+#: small models gave 0.10 to 0.18; models of different families disagree more. (`WITHIN` is the assumed correlation of their
+#: differences within a prompt, where the same models gave 0.11 to 0.21.)
 DISAGREEMENT = 0.3
 
 
-def least_p(clusters: int, resamples: int = RESAMPLES) -> float:
-    """Return the smallest two-sided p value that sign flips of so many clusters allow: one pattern and its mirror image."""
-    return 2.0 ** (1 - clusters) if clusters <= EXACT else 1 / (1 + resamples)
+def least_p(prompts: int, resamples: int = RESAMPLES) -> float:
+    """Return the smallest two-sided p value that sign flips of so many prompts allow: one pattern and its mirror image."""
+    return 2.0 ** (1 - prompts) if prompts <= EXACT else 1 / (1 + resamples)
 
 
 def detectable(
-    standard_error: float, clusters: int, hypotheses: int = 1, resamples: int = RESAMPLES, most: float = 1.0
+    standard_error: float, prompts: int, hypotheses: int = 1, resamples: int = RESAMPLES, most: float = 1.0
 ) -> float:
-    """Return the smallest true difference that is found with probability `POWER`.
+    """Return the MDE: the smallest true difference that is found with probability `POWER`.
 
-    *Found* is a p below `LEVEL` after Holm's correction over ``hypotheses`` of which no other is found: below level /
-    hypotheses. The difference is (t(1 - level / hypotheses / 2) + t(power)) x standard error, with clusters - 1 degrees of
-    freedom (Cohen, 1988; Miller, 2024, section 5).
+    A difference counts as found when its p value is below `LEVEL` after Holm's correction over ``hypotheses``. The MDE takes
+    the hardest case, in which no other hypothesis is found: p must be below level / hypotheses. It is
+    (t(1 - level / hypotheses / 2) + t(power)) x standard error, with prompts - 1 degrees of freedom (Cohen, 1988; Miller,
+    2024, section 5).
 
     Args:
         standard_error: of the difference.
-        clusters: how many.
-        hypotheses: that the p value is corrected over.
+        prompts: how many.
+        hypotheses: number of p values that are corrected together.
         resamples: of the permutation test.
-        most: what no difference can exceed.
+        most: largest difference that is possible.
 
     Returns:
-        Infinity where no difference can be found: so few clusters allow no such p, or it would have to be above ``most``;
-        nan for fewer than two clusters or without variance.
+        Infinity where no difference can be found, because so few prompts allow no such p value or because the MDE would be
+        above ``most``; nan for fewer than two prompts or a standard error of 0.
     """
-    if clusters < 2 or math.isnan(standard_error) or standard_error == 0:
+    if prompts < 2 or math.isnan(standard_error) or standard_error == 0:
         return math.nan
     level = LEVEL / hypotheses
-    if least_p(clusters, resamples) >= level:
+    if least_p(prompts, resamples) >= level:
         return math.inf
-    found = float(stdtrit(clusters - 1, 1 - level / 2) + stdtrit(clusters - 1, POWER)) * standard_error
-    return found if found <= most else math.inf
+    mde = float(stdtrit(prompts - 1, 1 - level / 2) + stdtrit(prompts - 1, POWER)) * standard_error
+    return mde if mde <= most else math.inf
 
 
 def planned(tests: ArrayLike, disagreement: float = DISAGREEMENT, within: float = WITHIN, hypotheses: int = 1) -> float:
-    """Return the smallest difference that a category can be expected to show, before any model has run.
+    """Return the MDE that a category can be expected to have, before any model has run.
 
     The variance of a sum of n equally correlated differences is n d (1 + (n - 1) r) for a share d of discordant tests and a
     correlation r within a prompt (Kish, 1965, section 5.4), so the standard error of the pooled difference is
     sqrt(sum_i n_i d (1 + (n_i - 1) r)) / sum_i n_i.
 
     Args:
-        tests: of each cluster, shape (clusters,).
+        tests: of each prompt, shape (prompts,).
         disagreement: share of tests that the two models decide differently.
-        within: correlation of the differences within a cluster.
+        within: correlation of the differences within a prompt.
         hypotheses: as for `detectable`.
 
     Returns:
-        As `detectable`; infinity also above ``disagreement``, which bounds the difference.
+        As `detectable`; infinity also where the MDE is above ``disagreement``, the largest difference possible.
     """
     n = np.asarray(tests, dtype=np.float64)
     n = n[n > 0]
@@ -85,29 +89,36 @@ def planned(tests: ArrayLike, disagreement: float = DISAGREEMENT, within: float 
 
 
 def planned_by_category(clusters: Iterable[str], categories: Iterable[str]) -> dict[str, tuple[float, int]]:
-    """Return category -> (`planned`, number of clusters) from the cluster and category of each test.
+    """Return category -> (`planned` MDE, number of prompts) from the prompt (``cluster_id``) and category of each test.
 
-    Two models are taken to be compared on all of the categories at once.
+    The categories are taken to be compared, and corrected, together.
     """
     sizes: dict[str, dict[str, int]] = {}
     for cluster, category in zip(clusters, categories, strict=True):
         counts = sizes.setdefault(category, {})
         counts[cluster] = counts.get(cluster, 0) + 1
-    found = {name: list(counts.values()) for name, counts in sorted(sizes.items())}
-    return {name: (planned(counts, hypotheses=len(found)), len(counts)) for name, counts in found.items()}
+    return {
+        name: (planned(list(counts.values()), hypotheses=len(sizes)), len(counts))
+        for name, counts in sorted(sizes.items())
+    }
 
 
-def is_hopeless(smallest: float, clusters: int) -> bool:
-    """Tell whether a category is too small to tell models apart; infinity is above all."""
-    return clusters < FEW or smallest > HOPELESS
+def is_underpowered(mde: float, prompts: int) -> bool:
+    """Tell whether a category cannot separate realistic models: too few prompts, or an MDE above `LARGEST_MDE`."""
+    return prompts < FEW or mde > LARGEST_MDE
 
 
-def points(smallest: float) -> str:
-    """Return a smallest detectable difference in percentage points, as text."""
-    return "?" if math.isnan(smallest) else "none" if math.isinf(smallest) else f"{100 * smallest:.0f}"
+def points(mde: float) -> str:
+    """Return an MDE in percentage points, as text."""
+    return "?" if math.isnan(mde) else "none" if math.isinf(mde) else f"{100 * mde:.0f}"
 
 
-def shown(found: Mapping[str, tuple[float, int]], category: str) -> str:
-    """Return the smallest detectable difference of a category in percentage points, marked where it is hopeless."""
-    smallest, clusters = found[category]
-    return f"{points(smallest)}{' ‡' if is_hopeless(smallest, clusters) else ''}"
+def shown(planned_mdes: Mapping[str, tuple[float, int]], category: str) -> str:
+    """Return the MDE of a category in percentage points, with a mark where it is underpowered.
+
+    Args:
+        planned_mdes: as `planned_by_category` returns them.
+        category: one of them.
+    """
+    mde, prompts = planned_mdes[category]
+    return f"{points(mde)}{' ‡' if is_underpowered(mde, prompts) else ''}"

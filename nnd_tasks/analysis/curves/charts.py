@@ -1,16 +1,17 @@
-"""Pass rates against a number: the size of a model (paper, section 5.3), the step of a training (section 5.4)."""
+"""Pass rates against a number: the size of a model (paper, section 5.3) or the step of a training (section 5.4)."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Literal
 
-from nnd_tasks.analysis.compare.paired import cluster_counts
-from nnd_tasks.analysis.results import Paired, Run, left_out, pair
+from nnd_tasks.analysis.compare.paired import category_rates
+from nnd_tasks.analysis.results import Run
+from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.analysis.tags import (
     PARAMETERS,
     STEP,
@@ -22,7 +23,6 @@ from nnd_tasks.analysis.tags import (
 )
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pooled_rate
 from nnd_tasks.wording import counted
 
 Kind = Literal["scaling", "curve"]
@@ -34,16 +34,16 @@ class Point:
     """One rate of a figure.
 
     Attributes:
-        task: its name.
+        task: name of the task.
         category: a category of the set, or ``all``.
-        family: of the model, or the training that the checkpoint is of; empty where only one is possible.
+        family: of the model, or the training of the checkpoint; empty where there can be only one.
         model: its short name.
         x: place on the x axis.
-        tests: how many.
-        clusters: that have any; None where it is not known.
+        tests: number of tests.
+        clusters: number of prompts that have tests; None where it is not known.
         rate: pass rate, between 0 and 1.
-        standard_error: clustered by prompt; nan where it cannot be known.
-        low: lower end of the 95% interval; nan where it cannot be known.
+        standard_error: clustered by prompt; nan where it is not known.
+        low: lower end of the 95% interval; nan where it is not known.
         high: its upper end.
     """
 
@@ -68,10 +68,11 @@ class Chart:
         kind: ``scaling`` or ``curve``.
         task: name of the task; empty where there are several.
         x: what the x axis shows.
-        panels: what has a panel of its own, ``category`` or ``task``; the lines of a panel are families, or categories.
-        points: by category, family and x.
-        notes: for the reader.
-        signatures: what was asked, per task and model.
+        panels: what has a panel of its own: each ``category``, with a line per family, or each ``task``, with a line per
+            category.
+        points: sorted by category, family and x.
+        notes: sentences for the reader.
+        signatures: ``TASK: MODEL`` -> signature of that run.
     """
 
     kind: Kind
@@ -111,7 +112,7 @@ def scaling(
     Args:
         runs: of two models or more.
         x: ``parameters``, ``step``, or a column of the tags.
-        tags: families and numbers of the models.
+        tags: families and numbers that the user gives the models.
         allow: parts of the protocol that may differ.
 
     Raises:
@@ -133,8 +134,8 @@ def scaling(
         points = _points(paired, families, places)
         named = tags is not None and all(tags.text(run, "family") for run in paired.runs)
         listed = "; ".join(f"{family}: {', '.join(models)}" for family, models in _invert(families).items())
-        told = [f"Families{'' if named else ', guessed from names (--tags FILE names them)'}: {listed}."]
-        charts.append(_chart("scaling", paired, x, points, [*told, *notes, *_left_out(paired)]))
+        family_note = f"Families{'' if named else ', guessed from names (--tags FILE names them)'}: {listed}."
+        charts.append(_chart("scaling", paired, x, points, [family_note, *notes, *_left_out(paired)]))
     return charts
 
 
@@ -150,12 +151,12 @@ def training_curve(
     Args:
         runs: of two checkpoints or more.
         x: ``step``, or a column of the tags.
-        tags: numbers of the checkpoints.
+        tags: numbers that the user gives the checkpoints.
         allow: parts of the protocol that may differ.
         panels: ``task`` gives one chart with a panel per task, ``category`` a chart per task with one per category.
 
     Raises:
-        NNDError: the runs cannot be compared, a step is not known, two have the same, or they are of two trainings.
+        NNDError: the runs cannot be compared, a step is not known, two runs have one step, or there are two trainings.
     """
     groups, notes = _groups(runs, allow, "a curve")
     trainings = {run.model: guess_training(run) for run in runs if guess_step(run) is not None}
@@ -176,18 +177,25 @@ def training_curve(
 
 
 def _groups(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[list[Paired], list[str]]:
-    """Return the runs side by side, and a note on tasks that only one model ran."""
+    """Return the runs side by side, and a note on each task that only one model ran.
+
+    Args:
+        runs: of any tasks.
+        allow: parts of the protocol that may differ.
+        what: is drawn, for an error.
+    """
     paired = pair(runs, allow)
     groups = [group for group in paired if len(group.runs) > 1]
     alone = [f"{group.runs[0].model} on {group.title}" for group in paired if len(group.runs) == 1]
     if not groups:
         if any(one.set == other.set and one.model != other.model for one, other in combinations(runs, 2)):
-            raise NNDError(left_out(runs, paired)[0])  # on one set, but not asked the same
+            raise NNDError(not_compared(runs, paired)[0])  # on one set, but not asked the same
         raise NNDError(f"one run only ({'; '.join(alone)}): {what} needs two models or checkpoints on one task")
     return groups, [f"Left out, the only run of its task and protocol: {one}." for one in alone]
 
 
 def _family(run: Run, x: str, tags: Tags | None) -> str:
+    """Return the family of a model: from the tags, else from its name."""
     given = tags.text(run, "family") if tags is not None else None
     if given:
         return given
@@ -206,36 +214,28 @@ def _refuse_same(families: Mapping[str, str], places: Mapping[str, float], how: 
 
 def _points(paired: Paired, families: Mapping[str, str], places: Mapping[str, float]) -> list[Point]:
     """Return the rates of all models on the tests that all have scored."""
-    points = []
-    for category in (ALL, *sorted(set(paired.tests["category"]))):
-        chosen = (paired.tests["category"] == category).to_numpy() | (category == ALL)
-        counts, tests, clusters = cluster_counts(paired.passed[chosen], paired.tests["cluster_id"][chosen].tolist())
-        if not clusters:
-            raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(paired.models)}")
-        for j, run in enumerate(paired.runs):
-            points.append(
-                Point(
-                    paired.task_of(run),
-                    category,
-                    families[run.model],
-                    run.model,
-                    places[run.model],
-                    int(tests.sum()),
-                    len(clusters),
-                    pooled_rate(counts[:, j], tests),
-                    clustered_standard_error(counts[:, j], tests),
-                    *confidence_interval(counts[:, j], tests),
-                )
-            )
-    return points
+    if paired.tests.empty:
+        raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(paired.models)}")
+    return [
+        Point(
+            task=paired.task_of(run),
+            category=result.category,
+            family=families[run.model],
+            model=run.model,
+            x=places[run.model],
+            tests=result.tests,
+            clusters=result.clusters,
+            **asdict(result.rates[run.model]),
+        )
+        for result in category_rates(paired)
+        for run in paired.runs
+    ]
 
 
 def _left_out(paired: Paired) -> list[str]:
-    return (
-        [f"{paired.title}: {counted(paired.left_out, 'test')} left out that some model could not score."]
-        if paired.left_out
-        else []
-    )
+    """Return a note on tests that some model could not score, if there are any."""
+    note = f"{paired.title}: {counted(paired.left_out, 'test')} left out that some model could not score."
+    return [note] if paired.left_out else []
 
 
 def _chart(kind: Kind, paired: Paired, x: str, points: Iterable[Point], notes: Iterable[str]) -> Chart:
@@ -258,7 +258,8 @@ def together(charts: Sequence[Chart]) -> Chart:
 
 
 def _invert(families: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
+    """Return family -> its models, from model -> family."""
+    models: dict[str, list[str]] = defaultdict(list)
     for model, family in families.items():
-        found[family].append(model)
-    return dict(sorted(found.items()))
+        models[family].append(model)
+    return dict(sorted(models.items()))

@@ -1,10 +1,11 @@
-"""Pass rates over the steps of a training, from the JSONL file that the callback writes, or from runs of checkpoints."""
+"""Pass rates over the steps of a training, from the JSON Lines that `NNDCallback` writes or from runs of checkpoints."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from nnd_tasks.analysis.tags import STEP, read_tags
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import effective_tests, wilson
 
-#: Letters that the name of a task may have: files are named after it.
+#: Most characters that the name of a task may have, as files are named after it.
 _LONGEST = 200
 
 
@@ -30,7 +31,7 @@ def read_curve(
     panels: str = "task",
     select: Sequence[str] = (),
 ) -> list[Chart]:
-    """Return the curves of one training, from runs of its checkpoints or from the callback's JSONL.
+    """Return the curves of one training, from runs of its checkpoints or from the callback's log.
 
     Args:
         places: folders and files as for `read_runs`; or ``.jsonl`` files that are no samples.
@@ -59,7 +60,7 @@ def read_curve(
 
 
 def is_log(path: Path) -> bool:
-    """Return whether a path names what the training callback writes rather than a run."""
+    """Tell whether a path names a log of the training callback rather than a run."""
     return path.suffix == ".jsonl" and not path.name.startswith("samples_")
 
 
@@ -69,10 +70,10 @@ def logged_curve(
     allow: Sequence[str] = (),
     panels: Literal["category", "task"] = "task",
 ) -> list[Chart]:
-    """Return the curves of one training from the JSONL file that the callback wrote.
+    """Return the curves of one training from the log that the callback wrote.
 
     Args:
-        paths: the file, or the files of a training in parts.
+        paths: the log, or the logs of a training in parts.
         x: ``step`` or ``epoch``.
         allow: parts of the protocol that may differ.
         panels: as for `training_curve`.
@@ -85,27 +86,32 @@ def logged_curve(
     points: dict[str, list[Point]] = defaultdict(list)
     signatures: dict[str, dict[str, str]] = defaultdict(dict)
     places: dict[tuple[str, float], str] = {}
-    for where, entry in (found for path in paths for found in _entries(path)):
+    for where, entry in chain.from_iterable(map(_entries, paths)):
         task, step = entry["task"], entry["step"]
         place = _place(entry, x, where)
         if (task, place) in places:
             raise NNDError(f"{where}: {task} at {x} {short(place)} is there twice, first in {places[task, place]}")
         places[task, place] = where
-        points[task] += [_logged_point(where, task, step, place, *found) for found in entry["rates"].items()]
+        points[task] += [_logged_point(where, task, step, place, *item) for item in entry["rates"].items()]
         if entry.get("signature"):
             signatures[task][f"{task}: step {step}"] = str(entry["signature"])
             _check_signatures(task, list(signatures[task].values()), allow, where)
     if not points:
         raise NNDError(f"{', '.join(map(str, paths))}: holds no evaluation; NNDCallback writes one per line")
     charts = []
-    for task, found in points.items():
-        if len({point.x for point in found}) < 2:
+    for task, of_task in points.items():
+        if len({point.x for point in of_task}) < 2:
             raise NNDError(f"{', '.join(map(str, paths))}: one evaluation only of {task}; a curve needs two or more")
-        charts.append(Chart("curve", task, x, "category", ordered(found), (), signatures[task]))
+        charts.append(Chart("curve", task, x, "category", ordered(of_task), (), signatures[task]))
     return charts if panels == "category" else [together(charts)]
 
 
 def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (place for errors, evaluation) of each line of a log.
+
+    Raises:
+        NNDError: a line is no evaluation.
+    """
     for number, entry in read_lines(path):
         where = f"{path}, line {number}"
         step, rates = entry.get("step"), entry.get("rates")
@@ -119,19 +125,20 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _place(entry: Mapping[str, Any], x: str, where: str) -> float:
+    """Return an evaluation's place on the x axis; raise NNDError where it is no number."""
     place = _number(entry.get(x))
     if math.isnan(place):
         raise NNDError(f"{where}: {x} is {entry.get(x)!r}, which is no number")
     return place
 
 
-def _logged_point(where: str, task: str, step: int, place: float, category: str, found: Mapping[str, Any]) -> Point:
-    """Return a point with the interval that its standard error and number of clusters give.
+def _logged_point(where: str, task: str, step: int, place: float, category: str, logged: Mapping[str, Any]) -> Point:
+    """Return a point with the interval that its standard error and number of prompts give.
 
-    A log has no tests per prompt, so the interval is that of prompts with equally many.
+    A log does not say how many tests each prompt has, so the interval takes them to have equally many.
     """
-    rate, error = _number(found.get("rate")), _number(found.get("stderr"))
-    tests, clusters = _number(found.get("tests")), _number(found.get("clusters"))
+    rate, error = _number(logged.get("rate")), _number(logged.get("stderr"))
+    tests, clusters = _number(logged.get("tests")), _number(logged.get("clusters"))
     if not 0 <= rate <= 1 or error < 0 or not tests >= 0:
         raise NNDError(f"{where}: {category!r} has no rate between 0 and 1 with stderr, tests and clusters")
     low = high = math.nan
@@ -144,16 +151,19 @@ def _logged_point(where: str, task: str, step: int, place: float, category: str,
 
 
 def _number(value: Any) -> float:
-    """Return a finite number as it is, all else as nan."""
+    """Return a finite number as a float, and nan for anything else."""
     try:
-        found = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+        number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
     except OverflowError:  # a whole number of hundreds of digits
-        found = math.nan
-    return found if math.isfinite(found) else math.nan
+        number = math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 def _check_signatures(task: str, lines: Sequence[str], allow: Sequence[str], where: str) -> None:
-    """Raise NNDError where the protocol of the last line is not that of the first; the model's part changes with every step."""
+    """Raise NNDError where the last signature has another protocol than the first.
+
+    Only the protocol, before `` || ``, is looked at: the model's part changes with every step.
+    """
     first, last = (dict(_items(line.split(" || ")[0])) for line in (lines[0], lines[-1]))
     differ = [key for key in {**first, **last} if key not in allow and first.get(key) != last.get(key)]
     if differ:
@@ -164,6 +174,7 @@ def _check_signatures(task: str, lines: Sequence[str], allow: Sequence[str], whe
 
 
 def _items(line: str) -> Iterator[tuple[str, str]]:
+    """Yield key and value of each ``key:value`` of a signature's part."""
     for item in line.split("|"):
         key, _, value = item.partition(":")
         yield key, value

@@ -1,10 +1,7 @@
-"""Charts of `curves` as tables and figures."""
+"""Charts of `nnd_tasks.analysis.curves.charts` as tables and figures."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,67 +10,60 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from nnd_tasks.analysis.compare.output import few, number
-from nnd_tasks.analysis.compare.power import FEW
+from nnd_tasks.analysis.compare.output import FEW_NOTE, few
 from nnd_tasks.analysis.curves.charts import EPOCH, Chart, Point, short
 from nnd_tasks.analysis.plots import Panel, Series, draw_panels, save
 from nnd_tasks.analysis.tags import PARAMETERS, STEP
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.markdown import table_row, unlinked
-from nnd_tasks.wording import csv_cell
+from nnd_tasks.formats import TextTable, csv_text, json_text, number
+from nnd_tasks.markdown import unlinked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: x -> label of the axis, with its unit; a tag of the user's is its own label.
+#: x -> label of the axis, with its unit; a column of the user's tags is its own label.
 LABELS = {PARAMETERS: "model size (parameters)", STEP: "training step", EPOCH: "training (epochs)"}
+
+
+def points_table(chart: Chart) -> TextTable:
+    """Return a row per point; task and family have columns only where there are several tasks or any family."""
+    tasks, families = len({p.task for p in chart.points}) > 1, any(p.family for p in chart.points)
+    names = ["task"] * tasks + ["category"] + ["family"] * families + ["model"]
+    rows = []
+    for p in chart.points:
+        row = [p.task] * tasks + [p.category] + [p.family] * families + [p.model, short(p.x), f"{p.tests:,}"]
+        row.append("-" if p.clusters is None else f"{p.clusters:,}{few(p.clusters)}")
+        interval = "-" if math.isnan(p.low) else f"{number(p.low)} to {number(p.high)}"
+        rows.append([*row, number(p.rate), number(p.standard_error, 4), interval])
+    head = [*names, chart.x, "tests", "prompts", "pass rate", "std. error", "95% interval"]
+    return TextTable(head, rows, names=len(names))
 
 
 def markdown(chart: Chart) -> str:
     """Return the table of all numbers in the figure, with its notes."""
-    tasks, families = len({p.task for p in chart.points}) > 1, any(p.family for p in chart.points)
-    names = ["task"] * tasks + ["category"] + ["family"] * families + ["model"]
-    head = [*names, chart.x, "tests", "clusters", "pass rate", "std. error", "95% interval"]
-    lines = [f"# {unlinked(chart.title)}", "", *(f"{unlinked(note)}\n" for note in chart.notes), table_row(head)]
-    lines.append("|" + "---|" * len(names) + "---:|" * (len(head) - len(names)))
-    for p in chart.points:
-        cells = [p.task] * tasks + [p.category] + [p.family] * families + [p.model, short(p.x), f"{p.tests:,}"]
-        cells.append("-" if p.clusters is None else f"{p.clusters:,}{few(p.clusters)}")
-        interval = "-" if math.isnan(p.low) else f"{number(p.low)} to {number(p.high)}"
-        lines.append(table_row([*cells, number(p.rate), number(p.standard_error, 4), interval]))
-    lines += ["", "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties."]
-    if any(p.clusters is not None and p.clusters < FEW for p in chart.points):
-        lines += ["", f"† fewer than {FEW} prompts: the error bars are not to be relied on."]
+    lines = [f"# {unlinked(chart.title)}", "", *(f"{unlinked(note)}\n" for note in chart.notes)]
+    lines += points_table(chart).markdown()
+    lines.append("Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.")
+    if any(p.clusters is not None and few(p.clusters) for p in chart.points):
+        lines += ["", FEW_NOTE]
     return "\n".join(lines) + "\n"
 
 
-def _json_number(value: Any) -> Any:
-    """Return None for nan, and whole numbers above 1 without a fraction."""
-    if isinstance(value, float):
-        return None if math.isnan(value) else int(value) if value == int(value) and abs(value) > 1 else value
-    return value
-
-
 def _rows(chart: Chart) -> list[dict[str, Any]]:
-    """Return a mapping per point; a number that is not known is None."""
-    return [{key: _json_number(value) for key, value in asdict(point).items()} for point in chart.points]
+    """Return a mapping per point, for JSON and CSV; places on the x axis that are whole numbers are integers."""
+    return [{**asdict(point), "x": int(point.x) if point.x == int(point.x) else point.x} for point in chart.points]
 
 
 def to_csv(chart: Chart) -> str:
     """Return the points, one per line; the column ``x`` is named after what it shows."""
-    text = io.StringIO()
-    rows = [{chart.x if key == "x" else key: value for key, value in row.items()} for row in _rows(chart)]
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: csv_cell(value) for key, value in cells.items()} for cells in rows)
-    return text.getvalue()
+    return csv_text([{chart.x if key == "x" else key: value for key, value in row.items()} for row in _rows(chart)])
 
 
 def to_json(chart: Chart) -> str:
     """Return the points, what the x axis shows, the notes and the signatures."""
-    about = {"kind": chart.kind, "x": chart.x, "notes": chart.notes, "signatures": chart.signatures or {}}
-    return json.dumps({**about, "points": _rows(chart)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    content = {"kind": chart.kind, "x": chart.x, "notes": chart.notes, "signatures": chart.signatures or {}}
+    return json_text({**content, "points": _rows(chart)}) + "\n"
 
 
 def draw(chart: Chart, log: bool | None = None) -> Figure:
@@ -81,10 +71,10 @@ def draw(chart: Chart, log: bool | None = None) -> Figure:
 
     Args:
         chart: what to draw.
-        log: logarithmic x axis; None takes it for sizes, and where half of the values lie in the first fifth of the range.
+        log: logarithmic x axis; None takes one for sizes, and where half of the values lie in the first fifth of the range.
 
     Raises:
-        NNDError: matplotlib is not installed, or a logarithm of a negative number was asked for.
+        NNDError: matplotlib is not installed, or ``log`` is asked for and a value is below 0.
     """
     by_category = chart.panels == "category"
     lines: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
@@ -96,14 +86,15 @@ def draw(chart: Chart, log: bool | None = None) -> Figure:
     if log and (min(p.x for p in chart.points) < 0 or max(p.x for p in chart.points) <= 0):
         raise NNDError(f"--log: {chart.x} has values below 0")
     panels = [
-        Panel(panel, [_series(line, points, not by_category) for line, points in found.items()])
-        for panel, found in lines.items()
+        Panel(panel, [_series(line, points, not by_category) for line, points in of_panel.items()])
+        for panel, of_panel in lines.items()
     ]
     label = LABELS.get(chart.x, chart.x)
     return draw_panels(panels, chart.title, label, log=log, columns=2 if chart.kind == "curve" else 3)
 
 
 def _crowded(values: Sequence[float]) -> bool:
+    """Tell whether half of some ascending values lie in the first fifth of their range."""
     return values[0] >= 0 and median(values) - values[0] < (values[-1] - values[0]) / 5
 
 
@@ -113,14 +104,14 @@ def _series(line: str, points: Sequence[Point], categories: bool) -> Series:
 
 
 def write(charts: Sequence[Chart], folder: Path, log: bool | None = None) -> list[Path]:
-    """Write tables (Markdown, CSV, JSON) and figures (PNG, SVG) of charts; return the files.
+    """Write tables (Markdown, CSV, JSON) and figures (PNG, SVG) of charts, all files or none; return the files.
 
     Raises:
         NNDError: the folder cannot be written, or matplotlib is not installed.
     """
-    figures = [draw(chart, log) for chart in charts]  # before anything is written
-    written: list[Path] = []
-    for chart, figure in zip(charts, figures, strict=True):
-        texts = {".md": markdown(chart), ".csv": to_csv(chart), ".json": to_json(chart)}
-        written += save(folder, chart.stem, texts, figure)
-    return written
+    files: dict[str, str | Figure] = {}
+    for chart in charts:
+        figure = draw(chart, log)
+        files |= {f"{chart.stem}.md": markdown(chart), f"{chart.stem}.csv": to_csv(chart)}
+        files |= {f"{chart.stem}.json": to_json(chart), f"{chart.stem}.png": figure, f"{chart.stem}.svg": figure}
+    return save(folder, files)

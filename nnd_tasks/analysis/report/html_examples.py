@@ -1,4 +1,4 @@
-"""Failed tests to look at: which ones, and how their two texts differ."""
+"""Failed tests to look at: which ones to show, and how their two candidates differ."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nnd_tasks.analysis.results import Paired, Run
+from nnd_tasks.analysis.results import Run
+from nnd_tasks.analysis.side_by_side import Paired
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Characters of a context or another field of the prompt.
+#: Characters that are shown of a context or another field of the prompt.
 CONTEXT_LIMIT = 1_500
 #: Characters up to which a field of the prompt is shown without a click.
 SHORT = 300
-#: Characters of a candidate.
+#: Characters that are shown of a candidate.
 CANDIDATE_LIMIT = 800
-#: Characters of what two candidates share that are shown on each side of a difference, where it is long.
+#: Characters that are shown on each side of a difference, where what two candidates share is long.
 _AROUND = 100
-#: Words above which the middle of two texts is not compared word by word.
+#: Two texts with more words than this between their first and last difference are not compared word by word.
 _MANY = 500
-#: Texts that share fewer of their words are shown without marks: almost everything would be marked.
+#: Texts that share a smaller part of their words are shown without marks, as almost everything would be marked.
 _ALIKE = 0.4
-#: Fields of a document that no model was given.
+#: Fields of a document that are no part of the prompt.
 _NOT_PROMPT = {"cluster_id", "candidates", "scores", "no_context", "kind"}
 
 #: (same, start, length, start, length): a stretch of words in each of two texts.
@@ -38,9 +39,9 @@ class Part:
     """A piece of a candidate.
 
     Attributes:
-        text: as it is to be shown.
+        text: as it is shown.
         differs: the other candidate does not have it here.
-        left_out: how many characters stand for it that are not shown; 0 for a piece that is.
+        left_out: number of characters that are not shown after it.
     """
 
     text: str
@@ -55,7 +56,7 @@ class Candidate:
     Attributes:
         parts: its text.
         mean: log-likelihood per token, nats.
-        tokens: how many.
+        tokens: number of tokens.
     """
 
     parts: list[Part]
@@ -74,13 +75,13 @@ class Example:
         detail: subcategory and severity, where there are any.
         test_id: of the test.
         margin: better - worse, nats per token; 0 or less.
-        margin_sum: the same for the whole texts.
-        margin_bytes: the same per UTF-8 byte.
+        margin_sum: better - worse, nats of the whole texts.
+        margin_bytes: better - worse, nats per UTF-8 byte.
         high: the better candidate.
         low: the worse one.
         prompt: (field, its text) of what the model was given.
-        others: how many other models were compared.
-        passed_by: those that passed the test.
+        others: number of other models that were compared.
+        passed_by: names of those that passed the test.
     """
 
     model: str
@@ -99,12 +100,12 @@ class Example:
 
     @property
     def short(self) -> list[tuple[str, Part]]:
-        """What is short enough to stand open: a question, an answer."""
+        """Fields of the prompt that are shown at once, such as a question or an answer."""
         return [(name, part) for name, part in self.prompt if len(part.text) <= SHORT]
 
     @property
     def long(self) -> list[tuple[str, Part]]:
-        """What is folded away."""
+        """Fields of the prompt that are folded, as they are long."""
         return [(name, part) for name, part in self.prompt if len(part.text) > SHORT]
 
 
@@ -113,24 +114,24 @@ def failed_examples(paired: Paired, count: int) -> list[Example]:
 
     Args:
         paired: models on the same tests.
-        count: how many per model: an equal share of it from each category, the rest from all.
+        count: tests per model: an equal number from each category, then the worst of all categories.
     """
     outcome = dict(zip(paired.tests["test_id"], paired.passed.tolist(), strict=True))
     examples = []
     for run in paired.runs:
         for row in worst(run.tests, count).to_dict("records"):
-            passed = outcome.get(row["test_id"], [])
-            better = [model for model, found in zip(paired.models, passed, strict=False) if found]
-            examples.append(_example(run, paired.task_of(run), row, len(paired.models) - 1, better))
+            outcomes = outcome.get(row["test_id"], [])
+            passed_by = [model for model, passed in zip(paired.models, outcomes, strict=False) if passed]
+            examples.append(_example(run, paired.task_of(run), row, len(paired.models) - 1, passed_by))
     return examples
 
 
 def worst(tests: pd.DataFrame, count: int) -> pd.DataFrame:
-    """Return up to ``count`` failed tests, by margin: count // categories of each category, then whatever is worst.
+    """Return up to ``count`` failed tests by margin: count // categories from each category, then the worst of the rest.
 
     Args:
         tests: with the columns of `nnd_tasks.analysis.samples.COLUMNS`.
-        count: how many.
+        count: number of tests to return.
     """
     failed = tests[tests["passed"].eq(False).fillna(False) & tests["margin"].notna()].sort_values(
         ["margin", "test_id"], kind="stable"
@@ -164,6 +165,7 @@ def _example(run: Run, task: str, row: Mapping[str, Any], others: int, passed_by
 
 
 def _cut(text: str, limit: int) -> Part:
+    """Return the first ``limit`` characters of a text."""
     return Part(text[:limit], left_out=max(len(text) - limit, 0))
 
 
@@ -171,13 +173,13 @@ def _cut(text: str, limit: int) -> Part:
 
 
 def contrast(high: str, low: str) -> tuple[list[Part], list[Part]]:
-    """Return two texts in parts, marked where they differ; what they share is shortened where it is long.
+    """Return two texts in parts, marked where they differ and shortened where they share a long stretch.
 
-    Each is shown with at most `CANDIDATE_LIMIT` characters. Texts that have little in common are not marked.
+    Each has at most `CANDIDATE_LIMIT` characters. Texts that have little in common are not marked.
     """
     left, right = _words(high), _words(low)
     enough = _ALIKE * max(len(left), len(right))
-    if (Counter(left) & Counter(right)).total() < enough:  # no more can be shared in order
+    if (Counter(left) & Counter(right)).total() < enough:  # in order they share even fewer
         return _limit([Part(high)]), _limit([Part(low)])
     blocks = _blocks(left, right)
     if sum(i_size for same, _, i_size, _, _ in blocks if same) < enough:
@@ -192,12 +194,12 @@ def contrast(high: str, low: str) -> tuple[list[Part], list[Part]]:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text, each with the white space before it; joined they are the text."""
+    """Return the words of a text, each with the white space before it, so that joined they are the text."""
     return re.findall(r"\s*\S+|\s+$", text)
 
 
 def _mark(text: str) -> list[Part]:
-    """Return text that differs; the space before it is not marked."""
+    """Return text that differs, marked but for the space before it."""
     words = text.lstrip()
     space = text[: len(text) - len(words)]
     return [Part(space)] * bool(space) + [Part(words, differs=True)] * bool(words)
@@ -220,7 +222,13 @@ def _blocks(left: Sequence[str], right: Sequence[str]) -> list[_Block]:
 
 
 def _shorten(text: str, first: bool, last: bool) -> list[Part]:
-    """Return shared text, without its middle where it is long; before and after the first and last difference less still."""
+    """Return shared text, without its middle where it is long.
+
+    Args:
+        text: to shorten.
+        first: no difference comes before it, so its beginning is left out too.
+        last: no difference comes after it, so its end is left out too.
+    """
     before, after = (0 if first else _AROUND), (0 if last else _AROUND)
     if first and last:  # the texts are equal
         return [Part(text)]

@@ -1,4 +1,4 @@
-"""One self-contained HTML page about one or more runs: rates, differences, reading aid, failed tests, signatures."""
+"""One self-contained HTML page about one or more runs: rates, differences, diagnostics, failed tests, signatures."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks import __version__
-from nnd_tasks.analysis.compare.diagnostics import NEAR, ReadingAid, reading_aid
-from nnd_tasks.analysis.compare.output import between, few, hopeless, number, odd, p_value
-from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, cluster_counts, compare
-from nnd_tasks.analysis.compare.power import FEW, HOPELESS, LEVEL, POWER
+from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostics_of
+from nnd_tasks.analysis.compare.output import between, few, odd, p_value, underpowered
+from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
+from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, LEVEL, POWER
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, Example, failed_examples
-from nnd_tasks.analysis.results import Paired, Run, left_out, notes_on, pair, read_runs
+from nnd_tasks.analysis.results import Run, notes_on, read_runs
+from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
+from nnd_tasks.formats import number
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets
-from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pooled_rate
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 EXAMPLES = 50
 #: Bytes that a page should not exceed.
 PAGE_LIMIT = 2_000_000
-#: Pairs of models up to which all tables of differences are unfolded.
+#: With more pairs of models than this, the tables of their differences by category are folded.
 UNFOLDED = 3
 
 
@@ -46,18 +47,18 @@ class Section:
     Attributes:
         number: of the section, from 1.
         paired: the models on its tests.
-        categories: ``all``, then each category.
-        comparison: of the models; None for one alone.
-        aids: model -> category -> reading aid.
+        categories: results on ``all``, then on each category.
+        comparison: of the models; None where there is only one.
+        diagnostics: model -> category -> diagnostics.
         protocol: (key, value) of what all runs were asked.
-        differing: (key, value per model) of what differs between the runs.
+        differing: (key, value of each model) where the runs differ.
     """
 
     number: int
     paired: Paired
     categories: list[CategoryResult]
     comparison: Comparison | None
-    aids: dict[str, dict[str, ReadingAid]]
+    diagnostics: dict[str, dict[str, Diagnostics]]
     protocol: list[tuple[str, str]]
     differing: list[tuple[str, list[str]]]
 
@@ -66,8 +67,6 @@ def write_report(
     places: Sequence[str | Path],
     output: str | Path,
     allow: Sequence[str] = (),
-    examples: int = EXAMPLES,
-    title: str = "NND report",
     select: Sequence[str] = (),
 ) -> Path:
     """Write the page about the runs in some places.
@@ -76,8 +75,6 @@ def write_report(
         places: as `nnd_tasks.analysis.results.read_runs` takes them.
         output: the file; its folder is made where it is missing.
         allow: parts of the protocol that may differ.
-        examples: failed tests to show per model and set.
-        title: of the page.
         select: as for `read_runs`.
 
     Returns:
@@ -89,7 +86,7 @@ def write_report(
     path = expand(output)
     if path.is_dir():
         raise NNDError(f"{path}: is a folder; name a file, such as {path / 'report.html'}")
-    page = render(sections_of(pair(read_runs(places, select), allow)), places, allow, examples, title, select)
+    page = render(sections_of(pair(read_runs(places, select), allow)), places, allow, select)
     with writing(path) as new:
         new.write_bytes(page)
     return path
@@ -111,9 +108,9 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
             Section(
                 number=place,
                 paired=paired,
-                categories=comparison.categories if comparison else rates_of_one(paired),
+                categories=comparison.categories if comparison else category_rates(paired),
                 comparison=comparison,
-                aids={run.model: reading_aid(run) for run in paired.runs},
+                diagnostics={run.model: diagnostics_of(run) for run in paired.runs},
                 protocol=protocol,
                 differing=differing,
             )
@@ -121,25 +118,11 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
     return sections
 
 
-def rates_of_one(paired: Paired) -> list[CategoryResult]:
-    """Return the rates of one model alone, in the form of a comparison without differences."""
-    results = []
-    for category in [ALL, *sorted(set(paired.tests["category"]))]:
-        chosen = (paired.tests["category"].eq(category) | (category == ALL)).to_numpy(dtype=bool)
-        counts, tests, clusters = cluster_counts(paired.passed[chosen], paired.tests.loc[chosen, "cluster_id"].tolist())
-        passed = counts[:, 0]
-        rate = Rate(
-            pooled_rate(passed, tests), clustered_standard_error(passed, tests), *confidence_interval(passed, tests)
-        )
-        results.append(CategoryResult(category, int(tests.sum()), len(clusters), {paired.models[0]: rate}, []))
-    return results
-
-
 def _settings(runs: Sequence[Run]) -> tuple[list[tuple[str, str]], list[tuple[str, list[str]]]]:
-    """Return what the protocols share, and what differs in any part of the signature."""
+    """Return the protocol that all runs share, and what differs in any part of their signatures."""
     shared = []
     differing = []
-    for name in ("protocol", "about", "environment"):
+    for name in ("protocol", "model_info", "environment"):
         parts: list[Mapping[str, Any]] = [getattr(run, name) for run in runs]
         for key in dict.fromkeys(key for part in parts for key in part):
             values = [_shown(part.get(key)) for part in parts]
@@ -151,11 +134,12 @@ def _settings(runs: Sequence[Run]) -> tuple[list[tuple[str, str]], list[tuple[st
 
 
 def _shown(value: Any) -> str:
+    """Return a value of a signature as the page shows it, without secrets."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value in (None, "", {}):
         return "none"
-    value = without_secrets(value)  # runs of stock lm_eval, or of earlier releases, may hold some
+    value = without_secrets(value)  # runs of plain lm_eval, or of earlier releases, may hold secrets
     return json.dumps(value, ensure_ascii=False, sort_keys=True) if isinstance(value, (dict, list)) else str(value)
 
 
@@ -163,7 +147,7 @@ def _shown(value: Any) -> str:
 
 
 def command_of(run: Run) -> str:
-    """Return the command that asks the same again, from what lm-eval and the signature keep of it.
+    """Return a command that runs the same again, from what the results file keeps of the first one.
 
     Secrets, such as a token for the hub or the password in a URL, are left out.
     """
@@ -180,12 +164,13 @@ def command_of(run: Run) -> str:
             words += [f"--{option}", f"{asked[option]:g}" if option == "limit" else str(asked[option])]
     if protocol.get("shots"):
         words += ["--num_fewshot", str(protocol["shots"])]
-    words += [f"--{key}" for key, found in _FLAGS.items() if protocol.get(found)]
+    words += [f"--{flag}" for flag, key in _FLAGS.items() if protocol.get(key)]
     if settings := _metadata(run):
         words += ["--metadata", json.dumps(settings)]
     return shlex.join([*words, "--log_samples", "--output_path", "results"])
 
 
+#: Flag of lm-eval -> key of the protocol.
 _FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multiturn"}
 
 
@@ -202,31 +187,34 @@ def _arguments(given: Any) -> str:
 
 
 def _metadata(run: Run) -> dict[str, Any]:
-    """Return the settings of a run that are not our tasks' defaults."""
-    found: dict[str, Any] = {}
+    """Return the settings of a run that differ from our tasks' defaults."""
+    settings: dict[str, Any] = {}
     if run.protocol.get("eos"):
-        found["append_eos"] = True
+        settings["append_eos"] = True
     for key, default in (("ties", "fail"), ("overlong", "shorten")):
         if run.protocol.get(key, default) != default:
-            found[key] = run.protocol[key]
+            settings[key] = run.protocol[key]
     if any(document.get("no_context") for document in run.documents):
-        found["context_reliance"] = True
-    return found
+        settings["context_reliance"] = True
+    return settings
 
 
 def _not_in_command(run: Run) -> list[str]:
-    """Return what the results do not tell word for word."""
+    """Return notes on settings whose exact value the results do not keep."""
     notes = []
     if run.protocol.get("system"):
         notes.append(f"a system instruction was given (digest {run.protocol['system']}): add --system_instruction")
     if run.protocol.get("selection", "all") != "all" and run.command.get("limit") is None:
-        notes.append(f"only some contexts were chosen ({run.protocol['selection']}): add --samples")
+        notes.append(f"only some prompts were chosen ({run.protocol['selection']}): add --samples")
     if run.protocol.get("shots"):
         notes.append(f"the seed of the examples was {run.protocol.get('shots_seed')}")
     return notes
 
 
-def _again(places: Sequence[str | Path], allow: Sequence[str], select: Sequence[str], several: bool) -> list[str]:
+def _commands_again(
+    places: Sequence[str | Path], allow: Sequence[str], select: Sequence[str], several: bool
+) -> list[str]:
+    """Return the commands that read the same runs again; `nnd compare` only where there are several models."""
     where = [str(place) for place in places]
     extra = ["--allow", ",".join(allow)] if allow else []
     extra += [word for text in select for word in ("--select", text)]
@@ -241,45 +229,41 @@ def render(
     sections: Sequence[Section],
     places: Sequence[str | Path],
     allow: Sequence[str] = (),
-    examples: int = EXAMPLES,
-    title: str = "NND report",
     select: Sequence[str] = (),
 ) -> bytes:
     """Return the page as UTF-8, with as many examples as `PAGE_LIMIT` has room for.
 
     Args:
         sections: one per set.
-        places: that were read, for the command that makes the page again.
-        allow: likewise.
-        examples: failed tests per model and set, at most.
-        title: of the page.
-        select: likewise.
+        places: folders and files that were read, for the command that makes the page again.
+        allow: parts of the protocol that may differ, for that command.
+        select: as for `read_runs`, for that command.
     """
     template = _environment().get_template("report.html.j2")
     folder = Path(__file__).parent
     script = (folder / "report.js").read_text(encoding="utf-8")
     runs = [run for section in sections for run in section.paired.runs]
     known: dict[str, Any] = {
-        "title": title,
+        "title": "NND report",
         "version": __version__,
         "style": (folder / "report.css").read_text(encoding="utf-8"),
         "script": script,
-        # Only our own script runs, whatever a text may contain, and nothing is loaded from anywhere.
+        # The page's policy runs this script only, whatever a text of the data contains, and loads nothing.
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "sections": sections,
         "models": list(dict.fromkeys(run.model for run in runs)),
         "commands": [(run, command_of(run), _not_in_command(run)) for run in runs],
-        "again": _again(places, allow, select, any(section.comparison for section in sections)),
-        "alone": left_out(runs, [section.paired for section in sections])
+        "again": _commands_again(places, allow, select, any(section.comparison for section in sections)),
+        "not_compared": not_compared(runs, [section.paired for section in sections])
         if len({run.model for run in runs}) > 1
         else [],
         "allowed": list(allow),
-        "rules": BASELINES,
-        "limits": {"context": CONTEXT_LIMIT, "candidate": CANDIDATE_LIMIT, "page": PAGE_LIMIT, "wanted": examples},
-        "constants": {"few": FEW, "hopeless": HOPELESS, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
+        "baselines": BASELINES,
+        "limits": {"context": CONTEXT_LIMIT, "candidate": CANDIDATE_LIMIT, "page": PAGE_LIMIT, "wanted": EXAMPLES},
+        "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
         "unfolded": UNFOLDED,
     }
-    count = examples
+    count = EXAMPLES
     while True:
         shown = [example for section in sections for example in failed_examples(section.paired, count)]
         page = template.render(**known, examples=shown, shown=count, options=_options(shown)).encode("utf-8", "replace")
@@ -289,7 +273,7 @@ def render(
 
 
 def _options(examples: Sequence[Example]) -> dict[str, list[str]]:
-    """Return the choices of the filter."""
+    """Return the choices of the filter of failed tests."""
     return {
         "task": list(dict.fromkeys(example.task for example in examples)),
         "model": list(dict.fromkeys(example.model for example in examples)),
@@ -298,6 +282,7 @@ def _options(examples: Sequence[Example]) -> dict[str, list[str]]:
 
 
 def _environment() -> jinja2.Environment:
+    """Return what renders the template, with our filters and functions."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -317,23 +302,24 @@ def _environment() -> jinja2.Environment:
         "few": few,
     }
     environment.globals |= {
-        **{"hopeless": hopeless, "between": between, "odd": odd, "beaten": _beaten, "scale_of": _scale},
+        **{"underpowered": underpowered, "between": between, "odd": odd, "beaten": _beaten, "scale_of": _scale},
         "notes_on": notes_on,
     }
     return environment
 
 
 def _number(value: float | None, digits: int = 3) -> str:
+    """Return a number for the page; a dash for None."""
     return number(math.nan if value is None else value, digits)
 
 
 def _scale(results: Sequence[CategoryResult]) -> float:
     """Return the largest difference, or end of its interval, that a plot must hold; above 0."""
-    found = [difference for result in results for difference in result.differences]
-    ends = [abs(end) for one in found for end in (one.difference, one.low, one.high) if not math.isnan(end)]
+    differences = [difference for result in results for difference in result.differences]
+    ends = [abs(end) for one in differences for end in (one.difference, one.low, one.high) if not math.isnan(end)]
     return max(ends, default=0.0) or 1.0
 
 
-def _beaten(rate: Rate, aid: ReadingAid | None) -> bool:
-    """Tell whether a baseline passes as many of the tests as the model does."""
-    return aid is not None and max(aid.trivial.values(), default=0.0) >= rate.rate
+def _beaten(rate: Rate, diagnostics: Diagnostics | None) -> bool:
+    """Tell whether a baseline passes as many of the tests as the model does, or more."""
+    return diagnostics is not None and max(diagnostics.baselines.values(), default=0.0) >= rate.rate

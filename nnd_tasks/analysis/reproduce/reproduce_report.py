@@ -1,4 +1,4 @@
-"""Published beside measured rates: the numbers of one run, and what people read of it."""
+"""Published beside measured rates: the numbers of one run, and its part of the report."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from nnd_tasks.analysis.reproduce.experiments import DISCLAIMER, Experiment, PublishedRun
 from nnd_tasks.baselines import ALL
+from nnd_tasks.formats import TextTable, number
 from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
 from nnd_tasks.wording import counted
 
@@ -21,10 +22,10 @@ class RateCell:
     Attributes:
         label: what the tests have in common.
         published: the authors' rate.
-        measured: ours; None where we have no such test.
-        stderr: of ours, clustered by context; None for fewer than two contexts.
-        tests: scored in our run.
-        clusters: contexts with such tests.
+        measured: our rate; None where our set has no such test.
+        stderr: standard error of our rate, clustered by prompt; None for fewer than two prompts.
+        tests: number of tests that our run scored.
+        clusters: number of prompts with such tests.
     """
 
     label: str
@@ -37,12 +38,12 @@ class RateCell:
 
 @dataclass(frozen=True)
 class Data:
-    """What is built of a set.
+    """A config of the set as it is built here.
 
     Attributes:
         fingerprint: of the config's table.
-        tests: how many it has.
-        labels: label -> how many tests have it.
+        tests: number of tests.
+        labels: label -> number of tests that have it.
     """
 
     fingerprint: str
@@ -51,85 +52,94 @@ class Data:
 
 
 def measure(
-    samples: Sequence[Mapping[str, Any]], experiment: Experiment, recipe: PublishedRun, data: Data
+    samples: Sequence[Mapping[str, Any]], experiment: Experiment, published: PublishedRun, data: Data
 ) -> list[RateCell]:
     """Return the published rates beside those of lm-eval's samples, pooled over tests.
 
-    Where our set leaves published tests out, there is a row for the others too: the published rate over them follows from the
-    printed rates and numbers of tests. Ours stands in the row of the tests that are built.
+    Where our set leaves out published tests of some labels, there is a second row, for the tests without these labels. Its
+    published rate follows from the printed rates and numbers of tests. Our rate stands in the row of the tests that are
+    built here.
     """
 
-    def cell(label: str, published: float, chosen: Callable[[Mapping[str, Any]], bool]) -> RateCell:
-        per_context = [
+    def cell(label: str, rate: float, chosen: Callable[[Mapping[str, Any]], bool]) -> RateCell:
+        per_prompt = [
             [test["passed"] for test in sample["tests"] if test["passed"] is not None and chosen(test)]
             for sample in samples
         ]
-        counts = pool([(sum(passed), len(passed)) for passed in per_context if passed])
-        rate, error = pooled_rate(*counts), clustered_standard_error(*counts)
-        return RateCell(label, published, _defined(rate), _defined(error), sum(counts[1]), len(counts[1]))
+        counts = pool([(sum(passed), len(passed)) for passed in per_prompt if passed])
+        measured, error = pooled_rate(*counts), clustered_standard_error(*counts)
+        return RateCell(label, rate, _defined(measured), _defined(error), sum(counts[1]), len(counts[1]))
 
-    overall, others = recipe.rates[ALL], _tests_left(experiment, recipe)
+    overall, others = published.rates[ALL], _tests_left(experiment, published)
     cells = [cell(ALL, overall, lambda test: True)]
     if experiment.left_out:
-        passed = overall * recipe.tests
-        passed -= sum(recipe.rates[label] * experiment.counts[label] for label in experiment.left_out)
+        passed = overall * published.tests
+        passed -= sum(published.rates[label] * experiment.counts[label] for label in experiment.left_out)
         # The printed rates have six digits, which give whole numbers of passes.
-        name, published = f"{ALL} but {', '.join(experiment.left_out)}", round(passed) / others
+        name, rate = f"{ALL} but {', '.join(experiment.left_out)}", round(passed) / others
         if data.tests == others:
-            cells = [RateCell(ALL, overall), cell(name, published, lambda test: True)]
+            cells = [RateCell(ALL, overall), cell(name, rate, lambda test: True)]
         else:
-            cells.append(RateCell(name, published))
-    for label, published in recipe.rates.items():
+            cells.append(RateCell(name, rate))
+    for label, rate in published.rates.items():
         if label != ALL:
             matches = partial(lambda test, label: label in map(test.get, experiment.columns), label=label)
-            cells.append(cell(label, published, matches))
+            cells.append(cell(label, rate, matches))
     return cells
 
 
 def _defined(value: float) -> float | None:
+    """Return None for nan."""
     return None if math.isnan(value) else value
 
 
-def _tests_left(experiment: Experiment, recipe: PublishedRun) -> int:
-    """Return how many of the published tests are of no label that our set leaves out."""
-    return recipe.tests - sum(experiment.counts[label] for label in experiment.left_out)
+def _tests_left(experiment: Experiment, published: PublishedRun) -> int:
+    """Return the number of published tests without the labels that our set leaves out."""
+    return published.tests - sum(experiment.counts[label] for label in experiment.left_out)
 
 
-def table(experiment: Experiment, recipe: PublishedRun, data: Data, result: Mapping[str, Any]) -> str:
+def rates_table(cells: Sequence[RateCell]) -> TextTable:
+    """Return a row per cell: its published and its measured rate."""
+    rows = [
+        [
+            cell.label,
+            number(cell.published, 4),
+            "" if cell.measured is None else number(cell.measured, 4),
+            "not measured" if cell.measured is None else number(cell.measured - cell.published, 4, signed=True),
+            "" if cell.stderr is None else number(cell.stderr, 4),
+            f"{cell.tests:,}",
+            f"{cell.clusters:,}",
+        ]
+        for cell in cells
+    ]
+    return TextTable(["tests", "published", "measured", "difference", "stderr", "number", "prompts"], rows)
+
+
+def model_section(experiment: Experiment, published: PublishedRun, data: Data, result: Mapping[str, Any]) -> str:
     """Return published beside measured rates of one model, as Markdown."""
-    origin = "" if recipe.released else ", fine-tuned by the authors and never released"
+    origin = "" if published.released else ", fine-tuned by the authors and never released"
     lines = [
-        f"## {recipe.name}: {recipe.model}{origin}",
+        f"## {published.name}: {published.model}{origin}",
         "",
-        f"Run: {result['weights']}, task {recipe.task}, {counted(result['tests'], 'test')} of "
+        f"Run: {result['weights']}, task {published.task}, {counted(result['tests'], 'test')} of "
         f"{counted(result['clusters'], 'prompt')}, {counted(result['ties'], 'tie')}, {result['unscored']:,} unscored, "
-        f"{counted(result['truncated_contexts'], 'context')} shortened.",
+        f"{counted(result['truncated_contexts'], 'prompt')} shortened.",
     ]
-    for note in _notes(experiment, recipe, data, result):
+    for note in _notes(experiment, published, data, result):
         lines += ["", f"Note: {note}"]
-    lines += [
-        "",
-        "| tests | published | measured | difference | stderr | number | contexts |",
-        "|---|--:|--:|--:|--:|--:|--:|",
-    ]
-    for cell in (RateCell(**found) for found in result["cells"]):
-        measured, stderr = (f"{x:.4f}" if x is not None else "" for x in (cell.measured, cell.stderr))
-        difference = f"{cell.measured - cell.published:+.4f}" if cell.measured is not None else "not measured"
-        lines.append(
-            f"| {cell.label} | {cell.published:.4f} | {measured} | {difference} | {stderr} | {cell.tests:,} | {cell.clusters:,} |"
-        )
-    return "\n".join(lines)
+    lines += ["", *rates_table([RateCell(**cell) for cell in result["cells"]]).markdown()]
+    return "\n".join(lines).rstrip()
 
 
-def _notes(experiment: Experiment, recipe: PublishedRun, data: Data, result: Mapping[str, Any]) -> list[str]:
-    notes = list(recipe.notes)
-    if recipe.start_at_bos:
+def _notes(experiment: Experiment, published: PublishedRun, data: Data, result: Mapping[str, Any]) -> list[str]:
+    notes = list(published.notes)
+    if published.start_at_bos:
         notes.append(_start_note(result["model_args"].get("decoder_start_token_id")))
     if (limit := result["key"]["limit"]) is not None:
-        notes.append(f"--limit {limit}: the published rates are over all contexts, the measured ones are not.")
-    if data.tests not in (recipe.tests, _tests_left(experiment, recipe)):
+        notes.append(f"--limit {limit}: the published rates are over all prompts, the measured ones are not.")
+    if data.tests not in (published.tests, _tests_left(experiment, published)):
         notes.append(
-            f"the authors have {counted(recipe.tests, 'test')}, the set that is built here {data.tests:,}: other data."
+            f"the authors have {counted(published.tests, 'test')}, the set that is built here {data.tests:,}: other data."
         )
     other = [
         f"{label} {data.labels.get(label, 0):,} instead of {count:,}"
@@ -144,8 +154,11 @@ def _notes(experiment: Experiment, recipe: PublishedRun, data: Data, result: Map
 
 
 def _start_note(start: int | None) -> str:
+    """Return a note on the token at which the decoder starts."""
     if start is None:
-        return "the authors start this model's decoder at BOS; the one that ran is no BART and starts at its own token."
+        return (
+            "the authors start this model's decoder at BOS; the model that ran is no BART and starts at its own token."
+        )
     return (
         f"the decoder starts at BOS (decoder_start_token_id={start}), as in the authors' code; by itself lm-eval's hf "
         "starts at the model's own decoder_start_token_id."
@@ -153,9 +166,9 @@ def _start_note(start: int | None) -> str:
 
 
 def head(experiment: Experiment) -> str:
-    """Return what is said once, before the models."""
+    """Return the part of the report before the models."""
     reading = (
-        "stderr is that of the measured rate, clustered by context. It is no yardstick for a reproduction: over all contexts of "
-        "the same data, the same weights should come out much nearer."
+        "stderr is that of the measured rate, clustered by prompt. It does not say how near a reproduction must be: over all "
+        "prompts of the same data, the same weights should come much nearer."
     )
     return "\n\n".join([f"# {experiment.title}", DISCLAIMER, *experiment.notes, reading])

@@ -1,7 +1,7 @@
 """Rank and gap correlation between two scorings of the same models (Laban et al., EMNLP 2022, section 2.3).
 
-Everything here works on one vector of scores per scoring, or on many at once: the last axis runs over models, and axes
-before it over resamples and categories.
+Every function takes one vector of scores per scoring, or many at once: the last axis is that of models, the axes before it
+are those of resamples and categories.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-#: Of two models, every correlation is 1 or -1.
+#: Every correlation of two models is 1 or -1.
 MIN_MODELS = 3
-_ROUNDING = 1e-12  # relative: means that are equal on paper may differ in their last bits
+#: Relative: means that are equal on paper may differ in their last bits.
+_ROUNDING = 1e-12
 
 Array = NDArray[np.float64]
 
@@ -29,9 +30,9 @@ def gaps(scores: ArrayLike) -> Array:
     """
     values = np.asarray(scores, dtype=np.float64)
     first, second = np.triu_indices(values.shape[-1], k=1)
-    found = values[..., first] - values[..., second]
+    differences = values[..., first] - values[..., second]
     scale = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
-    return np.where(np.abs(found) <= _ROUNDING * scale, 0.0, found)
+    return np.where(np.abs(differences) <= _ROUNDING * scale, 0.0, differences)
 
 
 def rank_correlation(x: ArrayLike, y: ArrayLike) -> Array:
@@ -91,7 +92,8 @@ STATISTICS: Mapping[str, Callable[[ArrayLike, ArrayLike], Array]] = {
 
 
 def _cosine(a: Array, b: Array) -> Array:
+    """Return the cosine of vectors on the last axis; nan where one of them is 0."""
     norm = np.sqrt((a * a).sum(axis=-1)) * np.sqrt((b * b).sum(axis=-1))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = (a * b).sum(axis=-1) / norm
-    return np.asarray(np.clip(np.where(norm > 0, found, np.nan), -1.0, 1.0))
+        cosine = (a * b).sum(axis=-1) / norm
+    return np.asarray(np.clip(np.where(norm > 0, cosine, np.nan), -1.0, 1.0))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError, reason_of
 
-#: The model of the paper's MAUVE-GPT2, and of the package.
+#: The default model: that of the paper's MAUVE-GPT2 and of the package ``mauve``.
 MAUVE_MODEL = "gpt2-large"
 _BATCH = 16
 
@@ -30,7 +30,7 @@ class SetMetric:
 
 
 def missing(metric: str, package: str, error: Exception) -> NNDError:
-    """Return what to tell a user who lacks a package."""
+    """Return an error that tells a user which package is missing."""
     return NNDError(f"metric {metric} needs {package}: pip install {package} ({reason_of(error)})")
 
 
@@ -40,11 +40,11 @@ def bertscore(
     """F-measure of BERTScore; the highest over several references.
 
     Args:
-        model: name or folder of an encoder; None takes the package's choice for English. The layer is the package's choice
-            for models that it knows by name, else the last one.
+        model: name or folder of an encoder; None takes the package's choice for English. For models that the package knows by
+            name it also chooses the layer; of others the last layer is taken.
         hypotheses: the texts to score.
-        sources: are not looked at.
-        references: of each.
+        sources: not used.
+        references: references of each text.
 
     Raises:
         NNDError: the package is missing, or the model cannot be loaded.
@@ -61,12 +61,12 @@ def bertscore(
 
             layers = model2layers.get(model) or AutoConfig.from_pretrained(model).num_hidden_layers
             settings = {"model_type": model, "num_layers": layers}
-        found = score(list(hypotheses), [list(refs) for refs in references], **settings)[2]
+        scores = score(list(hypotheses), [list(refs) for refs in references], **settings)[2]
     except Exception as error:  # transformers and the package raise many kinds
         raise NNDError(
             f"metric bertscore: {model or 'its default model'} cannot be used ({reason_of(error)})"
         ) from error
-    return [float(value) for value in found]
+    return [float(value) for value in scores]
 
 
 def mauve(model: str | None) -> SetMetric:
@@ -94,8 +94,8 @@ def mauve(model: str | None) -> SetMetric:
     known: dict[str, NDArray[np.float32]] = {}
 
     def score(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-        found = [_features(texts, tokenizer, network, known) for texts in (references, hypotheses)]
-        return float(package.compute_mauve(p_features=found[0], q_features=found[1], verbose=False).mauve)
+        p, q = (_features(texts, tokenizer, network, known) for texts in (references, hypotheses))
+        return float(package.compute_mauve(p_features=p, q_features=q, verbose=False).mauve)
 
     return SetMetric(score)
 
@@ -103,7 +103,7 @@ def mauve(model: str | None) -> SetMetric:
 def _features(
     texts: Sequence[str], tokenizer: Any, network: Any, known: dict[str, NDArray[np.float32]]
 ) -> NDArray[np.float32]:
-    """Return (texts, width) features; ``known`` keeps those of each text."""
+    """Return the features of texts, shape (texts, width); ``known`` (text -> features) gets those that it lacks."""
     window = getattr(network.config, "max_position_embeddings", None) or 1024
     encode = partial(tokenizer.encode, truncation=True, max_length=min(window, 1024))
     new = {text: encode(text) or [tokenizer.eos_token_id or 0] for text in dict.fromkeys(texts) if text not in known}

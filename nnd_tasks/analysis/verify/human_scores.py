@@ -14,7 +14,7 @@ from nnd_tasks.recipes.records import Record, read_jsonl
 from nnd_tasks.recipes.steps import ATTRIBUTES
 
 Array = NDArray[np.float64]
-#: Between the names of systems that wrote the same question.
+#: Separates the names of systems that wrote the same question.
 SHARED = "|"
 #: Labels of Quiz Design.
 NO_ERROR, ERRORS = "No error", ("disfluent", "off_target", "wrong_context")
@@ -22,13 +22,15 @@ NO_ERROR, ERRORS = "No error", ("disfluent", "off_target", "wrong_context")
 
 @dataclass(frozen=True)
 class HumanJudgements:
-    """Scores of the outputs of several models, added up per context, so that resampling contexts never scores again.
+    """Scores of the outputs of several models, added up per prompt, so that prompts can be resampled without scoring again.
+
+    A prompt is what all models were given: a paragraph and an answer, or an article.
 
     Attributes:
         models: names.
         categories: names.
-        sums: of scores, shape (contexts, models, categories).
-        counts: of outputs, shape (contexts, models).
+        sums: sums of scores, shape (prompts, models, categories).
+        counts: numbers of outputs, shape (prompts, models).
     """
 
     models: tuple[str, ...]
@@ -37,20 +39,20 @@ class HumanJudgements:
     counts: Array
 
     @property
-    def contexts(self) -> int:
-        """How many contexts there are."""
+    def prompts(self) -> int:
+        """Number of prompts."""
         return len(self.counts)
 
     def means(self, weights: Array | None = None) -> Array:
         """Return the mean score of each model over its outputs.
 
         Args:
-            weights: how often each context counts, shape (resamples, contexts); None counts each once.
+            weights: how often each prompt counts, shape (resamples, prompts); None counts each once.
 
         Returns:
             Shape (models, categories), or (resamples, models, categories); nan for a model without outputs.
         """
-        flat = self.sums.reshape(self.contexts, -1)
+        flat = self.sums.reshape(self.prompts, -1)
         if weights is None:
             sums, counts = flat.sum(axis=0), self.counts.sum(axis=0)
         else:
@@ -60,25 +62,31 @@ class HumanJudgements:
 
     def table(self) -> dict[str, dict[str, float]]:
         """Return model -> category -> mean score."""
-        means = self.means()
-        return {
-            model: dict(zip(self.categories, map(float, row), strict=True))
-            for model, row in zip(self.models, means, strict=True)
-        }
+        return means_by_model(self.means(), self.models, self.categories)
+
+
+def means_by_model(means: Array, models: Sequence[str], categories: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return model -> category -> mean, of means of shape (models, categories)."""
+    return {
+        model: dict(zip(categories, map(float, row), strict=True)) for model, row in zip(models, means, strict=True)
+    }
 
 
 def add_up(
     scored: Iterable[tuple[str, str, Sequence[float]]], models: Sequence[str], categories: Sequence[str]
 ) -> HumanJudgements:
-    """Return the sums over (context, model, score per category), one for each output of a model.
+    """Return the sums of scores, with prompts in the order of their first output.
 
-    Contexts keep the order in which they first come.
+    Args:
+        scored: (prompt, model, score of each category) of each output.
+        models: names.
+        categories: names.
     """
     row: dict[str, int] = {}
     column = {model: i for i, model in enumerate(models)}
     where, values = [], []
-    for context, model, scores in scored:
-        where.append((row.setdefault(context, len(row)), column[model]))
+    for prompt, model, scores in scored:
+        where.append((row.setdefault(prompt, len(row)), column[model]))
         values.append(scores)
     sums, counts = np.zeros((len(row), len(column), len(categories))), np.zeros((len(row), len(column)))
     index = tuple(np.array(where, dtype=np.intp).reshape(-1, 2).T)
@@ -93,19 +101,19 @@ def add_up(
 def read_quiz_design(path: Path, models: Sequence[str]) -> tuple[HumanJudgements, dict[str, float]]:
     """Return 1 - the share of a model's questions with each error, and the share of its questions without any.
 
-    A question that several models wrote counts for each of them. A context is what a model is given: a paragraph and an answer.
+    A question that several models wrote counts for each of them.
 
     Args:
         path: the publisher's file.
-        models: whose questions to count.
+        models: names of the models.
 
     Raises:
-        NNDError: it is not in the publisher's format, has a label that is unknown, or no question of a model.
+        NNDError: the file is not in the publisher's format, has an unknown label, or has no question of a model.
     """
     scored: list[tuple[str, str, list[float]]] = []
     accepted: list[tuple[str, str, list[float]]] = []
     for group in read_jsonl(path):
-        context = f"{group.text('context')}\n{group.text('answer_span')}"
+        prompt = f"{group.text('context')}\n{group.text('answer_span')}"
         for question in group.records("questions"):
             label = question.label("reason")
             if label not in (NO_ERROR, *ERRORS):
@@ -113,8 +121,8 @@ def read_quiz_design(path: Path, models: Sequence[str]) -> tuple[HumanJudgements
                 raise NNDError(f"{question.where}: unknown label {label!r}; the labels are {known}")
             for model in question.text("model_name").split(SHARED):
                 if model in models:
-                    scored.append((context, model, [float(label != error) for error in ERRORS]))
-                    accepted.append((context, model, [float(label == NO_ERROR)]))
+                    scored.append((prompt, model, [float(label != error) for error in ERRORS]))
+                    accepted.append((prompt, model, [float(label == NO_ERROR)]))
     _need({model for _, model, _ in scored}, models, path, "question")
     acceptance = add_up(accepted, models, ("accepted",)).means()[:, 0]
     return add_up(scored, models, ERRORS), dict(zip(models, map(float, acceptance), strict=True))
@@ -130,11 +138,11 @@ class Summaries:
     Attributes:
         systems: names, in the order asked for.
         human: mean expert rating, 1 to 5, per attribute.
-        articles: identifier of the article, per summary.
-        writers: the system, per summary.
+        articles: identifier of each summary's article.
+        writers: the system that wrote each summary.
         texts: the summaries.
-        references: the first reference of each, CNN/DailyMail's own highlights.
-        sources: the article of each, "" where the file has none.
+        references: the first reference of each summary, CNN/DailyMail's own highlights.
+        sources: the article of each summary, "" where the file has none.
     """
 
     systems: tuple[str, ...]
@@ -151,17 +159,17 @@ class Summaries:
         return np.asarray(metric(self.texts, self.sources, references), dtype=np.float64)
 
     def judge(self, scores: Mapping[str, Sequence[float] | Array]) -> HumanJudgements:
-        """Return metrics added up as people's ratings are: one category per metric, one score per summary."""
+        """Return scores of metrics (metric -> a score per summary) added up by article, with a category per metric."""
         rows = [list(row) for row in zip(*scores.values(), strict=True)]
-        # The same articles in the same order as in `human`, since both go through the same summaries.
+        # `human` has the same articles in the same order, as both are made from the same summaries.
         return add_up(zip(self.articles, self.writers, rows, strict=True), self.systems, list(scores))
 
 
 def read_summeval(path: Path, systems: Sequence[str]) -> Summaries:
-    """Return the summaries that ``systems`` wrote, and the mean of the experts' ratings.
+    """Return the summaries that ``systems`` wrote, with the mean of the experts' ratings.
 
     Raises:
-        NNDError: it is not in the publisher's format, or has no summary of a system.
+        NNDError: the file is not in the publisher's format, or has no summary of a system.
     """
     chosen = [(record, writer) for record in read_jsonl(path) if (writer := record.text("model_id")) in systems]
     _need({writer for _, writer in chosen}, systems, path, "summary")
@@ -169,10 +177,10 @@ def read_summeval(path: Path, systems: Sequence[str]) -> Summaries:
     for record, _ in chosen:
         articles.append(record.text("id"))
         ratings.append(_ratings(record))
-        found = record.items("references")
-        if not found or not isinstance(found[0], str) or not found[0].strip():
+        first = next(iter(record.items("references")), None)
+        if not isinstance(first, str) or not first.strip():
             raise NNDError(f"{record.where}, field 'references': its first reference is missing or empty")
-        references.append(found[0])
+        references.append(first)
     writers = [writer for _, writer in chosen]
     return Summaries(
         systems=tuple(systems),
@@ -192,11 +200,12 @@ def _ratings(record: Record) -> list[float]:
         raise NNDError(f"{record.where}, field 'expert_annotations': no expert rated the summary")
     rows = [[expert.number(attribute) for attribute in ATTRIBUTES] for expert in experts]
     if not all(1 <= value <= 5 for row in rows for value in row):
-        raise NNDError(f"{record.where}, field 'expert_annotations': a rating lies in 1 to 5, found {rows}")
+        raise NNDError(f"{record.where}, field 'expert_annotations': ratings lie in 1 to 5, these do not: {rows}")
     return [float(value) for value in np.mean(rows, axis=0)]
 
 
-def _need(found: set[str], wanted: Sequence[str], path: Path, what: str) -> None:
-    missing = [name for name in wanted if name not in found]
+def _need(present: set[str], wanted: Sequence[str], path: Path, what: str) -> None:
+    """Raise NNDError where a file has nothing (``what``, such as ``summary``) of some of the wanted systems."""
+    missing = [name for name in wanted if name not in present]
     if missing:
         raise NNDError(f"{path}: no {what} of {', '.join(missing)}; is it the publisher's whole file?")

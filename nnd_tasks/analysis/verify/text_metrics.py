@@ -1,4 +1,4 @@
-"""Text metrics behind one kind of adapter: ``(hypotheses, sources, references) -> scores``."""
+"""Text metrics as functions of one form: ``(hypotheses, sources, references) -> scores``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from nnd_tasks.analysis.verify.embeddings import SetMetric, bertscore, mauve, missing
 from nnd_tasks.errors import NNDError, reason_of
 
-#: One score per hypothesis, higher is better. ``references`` holds the references of each.
+#: Returns one score per hypothesis, higher is better; ``references`` holds a list of references for each hypothesis.
 Metric = Callable[[Sequence[str], Sequence[str], Sequence[Sequence[str]]], list[float]]
 
 
@@ -68,8 +68,8 @@ def bartscore(
             to hypothesis); the mean over several references.
         lm: a `SharedPrefixLM` of an encoder-decoder.
         hypotheses: the texts to score.
-        sources: what each was written from.
-        references: of each.
+        sources: what each text was written from.
+        references: references of each text.
     """
     if variant == "f":
         both = (bartscore(part, lm, hypotheses, sources, references) for part in "pr")
@@ -87,7 +87,7 @@ def bartscore(
     return [fmean(known[pair] for pair in some) for some in pairs]
 
 
-#: Metrics that bring their own model, or need none: name -> adapter.
+#: Name -> adapter, of metrics that need no model.
 METRICS: Mapping[str, Metric] = {
     **{kind: partial(sacre, kind) for kind in ("bleu", "chrf")},
     **{kind.lower(): partial(rouge, kind) for kind in ("rouge1", "rouge2", "rougeL")},
@@ -95,7 +95,7 @@ METRICS: Mapping[str, Metric] = {
 }
 _BART = "bartscore_"
 _VARIANTS = ("p", "r", "f", "faithful")
-#: The metric that looks at the source, not at references.
+#: The metric that needs the source and no reference.
 FAITHFUL = f"{_BART}faithful"
 NAMES = (*METRICS, "bertscore", "mauve", *(f"{_BART}{variant}" for variant in _VARIANTS))
 
@@ -109,7 +109,7 @@ def find_metric(name: str, model: str | None = None, encoder: str | None = None)
         encoder: folder or name of the model whose embeddings BERTScore and MAUVE compare.
 
     Raises:
-        NNDError: there is no such metric, or it lacks its model.
+        NNDError: there is no such metric, or its model is not named or cannot be loaded.
     """
     if name in METRICS:
         return METRICS[name]
@@ -126,6 +126,7 @@ def find_metric(name: str, model: str | None = None, encoder: str | None = None)
 
 @lru_cache(maxsize=1)
 def _seq2seq(model: str) -> Any:
+    """Return a `SharedPrefixLM` of an encoder-decoder, remembered for the next metric."""
     from nnd_tasks.models.shared_prefix import SharedPrefixLM
 
     try:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.analysis.verify.correlation import MIN_MODELS, STATISTICS
-from nnd_tasks.analysis.verify.human_scores import Array, HumanJudgements
+from nnd_tasks.analysis.verify.human_scores import Array, HumanJudgements, means_by_model
 from nnd_tasks.errors import NNDError
 from nnd_tasks.wording import counted
 
@@ -23,17 +23,19 @@ PUBLISHED = Path(__file__).with_name("published.json")
 AVERAGE = "average"
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
-#: What a bootstrap draws anew: name of the interval -> (contexts, models).
+#: Name of an interval -> whether its bootstrap draws new (prompts, models). The names are keys of files.
 DESIGNS: Mapping[str, tuple[bool, bool]] = {"contexts": (True, False), "models": (False, True), "both": (True, True)}
-_MIN_RESAMPLED = 5  # of fewer models, resamples with three different ones are nearly the models themselves
-_BATCH = 1000  # resamples at a time: their memory is theirs times contexts times models
+#: With fewer models than this, resamples with three different ones are nearly the models themselves.
+_MIN_RESAMPLED = 5
+#: Resamples that are computed at a time; the memory that they need grows with them, the prompts and the models.
+_BATCH = 1000
 
 
 @lru_cache(maxsize=1)
 def published() -> dict[str, Any]:
     """Return the authors' figures: NND rates of seven models on Quiz Design, and the paper's Table 1."""
-    found: dict[str, Any] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
-    return found
+    figures: dict[str, Any] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    return figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,8 @@ class Estimate:
     """A correlation.
 
     Attributes:
-        value: nan where it is undefined, because all models are tied.
-        intervals: name of what was resampled (see `DESIGNS`) -> lower and upper end.
+        value: the correlation; nan where it is undefined, because all models are tied.
+        intervals: name of what was resampled (see `DESIGNS`) -> lower and upper end of the interval.
     """
 
     value: float
@@ -68,14 +70,14 @@ class VerificationRow:
 
 @dataclass(frozen=True)
 class Verification:
-    """One scoring of models held against people's.
+    """How one scoring of models agrees with people's scores.
 
     Attributes:
         scorer: what scored: ``nnd``, or a metric.
-        models: names, in the order that `Row.r_in_order` uses.
-        categories: of the human scores.
+        models: names, in the order that `VerificationRow.r_in_order` uses.
+        categories: names, of the human scores.
         rows: one per category, then the average.
-        scores: model -> category -> score; one category where the scorer knows no categories.
+        scores: model -> category -> score; one category where the scorer has none of its own.
         human: model -> category -> human score.
     """
 
@@ -93,7 +95,7 @@ class Verification:
 
     def table(self) -> list[dict[str, str | float]]:
         """Return category, tau, r, r_in_order and the ends of their intervals, one mapping per row."""
-        found = []
+        lines = []
         for row in self.rows:
             line: dict[str, str | float] = {"category": row.category}
             for name in STATISTICS:
@@ -101,8 +103,8 @@ class Verification:
                 line[name] = estimate.value
                 for design, (low, high) in estimate.intervals.items():
                     line |= {f"{name}_{design}_low": low, f"{name}_{design}_high": high}
-            found.append(line)
-        return found
+            lines.append(line)
+        return lines
 
 
 def verify_rates(
@@ -112,17 +114,18 @@ def verify_rates(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Verification:
-    """Hold rates, such as NND pass rates that you measured, against human scores.
+    """Compare rates, such as NND pass rates that you measured, with human scores.
 
     Args:
-        rates: model -> category -> rate. The order of models is that of `Row.r_in_order`.
+        rates: model -> category -> rate. The order of models is that of `VerificationRow.r_in_order`.
         human: model -> category -> human score, higher is better: 1 less the share of the model's outputs with that error.
-            Other models and categories may be there.
+            It may hold other models and categories too.
         resamples: of the bootstrap over models; 0 for none. It needs at least five models.
         seed: of its draws.
 
     Raises:
-        NNDError: fewer than three models, a model or category that is not in both, or a score that is no finite number.
+        NNDError: there are fewer than three models, a model or category of ``rates`` has no human score, or a score is no
+            finite number.
     """
     models = tuple(rates)
     categories = tuple(dict.fromkeys(category for row in rates.values() for category in row))
@@ -137,6 +140,7 @@ def verify_rates(
 
 
 def _score(table: Mapping[str, Mapping[str, float]], model: str, category: str, what: str) -> float:
+    """Return a finite number of a table; raise NNDError, which calls it ``what``, where there is none."""
     try:
         value = float(table[model][category])
     except KeyError:
@@ -160,23 +164,23 @@ def verify_scores(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Verification:
-    """Hold a scoring against people's, with percentile bootstrap intervals (Deutsch et al., TACL 2021).
+    """Compare a scoring with people's, with percentile bootstrap intervals (Deutsch et al., TACL 2021).
 
-    What is given per context is resampled by context, the same draw for both sides; what is given as an array stays as it is.
-    Resamples of models with fewer than three different ones, of which every correlation would be 1 or -1, are left out, and so
-    are those in which a correlation is undefined.
+    Scores that are given per prompt are resampled by prompt, with the same draw for both sides; arrays of means are not.
+    Resamples of models need three different ones, as every correlation of two models is 1 or -1. Resamples in which a
+    correlation is undefined are left out.
 
     Args:
         scorer: name of what scored.
-        models: their names.
-        categories: of the human scores.
-        scores: array of shape (models, categories) or (models, 1), or what it is the mean of.
-        human: the same of people's scores, shape (models, categories).
+        models: names.
+        categories: names, of the human scores.
+        scores: means, shape (models, categories) or (models, 1), or the scores per prompt that they are the means of.
+        human: people's scores in the same form, shape (models, categories).
         resamples: of the bootstrap; 0 for none.
         seed: of its draws.
 
     Raises:
-        NNDError: fewer than three models, or no category.
+        NNDError: there are fewer than three models, or no category.
     """
     if len(models) < MIN_MODELS:
         raise NNDError(
@@ -188,18 +192,18 @@ def verify_scores(
     x, y = _means(scores, None), _means(human, None)
     values = _correlate(x, y)
     intervals: dict[str, dict[str, Array]] = {}
-    per_context = any(isinstance(side, HumanJudgements) for side in (scores, human))
-    for design, (by_context, by_model) in DESIGNS.items():
-        if resamples and (per_context or not by_context) and (len(models) >= _MIN_RESAMPLED or not by_model):
-            drawn = _resample(scores, human, by_context, by_model, resamples, seed)
-            intervals[design] = {name: _ends(found) for name, found in drawn.items()}
+    per_prompt = any(isinstance(side, HumanJudgements) for side in (scores, human))
+    for design, (by_prompt, by_model) in DESIGNS.items():
+        if resamples and (per_prompt or not by_prompt) and (len(models) >= _MIN_RESAMPLED or not by_model):
+            drawn = _resample(scores, human, by_prompt, by_model, resamples, seed)
+            intervals[design] = {name: _ends(values) for name, values in drawn.items()}
     return Verification(
         scorer=scorer,
         models=tuple(models),
         categories=tuple(categories),
         rows=_rows((*categories, AVERAGE), values, intervals),
-        scores=_table(x, models, categories if x.shape[-1] == len(categories) else (scorer,)),
-        human=_table(y, models, categories),
+        scores=means_by_model(x, models, categories if x.shape[-1] == len(categories) else (scorer,)),
+        human=means_by_model(y, models, categories),
     )
 
 
@@ -211,7 +215,7 @@ def _rows(
     for i, category in enumerate(names):
         estimates = {}
         for name, value in values.items():
-            ends = {design: found[name][:, i] for design, found in intervals.items()}
+            ends = {design: of_design[name][:, i] for design, of_design in intervals.items()}
             estimates[name] = Estimate(
                 float(value[i]), {design: (float(pair[0]), float(pair[1])) for design, pair in ends.items()}
             )
@@ -220,35 +224,43 @@ def _rows(
 
 
 def _correlate(x: Array, y: Array) -> dict[str, Array]:
-    """Return statistic -> (..., categories + 1), their mean last, of scores of shape (..., models, categories)."""
+    """Return statistic -> its values, shape (..., categories + 1), the last being the mean over categories.
+
+    Args:
+        x: scores, shape (..., models, categories) or (..., models, 1).
+        y: scores of the same models, shape (..., models, categories).
+    """
     a, b = np.swapaxes(x, -1, -2), np.swapaxes(y, -1, -2)
-    found = {name: statistic(a, b) for name, statistic in STATISTICS.items()}
-    return {name: np.concatenate([value, value.mean(axis=-1, keepdims=True)], axis=-1) for name, value in found.items()}
+    values = {name: statistic(a, b) for name, statistic in STATISTICS.items()}
+    return {
+        name: np.concatenate([value, value.mean(axis=-1, keepdims=True)], axis=-1) for name, value in values.items()
+    }
 
 
 def _means(scores: HumanJudgements | Array, weights: Array | None) -> Array:
+    """Return mean scores; scores per prompt are weighted as `HumanJudgements.means` says."""
     return scores.means(weights) if isinstance(scores, HumanJudgements) else scores
 
 
 def _resample(
     scores: HumanJudgements | Array,
     human: HumanJudgements | Array,
-    by_context: bool,
+    by_prompt: bool,
     by_model: bool,
     resamples: int,
     seed: int,
 ) -> dict[str, Array]:
-    """Return statistic -> (resamples, categories + 1)."""
+    """Return statistic -> its values in each resample, shape (resamples, categories + 1)."""
     rng = np.random.default_rng(seed)
-    contexts = {side.contexts for side in (scores, human) if isinstance(side, HumanJudgements)}
-    if len(contexts) > 1:
-        raise ValueError(f"scores and human scores are over different contexts: {sorted(contexts)}")
+    prompts = {side.prompts for side in (scores, human) if isinstance(side, HumanJudgements)}
+    if len(prompts) > 1:
+        raise ValueError(f"scores and human scores are over different prompts: {sorted(prompts)}")
     parts: list[dict[str, Array]] = []
     for start in range(0, resamples, _BATCH):
         size = min(_BATCH, resamples - start)
         weights = None
-        if by_context:
-            [n] = contexts
+        if by_prompt:
+            [n] = prompts
             weights = rng.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float64)
         x, y = _means(scores, weights), _means(human, weights)
         if by_model:
@@ -262,22 +274,21 @@ def _resample(
 
 
 def _draw_models(rng: np.random.Generator, models: int, size: int) -> NDArray[np.int64]:
-    """Return draws with replacement, shape (size, models), in the order of the models, three different ones in each."""
-    # Of five models, nine draws in ten are kept; of more, nearly all.
+    """Return draws of models with replacement, shape (size, models) or a few rows fewer.
+
+    Each draw is in the order of the models and has three different ones.
+    """
+    # Of twice as many draws enough are left: with five models nine in ten, with more nearly all.
     draws = np.sort(rng.integers(models, size=(2 * size, models)), axis=1)
     different = 1 + (np.diff(draws, axis=1) > 0).sum(axis=1)
     return np.asarray(draws[different >= MIN_MODELS][:size])
 
 
-def _ends(found: Array) -> Array:
-    """Return the ends of the percentile intervals, shape (2, columns), of (resamples, columns)."""
-    ends = np.full((2, found.shape[1]), np.nan)
-    for i, column in enumerate(found.T):
+def _ends(values: Array) -> Array:
+    """Return the ends of percentile intervals, shape (2, columns), of values of shape (resamples, columns)."""
+    ends = np.full((2, values.shape[1]), np.nan)
+    for i, column in enumerate(values.T):
         defined = column[~np.isnan(column)]
         if defined.size:
             ends[:, i] = np.quantile(defined, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return ends
-
-
-def _table(means: Array, models: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, float]]:
-    return {model: dict(zip(names, map(float, row), strict=True)) for model, row in zip(models, means, strict=True)}

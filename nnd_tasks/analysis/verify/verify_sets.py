@@ -55,13 +55,13 @@ class SetReport:
     """Everything verified on one set.
 
     Attributes:
-        name: of the set.
+        name: name of the set.
         human: what the human score is, in words.
-        contexts: how many contexts people judged, and what they are.
+        contexts: number of prompts whose candidates people judged, and what the prompts are.
         verifications: one per scorer.
         acceptance: model -> share of outputs that people accepted, where the set has such a judgement.
-        not_run: metric -> why.
-        sha256: of the file.
+        not_run: metric -> why it was not run.
+        sha256: of the publisher's file.
         resamples: of the bootstrap.
         seed: of its draws.
     """
@@ -82,9 +82,9 @@ class Metrics:
     """Which text metrics to verify.
 
     Attributes:
-        names: None takes those that are at hand, and says why others were not run.
-        model: encoder-decoder, for BARTScore.
-        encoder: for BERTScore.
+        names: names of metrics; None takes those that can run here, and says why others cannot.
+        model: folder or name of an encoder-decoder, for BARTScore.
+        encoder: folder or name of an encoder, for BERTScore.
     """
 
     names: Sequence[str] | None = None
@@ -104,7 +104,7 @@ def verify_sets(
     """Verify one of `SETS`, or ``all``.
 
     Args:
-        name: a set.
+        name: name of the set, or ``all``.
         source: the publisher's file, or a folder that holds ``quiz_design/`` and ``summeval/`` or the files; None downloads.
         metrics: text metrics, for SummEval.
         resamples: of the bootstrap.
@@ -112,7 +112,7 @@ def verify_sets(
         progress: show progress of downloads.
 
     Raises:
-        NNDError: an unknown set or metric, or a file that is missing or not in the publisher's format.
+        NNDError: a set or metric is unknown, or a file is missing or not in the publisher's format.
     """
     if name not in (*SETS, "all"):
         raise NNDError(f"there is nothing to verify {name!r} with; expected {', '.join(SETS)} or all")
@@ -123,7 +123,7 @@ def verify_sets(
     if name == "all" and place is not None and place.is_file():
         raise NNDError(f"{place}: is the file of one set; name the set ({' or '.join(SETS)}), or give a folder")
     wanted = tuple(SETS) if name == "all" else (name,)
-    files = {one: _find(one, place) for one in wanted} if place is not None else {}  # all, before any is read
+    files = {one: _find(one, place) for one in wanted} if place is not None else {}  # find all before reading any
     text_metrics = TextMetrics.choose(metrics) if "summeval" in wanted else TextMetrics({}, {}, False)
     reports = []
     for one in wanted:
@@ -142,14 +142,16 @@ def verify_sets(
 
 
 def _find(name: str, place: Path) -> Path:
+    """Return the file of a set at a place that the user named."""
     with ExitStack() as stack:
         return next(iter(locate(find_recipe(name), place, stack).values()))
 
 
 def _fetch(name: str, progress: bool) -> Fetched:
+    """Download the file of a set."""
     try:
         return fetch(name, find_recipe(name).recipe, progress=progress)
-    except NNDError as error:  # its way out names the verb that builds
+    except NNDError as error:  # it tells the user to run `nnd build`
         raise NNDError(str(error).replace(f"nnd build {name}", f"nnd verify {name}")) from error
 
 
@@ -157,9 +159,9 @@ def _fetch(name: str, progress: bool) -> Fetched:
 
 
 def verify_quiz_design(path: Path, *, resamples: int = RESAMPLES, seed: int = 0) -> SetReport:
-    """Hold the authors' published NND rates of the seven systems against what teachers said of their questions.
+    """Compare the authors' published NND rates of the seven systems with what teachers said of their questions.
 
-    Per test outcomes were not published, so intervals say nothing of the noise in the rates.
+    Outcomes per test were not published, so the intervals leave out the noise in the rates.
 
     Args:
         path: the publisher's file.
@@ -167,18 +169,18 @@ def verify_quiz_design(path: Path, *, resamples: int = RESAMPLES, seed: int = 0)
         seed: of its draws.
 
     Raises:
-        NNDError: the file is not in the publisher's format, or misses a system.
+        NNDError: the file is not in the publisher's format, or has no question of a system.
     """
     known = published()["quiz_design"]["models"]
     models = [model["name"] for model in known]
     human, acceptance = read_quiz_design(path, models)
     rates = np.array([[model["pass_rates"][category] for category in human.categories] for model in known])
-    found = verify_scores("nnd", models, human.categories, rates, human, resamples=resamples, seed=seed)
+    verification = verify_scores("nnd", models, human.categories, rates, human, resamples=resamples, seed=seed)
     return SetReport(
         name="quiz_design",
         human="1 - share of the system's questions with that error",
-        contexts=(human.contexts, "prompts (paragraph and answer)"),
-        verifications=[found],
+        contexts=(human.prompts, "prompts (paragraph and answer)"),
+        verifications=[verification],
         acceptance=acceptance,
         sha256=sha256_of(path),
         resamples=resamples,
@@ -187,23 +189,24 @@ def verify_quiz_design(path: Path, *, resamples: int = RESAMPLES, seed: int = 0)
 
 
 def verify_summeval(path: Path, metrics: TextMetrics, *, resamples: int = RESAMPLES, seed: int = 0) -> SetReport:
-    """Hold text metrics with one reference against the experts' mean ratings of the paper's five systems.
+    """Compare text metrics with one reference with the experts' mean ratings of the paper's five systems.
 
     Args:
         path: the publisher's file, all rows of which are read.
-        metrics: to score with.
+        metrics: metrics to score with.
         resamples: of the bootstrap.
         seed: of its draws.
 
     Raises:
-        NNDError: the file is not in the publisher's format, misses a system, or a metric that was asked for cannot run.
+        NNDError: the file is not in the publisher's format or has no summary of a system, or a metric that the user named
+            cannot run.
     """
     summaries = read_summeval(path, published()["summeval"]["models"])
     scores, not_run = metrics.score(summaries)
     return SetReport(
         name="summeval",
         human="mean of the experts' ratings, 1 to 5",
-        contexts=(summaries.human.contexts, "articles"),
+        contexts=(summaries.human.prompts, "articles"),
         verifications=[
             verify_scores(
                 metric,
@@ -232,8 +235,8 @@ class TextMetrics:
 
     Attributes:
         adapters: name -> adapter.
-        not_run: name -> why it is left out.
-        strict: the user named them, so one that cannot run is an error.
+        not_run: name -> why the metric is left out.
+        strict: the user named the metrics, so one that cannot run is an error.
     """
 
     adapters: Mapping[str, Metric]
@@ -242,10 +245,10 @@ class TextMetrics:
 
     @classmethod
     def choose(cls, metrics: Metrics) -> TextMetrics:
-        """Find the adapters.
+        """Return the adapters of the chosen metrics.
 
         Raises:
-            NNDError: an unknown metric, one that scores sets of texts, or a model that cannot be loaded.
+            NNDError: a metric is unknown or scores a set of texts as a whole, or a model cannot be loaded.
         """
         from nnd_tasks.analysis.verify.text_metrics import find_metric
 
@@ -275,7 +278,7 @@ class TextMetrics:
         for name, adapter in self.adapters.items():
             try:
                 if name == "bartscore_faithful" and not all(summaries.sources):
-                    raise NNDError(f"metric {name} needs the articles, which this release of SummEval has not")
+                    raise NNDError(f"metric {name} needs the articles, which this release of SummEval lacks")
                 scores[name] = summaries.score(adapter)
             except NNDError as error:
                 if self.strict:

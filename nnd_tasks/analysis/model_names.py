@@ -1,0 +1,55 @@
+"""Short names for models, as many parts of their paths as tell them apart."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from nnd_tasks.errors import visible
+
+#: Last parts of a path that mean nothing without the part before.
+_CHECKPOINT = re.compile(r"(step|checkpoint|epoch|iter|final|last|best|model|snapshot)s?[-_.]?\d*$", re.IGNORECASE)
+#: Characters that may be added to a name to tell two models of that name apart.
+_LONGEST_MARK = 50
+
+
+def short_names(models: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a name per model: as many of the last parts of its path as tell it from the others.
+
+    Args:
+        models: (path or name, all that is known of the model as JSON).
+    """
+    known = list(dict.fromkeys(models))
+    names: dict[tuple[str, str], str] = {}
+    for model in known:
+        parts = [part for part in model[0].replace("\\", "/").split("/") if part]
+        others = [other[0] for other in known if other[0] != model[0]]
+        size = 1 + bool(parts and _CHECKPOINT.match(parts[-1]))
+        while size < len(parts) and any(f"/{other}".endswith("/" + "/".join(parts[-size:])) for other in others):
+            size += 1
+        names[model] = "/".join(parts[-size:]) or model[0]
+    for name, count in Counter(names.values()).items():
+        if count > 1:  # the same weights, run with other arguments
+            alike = [model for model in known if names[model] == name]
+            names |= {model: f"{name}{mark}" for model, mark in zip(alike, _what_differs(alike), strict=True)}
+    return [visible(names[model]) for model in models]
+
+
+def _what_differs(models: Sequence[tuple[str, str]]) -> list[str]:
+    """Return what tells models of one name apart, such as `` (dtype=bfloat16)``; numbers where that is too long or equal."""
+    infos = []
+    for _, known in models:
+        info = json.loads(known)
+        arguments = info.pop("arguments", None)
+        infos.append({**info, **(arguments if isinstance(arguments, dict) else {})})
+    keys = [
+        key
+        for key in dict.fromkeys(key for one in infos for key in one)
+        if len({json.dumps(one.get(key), sort_keys=True) for one in infos}) > 1
+    ]
+    texts = [", ".join(f"{key}={one[key]}" for key in keys if one.get(key) not in (None, "", "auto")) for one in infos]
+    if len(set(texts)) < len(texts) or any(len(text) > _LONGEST_MARK for text in texts):
+        return [f" #{number}" for number in range(1, len(models) + 1)]
+    return [f" ({text})" if text else "" for text in texts]

@@ -1,0 +1,222 @@
+"""Runs side by side: which of them were asked the same, and their outcomes on the tests that all have scored."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.analysis import selecting
+from nnd_tasks.analysis.results import Run
+from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.wording import counted
+
+#: What ``--allow`` may name besides parts of the protocol.
+_ALLOWED = ("task", "version", "window")
+#: Parts of the protocol whose values are digests, which say nothing to people.
+_DIGESTS = {"data", "prompt", "system"}
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """Several models on the same tests.
+
+    Attributes:
+        task: name of the task, or of the tasks.
+        set: name of the set and its config.
+        runs: one per model.
+        tests: one row per test that all models have scored: ``test_id``, ``cluster_id``, ``category``, ``subcategory``,
+            ``severity``, ``document`` (of the first run).
+        passed: shape (tests, models).
+        left_out: number of tests that some model could not score.
+        apart: what tells these runs from others of the same set and task, such as ``shots 2``; empty where there are none.
+    """
+
+    task: str
+    set: str
+    runs: list[Run]
+    tests: pd.DataFrame = field(repr=False)
+    passed: np.ndarray[Any, np.dtype[np.bool_]] = field(repr=False)
+    left_out: int
+    apart: str = ""
+
+    @property
+    def title(self) -> str:
+        """Name of the task, with what tells these runs from others of it."""
+        return f"{self.task} ({self.apart})" if self.apart else self.task
+
+    def task_of(self, run: Run) -> str:
+        """Return the name of a run's task, as `title` has it."""
+        return f"{run.task} ({self.apart})" if self.apart else run.task
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the models."""
+        return [run.model for run in self.runs]
+
+
+def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
+    """Put the runs on each set side by side; runs of different protocols are in different groups.
+
+    Args:
+        runs: of any tasks; those on one set and config belong together.
+        allow: parts of the protocol that may differ, such as ``prompt`` for models that each have their own format.
+
+    Raises:
+        NNDError: a model has two runs in one group, prompts were shortened to different windows, or two runs have
+            different tests.
+    """
+    by_set: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_set[run.set].append(run)
+    pairs = []
+    known = {*_ALLOWED, *(key for run in runs for key in run.protocol)}
+    if unknown := [name for name in allow if name not in known]:
+        raise NNDError(f"--allow {unknown[0]}: no part of the protocol; they are {', '.join(sorted(known))}")
+    for of_set in by_set.values():
+        task_per_model = len({run.task for run in of_set}) == len({run.model for run in of_set}) == len(of_set)
+        groups = _groups(of_set, allow, by_task=not allow and not task_per_model)
+        pairs += [
+            replace(_pair(group, allow), apart=apart) for group, apart in zip(groups, _apart(groups), strict=True)
+        ]
+    return pairs
+
+
+def _asked(run: Run, allow: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what must be equal for runs to be compared: the protocol, and the N of a version N-X (docs/contribute.md)."""
+    asked = {key: value for key, value in run.protocol.items() if key not in allow}
+    return asked if "version" in allow else {**asked, "version": str(run.version).partition("-")[0]}
+
+
+def _groups(runs: Sequence[Run], allow: Sequence[str], *, by_task: bool) -> list[list[Run]]:
+    """Return the groups of runs that were asked the same; with ``by_task``, runs of different tasks are never together."""
+    groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in runs:
+        without = (*allow, *(() if by_task else ("version",)))  # the versions of two tasks have nothing in common
+        groups[run.task if by_task else "", json.dumps(_asked(run, without), sort_keys=True)].append(run)
+    return list(groups.values())
+
+
+def _apart(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """Return what tells each group from the others of its tasks; empty where there are none.
+
+    Digests say nothing to people: they are named only where nothing else differs.
+    """
+    texts = []
+    for group in groups:
+        tasks = {run.task for run in group}
+        rivals = [other for other in groups if tasks & {run.task for run in other}]
+        parts = [_asked(rival[0]) for rival in rivals]
+        keys = [
+            key
+            for key in dict.fromkeys(key for part in parts for key in part)
+            if len({str(part.get(key)) for part in parts}) > 1
+        ]
+        if "shots" in keys:  # the number of exemplars tells the groups apart; their seed need not be named
+            keys = [key for key in keys if key not in ("shots_seed", "exemplars")]
+        plain = [key for key in keys if key not in _DIGESTS]
+        distinct = {tuple(str(part.get(key)) for key in plain) for part in parts}
+        shown = plain if len(distinct) == len(parts) else keys
+        mine = _asked(group[0])
+        texts.append(visible(", ".join(f"{key} {selecting.text_of(mine.get(key))}" for key in shown)))
+    return texts
+
+
+def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
+    """Return a line for each run that cannot be compared with any other, and why."""
+    lines = []
+    for lone in (paired.runs[0] for paired in pairs if len(paired.runs) == 1):
+        line = f"{lone.model} on {lone.task} is compared with nothing"
+        others = [run for run in runs if run.set == lone.set and run.model != lone.model]
+        others.sort(key=lambda run: (run.task != lone.task, -_shared(run, lone)))
+        if not others:
+            lines.append(f"{line}: no other model ran on {lone.set}")
+            continue
+        try:
+            first, second = sorted((others[0], lone), key=list(runs).index)
+            check_comparable(first, second)
+            lines.append(f"{line}: the others ran {others[0].task}; --allow task compares all tasks on {lone.set}")
+        except NNDError as error:
+            lines.append(f"{line}: {error}")
+    return lines
+
+
+def _shared(run: Run, other: Run) -> int:
+    """Return how many parts of two protocols are equal."""
+    return sum(run.protocol.get(key) == value for key, value in other.protocol.items())
+
+
+def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
+    """Join the runs of one group by test.
+
+    Raises:
+        NNDError: two of them cannot be compared, or are of one model; or their tests differ.
+    """
+    first = runs[0]
+    for one, other in combinations(runs, 2):  # every two of them, as each may have a window of its own
+        check_comparable(one, other, allow)
+    counts = Counter(run.model for run in runs)
+    repeated = [model for model, count in counts.items() if count > 1]
+    if repeated:
+        tasks = ", ".join(dict.fromkeys(run.task for run in runs if run.model == repeated[0]))
+        raise NNDError(
+            f"{repeated[0]}: two runs of it on {first.set}, {tasks}; name the results file of one, or choose by what "
+            "differs, such as --select shots=0"
+        )
+    for run in runs:
+        double = run.tests["test_id"].duplicated()
+        if double.any():
+            raise NNDError(f"{run.path}: test {run.tests['test_id'][double].iloc[0]} is there twice")
+    wanted = set(first.tests["test_id"])
+    for other in runs[1:]:
+        differ = wanted ^ set(other.tests["test_id"])
+        if differ:
+            raise NNDError(
+                f"{first.path} and {other.path}: {counted(len(differ), 'test')} in one of them only, e.g. {min(differ)}"
+            )
+    order = first.tests["test_id"]
+    passed = [run.tests.set_index("test_id")["passed"].reindex(order) for run in runs]
+    scored = np.all([column.notna().to_numpy() for column in passed], axis=0)
+    table = np.stack([column.to_numpy(dtype=bool, na_value=False)[scored] for column in passed], axis=1)
+    kept = ["test_id", "cluster_id", "category", "subcategory", "severity", "document"]
+    tests = first.tests.loc[scored, kept].reset_index(drop=True)
+    names = " / ".join(dict.fromkeys(run.task for run in runs))
+    return Paired(names, first.set, runs, tests, table, int((~scored).sum()))
+
+
+def check_comparable(first: Run, other: Run, allow: Sequence[str] = ()) -> None:
+    """Raise NNDError, which names what differs, when two runs were not asked the same.
+
+    Args:
+        first: a run.
+        other: another run.
+        allow: what may differ. Windows must be equal only where a prompt was shortened.
+    """
+    keys = [key for key in {**first.protocol, **other.protocol} if key not in allow]
+    differ = [
+        f"{key} {first.protocol.get(key)!r} and {other.protocol.get(key)!r}"
+        for key in keys
+        if first.protocol.get(key) != other.protocol.get(key)
+    ]
+    # Of a version N-X only N says whether numbers compare (docs/contribute.md).
+    same_version = str(first.version).partition("-")[0] == str(other.version).partition("-")[0]
+    if not same_version and "version" not in allow and first.task == other.task:
+        differ.append(f"version of the task {first.version!r} and {other.version!r}")
+    windows = first.model_info.get("window"), other.model_info.get("window")
+    if "window" not in allow and (first.truncated or other.truncated) and windows[0] != windows[1]:
+        differ.append(f"window {windows[0]!r} and {windows[1]!r}, with prompts that were shortened to fit")
+    if differ:
+        hint = "run both in one way"
+        if any(entry.startswith("selection ") for entry in differ):
+            hint += " (selection: what --limit or --samples took)"
+        if not any(entry.startswith(("data ", "selection ")) for entry in differ):
+            hint += f", or compare anyway with --allow {','.join(entry.split(' ')[0] for entry in differ)}"
+        raise NNDError(
+            f"{first.model} ({first.task}) and {other.model} ({other.task}) cannot be compared: {'; '.join(differ)}; {hint}"
+        )
