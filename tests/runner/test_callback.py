@@ -562,8 +562,8 @@ def test_a_file_that_cannot_be_one(refused: Callable[..., str], tmp_path: Path) 
     assert f"log_path {file}, line 2: not written by NNDCallback; name another file" in refused(log_path=file)
     below = file / "nnd.jsonl"
     assert f"log_path {below}: cannot be written" in refused(log_path=below)
-    assert f"log_path {tmp_path}: is no file" in refused(log_path=tmp_path)
-    assert "log_path /dev/null: is no file" in refused(log_path="/dev/null")
+    assert f"log_path {tmp_path}: is not a file" in refused(log_path=tmp_path)
+    assert "log_path /dev/null: is not a file" in refused(log_path="/dev/null")
     file.write_bytes(b"\xff\xfe\n")
     assert f"log_path {file}: is not UTF-8" in refused(log_path=file)
 
