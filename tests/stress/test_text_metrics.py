@@ -114,7 +114,9 @@ def test_mauve_scores_sets_and_falls_when_all_ends_are_random(data: Path, models
     texts = tmp_path / "texts.txt"
     texts.write_text("One text that is here.\nAnother text there.\n")
     mine = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation", progress=False)
-    with pytest.raises(NNDError, match=r"metric mauve needs references, which corpus texts does not have; .*--reference"):
+    with pytest.raises(
+        NNDError, match=r"metric mauve needs references, which corpus texts does not have; .*--reference"
+    ):
         stress_metric("mauve", metric, mine.folder, read_corpus(str(texts)))
 
 
