@@ -114,7 +114,9 @@ def test_mauve_scores_sets_and_falls_when_all_ends_are_random(data: Path, models
     texts = tmp_path / "texts.txt"
     texts.write_text("One text that is here.\nAnother text there.\n")
     mine = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation", progress=False)
-    with pytest.raises(NNDError, match=r"metric mauve needs references, which corpus texts has not; .*--reference"):
+    with pytest.raises(
+        NNDError, match=r"metric mauve needs references, which corpus texts does not have; .*--reference"
+    ):
         stress_metric("mauve", metric, mine.folder, read_corpus(str(texts)))
 
 
@@ -185,7 +187,7 @@ def test_wrong_arguments_are_named(data: Path, tmp_path: Path, tiny_models: dict
     texts = tmp_path / "texts.txt"
     texts.write_text("One text that is here.\nAnother text there.\n")
     built = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation", progress=False)
-    with pytest.raises(NNDError, match="metric bleu needs references, which corpus texts has not"):
+    with pytest.raises(NNDError, match="metric bleu needs references, which corpus texts does not have"):
         stress_metric("bleu", METRICS["bleu"], built.folder, read_corpus(str(texts)))
     with pytest.raises(NNDError, match="2 of its texts are not in corpus cnndm"):
         stress_metric("bleu", METRICS["bleu"], built.folder, read_corpus("cnndm", data / "blindspot"))
