@@ -5,6 +5,7 @@ Fixtures import what they need when they are asked for, so that a simple test st
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -45,6 +46,14 @@ SOURCES = {name: find_recipe(name) for name, (_, shipped) in recipe_paths().item
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no annotation data at {DATA}; set NND_TEST_DATA")
 needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason=f"no trained models at {MODELS}; set NND_TEST_MODELS")
+
+
+def pytest_collection_finish() -> None:
+    """Look at this machine once: lm-eval asks pip and other programs about it after every run, which takes a second."""
+    if "torch" in sys.modules:
+        from torch.utils import collect_env
+
+        collect_env.get_pretty_env_info = functools.cache(collect_env.get_pretty_env_info)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
