@@ -234,7 +234,7 @@ def nnd_process(*arguments: str | Path, **environment: str) -> Outcome:
     """Run ``nnd`` in a process of its own, with more variables in its environment than those of this process."""
     unset = ("FORCE_COLOR", "NND_DEBUG", "COLUMNS")
     env = {name: value for name, value in os.environ.items() if name not in unset} | environment
-    done = run([sys.executable, "-m", "nnd_tasks.cli", *arguments], env=env, timeout=60)
+    done = run([sys.executable, "-m", "nnd_tasks.cli", *arguments], env=env)
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 

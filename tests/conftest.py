@@ -5,6 +5,7 @@ Fixtures import what they need when they are asked for, so that a simple test st
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -47,16 +48,27 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no annotation data a
 needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason=f"no trained models at {MODELS}; set NND_TEST_MODELS")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out the tests of ``make test-all``, and put the others in an order in which no process is left alone at the end.
+def pytest_collection_finish() -> None:
+    """Look at this machine once: lm-eval asks pip and other programs about it after every run, which takes a second."""
+    if "torch" in sys.modules:
+        from torch.utils import collect_env
 
-    Workers take tests from the front of the list; the long ones come first.
+        collect_env.get_pretty_env_info = functools.cache(collect_env.get_pretty_env_info)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out the tests of ``make test-all``, and put the files with slow tests first.
+
+    With ``--dist worksteal`` each process takes its share of the list from the front, and one that is done takes tests from
+    the back of another's. So the last tests are short ones, and no process works alone at the end. A file's tests stay
+    together, as they share fixtures.
     """
     if not os.environ.get("NND_TEST_ALL"):
         for item in items:
             if "complete" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="it takes long; make test-all runs it (NND_TEST_ALL=1)"))
-    items.sort(key=lambda item: "slow" not in item.keywords)
+    slow = {item.path for item in items if "slow" in item.keywords}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.commands import run
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 #: What one reads before the site, from the top of the repository.
@@ -199,7 +201,7 @@ def test_the_guide_to_contributing_works_as_it_is_written(tmp_path: Path, monkey
     outputs = []
     for command in commands:
         words = shlex.split(command)
-        done = commands.run([sys.executable, "-m", "nnd_tasks.cli", *words[1:]], cwd=ROOT)
+        done = run([sys.executable, "-m", "nnd_tasks.cli", *words[1:]], cwd=ROOT)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         outputs.append(done.stdout)
     assert "12  pairs of candidates neither of which is better by the rule" in outputs[0]

@@ -6,7 +6,7 @@
 status, negative for a signal. A client that goes away takes its command with it. `tests.commands` is the client.
 
 The server runs nothing itself, so a command finds it as a fresh process would be: one thread of Python, no model loaded, no
-set read. It imports no test, and nothing of pytest.
+set read; only what torch tells of this machine is known already. It imports no test, and nothing of pytest.
 """
 
 from __future__ import annotations
@@ -164,6 +164,10 @@ def main() -> None:
     sys.path.pop(0)  # the folder of this file, which no command has in its path
     for module in modules:
         importlib.import_module(module)
+    if "torch" in modules:  # lm-eval asks programs about this machine after every run, which takes a second
+        collect_env = importlib.import_module("torch.utils.collect_env")
+        machine = collect_env.get_pretty_env_info()
+        collect_env.get_pretty_env_info = lambda: machine
     gc.collect()
     gc.freeze()  # so that a child's collector writes into none of it, and its memory stays shared
     with socket.socket(socket.AF_UNIX) as listener:
