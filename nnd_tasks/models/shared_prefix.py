@@ -22,6 +22,7 @@ from transformers import Cache, DynamicCache
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.encodings import TokenizingOnce
 from nnd_tasks.models.architectures import why_unsuitable, windows
+from nnd_tasks.models.estimate import Amount, Costs, Estimate, amount_of_packs, begin
 from nnd_tasks.models.packed_decoder import PackedDecoder
 from nnd_tasks.models.prefix_tree import Branch, Ints, Pack, branch_mask, make_packs, rows_of
 from nnd_tasks.models.vocabulary_head import VocabularyHead
@@ -135,6 +136,9 @@ class SharedPrefixLM(TokenizingOnce):
             self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
         self._reason: str | None = None if shared_prefix else "shared_prefix=False"
         self._checked = False
+        self._costs: Costs | None = None
+        self._estimate: Estimate | None = None  # of how long the call that runs will take
+        self._estimating = False
 
     # ------------------------------------------------------------ may this model share?
 
@@ -282,6 +286,10 @@ class SharedPrefixLM(TokenizingOnce):
         lm-eval 0.4.13 would take the log-probabilities of one for those of the other.
         """
         more = {} if override_bs is None else {"override_bs": override_bs}
+        self._estimate = None
+        if requests and not disable_tqdm and self.rank == 0:
+            lengths = [min(len(context) + len(continuation), self.max_length) for _, context, continuation in requests]
+            self._expect(requests, sum(lengths), sum(map(self._plain_work, lengths)))
         splits: dict[tuple[int, ...], list[int]] = {}
         waves: dict[int, list[int]] = {}
         for i, (_, context, continuation) in enumerate(requests):
@@ -296,9 +304,35 @@ class SharedPrefixLM(TokenizingOnce):
             answers |= dict(zip(wave, found, strict=True))
         return [answers[i] for i in range(len(requests))]
 
+    def _model_call(self, inps: torch.Tensor, attn_mask: Any = None, labels: Any = None) -> torch.Tensor:
+        """Read a batch as HFLM does, and count it for the estimate."""
+        if self._estimate is not None:
+            self._estimate.look()  # the batch before this one is finished
+            length = inps.shape[1] + (0 if labels is None else labels.shape[1])
+            self._estimate.add(len(inps) * self._plain_work(length))
+        logits: torch.Tensor = super()._model_call(inps, attn_mask=attn_mask, labels=labels)
+        return logits
+
+    def _plain_work(self, length: int) -> float:
+        """Return what HFLM's path costs for a request of ``length`` tokens: it asks the head for scores at each of them."""
+        return self._cost.read(length, length) + length * self._cost.head
+
+    @property
+    def _cost(self) -> Costs:
+        if self._costs is None:
+            self._costs = Costs.of(self._inner)
+        return self._costs
+
+    def _expect(self, requests: Sequence[tuple[Any, list[int], list[int]]], tokens: int, work: float) -> None:
+        """Begin an estimate of the time that these requests take; see `Amount`."""
+        prompts = {text[0] if text else tuple(context) for text, context, _ in requests}
+        self._estimate = begin(Amount(len(prompts), len(requests), tokens, work))
+
     def _score(self, requests: Sequence[tuple[Any, list[int], list[int]]], disable_tqdm: bool) -> list[Answer]:
         """Return the answers in the order of the requests; each goes to the cache as soon as it is known."""
         answers: list[Answer | None] = [None] * len(requests)
+        self._estimate = None
+        self._estimating = not disable_tqdm and self.rank == 0
         bar = tqdm(
             total=len(requests),
             disable=disable_tqdm or self.rank != 0,
@@ -338,6 +372,9 @@ class SharedPrefixLM(TokenizingOnce):
         for owner, logprob, likeliest in zip(scores.owners, logprobs.tolist(), greedy.tolist(), strict=True):
             owner.total += logprob
             owner.greedy = owner.greedy and likeliest
+        if self._estimate is not None:
+            self._estimate.add(len(scores.targets) * self._cost.head)
+            self._estimate.look()
 
     # ------------------------------------------------------------ decoder-only models
 
@@ -355,7 +392,12 @@ class SharedPrefixLM(TokenizingOnce):
         while first < len(sequences):
             left = sequences[first:]
             stem: _Stem | None = None
-            for pack in make_packs(left, self.row_tokens, self.pack_tokens):
+            packs = list(make_packs(left, self.row_tokens, self.pack_tokens))
+            if first == 0 and self._estimating:
+                tokens, reading = amount_of_packs(packs, left, self.row_tokens, self._cost)
+                scored = sum(len(continuation) for _, _, continuation in requests)
+                self._expect(requests, tokens, reading + scored * self._cost.head)
+            for pack in packs:
                 owners = [request for i in pack.paths for request in by_input[left[i]]]
                 try:
                     stem = self._stem_of(pack, left, stem)
@@ -440,6 +482,9 @@ class SharedPrefixLM(TokenizingOnce):
         if cache is not None:
             arguments["past_key_values"] = cache
         bias = self._bias(mask)
+        if self._estimate is not None:
+            keys = len(tokens) if bias is None else bias.shape[1]
+            self._estimate.add(self._cost.read(len(tokens), keys))
         if bias is not None:
             arguments["attention_mask"] = bias[None, None]
             arguments["position_ids"] = self._tensor(positions)[None]
@@ -475,6 +520,10 @@ class SharedPrefixLM(TokenizingOnce):
             inputs = tuple(decoder.inputs(torch.tensor(continuation)))
             by_input.setdefault(inputs, []).append(_Request(i, text, continuation))
         waiting = sorted(contexts, key=len)
+        if self._estimating:
+            read = [(len(context), sum(map(len, by_input))) for context, by_input in contexts.items()]
+            work = sum(self._pair_work(source, target) for source, target in read)
+            self._expect(requests, sum(map(sum, read)), work)
         while waiting:
             group = _group(waiting, self.source_tokens)
             # The number of its context stands before each candidate: different contexts share nothing.
@@ -490,6 +539,14 @@ class SharedPrefixLM(TokenizingOnce):
             done(owners)
             del waiting[: len(group)]
 
+    def _pair_work(self, source: int, target: float) -> float:
+        """Return what a context of ``source`` tokens costs with candidates of ``target`` tokens together.
+
+        Half of the body is the encoder's. What candidates have in common counts for each, as that is known without a tree.
+        """
+        attention = self._cost.attention * (source * source + target * source)
+        return (source + target) * self._cost.body / 2 + target * self._cost.head + attention
+
     def _score_group(
         self, group: Sequence[tuple[int, ...]], by_input: _ByInput, decoder: PackedDecoder, head: VocabularyHead
     ) -> None:
@@ -497,6 +554,10 @@ class SharedPrefixLM(TokenizingOnce):
         sequences = sorted(by_input)
         packs = list(make_packs(sequences, self.decoder_row_tokens, self.decoder_row_tokens, stems=False))
         decoder.encode(group, keep=len(packs) > 1)
+        if self._estimate is not None:
+            targets = np.bincount([inputs[0] for inputs in sequences], [len(inputs) - 1 for inputs in sequences])
+            pairs = zip(map(len, group), targets.tolist(), strict=True)
+            self._estimate.add(sum(self._pair_work(source, target) for source, target in pairs))
         source = np.repeat(np.arange(len(group)), [len(context) for context in group])
         for pack in packs:
             pack, about = pack.without_roots()

@@ -114,9 +114,14 @@ def report_of(run: Run) -> StressReport:
     )
 
 
-def summary(reports: Sequence[StressReport]) -> str:
-    """Return one table of verdicts and mean pass rates, error types against models; ``""`` for one report."""
-    if len(reports) < 2:
+def summary(reports: Sequence[StressReport], least: int = 2) -> str:
+    """Return one table of verdicts and mean pass rates, error types against models.
+
+    Args:
+        reports: one per model.
+        least: of fewer reports than this, return ``""``.
+    """
+    if len(reports) < least:
         return ""
     found = [{verdict.error: verdict for verdict in report.verdicts} for report in reports]
     lines = [table_row(["error", *(report.title for report in reports)]), "|---" * (len(reports) + 1) + "|"]
