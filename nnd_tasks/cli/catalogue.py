@@ -99,17 +99,16 @@ def _of_recipe(name: str, path: Path, shipped: bool) -> Entry:
 
 def _with_data(entry: Entry, folder: Path) -> Entry:
     """Return an entry with what is in its dataset folder."""
-    facts: dict[str, Any] = dict(entry.__dict__)
     if entry.name not in built_sets():
-        return Entry(**{**facts, "state": f"not built; run: {how_to_build(entry.name)}"})
+        return replace(entry, state=f"not built; run: {how_to_build(entry.name)}")
     try:
         configs = [_config(folder, name) for name in list_configs(folder)[0]]
     except NNDError as error:
-        return Entry(**{**facts, "folder": str(folder), "state": f"unreadable: {error}"})
+        return replace(entry, folder=str(folder), state=f"unreadable: {error}")
     except Exception as error:  # whatever a damaged set brings up, it must not hide the others
         why = f"{folder}: cannot be read ({type(error).__name__}: {first_line(error)}); build the set again"
-        return Entry(**{**facts, "folder": str(folder), "state": f"unreadable: {why}"})
-    return Entry(**{**facts, "built": True, "folder": str(folder), "configs": configs, "state": f"built in {folder}"})
+        return replace(entry, folder=str(folder), state=f"unreadable: {why}")
+    return replace(entry, built=True, folder=str(folder), configs=configs, state=f"built in {folder}")
 
 
 def _config(folder: Path, name: str) -> ConfigEntry:

@@ -10,7 +10,7 @@ import typer
 
 from nnd_tasks.cli import completion
 from nnd_tasks.cli.app import CONTRIBUTE, Brief, app, examples
-from nnd_tasks.cli.console import on_terminal, say, show, show_lines
+from nnd_tasks.cli.console import on_terminal, say, show_lines
 
 
 @app.command(
@@ -77,7 +77,7 @@ def check(
         report = replace(report, findings=[replace(one, rows=()) for one in serious])
     content = render(report, form, texts=texts)
     if output is None:
-        (show if form == "markdown" else show_lines)(content)
+        show_lines(content)  # Markdown too: it is made to be copied
     else:
         write(content, output)
         say(f"{totals(report)}; written: {output}")

@@ -61,27 +61,27 @@ def lines_of(text: str) -> str:
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
-def _print(line: str, *, stderr: bool = False) -> None:
-    begin = next((begin for begin in _STYLES if line.startswith(begin)), "")
-    to = console(stderr=stderr)
-    to.print(begin, style=_STYLES.get(begin), end="", soft_wrap=True)
-    to.print(line[len(begin) :], soft_wrap=True)
+def _print(lines: Iterable[str], to: Console) -> None:
+    """Print lines that nothing on a terminal obeys; the word that an error or a note begins with has a colour there."""
+    for line in lines:
+        begin = next((begin for begin in _STYLES if line.startswith(begin)), "")
+        to.print(begin, style=_STYLES.get(begin), end="", soft_wrap=True)
+        to.print(line[len(begin) :], soft_wrap=True)
 
 
 def say(line: str = "") -> None:
     """Print one line: names from outside are no markup, no terminal escapes and no further lines; nothing is wrapped."""
-    _print(visible(line))
+    _print([visible(line)], console())
 
 
 def warn(line: str) -> None:
     """Print one line on standard error, as `say` does."""
-    _print(visible(line), stderr=True)
+    _print([visible(line)], console(stderr=True))
 
 
 def show_lines(text: str) -> None:
     """Print a text of several lines that is no Markdown, such as JSON, as it is."""
-    for line in lines_of(text).split("\n"):
-        _print(line)
+    _print(lines_of(text).split("\n"), console())
 
 
 def show(markdown: str) -> None:

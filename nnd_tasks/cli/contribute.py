@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nnd_tasks.cli.app import CONTRIBUTE, app, examples
-from nnd_tasks.cli.console import parts_of, say, warn
+from nnd_tasks.cli.console import parts_of, say, show, table, warn
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.wording import counted
 
@@ -253,21 +253,23 @@ def _preview(draft: Draft) -> None:
     say(visible(f"rule: {draft.recipe.rule_text()}"))
     for test in examples(draft.table, 3):
         say()
-        say(f"[{visible(test['category'])}]")
+        say(f"[{test['category']}]")
+        say()
         for part in ("context", "high", "low"):
             text = visible(" ".join(test[part].split()))
-            say(f"  {part:<8} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
+            say(f"- {part}: {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
     say()
     say(counted(draft.table.num_rows, "test"))
-    for category, count in draft.categories.items():
-        say(f"  {visible(category):<24}{count:>10,}")
+    counts = [[visible(category), f"{count:,}"] for category, count in draft.categories.items()]
+    show("\n" + table(["category", "tests"], counts, right=["tests"]) + "\n")
     if draft.dropped.counts:
         say("left out")
+        say()
     for reason, text in left_out(draft.dropped.counts, draft.dropped.labels).items():
         rows = draft.dropped.rows.get(reason, [])
         number, _, what = text.partition(" ")
         shown = ", ".join(map(str, rows)) + (", …" if draft.dropped.counts[reason] > len(rows) else "")
-        say(visible(f"  {number:>10}  {what}") + (f" ({draft.unit}{'s' * (len(rows) > 1)} {shown})" if rows else ""))
+        say(f"- {number}  {what}" + (f" ({draft.unit}{'s' * (len(rows) > 1)} {shown})" if rows else ""))
     for note in draft.notes:
         warn(visible(f"note: {note}"))
 
@@ -297,5 +299,6 @@ def _print_missing(recipe: Recipe) -> None:
     if missing:
         say()
         say("needed before publishing (marked TODO on the card):")
+        say()
         for key in missing:
-            say(f"  {key:<10}{KNOWN_BY_PEOPLE[key]}")
+            say(f"- {key}: {KNOWN_BY_PEOPLE[key]}")

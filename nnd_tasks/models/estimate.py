@@ -18,7 +18,7 @@ from nnd_tasks.models.prefix_tree import Pack
 #: Seconds: a run that will be shorter is over before anybody has read how long it takes.
 LONG = 30.0
 #: Seconds over which the speed is measured, at least, and at most; between the two, until `SHARE` of the work is done.
-LISTEN, LISTEN_AT_MOST, SHARE = 3.0, 20.0, 0.02
+LISTEN, LISTEN_AT_MOST, SHARE = 3.0, 20.0, 0.05
 
 #: Takes the line with the estimate; None where nobody asked for one.
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)

@@ -106,4 +106,4 @@ def test_brief_is_shorter(command: str, lines_of: Callable[..., int]) -> None:
     whole, short = lines_of(*words), lines_of(*words, "--brief")
     assert 0 < short <= whole
     if command in ("show demo", "build demo"):
-        assert short <= 5 < whole
+        assert short <= 6 < whole
