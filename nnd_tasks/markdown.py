@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from nnd_tasks.errors import visible
 
@@ -49,16 +49,19 @@ def table_cell(text: str) -> str:
     return text if _NUMBERS.fullmatch(text) else unlinked(text)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int | None = None) -> list[str]:
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, names: int | None = None, right: Collection[str] = ()
+) -> list[str]:
     """Return the lines of a table.
 
     Args:
         head: names of the columns, as Markdown.
         rows: cells, as Markdown.
-        names: how many columns at the left hold names, the others being aligned right; None aligns no column.
+        names: how many columns at the left hold names, the others being aligned right; None for all.
+        right: names of columns that are aligned right besides.
     """
-    left = len(head) if names is None else names
-    rule = "|" + "---|" * left + "---:|" * (len(head) - left)
+    left = [name not in right and (names is None or place < names) for place, name in enumerate(head)]
+    rule = f"|{'|'.join('---' if one else '---:' for one in left)}|"
     return [f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
 
 

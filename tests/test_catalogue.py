@@ -65,8 +65,8 @@ def test_every_recipe_is_listed_built_or_not(own: Path) -> None:
 def test_every_set_of_ours_can_be_shown_before_it_is_built(name: str) -> None:
     lines = list(describe(name))
     assert f"({name})" in lines[0]
-    assert any(line.startswith("  rule: ") and len(line) > 20 for line in lines)
-    assert lines[-1] == f"not built; run: nnd build {name}"
+    assert any(line.startswith("- rule: ") and len(line) > 20 for line in lines)
+    assert lines[-1] == f"- not built; run: `nnd build {name}`"
 
 
 def test_a_set_of_ones_own_is_listed_and_shown_with_its_tests(built: Path) -> None:
@@ -122,13 +122,15 @@ def test_a_prompt_that_would_not_end_is_shown_as_it_is(template: str, built: Pat
     (built.parent / "nnd_mine.yaml").write_text(
         f"task: nnd_mine\ndoc_to_text: {json.dumps(template)}\n", encoding="utf-8"
     )
-    assert f"  | {template}" in list(describe("mine"))
+    lines = list(describe("mine"))
+    assert lines[lines.index("```") : lines.index("```") + 3] == ["```", template, "```"]
 
 
 def test_a_prompt_is_shown_as_a_model_reads_it(built: Path) -> None:
     (built.parent / "nnd_a.yaml").write_text("{", encoding="utf-8")
     (built.parent / "nnd_mine.yaml").write_text('task: nnd_mine\ndoc_to_text: "{{context}}?"\n', encoding="utf-8")
-    assert "  | q?" in list(describe("mine"))
+    lines = list(describe("mine"))
+    assert lines[lines.index("```") : lines.index("```") + 3] == ["```", "q?", "```"]
 
 
 def test_what_names_say_is_no_markup_and_no_escape(nnd_home: Path) -> None:

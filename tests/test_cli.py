@@ -45,7 +45,7 @@ def test_process_builds_the_same_data_whatever_the_hash_seed(nnd_home: Path) -> 
     folder = nnd_home / "nnd" / "demo"
     assert done.out.splitlines()[-1] == f"written to {folder}"
     report = json.loads((folder / "build_report.json").read_text("utf-8"))["authors"]
-    assert f"{report['tests']} tests, {report['clusters']} clusters, {report['candidates']} candidates" in done.out
+    assert f"{report['tests']} tests, {report['clusters']} prompts, {report['candidates']} candidates" in done.out
     assert report == build_set("demo", out=nnd_home / "other").report["authors"]
 
 
@@ -152,9 +152,9 @@ def test_a_set_that_cannot_be_read_does_not_hide_the_others(nnd: Callable[..., O
     pq.write_table(table.set_column(3, "context", not_utf8(table["context"])), file)
     done = nnd("list")
     assert done.status == 0
-    assert f"built in {demo}" in done.out
+    assert f"built in `{demo}`" in done.out
     for name in ("bomb", "deep", "mojibake"):
-        row = done.out[done.out.index(f"{name}  (your own)") :].splitlines()[1]
+        row = done.out[done.out.index(f"| `{name}` | your own |") :].splitlines()[0]
         assert "cannot be read" in row, row
 
 
@@ -164,8 +164,8 @@ def test_a_set_between_the_two_moves_of_a_build_is_listed(nnd: Callable[..., Out
     shutil.copytree(sets / "demo", sets / ".mine.old-0")
     (sets / "demo").rename(sets / ".demo.old-0")
     done = nnd("list")
-    assert f"built in {sets / 'demo'}" in done.out
-    assert f"built in {sets / 'mine'}" in done.out
+    assert f"built in `{sets / 'demo'}`" in done.out
+    assert f"built in `{sets / 'mine'}`" in done.out
 
 
 def test_list_shows_a_home_with_brackets_as_it_is(tmp_path: Path) -> None:
@@ -226,10 +226,24 @@ def test_build_prints_counts_to_stdout_and_notes_to_stderr(nnd: Callable[..., Ou
     status, out, err = nnd("build", "quiz_design", "--source", source, "--out", tmp_path / "out")
     assert status == 0
     lines = out.splitlines()
-    assert lines[0] == "authors: 5 tests, 1 cluster, 6 candidates"
-    assert [line.split() for line in lines[1:4]] == [["disfluent", "2"], ["off_target", "2"], ["wrong_context", "1"]]
-    assert lines[4].startswith("clean: 5 tests")
-    assert lines[8:] == [f"written to {tmp_path / 'out'}"]
+    assert lines[0] == "authors: 5 tests, 1 prompt, 6 candidates"
+    table = [
+        "",
+        "| category | tests |",
+        "|---|---:|",
+        "| disfluent | 2 |",
+        "| off_target | 2 |",
+        "| wrong_context | 1 |",
+        "",
+    ]
+    assert lines[1:8] == table
+    assert lines[8].startswith("clean: 5 tests")
+    assert lines[9:] == [*table, f"written to {tmp_path / 'out'}"]
+    assert nnd("build", "quiz_design", "--source", source, "--out", tmp_path / "out", "--brief").out.splitlines() == [
+        lines[0],
+        lines[8],
+        lines[-1],
+    ]
     assert err.startswith("note: authors: 5 tests, published are 2,686")
     assert err.count("\n") == 1
     assert read_table(tmp_path / "out").num_rows == 5
@@ -250,7 +264,7 @@ def test_build_of_the_real_file_prints_the_published_count(
 ) -> None:
     done = nnd("build", "challenge300", "--source", data, "--out", tmp_path / "out")
     assert (done.status, done.err) == (0, "")
-    assert "authors: 807 tests, 178 clusters, 772 candidates" in done.out
+    assert "authors: 807 tests, 178 prompts, 772 candidates" in done.out
 
 
 def lines_of_wrong_input(folder: Path) -> dict[str, tuple[Sequence[str | Path], str]]:
@@ -328,7 +342,8 @@ def test_category_with_brackets_is_shown_as_it_is(category: str, nnd: Callable[.
     source = write_files(tmp_path / "in", {QUIZ_FILE: text})
     done = nnd("build", "quiz_design", "--source", source, "--out", tmp_path / "out")
     assert done.status == 0
-    assert [line.split() for line in done.out.splitlines()][1] == [*category.split(), "1"]
+    escaped = category.replace("[", r"\[").replace("]", r"\]")
+    assert f"\n| {escaped} | 1 |\n" in done.out
 
 
 @pytest.mark.parametrize("way", ["option", "variable"])

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError
@@ -27,18 +30,20 @@ def __getattr__(name: str) -> Any:
 
 
 def _with_commands() -> Any:
-    from nnd_tasks.cli import sets  # noqa: F401 - these add their commands, in this order
+    for name in ("sets", "running", "analysis", "stress", "contribute", "check", "publish"):
+        import_module(f"nnd_tasks.cli.{name}")  # adds its commands; their order here is that of the help
+    from nnd_tasks.cli.app import app as typer_app
 
-    # isort: split
-    from nnd_tasks.cli import analysis, check, contribute, publish, stress  # noqa: F401
-    from nnd_tasks.cli.app import app as found
-
-    globals()["app"] = found  # importing the module of this name has put the module here
-    return found
+    for group in (typer_app, *(part.typer_instance for part in typer_app.registered_groups)):
+        for command in group.registered_commands if group else ():
+            # Typer keeps the line breaks of a docstring, which are those of our editors.
+            command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(command.callback.__doc__ or ""))
+    globals()["app"] = typer_app  # importing the module of this name has put the module here
+    return typer_app
 
 
 def _check_endpoint() -> None:
-    """Raise NNDError where the address of the hub is none: huggingface_hub reads it as soon as it is imported."""
+    """Raise NNDError when HF_ENDPOINT is not an address; huggingface_hub would stumble over it while it is imported."""
     if endpoint := os.environ.get("HF_ENDPOINT"):
         from urllib.parse import urlsplit
 
@@ -48,7 +53,7 @@ def _check_endpoint() -> None:
             urlsplit(endpoint).port  # noqa: B018 - reading it checks it
         except ValueError as error:
             raise NNDError(
-                f"HF_ENDPOINT={bare_urls(endpoint)}: is no address ({error}); mend it or unset it"
+                f"HF_ENDPOINT={bare_urls(endpoint)}: is no address ({error}); correct it or unset it"
             ) from error
 
 

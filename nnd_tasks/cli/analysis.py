@@ -10,39 +10,58 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.analysis.selecting import HELP as SELECT
-from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import check_folder, parts_of, say, show, warn
+from nnd_tasks.cli import completion
+from nnd_tasks.cli.app import CONCLUSIONS, Brief, app, examples
+from nnd_tasks.cli.console import check_folder, parts_of, say, show, show_lines, warn
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.curves.charts import Chart
 
+_X = completion.choices("parameters", "step", "epoch")
+Runs = Annotated[list[Path], typer.Argument(help="What --output_path named, or results_*.json files.")]
+Allow = Annotated[str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")]
+Select = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)]
 
-@app.command()
+
+@app.command(
+    rich_help_panel=CONCLUSIONS,
+    epilog=examples(
+        ("nnd compare results", "every pair of models below results/"),
+        ("nnd compare results --brief", "one line per pair: difference, interval, verdict"),
+        (
+            "nnd compare results/small results/large --select shots=0 --out tables",
+            "two runs, as Markdown, JSON, CSV and LaTeX too",
+        ),
+    ),
+)
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="What --output_path named, or results_*.json files.")],
+    runs: Runs,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, JSON, CSV and LaTeX there.")] = None,
-    allow: Annotated[
-        str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
-    ] = "",
-    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
+    allow: Allow = "",
+    select: Select = None,
     resamples: Annotated[int, typer.Option(help="Sign flips drawn for p values.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of the sign flips.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sign flips.")] = 0,
     table: Annotated[Path | None, typer.Option(help="Write one row per model and test, as parquet.")] = None,
+    brief: Brief = False,
 ) -> None:
     """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""
     from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
     from nnd_tasks.analysis.compare.output import file_names, markdown, write_comparison
     from nnd_tasks.analysis.compare.paired import compare_runs
     from nnd_tasks.analysis.results import read_runs, write_table
+    from nnd_tasks.cli.brief import brief_comparisons
 
     check_folder("--out", out_dir)
-    found = read_runs(runs, select or ())
+    chosen = read_runs(runs, select or ())
     if table is not None:
-        say(f"written: {write_table(found, table)}")
-    comparisons = compare_runs(found, parts_of(allow), resamples, seed)
+        say(f"written: {write_table(chosen, table)}")
+    comparisons = compare_runs(chosen, parts_of(allow), resamples, seed)
+    if brief:
+        show(brief_comparisons(comparisons))
     for comparison, name in zip(comparisons, file_names(comparisons), strict=True):
         diagnostics = {run.model: diagnostics_of(run) for run in comparison.paired.runs}
-        show(markdown(comparison, diagnostics, signatures=False))
+        if not brief:
+            show(markdown(comparison, diagnostics, signatures=False))
         if out_dir is not None:
             for path in write_comparison(comparison, out_dir / name, diagnostics):
                 say(f"written: {path}")
@@ -50,14 +69,17 @@ def compare(
         warn(f"note: {line}")
 
 
-@app.command()
+@app.command(
+    rich_help_panel=CONCLUSIONS,
+    epilog=examples(
+        ("nnd report results -o report.html", "with the failed tests to look at"),
+    ),
+)
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="What --output_path named, or results_*.json files.")],
+    runs: Runs,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
-    allow: Annotated[
-        str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
-    ] = "",
-    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
+    allow: Allow = "",
+    select: Select = None,
 ) -> None:
     """Write one HTML page: rates, differences, what to know before reading them, failed tests, signatures, commands."""
     from nnd_tasks.analysis.report.html_report import write_report
@@ -65,21 +87,28 @@ def report(
     say(f"written: {write_report(runs, output, parts_of(allow), select=select or ())}")
 
 
-@app.command()
+@app.command(
+    rich_help_panel=CONCLUSIONS,
+    epilog=examples(
+        ("nnd scaling results --out figures", "against the number of parameters"),
+        ("nnd scaling results --x year --tags models.csv", "against a number of your own"),
+    ),
+)
 def scaling(
-    runs: Annotated[list[Path], typer.Argument(help="What --output_path named, or results_*.json files.")],
-    x: Annotated[str, typer.Option("--x", help="parameters, step, or a numeric column of --tags.")] = "parameters",
+    runs: Runs,
+    x: Annotated[
+        str, typer.Option("--x", help="parameters, step, or a numeric column of --tags.", autocompletion=_X)
+    ] = "parameters",
     tags: Annotated[
         Path | None, typer.Option(help="CSV, YAML or JSON: model, and where wanted family and numbers.")
     ] = None,
-    allow: Annotated[
-        str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
-    ] = "",
-    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
+    allow: Allow = "",
+    select: Select = None,
     log: Annotated[
-        bool | None, typer.Option("--log/--linear", help="Of the x axis. Default: log for parameters.")
+        bool | None, typer.Option("--log/--linear", help="Scale of the x axis. Default: log for parameters.")
     ] = None,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+    brief: Brief = False,
 ) -> None:
     """Show pass rates against the size of models, or another number, per family and category."""
     from nnd_tasks.analysis.curves.charts import scaling as chart
@@ -88,49 +117,70 @@ def scaling(
 
     check_folder("--out", out_dir)
     known = None if tags is None else read_tags(tags)
-    _show_charts(chart(read_runs(runs, select or ()), x, known, parts_of(allow)), log, out_dir)
+    _show_charts(chart(read_runs(runs, select or ()), x, known, parts_of(allow)), log, out_dir, brief)
 
 
-@app.command()
+@app.command(
+    rich_help_panel=CONCLUSIONS,
+    epilog=examples(
+        ("nnd curve results --out figures", "over the checkpoints of a training run"),
+        ("nnd curve results --panels category", "as in the paper's Figure 4"),
+    ),
+)
 def curve(
     runs: Annotated[
         list[Path], typer.Argument(help="What --output_path named, of each checkpoint; or what NNDCallback wrote.")
     ],
-    x: Annotated[str, typer.Option("--x", help="step; epoch of a log; or a numeric column of --tags.")] = "step",
+    x: Annotated[
+        str, typer.Option("--x", help="step; epoch of a log; or a numeric column of --tags.", autocompletion=_X)
+    ] = "step",
     tags: Annotated[Path | None, typer.Option(help="CSV, YAML or JSON: model, step and other numbers.")] = None,
-    allow: Annotated[
-        str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")
-    ] = "",
-    select: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)] = None,
+    allow: Allow = "",
+    select: Select = None,
     panels: Annotated[
         str, typer.Option(help="What has a panel of its own: task, or category as in the paper's Figure 4.")
     ] = "task",
     log: Annotated[
-        bool | None, typer.Option("--log/--linear", help="Of the x axis. Default: log where early steps crowd.")
+        bool | None, typer.Option("--log/--linear", help="Scale of the x axis. Default: log where early steps crowd.")
     ] = None,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+    brief: Brief = False,
 ) -> None:
     """Show pass rates over the checkpoints of a training, or over the steps that NNDCallback logged."""
     from nnd_tasks.analysis.curves.curve_log import read_curve
 
     check_folder("--out", out_dir)
-    _show_charts(read_curve(runs, x, tags, parts_of(allow), panels, select or ()), log, out_dir)
+    _show_charts(read_curve(runs, x, tags, parts_of(allow), panels, select or ()), log, out_dir, brief)
 
 
-def _show_charts(charts: Sequence[Chart], log: bool | None, out_dir: Path | None) -> None:
+def _show_charts(charts: Sequence[Chart], log: bool | None, out_dir: Path | None, brief: bool) -> None:
     """Print the tables of charts and, where a folder is named, write them and the figures there."""
     from nnd_tasks.analysis.curves.curve_report import markdown, write
+    from nnd_tasks.cli.brief import brief_chart
 
     for chart in charts:
-        show(markdown(chart))
+        show(brief_chart(chart) if brief else markdown(chart))
     if out_dir is not None:
         for path in write(charts, out_dir, log):
             say(f"written: {path}")
 
 
-@app.command()
+@app.command(
+    rich_help_panel=CONCLUSIONS,
+    epilog=examples(
+        ("nnd verify", "on both sets, downloaded"),
+        ("nnd verify summeval --source data --metrics rouge2,bleu --brief", "averages only"),
+    ),
+)
 def verify(
-    name: Annotated[str, typer.Argument(metavar="[quiz_design|summeval|all]", help="What to verify on.")] = "all",
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[quiz_design|summeval|all]",
+            help="What to verify on.",
+            autocompletion=completion.choices("quiz_design", "summeval", "all"),
+        ),
+    ] = "all",
     source: Annotated[
         Path | None,
         typer.Option(help="Folder that holds quiz_design/ and summeval/, or one set's file. Default: download."),
@@ -141,25 +191,39 @@ def verify(
     model: Annotated[str | None, typer.Option(help="Encoder-decoder, for BARTScore.")] = None,
     encoder: Annotated[str | None, typer.Option(help="Encoder, for BERTScore.")] = None,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, JSON and CSV there.")] = None,
+    brief: Brief = False,
 ) -> None:
     """Hold NND rates and text metrics against human scores, beside the paper's Table 1."""
     from nnd_tasks.analysis.verify.verify_report import markdown, write_reports
     from nnd_tasks.analysis.verify.verify_sets import Metrics, verify_sets
+    from nnd_tasks.cli.brief import brief_verification
 
     check_folder("--out", out_dir)
     names = None if metrics is None else [part for part in map(str.strip, metrics.split(",")) if part]
     reports = verify_sets(name, source, Metrics(names, model, encoder), progress=sys.stderr.isatty())
-    show(markdown(reports))
+    show(brief_verification(reports) if brief else markdown(reports))
     if out_dir is not None:
         for path in write_reports(reports, out_dir):
             say(f"written: {path}")
 
 
-@app.command()
+@app.command(
+    rich_help_panel=CONCLUSIONS,
+    epilog=examples(
+        ("nnd reproduce", "which experiments and models there are"),
+        ("nnd reproduce quiz_design --only mixqg --limit 50", "one model, on 50 prompts"),
+        ("nnd reproduce quiz_design --model mixqg=checkpoints/mixqg", "of a folder that you have"),
+    ),
+)
 def reproduce(
-    experiment: Annotated[str | None, typer.Argument(help="Leave it out to see all of them and their models.")] = None,
+    experiment: Annotated[
+        str | None,
+        typer.Argument(help="Leave it out to see all of them and their models.", autocompletion=completion.experiments),
+    ] = None,
     only: Annotated[str | None, typer.Option(help="Names of models, separated by commas.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Contexts; the published rates are over all of them.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Number of prompts; the published rates are over all of them.")
+    ] = None,
     models: Annotated[Path | None, typer.Option(help="Folder whose subfolders are named like the models.")] = None,
     model: Annotated[
         list[str] | None, typer.Option(help="NAME=FOLDER of one model, or of what stands in for it; repeatable.")
@@ -174,7 +238,7 @@ def reproduce(
     from nnd_tasks.analysis.reproduce.experiments import listing
 
     if experiment is None:
-        show(listing())
+        show_lines(listing())
         return
     from nnd_tasks.analysis.reproduce.reproduction import Options
     from nnd_tasks.analysis.reproduce.reproduction import reproduce as run_recipes

@@ -1,18 +1,45 @@
-"""The command line's root."""
+"""The command line's root, and what its commands share: panels of the help, examples, ``--brief``."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from nnd_tasks import __version__
+
+#: Panels of `nnd --help`, in this order.
+SETS, RUN, CONCLUSIONS, CONTRIBUTE = "Sets", "Run", "Conclusions", "Contribute"
+
+Brief = Annotated[bool, typer.Option("--brief", help="Print only what one needs to decide.")]
+
+
+def examples(*lines: tuple[str, str]) -> str:
+    """Return what stands below the help of a command.
+
+    Args:
+        lines: a command line that works as it stands, and a few words about it.
+    """
+    shown = [f"[dim]# {escape(words)}[/dim]\n[cyan]{escape(line)}[/cyan]" for line, words in lines]
+    return "\n".join(["[bold]Examples[/bold]", *shown])
+
+
+#: The beginning of examples that run a model.
+RUN_GPT2 = "nnd run --model hf --model_args pretrained=gpt2,softmax_dtype=float32"
 
 app = typer.Typer(
     name="nnd",
     help="Near-Negative Distinction: human evaluations as likelihood tests for language models.",
+    epilog=examples(
+        ("nnd build quiz_design", "a set, downloaded from its publisher"),
+        (
+            f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples",
+            "a model",
+        ),
+        ("nnd compare out", "what it is worth"),
+    ),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from nnd_tasks.datasets import (
     user_tasks_dir,
 )
 from nnd_tasks.errors import NNDError, typed_reason_of, visible
+from nnd_tasks.markdown import code, fenced, plain
 from nnd_tasks.recipes.limits import check_prompt
 from nnd_tasks.recipes.shelf import SetRecipe, find_recipe, load_recipe, recipe_paths
 from nnd_tasks.tables import summarize
@@ -35,10 +36,10 @@ class ConfigEntry:
     """A config of a set that is built.
 
     Attributes:
-        name: of the config.
-        tests: how many it has.
+        name: name of the config.
+        tests: number of its tests.
         categories: category -> number of tests.
-        points: category -> smallest difference that it can show, as it is printed.
+        points: category -> smallest difference between two models that it can show, in percentage points, as text.
     """
 
     name: str
@@ -52,15 +53,15 @@ class Entry:
     """A set.
 
     Attributes:
-        name: of the set.
+        name: name of the set.
         kind: what a model is asked to do.
-        license: of texts and judgements.
+        license: licence of texts and judgements.
         shipped: whether it comes with the package.
         built: whether it is built and can be read.
         folder: the dataset folder, where there is one.
         recipe: the path of its recipe; ``""`` where it has none.
         published: config -> number of tests in the authors' release, where it is not built.
-        configs: of the built set.
+        configs: configs of the built set.
         state: where it is built, how to build it, or what is wrong with it.
     """
 
@@ -77,7 +78,7 @@ class Entry:
 
 
 def catalogue() -> list[Entry]:
-    """Return every set that has a recipe, and then those that are only built; one that cannot be read says so."""
+    """Return every set that has a recipe, then sets that are built without one. A set that cannot be read says why."""
     paths = recipe_paths()
     entries = [_of_recipe(name, path, shipped) for name, (path, shipped) in paths.items()]
     others = [name for name in built_sets() if name not in paths]
@@ -88,9 +89,9 @@ def _of_recipe(name: str, path: Path, shipped: bool) -> Entry:
     try:
         recipe = load_recipe(path, name, shipped=shipped).recipe
     except NNDError as error:
-        found = _with_data(Entry(name, shipped=shipped, recipe=str(path)), dataset_folder(name))
+        entry = _with_data(Entry(name, shipped=shipped, recipe=str(path)), dataset_folder(name))
         state = f"recipe unreadable: {error}"
-        return replace(found, state=f"{found.state}; {state}" if found.folder else state)
+        return replace(entry, state=f"{entry.state}; {state}" if entry.folder else state)
     published = dict(recipe.published) or ({"default": sum(recipe.expected.values())} if recipe.expected else {})
     entry = Entry(name, recipe.kind or "", recipe.license or "", shipped, recipe=str(path), published=published)
     return _with_data(entry, dataset_folder(name))
@@ -98,17 +99,16 @@ def _of_recipe(name: str, path: Path, shipped: bool) -> Entry:
 
 def _with_data(entry: Entry, folder: Path) -> Entry:
     """Return an entry with what is in its dataset folder."""
-    facts: dict[str, Any] = dict(entry.__dict__)
     if entry.name not in built_sets():
-        return Entry(**{**facts, "state": f"not built; run: {how_to_build(entry.name)}"})
+        return replace(entry, state=f"not built; run: {how_to_build(entry.name)}")
     try:
         configs = [_config(folder, name) for name in list_configs(folder)[0]]
     except NNDError as error:
-        return Entry(**{**facts, "folder": str(folder), "state": f"unreadable: {error}"})
+        return replace(entry, folder=str(folder), state=f"unreadable: {error}")
     except Exception as error:  # whatever a damaged set brings up, it must not hide the others
         why = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
-        return Entry(**{**facts, "folder": str(folder), "state": f"unreadable: {why}"})
-    return Entry(**{**facts, "built": True, "folder": str(folder), "configs": configs, "state": f"built in {folder}"})
+        return replace(entry, folder=str(folder), state=f"unreadable: {why}")
+    return replace(entry, built=True, folder=str(folder), configs=configs, state=f"built in {folder}")
 
 
 def _config(folder: Path, name: str) -> ConfigEntry:
@@ -119,51 +119,103 @@ def _config(folder: Path, name: str) -> ConfigEntry:
     return ConfigEntry(name, summary.tests, summary.categories, points)
 
 
+def listing(entries: Iterable[Entry], *, brief: bool = False) -> str:
+    """Return a table of sets as Markdown: a row per config, or with ``brief`` a row per set."""
+    rows = []
+    for entry in entries:
+        built = entry.state == f"built in {entry.folder}"
+        name, state = code(entry.name), f"built in {code(entry.folder)}" if built else plain(entry.state)
+        about = plain(
+            "; ".join(part for part in ("" if entry.shipped else "your own", entry.kind, entry.license) if part)
+        )
+        counts = {config.name: config.tests for config in entry.configs} or entry.published
+        if brief:
+            largest = f"{max(counts.values()):,}" if counts else "-"
+            rows.append([name, largest, plain(entry.license), "built" if entry.built else state])
+            continue
+        categories = {
+            config.name: ", ".join(
+                f"{plain(category)} {count:,} ({config.points[category]})"
+                for category, count in config.categories.items()
+            )
+            for config in entry.configs
+        }
+        for config, tests in counts.items() or [("-", None)]:
+            tests_cell = "-" if tests is None else f"{tests:,}"
+            rows.append([name, about, plain(config), tests_cell, categories.get(config, "-"), state])
+            name = about = state = ""
+    if brief:
+        return _rows("| set | tests | licence | state |\n|---|---:|---|---|", rows)
+    return (
+        _rows("| set | about | config | tests | categories | state |\n|---|---|---|---:|---|---|", rows)
+        + "\n\nIn parentheses: smallest difference between two models that a category can show, in percentage points; ‡: too few "
+        "tests to tell models apart; none: they can show none; ?: not known."
+    )
+
+
+def _rows(head: str, rows: Iterable[Sequence[str]]) -> str:
+    """Return a table whose cells are Markdown already."""
+    return "\n".join([head, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
 # ---------------------------------------------------------------- one set
 
 
-def describe(name: str, config: str | None = None, count: int = 5) -> Iterator[str]:
-    """Yield lines about a set: facts, its prompt, and tests of each category in turn.
+def describe(name: str, config: str | None = None, count: int = 5, *, brief: bool = False) -> Iterator[str]:
+    """Yield lines of Markdown about a set: facts, its prompt, and tests of each category in turn.
+
+    Args:
+        name: of the set, or the path of a dataset folder or a recipe.
+        config: whose tests are shown; None takes the default one.
+        count: how many tests.
+        brief: only what it is, its licence, and whether it is built.
 
     Raises:
         NNDError: there is no such set, or it has no such config.
     """
     folder = look_up_set(name)
-    found, broken = _recipe(name, needed=folder is None)
-    if found is not None:
-        facts = found.recipe.facts(found.name)
-        yield f"{visible(facts.title)}  ({visible(name)})"
-        for key in ("summary", "judges", "license", "language", "homepage"):
-            yield f"  {key}: {visible(facts.say(key))}"
-        yield f"  rule: {visible(facts.rule)}"
-        yield f"  recipe: {found.path}"
+    recipe, broken = _recipe(name, needed=folder is None)
+    if recipe is not None:
+        facts = recipe.recipe.facts(recipe.name)
+        yield f"# {plain(facts.title)} ({plain(name)})"
+        yield ""
+        for key in ("summary", "license") if brief else ("summary", "judges", "license", "language", "homepage"):
+            yield f"- {key}: {plain(facts.say(key))}"
+        if not brief:
+            yield f"- rule: {plain(facts.rule)}"
+            yield f"- recipe: {code(str(recipe.path), in_table=False)}"
     elif folder is not None:
         header = read_card(folder).header
-        yield f"{visible(str(header.get('pretty_name', name)))}  ({visible(name)})"
-        yield f"  license: {visible(str(header.get('license', '')))}"
+        yield f"# {plain(str(header.get('pretty_name', name)))} ({plain(name)})"
+        yield ""
+        yield f"- license: {plain(str(header.get('license', '')))}"
     if broken:
-        yield f"  recipe unreadable: {visible(broken)}"
+        yield f"- recipe unreadable: {plain(broken)}"
     if folder is None:
-        yield f"not built; run: {how_to_build(name)}"
+        yield f"- not built; run: {code(how_to_build(name), in_table=False)}"
         return
-    configs, default = list_configs(folder)
+    names, default = list_configs(folder)
     table = read_table(folder, config or default)
-    yield f"  built in {folder}: {', '.join(configs)}"
+    yield f"- built in {code(str(folder), in_table=False)}: {', '.join(map(plain, names))}"
+    if brief:
+        yield f"- {counted(table.num_rows, 'test')} in config {plain(config or default)}"
+        return
     yield ""
-    own = found.name if found is not None else "" if "/" in name else name
+    own = recipe.name if recipe is not None else "" if "/" in name else name
     title, prompt = _prompt(own, config or default, table.slice(0, 1).to_pylist()[0]) if own else ("", "")
     if title:
         yield title
         yield ""
-        yield from (f"  | {visible(line)}" for line in prompt.split("\n"))
+        yield from fenced("", *map(visible, prompt.split("\n")))
         yield ""
-    yield f"{counted(min(count, table.num_rows), 'test')} of {table.num_rows:,} of config {config or default}:"
+    yield f"{counted(min(count, table.num_rows), 'test')} of {table.num_rows:,} of config {plain(config or default)}:"
     for test in examples(table, count):
         yield ""
-        yield f"[{visible(test['category'])}]"
+        yield f"**{plain(test['category'])}**"
+        yield ""
         for part in ("context", "high", "low"):
             text = " ".join(test[part].split())
-            yield f"  {part}: {visible(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…')}"
+            yield f"- {part}: {plain(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…')}"
 
 
 def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:

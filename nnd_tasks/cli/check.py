@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import say, show
+from nnd_tasks.cli import completion
+from nnd_tasks.cli.app import CONTRIBUTE, Brief, app, examples
+from nnd_tasks.cli.console import on_terminal, say, show_lines
 
 
-@app.command()
+@app.command(
+    rich_help_panel=CONTRIBUTE,
+    epilog=examples(
+        ("nnd check answers", "a set that is built here"),
+        ("nnd check ./sent/_recipe", "a recipe that somebody sent, before anything is built"),
+        ("nnd check answers --format markdown -o report.md", "for a pull request"),
+    ),
+)
 def check(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME|PATH", help="A set that is built here, a dataset folder, or a recipe (_recipe)."),
+        typer.Argument(
+            metavar="NAME|PATH",
+            help="A set that is built here, a dataset folder, or a recipe (_recipe).",
+            autocompletion=completion.built,
+        ),
     ],
-    config: Annotated[list[str] | None, typer.Option(help="Check only this config; repeatable.")] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(help="Check only this config; repeatable.", autocompletion=completion.configs),
+    ] = None,
     tasks: Annotated[
         list[Path] | None, typer.Option(help="Folder of task YAMLs besides those that nnd run knows; repeatable.")
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="text; markdown, for a pull request; or json.", metavar="FORMAT")
-    ] = "text",
+        str | None,
+        typer.Option(
+            "--format",
+            help="text; markdown, for a pull request; or json. Default: text on a terminal and with --output, else markdown.",
+            metavar="FORMAT",
+            autocompletion=completion.choices("text", "markdown", "json"),
+        ),
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to this file.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count too.")] = False,
     no_run: Annotated[bool, typer.Option("--no-run", help="Do not run the tasks on a tiny model.")] = False,
+    brief: Brief = False,
 ) -> None:
     """Look for everything that a reviewer of a set would look for.
 
-    The recipe of a set is checked too; one that somebody sent, before anything is built: nnd check ./sent/_recipe
+    The recipe of a set is checked too.
 
     Errors keep a set from being run or published; warnings may mislead, or need a person's eye.
 
@@ -42,14 +65,19 @@ def check(
     from nnd_tasks.datasets import read_report
     from nnd_tasks.licences import terms_of, texts_may_go
 
+    if form is None:
+        form = "text" if output is not None or on_terminal() else "markdown"
     check_format(form)
     report = check_set(name, configs=config or (), tasks=tasks or (), run=not no_run)
     part = next((part for part in read_report(report.folder).values() if isinstance(part, dict)), {})
     refused = any(one.code.startswith("card_license") and one.severity > Severity.NOTE for one in report.findings)
     texts = texts_may_go(terms_of(report.name, part)) and not refused
+    if brief:
+        serious = [one for one in report.findings if one.severity > Severity.NOTE]
+        report = replace(report, findings=[replace(one, rows=()) for one in serious])
     content = render(report, form, texts=texts)
     if output is None:
-        show(content)
+        show_lines(content)  # Markdown too: it is made to be copied
     else:
         write(content, output)
         say(f"{totals(report)}; written: {output}")

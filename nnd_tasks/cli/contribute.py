@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import parts_of, say, warn
+from nnd_tasks.cli.app import CONTRIBUTE, app, examples
+from nnd_tasks.cli.console import parts_of, say, show, table, warn
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.wording import counted
 
@@ -23,9 +23,26 @@ _COLUMNS, _RULES, _PAIRS, _CARD = "Columns", "What is better (one of these)", "R
 _FILE = "How the file is read"
 
 
-@app.command()
+@app.command(
+    rich_help_panel=CONTRIBUTE,
+    epilog=examples(
+        (
+            "nnd new my_set --from judged.csv --context article --candidate summary --label verdict --better good",
+            "labels",
+        ),
+        (
+            "nnd new my_set --from rated.xlsx --context source --candidate text --attribute fluency=Fluency --min-gap 1",
+            "scores",
+        ),
+        ("nnd new my_set --from pairs.jsonl --context prompt --chosen chosen --rejected rejected", "pairs"),
+        (
+            "nnd new my_set --from arena.json --context question --pair answer_1,answer_2 --winner preference",
+            "pairs and who won",
+        ),
+    ),
+)
 def new(
-    name: Annotated[str, typer.Argument(help="Of the set: letters, digits and _.")],
+    name: Annotated[str, typer.Argument(help="Name of the set: letters, digits and _.")],
     source: Annotated[
         str,
         typer.Option(
@@ -85,7 +102,7 @@ def new(
         str | None, typer.Option(help="LABEL,...: these say nothing, leave them out.", rich_help_panel=_RULES)
     ] = None,
     chosen: Annotated[str | None, typer.Option(help="The better text, or messages.", rich_help_panel=_PAIRS)] = None,
-    rejected: Annotated[str | None, typer.Option(help="The worse one.", rich_help_panel=_PAIRS)] = None,
+    rejected: Annotated[str | None, typer.Option(help="The worse text, or messages.", rich_help_panel=_PAIRS)] = None,
     pair: Annotated[
         str | None, typer.Option(help="A,B: two columns of texts; --winner says which won.", rich_help_panel=_PAIRS)
     ] = None,
@@ -102,7 +119,10 @@ def new(
     ] = None,
     decimal: Annotated[str | None, typer.Option(help="Decimal mark of numbers: . or ,", rich_help_panel=_FILE)] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="Of the file, such as cp1252. Default: found out.", rich_help_panel=_FILE)
+        str | None,
+        typer.Option(
+            help="Encoding of the file, such as cp1252. Default: guessed from its bytes.", rich_help_panel=_FILE
+        ),
     ] = None,
     rows: Annotated[
         str | None, typer.Option(help="A list that is taken apart into rows, such as answers[].", rich_help_panel=_FILE)
@@ -124,29 +144,23 @@ def new(
         typer.Option(help="A checkout of nnd-tasks to write recipe, task and README into, for a pull request."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made, write nothing.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Give up an earlier set of this name.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an earlier set of this name.")] = False,
     license_: Annotated[
-        str | None, typer.Option("--license", help="As the hub writes it.", rich_help_panel=_CARD)
+        str | None, typer.Option("--license", help="Licence, as the hub writes it.", rich_help_panel=_CARD)
     ] = None,
-    language: Annotated[str | None, typer.Option(help="Codes such as en,de.", rich_help_panel=_CARD)] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Languages, as codes such as en,de.", rich_help_panel=_CARD)
+    ] = None,
     citation: Annotated[str | None, typer.Option(help="BibTeX, or a file of it.", rich_help_panel=_CARD)] = None,
     homepage: Annotated[str | None, typer.Option(help="Where the judgements come from.", rich_help_panel=_CARD)] = None,
     judges: Annotated[str | None, typer.Option(help="Who judged.", rich_help_panel=_CARD)] = None,
-    title: Annotated[str | None, typer.Option(help="Of the human evaluation.", rich_help_panel=_CARD)] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the human evaluation.", rich_help_panel=_CARD)] = None,
     summary: Annotated[str | None, typer.Option(help="What was evaluated.", rich_help_panel=_CARD)] = None,
 ) -> None:
     """Make a set out of a table of judged texts, or of preference pairs.
 
     Columns that no option names are proposed. Dataset, task and recipe go to $NND_HOME, where `nnd run` and `nnd build`
     find them.
-
-    Labels: nnd new my_set --from judged.csv --context article --candidate summary --label verdict --better good
-
-    Scores: nnd new my_set --from rated.xlsx --context source --candidate text --attribute fluency=Fluency --min-gap 1
-
-    Pairs: nnd new my_set --from pairs.jsonl --context prompt --chosen chosen --rejected rejected
-
-    A winner: nnd new my_set --from arena.json --context question --pair answer_1,answer_2 --winner preference
     """
     from nnd_tasks.new.draft import draft_set, write_set
 
@@ -172,9 +186,9 @@ def new(
 def _labels(option: str, value: str | None) -> list[str] | None:
     if value is None:
         return None
-    if not (found := parts_of(value)):
+    if not (labels := parts_of(value)):
         raise NNDError(f"{option}: none is named; write them with commas between")
-    return found
+    return labels
 
 
 def _order(value: str | None) -> list[list[str]] | None:
@@ -184,24 +198,24 @@ def _order(value: str | None) -> list[list[str]] | None:
 
 
 def _fields(values: list[str] | None) -> dict[str, str] | None:
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for value in values or []:
         name, equals, column = value.partition("=")
         if not (equals and name.strip() and column.strip()):
             raise NNDError(f"--field {value}: write NAME=COLUMN")
-        found[name.strip()] = column.strip()
-    return found or None
+        columns[name.strip()] = column.strip()
+    return columns or None
 
 
 def _attributes(values: list[str] | None) -> dict[str, str] | None:
     """Return name -> column of ``NAME=COLUMN`` or ``COLUMN``."""
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for value in values or []:
         name, equals, column = value.partition("=")
-        found[name.strip()] = column.strip() if equals else name.strip()
-        if not name.strip() or not found[name.strip()]:
+        columns[name.strip()] = column.strip() if equals else name.strip()
+        if not name.strip() or not columns[name.strip()]:
             raise NNDError(f"--attribute {value}: write NAME=COLUMN, or COLUMN")
-    return found or None
+    return columns or None
 
 
 def _spans(value: str | None) -> dict[str, Any]:
@@ -239,21 +253,23 @@ def _preview(draft: Draft) -> None:
     say(visible(f"rule: {draft.recipe.rule_text()}"))
     for test in examples(draft.table, 3):
         say()
-        say(f"[{visible(test['category'])}]")
+        say(f"[{test['category']}]")
+        say()
         for part in ("context", "high", "low"):
             text = visible(" ".join(test[part].split()))
-            say(f"  {part:<8} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
+            say(f"- {part}: {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
     say()
     say(counted(draft.table.num_rows, "test"))
-    for category, count in draft.categories.items():
-        say(f"  {visible(category):<24}{count:>10,}")
+    counts = [[visible(category), f"{count:,}"] for category, count in draft.categories.items()]
+    show("\n" + table(["category", "tests"], counts, right=["tests"]) + "\n")
     if draft.dropped.counts:
         say("left out")
+        say()
     for reason, text in left_out(draft.dropped.counts, draft.dropped.labels).items():
         rows = draft.dropped.rows.get(reason, [])
         number, _, what = text.partition(" ")
         shown = ", ".join(map(str, rows)) + (", …" if draft.dropped.counts[reason] > len(rows) else "")
-        say(visible(f"  {number:>10}  {what}") + (f" ({draft.unit}{'s' * (len(rows) > 1)} {shown})" if rows else ""))
+        say(f"- {number}  {what}" + (f" ({draft.unit}{'s' * (len(rows) > 1)} {shown})" if rows else ""))
     for note in draft.notes:
         warn(visible(f"note: {note}"))
 
@@ -283,5 +299,6 @@ def _print_missing(recipe: Recipe) -> None:
     if missing:
         say()
         say("needed before publishing (marked TODO on the card):")
+        say()
         for key in missing:
-            say(f"  {key:<10}{KNOWN_BY_PEOPLE[key]}")
+            say(f"- {key}: {KNOWN_BY_PEOPLE[key]}")

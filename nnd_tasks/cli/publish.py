@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nnd_tasks.cli.app import app
+from nnd_tasks.cli import completion
+from nnd_tasks.cli.app import CONTRIBUTE, Brief, app, examples
 from nnd_tasks.cli.console import say, show, warn
 from nnd_tasks.errors import NNDError
 
@@ -16,9 +17,17 @@ if TYPE_CHECKING:
     from hub_upload.upload import UploadResult
 
 
-@app.command()
+@app.command(
+    rich_help_panel=CONTRIBUTE,
+    epilog=examples(
+        ("nnd publish answers --repo YOU/answers --source answers.csv --dry-run", "shows all that would go out"),
+        ("nnd publish answers --repo YOU/answers --source answers.csv", "publishes it"),
+    ),
+)
 def publish(
-    name: Annotated[str, typer.Argument(help="A set that is built here, or a dataset folder.")],
+    name: Annotated[
+        str, typer.Argument(help="A set that is built here, or a dataset folder.", autocompletion=completion.built)
+    ],
     repo: Annotated[str, typer.Option(help="The dataset repository of the hub: NAMESPACE/NAME.")],
     dry_run: Annotated[
         bool,
@@ -42,6 +51,7 @@ def publish(
         bool, typer.Option("--replace", help="Write into a repository of something else, too; shows what it loses.")
     ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an answer of the hub.")] = 30.0,
+    brief: Brief = False,
 ) -> None:
     """Publish a set on the Hugging Face hub: card, parquet files, a tag for the version.
 
@@ -67,21 +77,25 @@ def publish(
     if dry_run:
         if out is not None:
             plan.write(out)
-        _show_plan(plan, out)
+        _show_plan(plan, out, brief)
     else:
         _show_outcome(plan, upload(plan, private=private, replace=replace, timeout=timeout, tell=warn))
 
 
-def _show_plan(plan: UploadPlan, out: Path | None) -> None:
+def _show_plan(plan: UploadPlan, out: Path | None, brief: bool) -> None:
+    from nnd_tasks.markdown import fenced
+
     what = "ids and a recipe, no texts" if plan.ids_only else "with its texts"
     say(f"{plan.name} {plan.version}, {what}, for {plan.repo}:")
-    say("       bytes  sha256                                                            file")
-    show(plan.listing())
-    say("")
-    show(plan.card)
-    if plan.task is not None:
-        say(f"nnd_{plan.name}.yaml:")
-        show(plan.task)
+    head = "       bytes  sha256                                                            file"
+    parts = {"": [*fenced("", head, *plan.listing().split("\n"))]}
+    if not brief:
+        parts["README.md:"] = fenced("markdown", *plan.card.split("\n"))
+    if plan.task is not None and not brief:
+        parts[f"nnd_{plan.name}.yaml:"] = fenced("yaml", *plan.task.split("\n"))
+    for title, lines in parts.items():
+        say(title)
+        show("\n".join(["", *lines, ""] if title else [*lines, ""]))
     say(f"dry run: nothing was uploaded{f'; written: {out}' if out else ''}")
 
 

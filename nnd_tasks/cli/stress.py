@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nnd_tasks.cli.app import app
-from nnd_tasks.cli.console import check_folder, parts_of, say, show, warn
+from nnd_tasks.cli import completion
+from nnd_tasks.cli.app import CONCLUSIONS, RUN_GPT2, Brief, app, examples
+from nnd_tasks.cli.console import check_folder, parts_of, say, show, table, warn
 from nnd_tasks.errors import NNDError
 from nnd_tasks.wording import counted
 
@@ -18,16 +19,41 @@ if TYPE_CHECKING:
     from nnd_tasks.harness.user_tasks import UserTask
     from nnd_tasks.stress.stress_report import StressReport
 
-stress = typer.Typer(help="Blind spots: synthetic errors, as sets to test likelihoods with.", no_args_is_help=True)
-app.add_typer(stress, name="stress")
+#: Panels of `nnd stress --help`.
+_SETS, _VERDICTS = "Sets of synthetic errors", "Verdicts"
+_CORPORA = completion.choices("wikitext", "cnndm", "wmt", "ted")
+
+stress = typer.Typer(
+    help="Blind spots: synthetic errors, as sets to test likelihoods with.",
+    epilog=examples(
+        ("nnd stress build blindspot_wikitext --corpus wikitext", "200 texts with every error"),
+        (
+            f"{RUN_GPT2} --tasks nnd_blindspot_wikitext --output_path out --log_samples",
+            "score",
+        ),
+        ("nnd stress report out", "which errors the model does not see"),
+    ),
+    no_args_is_help=True,
+)
+app.add_typer(stress, name="stress", rich_help_panel=CONCLUSIONS)
 
 
-@stress.command("build")
+@stress.command(
+    "build",
+    rich_help_panel=_SETS,
+    epilog=examples(
+        ("nnd stress build blindspot_wikitext --corpus wikitext", "200 texts, all errors, three levels"),
+        ("nnd stress build mine --corpus texts.txt --errors truncation,token_drop --texts 50", "texts of your own"),
+    ),
+)
 def stress_build(
-    name: Annotated[str, typer.Argument(help="Of the set; the tasks look for blindspot_CORPUS.")],
+    name: Annotated[str, typer.Argument(help="Name of the set; the tasks look for blindspot_CORPUS.")],
     corpus: Annotated[
         str,
-        typer.Option(help="wikitext, cnndm, wmt or ted; a .txt or .jsonl file; or a path for `datasets` (PATH:SPLIT)."),
+        typer.Option(
+            help="wikitext, cnndm, wmt or ted; a .txt or .jsonl file; or a path for `datasets` (PATH:SPLIT).",
+            autocompletion=_CORPORA,
+        ),
     ],
     source: Annotated[
         Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
@@ -57,8 +83,11 @@ def stress_build(
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Give up a set of this name made otherwise.")] = False,
-    workers: Annotated[int, typer.Option(help="Processes.")] = 1,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a set of this name that was made in another way.")
+    ] = False,
+    workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
+    brief: Brief = False,
 ) -> None:
     """Build a set of gold texts against the same texts with one error. Interrupted, it goes on when run again."""
     from nnd_tasks.stress.stress_set import build_stress_set
@@ -85,11 +114,19 @@ def stress_build(
         progress=sys.stderr.isatty(),
     )
     say(f"{counted(result.summary.tests, 'test')} from {counted(result.summary.clusters, 'text')}")
-    for error, found in result.levels.items():
-        same, again = result.unchanged.get(error, 0), result.repeated.get(error, 0)
-        note = f"   {counted(same, 'time')} the text stayed as it was" if same else ""
-        note += f"   {counted(again, 'time')} a level or seed gave nothing new" if again else ""
-        say(f"  {error:<26}{result.summary.categories.get(error, 0):>8,}   levels {', '.join(found)}{note}")
+    if not brief:
+        rows = [
+            [
+                error,
+                f"{result.summary.categories.get(error, 0):,}",
+                ", ".join(levels),
+                f"{result.unchanged.get(error, 0):,}",
+                f"{result.repeated.get(error, 0):,}",
+            ]
+            for error, levels in result.levels.items()
+        ]
+        numbers = ["tests", "texts left as they were", "levels or seeds that gave nothing new"]
+        show("\n" + table(["error", numbers[0], "levels", *numbers[1:]], rows, numbers) + "\n")
     for error, what in result.left_out.items():
         warn(f"left out: {error} needs {what}")
     say(f"written to {result.folder}")
@@ -103,35 +140,52 @@ def _say_task(task: UserTask) -> None:
     say(f"score it: nnd run --model hf --model_args pretrained=MODEL --tasks {task.name}")
 
 
-@stress.command("report")
+@stress.command(
+    "report",
+    rich_help_panel=_VERDICTS,
+    epilog=examples(
+        ("nnd stress report out", "tables"),
+        ("nnd stress report out --brief", "one row per error"),
+        ("nnd stress report out --out figures", "and the paper's figure"),
+    ),
+)
 def stress_report(
     results: Annotated[Path, typer.Argument(help="What --output_path named, or one samples_*.jsonl.")],
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+    brief: Brief = False,
 ) -> None:
     """Show per error whether the likelihood falls as the error grows, as in the paper, beside pass rates."""
     from nnd_tasks.stress.stress_report import read_reports
 
     check_folder("--out", out_dir)
-    _show_reports(read_reports(results), out_dir)
+    _show_reports(read_reports(results), out_dir, brief)
 
 
-def _show_reports(reports: Sequence[StressReport], out_dir: Path | None) -> None:
+def _show_reports(reports: Sequence[StressReport], out_dir: Path | None, brief: bool) -> None:
     """Print reports and, where a folder is named, write them there."""
     from nnd_tasks.stress.stress_report import markdown, summary, write_reports
 
-    if overview := summary(reports):
+    if overview := summary(reports, least=1 if brief else 2):
         show(overview)
-    for report in reports:
+    for report in reports if not brief else ():
         show(markdown(report))
     if out_dir is not None:
         for path in write_reports(reports, out_dir):
             say(f"written: {path}")
 
 
-@stress.command("metrics")
+@stress.command(
+    "metrics",
+    rich_help_panel=_VERDICTS,
+    epilog=examples(
+        ("nnd stress metrics blindspot_cnndm --corpus cnndm --metrics bleu,rouge2", "what text metrics do not see"),
+    ),
+)
 def stress_metrics(
-    name: Annotated[str, typer.Argument(help="A set that `nnd stress build` made.")],
-    corpus: Annotated[str, typer.Option(help="What it was built from: the references are there.")],
+    name: Annotated[str, typer.Argument(help="A set that `nnd stress build` made.", autocompletion=completion.built)],
+    corpus: Annotated[
+        str, typer.Option(help="What it was built from: the references are there.", autocompletion=_CORPORA)
+    ],
     source: Annotated[
         Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
     ] = None,
@@ -144,6 +198,7 @@ def stress_metrics(
         Path | None, typer.Option(help="Texts, one per line, for mauve. Default: the references of the corpus.")
     ] = None,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+    brief: Brief = False,
 ) -> None:
     """The same verdict for text metrics: does a metric's score fall as the error grows?"""
     from nnd_tasks.analysis.verify.text_metrics import find_metric
@@ -153,24 +208,38 @@ def stress_metrics(
 
     check_folder("--out", out_dir)
     folder = find_set(name)
-    found = read_corpus(corpus, source, reference)
+    texts = read_corpus(corpus, source, reference)
     adapters = {part: find_metric(part, model, encoder) for part in parts_of(metrics)}
     if not adapters:
         raise NNDError("--metrics: none is named; take names separated by commas, such as rouge2,bleu")
     for part, metric in adapters.items():
-        _show_reports([stress_metric(part, metric, folder, found)], out_dir)
+        _show_reports([stress_metric(part, metric, folder, texts)], out_dir, brief)
 
 
-@stress.command("errors")
-def stress_errors() -> None:
+@stress.command(
+    "errors",
+    rich_help_panel=_SETS,
+    epilog=examples(
+        ("nnd stress errors", "with an example of each"),
+        ("nnd stress errors --brief", "their names"),
+    ),
+)
+def stress_errors(brief: Brief = False) -> None:
     """Show every error type: what it does, what its levels count, what it needs."""
     from nnd_tasks.stress.registry import ERRORS, NEEDS
     from nnd_tasks.stress.synthesize import SynthesisPlan  # noqa: F401 - registers the errors
 
-    for kind in ERRORS.values():
-        say(f"{kind.name}  ({kind.kind}; levels: {kind.unit})")
-        say(f"  {kind.definition}")
-        if kind.example:
-            say(f"  {kind.example[0]}  ->  {kind.example[1]}")
-        for need in sorted(kind.needs):
-            say(f"  needs {NEEDS[need]}")
+    rows = [
+        [
+            error.name,
+            error.kind,
+            error.unit,
+            error.definition,
+            f"{error.example[0]} → {error.example[1]}" if error.example else "",
+            ", ".join(NEEDS[need] for need in sorted(error.needs)),
+        ]
+        for error in ERRORS.values()
+    ]
+    head = ["error", "kind", "levels", "what it does", "example", "needs"]
+    columns = 2 if brief else len(head)
+    show(table(head[:columns], [row[:columns] for row in rows]))

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from transformers import Cache, DynamicCache
 
+from nnd_tasks.models.estimate import amount_of_packs
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
 from nnd_tasks.models.prefix_tree import Branch, Pack, branch_mask, make_packs, rows_of
 from nnd_tasks.models.vocabulary_head import VocabularyHead
@@ -82,7 +83,12 @@ class DecoderOnlyScoring(PrefixScoring):
         while first < len(sequences):
             left = sequences[first:]
             stem: _Stem | None = None
-            for pack in make_packs(left, self.row_tokens, self.pack_tokens):
+            packs = list(make_packs(left, self.row_tokens, self.pack_tokens))
+            if first == 0 and self._estimating:
+                tokens, reading = amount_of_packs(packs, left, self.row_tokens, self._costs)
+                targets = sum(len(continuation) for _, _, continuation in requests)
+                self._expect(requests, tokens, reading + targets * self._costs.head)
+            for pack in packs:
                 owners = [request for i in pack.paths for request in by_input[left[i]]]
                 try:
                     stem = self._stem_of(pack, left, stem)
@@ -155,6 +161,9 @@ class DecoderOnlyScoring(PrefixScoring):
         if cache is not None:
             arguments["past_key_values"] = cache
         bias = self._bias(mask)
+        if self._estimate is not None:
+            keys = len(tokens) if bias is None else bias.shape[1]
+            self._estimate.add(self._costs.read(len(tokens), keys))
         if bias is not None:
             arguments["attention_mask"] = bias[None, None]
             arguments["position_ids"] = self._tensor(positions)[None]

@@ -42,6 +42,11 @@ class EncoderDecoderScoring(PrefixScoring):
             inputs = tuple(decoder.inputs(torch.tensor(continuation)))
             by_input.setdefault(inputs, []).append(ScoredRequest(i, text, continuation))
         waiting = sorted(contexts, key=len)
+        if self._estimating:
+            lengths = [(len(context), sum(map(len, by_input))) for context, by_input in contexts.items()]
+            self._expect(
+                requests, sum(map(sum, lengths)), sum(self._work(source, target) for source, target in lengths)
+            )
         while waiting:
             group = _group(waiting, self.source_tokens)
             # The number of the context comes first, so that candidates of different contexts share nothing.
@@ -57,6 +62,15 @@ class EncoderDecoderScoring(PrefixScoring):
             done(owners)
             del waiting[: len(group)]
 
+    def _work(self, source: int, target: float) -> float:
+        """Return what a context of ``source`` tokens costs with candidates of ``target`` tokens together; see `Costs`.
+
+        Half of the layers are the encoder's. Common beginnings of candidates count for each, because they are only known
+        once the tree is made.
+        """
+        attention = self._costs.attention * (source * source + target * source)
+        return (source + target) * self._costs.body / 2 + target * self._costs.head + attention
+
     def _score_group(
         self, group: Sequence[tuple[int, ...]], by_input: ByInput, decoder: PackedDecoder, head: VocabularyHead
     ) -> None:
@@ -64,6 +78,10 @@ class EncoderDecoderScoring(PrefixScoring):
         sequences = sorted(by_input)
         packs = list(make_packs(sequences, self.decoder_row_tokens, self.decoder_row_tokens, stems=False))
         decoder.encode(group, keep=len(packs) > 1)
+        if self._estimate is not None:
+            targets = np.bincount([inputs[0] for inputs in sequences], [len(inputs) - 1 for inputs in sequences])
+            lengths = zip(map(len, group), targets.tolist(), strict=True)
+            self._estimate.add(sum(self._work(source, target) for source, target in lengths))
         source = np.repeat(np.arange(len(group)), [len(context) for context in group])
         for pack in packs:
             pack, about = pack.without_roots()

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.harness.lengths import MASKED, masked_window
+from nnd_tasks.models.estimate import Amount, RunEstimate, begin
 
 
 @register_model(MASKED)
@@ -87,12 +88,20 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         self, requests: list[tuple[tuple[str, str], list[int], list[int]]], disable_tqdm: bool = False, **kwargs: Any
     ) -> list[tuple[float, bool]]:
         answers = []
+        estimate = None if disable_tqdm else self._estimate(requests)
         for text, context, continuation in tqdm(requests, disable=disable_tqdm, desc="Masking tokens"):
             if not continuation:
                 raise NNDError(f"the continuation {text[1]!r} has no token of its own; it cannot be scored")
             answers.append(self._score(context, continuation))
             self.cache_hook.add_partial("loglikelihood", text, answers[-1])
+            if estimate is not None:
+                estimate.add(_tokens(context, continuation))
+                estimate.look()
         return answers
+
+    def _estimate(self, requests: list[tuple[tuple[str, str], list[int], list[int]]]) -> RunEstimate | None:
+        tokens = sum(_tokens(context, continuation) for _, context, continuation in requests)
+        return begin(Amount(len({text[0] for text, _, _ in requests}), len(requests), tokens, tokens))
 
     def _score(self, context: list[int], continuation: list[int]) -> tuple[float, bool]:
         room = self.max_length - len(self._before) - len(self._after)
@@ -126,6 +135,11 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Raise NNDError: masked language models do not generate text."""
         raise NNDError("nnd_mlm: masked language models do not generate text; take tasks that score likelihoods")
+
+
+def _tokens(context: list[int], continuation: list[int]) -> int:
+    """Return how many tokens are read for a request: all of it, once for each token that is masked."""
+    return len(continuation) * (len(context) + len(continuation))
 
 
 def load_masked(

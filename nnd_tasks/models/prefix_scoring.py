@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from nnd_tasks.harness.encodings import TokenizingOnce
+from nnd_tasks.models.estimate import Amount, Costs, RunEstimate, begin
 from nnd_tasks.models.prefix_tree import Ints
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 
@@ -78,6 +80,20 @@ class PrefixScoring(TokenizingOnce):
     #: Most tokens of contexts that are encoded together. A longer context is encoded alone.
     source_tokens = 640
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._estimate: RunEstimate | None = None  # of the call of `_loglikelihood_tokens` that is running
+        self._estimating = False  # whether this call should begin an estimate
+
+    @cached_property
+    def _costs(self) -> Costs:
+        return Costs.of(self._inner)
+
+    def _expect(self, requests: Sequence[tuple[Any, list[int], list[int]]], tokens: int, work: float) -> None:
+        """Begin to estimate how long these requests take; ``tokens`` and ``work`` as in `Amount`."""
+        prompts = {text[0] if text else tuple(context) for text, context, _ in requests}
+        self._estimate = begin(Amount(len(prompts), len(requests), tokens, work))
+
     @property
     def _inner(self) -> Any:
         """The transformers model below an adapter."""
@@ -107,6 +123,9 @@ class PrefixScoring(TokenizingOnce):
         for owner, logprob, likeliest in zip(tokens.owners, logprobs.tolist(), greedy.tolist(), strict=True):
             owner.total += logprob
             owner.greedy = owner.greedy and likeliest
+        if self._estimate is not None:
+            self._estimate.add(len(tokens.targets) * self._costs.head)
+            self._estimate.look()
 
     def _bias(self, mask: NDArray[np.bool_] | None) -> torch.Tensor | None:
         """Return a bias for attention scores of shape (row, keys), like ``mask``, which is True where a token sees a key.

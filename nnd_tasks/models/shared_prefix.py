@@ -184,6 +184,10 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         lm-eval 0.4.13 would give one of them the log-probabilities of the other.
         """
         more = {} if override_bs is None else {"override_bs": override_bs}
+        self._estimate = None
+        if requests and not disable_tqdm and self.rank == 0:
+            read = [min(len(context) + len(continuation), self.max_length) for _, context, continuation in requests]
+            self._expect(requests, sum(read), sum(map(self._plain_work, read)))
         splits: dict[tuple[int, ...], list[int]] = {}
         waves: dict[int, list[int]] = {}
         for i, (_, context, continuation) in enumerate(requests):
@@ -198,9 +202,24 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
             by_request |= dict(zip(wave, responses, strict=True))
         return [by_request[i] for i in range(len(requests))]
 
+    def _model_call(self, inps: torch.Tensor, attn_mask: Any = None, labels: Any = None) -> torch.Tensor:
+        """Read a batch as `HFLM` does, and count it for the estimate of the run."""
+        if self._estimate is not None:
+            self._estimate.look()  # the batch before this one is finished
+            length = inps.shape[1] + (0 if labels is None else labels.shape[1])
+            self._estimate.add(len(inps) * self._plain_work(length))
+        logits: torch.Tensor = super()._model_call(inps, attn_mask=attn_mask, labels=labels)
+        return logits
+
+    def _plain_work(self, length: int) -> float:
+        """Return what `HFLM` spends on a request of ``length`` tokens; it runs the vocabulary head at each of them."""
+        return self._costs.read(length, length) + length * self._costs.head
+
     def _score(self, requests: Sequence[tuple[Any, list[int], list[int]]], disable_tqdm: bool) -> list[Response]:
         """Return the responses in the order of the requests. Each goes to lm-eval's cache as soon as it is known."""
         responses: list[Response | None] = [None] * len(requests)
+        self._estimate = None
+        self._estimating = not disable_tqdm and self.rank == 0
         bar = tqdm(
             total=len(requests),
             disable=disable_tqdm or self.rank != 0,

@@ -6,6 +6,7 @@ Both go through `guarded`, which finds a user's mistakes before the model is loa
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -74,6 +75,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
         from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
+        from nnd_tasks.models.estimate import estimates_go_to
         from nnd_tasks.runner.caching import cache_key
 
         arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
@@ -100,6 +102,8 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             for task in ours:
                 task.prepare(model, arguments, chat=bool(apply_chat_template))
             stack.enter_context(loaded_once(task_manager, loaded))
+            if isinstance(model, str):  # a ready-made model is scored often, as while it trains
+                stack.enter_context(estimates_go_to(_tell))
             if use_cache is not None:
                 use_cache = f"{use_cache}_{cache_key(model, arguments)}"
                 stack.enter_context(json_cache())
@@ -115,6 +119,13 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             return cleaned(results, tracker)
 
     return run
+
+
+def _tell(line: str) -> None:
+    """Print a line on standard error, above the progress bar where there is one."""
+    from tqdm import tqdm
+
+    tqdm.write(line, file=sys.stderr)
 
 
 def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:

@@ -107,7 +107,7 @@ def test_nothing_is_wrong_with_our_recipes(path: Path) -> None:
 def test_the_command_prints_and_counts(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    done = CliRunner().invoke(app, ["check", str(sent(tmp_path, lable="x"))])
+    done = CliRunner().invoke(app, ["check", str(sent(tmp_path, lable="x")), "--format", "text"])
     assert done.exit_code == 2
     assert "error: recipe_key" in done.output
     done = CliRunner().invoke(app, ["check", str(sent(tmp_path)), "--format", "json"])

@@ -1,0 +1,55 @@
+"""What ``--brief`` prints: the numbers that decide, one row for each decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nnd_tasks.analysis.compare.output import between, few, underpowered
+from nnd_tasks.analysis.compare.power import LEVEL
+from nnd_tasks.baselines import ALL
+from nnd_tasks.cli.console import table
+from nnd_tasks.formats import number
+
+if TYPE_CHECKING:
+    from nnd_tasks.analysis.compare.paired import Comparison, Difference
+    from nnd_tasks.analysis.curves.charts import Chart
+    from nnd_tasks.analysis.verify.verify_sets import SetReport
+
+
+def brief_comparisons(comparisons: Sequence[Comparison]) -> str:
+    """Return a row per task and pair of models: the difference on all tests, its interval, and what it shows."""
+    rows = []
+    for comparison in comparisons:
+        [whole] = [result for result in comparison.categories if result.category == ALL]
+        for difference in whole.differences:
+            pair = f"{difference.second} - {difference.first}"
+            interval = between(difference.low, difference.high) + few(whole.clusters)
+            verdict = _verdict(difference, whole.clusters)
+            rows.append([comparison.paired.title, pair, number(difference.difference, signed=True), interval, verdict])
+    return table(["task", "pair", "difference", "95% interval", "verdict"], rows, ["difference", "95% interval"])
+
+
+def _verdict(difference: Difference, prompts: int) -> str:
+    """Say which model is better: p (Holm) below 0.05, and interval and p agree."""
+    if difference.p_holm < LEVEL and not difference.disagrees:
+        better = difference.second if difference.difference > 0 else difference.first
+        return f"{better} is better"
+    return "too few prompts to tell" if underpowered(difference, prompts) else "no difference shown"
+
+
+def brief_chart(chart: Chart) -> str:
+    """Return a row per model, or step, of its pass rates on all tests."""
+    points = [point for point in chart.points if point.category == ALL] or chart.points
+    rows = [[p.task, p.model, f"{p.x:,g}", number(p.rate), f"{number(p.low)} to {number(p.high)}"] for p in points]
+    return table(["task", "model", chart.x, "pass rate", "95% interval"], rows, [chart.x, "pass rate", "95% interval"])
+
+
+def brief_verification(reports: Sequence[SetReport]) -> str:
+    """Return a row per set and score: how well it ranks models as people do, averaged over categories."""
+    rows = [
+        [report.name, one.scorer, number(one.average.tau.value, 2), number(one.average.r.value, 2)]
+        for report in reports
+        for one in report.verifications
+    ]
+    return table(["set", "score", "tau", "r"], rows, ["tau", "r"])

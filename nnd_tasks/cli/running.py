@@ -1,0 +1,106 @@
+"""Commands that run models, or let lm-eval run them: run, register, unregister, tasks-dir, demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nnd_tasks.cli import completion
+from nnd_tasks.cli.app import RUN, RUN_GPT2, app, examples
+from nnd_tasks.cli.console import say
+from nnd_tasks.wording import counted
+
+_SHARING = "For --model hf: read every request on its own, as plain hf does."
+
+
+@app.command(
+    rich_help_panel=RUN,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    epilog=examples(
+        (
+            f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples",
+            "what nnd compare reads is in out",
+        ),
+        (
+            f"{RUN_GPT2} --tasks nnd_summeval,nnd_frank --limit 20",
+            "20 prompts of each",
+        ),
+        ("nnd run ls tasks", "every task that lm_eval knows, ours too"),
+    ),
+)
+def run(
+    context: typer.Context,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[OPTIONS OF LM_EVAL]...",
+            help="Whatever lm_eval takes, such as --model, --model_args, --tasks, --batch_size, --device, --output_path, "
+            "--log_samples, --limit, --use_cache. All of them follow below this help.",
+            autocompletion=completion.run_arguments,
+        ),
+    ] = None,
+    no_shared_prefix: Annotated[bool, typer.Option("--no-shared-prefix", help=_SHARING)] = False,
+) -> None:
+    """Run lm-eval with our tasks known to it; everything else on the line goes to lm_eval.
+
+    What requests to a model of type hf have in common at their beginning is read once. --cache_requests is refused. Before a long
+    run one line says about how long it will take.
+    """
+    from nnd_tasks.runner.run import run_lm_eval
+
+    words = [word for word in arguments or [] if word != "--debug"]
+    if {"--help", "-h"} & set(words):
+        say(context.get_help())
+        say("The options of lm_eval:")
+        say()
+    run_lm_eval(words, shared_prefix=not no_shared_prefix)
+
+
+@app.command(
+    rich_help_panel=RUN, epilog=examples(("nnd register", "then: lm_eval --model hf --tasks nnd_frank ..., as ever"))
+)
+def register() -> None:
+    """Make our tasks known to the literal command lm_eval of this environment."""
+    from nnd_tasks.runner.register import register as make
+
+    folder, count = make()
+    say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {folder}")
+
+
+@app.command(rich_help_panel=RUN, epilog=examples(("nnd unregister", "lm_eval is as it was before")))
+def unregister() -> None:
+    """Undo `nnd register`."""
+    from nnd_tasks.runner.register import unregister as undo
+
+    folder = undo()
+    say(f"removed {folder}" if folder else "nothing was registered")
+
+
+@app.command(
+    "tasks-dir",
+    rich_help_panel=RUN,
+    epilog=examples(("nnd tasks-dir", 'for: lm_eval --include_path "$(nnd tasks-dir)" --tasks nnd_frank ...')),
+)
+def tasks_dir() -> None:
+    """Print the folder of our task YAMLs, for lm_eval --include_path."""
+    from nnd_tasks.datasets import tasks_dir as find
+
+    typer.echo(find())
+
+
+@app.command(
+    rich_help_panel=RUN,
+    epilog=examples(("nnd demo", "about a minute on two cores"), ("nnd demo --dir /tmp/demo", "everything goes there")),
+)
+def demo(
+    folder: Annotated[Path, typer.Option("--dir", help="Where to put the demo's data, model and results.")] = Path(
+        ".demo"
+    ),
+    no_shared_prefix: Annotated[bool, typer.Option("--no-shared-prefix", help=_SHARING)] = False,
+) -> None:
+    """Run the whole chain offline on the embedded set with a tiny model."""
+    from nnd_tasks.demo import run_demo
+
+    run_demo(folder, shared_prefix=not no_shared_prefix)
