@@ -7,7 +7,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# --no-compile: Python compiles a module when it is first imported. Most of these thousands never are.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test test-all browser lint docs install lock clean
 

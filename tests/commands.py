@@ -60,8 +60,8 @@ HUGGING_FACE = (
     *("lm_eval.evaluator", "lm_eval.tasks", "lm_eval.models.huggingface", "lm_eval.models.openai_completions"),
     *("lm_eval._cli.harness", "lm_eval.loggers"),
 )
-#: Variables that are read when something is done, never at import: commands with other values still fork.
-READ_LATE = {"NND_HOME", "NND_DEBUG", "COLUMNS", "NO_PROXY", "PYTEST_CURRENT_TEST"}
+#: Variables that are read when something is done, or that the server hands on: commands with other values still fork.
+READ_LATE = {"NND_HOME", "NND_DEBUG", "COLUMNS", "NO_PROXY", "PYTEST_CURRENT_TEST", "HF_DATASETS_CACHE"}
 #: Variables that libraries set when they are imported, in the servers as in the process of the tests.
 SET_AT_IMPORT = {
     *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"),

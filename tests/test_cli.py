@@ -86,9 +86,11 @@ def test_a_home_that_leads_back_to_itself_is_one_line(
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     monkeypatch.setenv("NND_HOME", str(loop))
-    assert refused(nnd(*command.split())).startswith(f"NND_HOME={loop}: symbolic links lead")
+    assert refused(nnd(*command.split())).startswith(f"NND_HOME={loop}: its symbolic links form a loop")
     monkeypatch.delenv("NND_HOME")
-    assert refused(nnd("build", "demo", "--out", loop / "x")).startswith(f"{loop / 'x'}: symbolic links lead")
+    assert refused(nnd("build", "demo", "--out", loop / "x")).startswith(
+        f"{loop / 'x'}: its symbolic links form a loop"
+    )
 
 
 def test_process_shows_the_traceback_with_debug() -> None:

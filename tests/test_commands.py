@@ -141,7 +141,7 @@ def test_a_command_ends_with_the_test_that_started_it(tmp_path: Path) -> None:
         ({"NND_HOME": "x", "COLUMNS": "80"}, "full"),
         ({"KMP_INIT_AT_FORK": "FALSE"}, "full"),
         ({"HF_HOME": "x", "HF_HUB_OFFLINE": None}, "light"),
-        ({"HF_DATASETS_CACHE": "x"}, "light"),
+        ({"HF_DATASETS_CACHE": "x"}, "full"),
         ({"PYTHONHASHSEED": "1"}, "cold"),
         ({"OMP_NUM_THREADS": "2"}, "cold"),
         ({"HF_HOME": "x", "TMPDIR": "/x"}, "cold"),
@@ -153,6 +153,12 @@ def test_an_environment_that_is_read_at_import_gets_a_process_that_reads_it(
 ) -> None:
     environment = {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
     assert kind_of_start(environment) == kind
+
+
+def test_the_cache_of_datasets_is_handed_on(tmp_path: Path) -> None:
+    look = "from datasets import config\nprint(config.HF_DATASETS_CACHE)"
+    done = run([PYTHON, "-c", look], env={**os.environ, "HF_DATASETS_CACHE": str(tmp_path)})
+    assert done.stdout == f"{tmp_path}\n"
 
 
 def test_the_light_server_has_imported_nothing_that_reads_the_environment(tmp_path: Path) -> None:

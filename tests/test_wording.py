@@ -51,7 +51,7 @@ def test_no_name_adds_a_line_or_reaches_the_terminal(command: str, nnd_home: Pat
         output = printed("build", "demo", "--out", folder)
     else:
         build_set("demo", out=folder)
-        output = printed("list") if command == "list" else printed("check", folder, "--no-run")
+        output = printed("list") if command == "list" else printed("check", folder, "--no-run", "--format", "text")
     assert "evil\\x1b[2J\\nwritten: all is well" in output
     assert "\x1b" not in output
     assert not [line for line in output.splitlines() if line.startswith("written: all")]

@@ -16,6 +16,7 @@ import gc
 import importlib
 import json
 import os
+import pickle
 import random
 import runpy
 import selectors
@@ -75,6 +76,8 @@ def become(request: dict[str, Any], files: list[int]) -> NoReturn:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    if "datasets" in sys.modules and (cache := request["env"].get("HF_DATASETS_CACHE")):
+        sys.modules["datasets"].config.HF_DATASETS_CACHE = Path(cache)  # what `datasets` does when it is imported
     random.seed()
     for name in ("numpy.random", "torch"):  # each command draws numbers of its own, as in a fresh process
         if name in sys.modules:
@@ -103,6 +106,30 @@ def become(request: dict[str, Any], files: list[int]) -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     os._exit(status & 0xFF)
+
+
+def remember_yamls() -> Any:
+    """Let lm-eval parse each YAML of its own tasks once: listing its thousands of tasks takes ten seconds each time.
+
+    Stubs that `nnd register` writes among them are read anew, as is whatever lies elsewhere.
+
+    Returns:
+        The class that lists tasks.
+    """
+    index = importlib.import_module("lm_eval.tasks._index")
+    folder = Path(index.__file__).parent
+    original, parsed = index.load_yaml, {}
+
+    def load_yaml(path: Path, **options: Any) -> Any:
+        key = (str(path), *sorted(options.items()))
+        if not path.is_relative_to(folder) or path.is_relative_to(folder / "nnd"):
+            return original(path, **options)
+        if key not in parsed:
+            parsed[key] = pickle.dumps(original(path, **options))
+        return pickle.loads(parsed[key])
+
+    index.load_yaml = load_yaml
+    return index.TaskIndex
 
 
 def serve(listener: socket.socket, parent: int) -> None:
@@ -168,6 +195,9 @@ def main() -> None:
         collect_env = importlib.import_module("torch.utils.collect_env")
         machine = collect_env.get_pretty_env_info()
         collect_env.get_pretty_env_info = lambda: machine
+    if "lm_eval.tasks" in modules:
+        tasks = remember_yamls()
+        tasks.build([Path(sys.modules["lm_eval.tasks"].__file__ or "").parent])
     gc.collect()
     gc.freeze()  # so that a child's collector writes into none of it, and its memory stays shared
     with socket.socket(socket.AF_UNIX) as listener:

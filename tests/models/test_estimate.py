@@ -178,10 +178,10 @@ class Watch:
 @pytest.fixture
 def watches(monkeypatch: pytest.MonkeyPatch) -> list[Watch]:
     """Return what models begin to watch."""
-    from nnd_tasks.models import shared_prefix
+    from nnd_tasks.models import prefix_scoring
 
     made: list[Watch] = []
-    monkeypatch.setattr(shared_prefix, "begin", lambda amount: made.append(Watch(amount)) or made[-1])
+    monkeypatch.setattr(prefix_scoring, "begin", lambda amount: made.append(Watch(amount)) or made[-1])
     return made
 
 

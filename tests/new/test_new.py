@@ -332,7 +332,7 @@ def test_a_checkout_that_cannot_be_written_leaves_no_half_a_set(
     place.write_text("a file\n", encoding="utf-8")
     done = nnd("new", "numbers", "--from", table, *OPTIONS, "--into", checkout)
     assert (done.status, nnd_home.exists()) == (1, False)
-    assert "numbers cannot be written (File exists)" in done.err
+    assert "numbers: cannot be written (File exists)" in done.err
     place.unlink()
     (place / "README.md").mkdir(parents=True)
     done = nnd("new", "numbers", "--from", table, *OPTIONS, "--into", checkout)

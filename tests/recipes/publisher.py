@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import nnd_tasks.build
+import nnd_tasks.new.keep
 from nnd_tasks.recipes.recipe import File
 from tests.recipes.served import served
 from tests.recipes.small_files import quiz_text
@@ -97,4 +98,5 @@ def serve_set(monkeypatch: pytest.MonkeyPatch, name: str, *files: File, **change
     """Let a set be downloaded from other addresses."""
     found = served(name, *files)
     found = replace(found, recipe=replace(found.recipe, **changes))
-    monkeypatch.setattr(nnd_tasks.build, "find_recipe", lambda _: found)
+    for module in (nnd_tasks.build, nnd_tasks.new.keep):
+        monkeypatch.setattr(module, "find_recipe", lambda _: found)

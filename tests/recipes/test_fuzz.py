@@ -32,8 +32,6 @@ from tests.recipes.small_files import FRANK_FILE, MQM_FILE, QUIZ_FILE, SPLIT_FIL
 
 #: How many mutations of each publisher's format; ``NND_FUZZ=10000`` takes more.
 MUTATIONS = int(os.environ.get("NND_FUZZ") or 1_000)
-#: How many of each recipe for a table of one's own.
-OWN_MUTATIONS = MUTATIONS // 4
 SHORT = 90  # characters that a long text is cut to: mutations then hit the structure of the file more often
 
 # ---------------------------------------------------------------- excerpts of the real files
@@ -404,7 +402,7 @@ def test_only_one_line_that_names_the_file_comes_out_of_a_mutated_table_of_ones_
 ) -> None:
     wrong = []
     results: Counter[bool] = Counter()
-    for number in range(-1, OWN_MUTATIONS):
+    for number in range(-1, MUTATIONS):
         dice = random.Random(number)
         lines = [json.dumps(row) for row in OWN_ROWS]
         if number >= 0:
@@ -432,4 +430,4 @@ def test_only_one_line_that_names_the_file_comes_out_of_a_mutated_table_of_ones_
         path.unlink()
         assert number >= 0 or results[True], "the table is good before it is mutated"
     assert not wrong, f"{len(wrong)}:\n" + "\n".join(wrong[:10])
-    assert min(results.values()) > OWN_MUTATIONS / 20, results
+    assert min(results.values()) > MUTATIONS / 20, results
