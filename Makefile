@@ -39,7 +39,8 @@ test-all: browser
 # Takes a Chromium or Chrome that is on the PATH (Debian: apt install chromium), else playwright's own.
 browser: install
 	$(PIP) --constraint constraints.txt 'playwright>=1.49,<2'
-	command -v chromium chromium-browser google-chrome google-chrome-stable || $(BIN)/python -m playwright install chromium
+	for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name && exit; done; \
+	  $(BIN)/python -m playwright install chromium
 
 lint: install
 	$(BIN)/ruff check .

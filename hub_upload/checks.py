@@ -73,7 +73,7 @@ def check_rebuild(
         return []
     made = {config: part["recipe"] for config, part in reports.items() if isinstance(part.get("recipe"), Mapping)}
     if not made:
-        return [f"{name} is no set of nnd build or nnd new: not built again"]
+        return [f"{name} was not made by nnd build or nnd new: not built again"]
     if source is None:
         if must:
             raise NNDError(

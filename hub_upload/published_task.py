@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnd_tasks.check.yamls import dump_yaml, read_yaml
+from nnd_tasks.check.yamls import dump_task_yaml, read_task_yaml
 from nnd_tasks.datasets import user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.user_tasks import shipped_task
@@ -17,10 +17,10 @@ def published_task(name: str, repo: str) -> str | None:
     path = user_tasks_dir() / name / f"nnd_{name}.yaml"
     if shipped_task(f"nnd_{name}") is not None or not path.is_file():
         return None
-    settings, foreign = read_yaml(path)
+    settings, foreign = read_task_yaml(path)
     if foreign:
         raise NNDError(f"{path}: it names {', '.join(foreign)}, which cannot be published with a set; take it out")
-    return "# Needs the package nnd-tasks.\n" + dump_yaml({**settings, "dataset_path": repo})
+    return "# Needs the package nnd-tasks.\n" + dump_task_yaml({**settings, "dataset_path": repo})
 
 
 def how_to_score(name: str, repo: str) -> list[str]:

@@ -302,9 +302,9 @@ def _one_line(repo: str, token: str, state: str, unsure: Callable[[], str] | Non
     Args:
         repo: of the hub.
         token: is kept out of the line.
-        state: how a refusal leaves the repository.
-        unsure: returns how anything but a refusal leaves it, such as a connection that broke before the answer; None: as
-            a refusal.
+        state: of the repository after a refusal.
+        unsure: returns the state of the repository after other failures, such as a connection that broke before the
+            answer; None: as after a refusal.
     """
     try:
         yield
@@ -358,6 +358,6 @@ def _status(status: int, repo: str, error: BaseException) -> str:
 
 
 def _short(error: BaseException) -> str:
-    """Return an error's text in one line."""
+    """Return the text of an error in one line, at most 200 characters of it; the hub gives its reasons in later lines."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 200 else text[:199] + "…"

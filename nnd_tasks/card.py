@@ -146,7 +146,7 @@ def read_card(folder: Path) -> Card:
     """Return the card of a dataset folder.
 
     Raises:
-        NNDError: it cannot be read, or its header is no YAML mapping.
+        NNDError: it cannot be read, or its header is not a YAML mapping.
     """
     path = folder / CARD
     parts = split_card(read_text(path))

@@ -72,7 +72,7 @@ _TAGS = ("nnd", "near-negative-distinction", "lm-evaluation-harness")
 
 
 def set_header(facts: Facts) -> dict[str, Any]:
-    """Return the YAML header of a card, but for what follows from the data, such as the configs."""
+    """Return the YAML header of a card, without what follows from the data, such as the configs."""
     languages = [part.strip() for part in facts.say("language").split(",")] if facts.known.get("language") else None
     return {
         "nnd_set": facts.name,

@@ -132,11 +132,11 @@ def _both_sides(judgements: Judgements, candidates: Candidates, pairs: Pairs, te
 
 
 def _contradiction(judgements: Judgements, candidates: Candidates, place: int, number: Index) -> dict[str, Any]:
-    alike = np.flatnonzero(number == number[place])
-    labels = [f"{value:g}" for value in candidates.quality[alike].tolist()]
+    same_text = np.flatnonzero(number == number[place])
+    labels = [f"{value:g}" for value in candidates.quality[same_text].tolist()]
     if candidates.label is not None:
-        known = zip(candidates.label[alike].tolist(), labels, strict=True)
-        labels = [judgements.texts["label"].texts[code] if code >= 0 else number for code, number in known]
+        known = zip(candidates.label[same_text].tolist(), labels, strict=True)
+        labels = [judgements.texts["label"].texts[code] if code >= 0 else value for code, value in known]
     groups = judgements.groups if judgements.groups is not None else judgements.prompts.ids
     text = candidates.text[place]
     return {

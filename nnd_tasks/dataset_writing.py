@@ -131,7 +131,7 @@ def write_dataset(
         Summaries of all configs that the folder holds now.
 
     Raises:
-        NNDError: the folder exists and is no NND dataset, cannot be written, or another process keeps it locked.
+        NNDError: the folder exists and is not an NND dataset, cannot be written, or another process keeps it locked.
     """
     if not tables:
         raise ValueError("write_dataset needs at least one table")

@@ -1,4 +1,4 @@
-"""Dataset folders: write, find, load and fingerprint them.
+"""Dataset folders: find, load and fingerprint them (`nnd_tasks.dataset_writing` writes them).
 
 A folder is what the Hugging Face hub calls a dataset repository: ``README.md`` (the card, whose YAML header lists the
 configs) and one parquet file per config. ``datasets.load_dataset(folder)`` reads it.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REPORT = "build_report.json"
 SPLIT = "test"
 _MAX_REPORT_BYTES = 100_000_000
-_TRIES = 3  # times a set is read anew that another process replaces meanwhile
+_TRIES = 3  # how often reading is tried again while another process replaces the set
 
 
 def nnd_home() -> Path:
@@ -124,7 +124,7 @@ def built_sets() -> list[str]:
 
 
 def read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
-    """Return the card's YAML header; raise NNDError when ``folder`` is no NND dataset (of our schema version)."""
+    """Return the card's YAML header; raise NNDError when ``folder`` is not an NND dataset (of our schema version)."""
     path = folder / CARD
     if not folder.exists():
         recover(folder)
@@ -207,7 +207,7 @@ def list_configs(folder: Path) -> tuple[list[str], str]:
     """Return the config names of a dataset folder and the default one.
 
     Raises:
-        NNDError: ``folder`` is no NND dataset.
+        NNDError: ``folder`` is not an NND dataset.
     """
     header = read_header(folder)
     names = config_names(header)

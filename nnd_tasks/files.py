@@ -216,7 +216,7 @@ def read_bytes(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> bytes:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise NNDError(f"{path}: is no regular file")
+                raise NNDError(f"{path}: is not a regular file")
             content = file.read(limit + 1)
     if len(content) > limit:
         raise NNDError(f"{path}: is larger than {limit / 1e6:,.0f} MB, which is more than such a file should have")
@@ -252,7 +252,7 @@ _SAVE = (
 
 
 def read_json(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
-    """Return what a JSON file holds; raises as `read_text` does, and where it is no JSON."""
+    """Return what a JSON file holds; raises as `read_text` does, and where it is not JSON."""
     return parse_json(read_text(path, limit=limit), str(path))
 
 
@@ -267,7 +267,28 @@ def load_json(text: str, where: str, *, hint: str = "") -> Any:
     except RecursionError as error:
         raise NNDError(f"{where}: its lists and objects are nested too deeply to be read{hint}") from error
     except ValueError as error:
-        raise NNDError(f"{where}: is no valid JSON ({reason_of(error)}){hint}") from error
+        raise NNDError(f"{where}: is not valid JSON ({reason_of(error)}){hint}") from error
+
+
+def json_lines(
+    lines: Iterable[str], source: str, *, hint: str = "", skip_blank: bool = False
+) -> Iterator[tuple[str, str, Any]]:
+    """Yield the place (``FILE, line 3``), the text and the value of each line of JSON Lines.
+
+    Args:
+        lines: a file opened as text, or its lines; only line feeds end a line, as strings may hold other line breaks.
+        source: the file's name; begins each place.
+        hint: ends errors.
+        skip_blank: leave out lines without any text, which are no JSON; they are counted.
+
+    Raises:
+        NNDError: a line is not valid JSON, or nested too deeply; the error names the place.
+    """
+    for number, line in enumerate(lines, start=1):
+        if skip_blank and not line.strip():
+            continue
+        where = f"{source}, line {number}"
+        yield where, line, load_json(line, where, hint=hint)
 
 
 def parse_json(text: str, where: str) -> Any:
@@ -320,7 +341,7 @@ class UniqueLoader(PlainLoader):
     """A loader for `parse_yaml` that refuses a mapping with the same key twice; YAML would silently take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return a mapping; raise a YAMLError where a key stands twice."""
+        """Return a mapping; raise a YAMLError where a key is repeated."""
         known: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in known:
@@ -384,6 +405,6 @@ def parse_yaml(text: str, where: str, loader: type[PlainLoader] = PlainLoader) -
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or reason_of(error)
         line = f" in line {mark.line + 1}" if mark else ""
-        raise NNDError(f"{where}: is no YAML that can be read here ({problem}{line})") from error
+        raise NNDError(f"{where}: is not YAML that can be read here ({problem}{line})") from error
     except (ValueError, RecursionError, TypeError) as error:  # dates such as 2022-13-41, keys that are lists
-        raise NNDError(f"{where}: is no YAML that can be read here ({reason_of(error)})") from error
+        raise NNDError(f"{where}: is not YAML that can be read here ({reason_of(error)})") from error

@@ -106,7 +106,7 @@ NEWS = Terms(
 WMT = Terms(
     "news texts of the WMT shared tasks, their translations by people and by the systems that took part",
     "released for research, with a citation of the shared task; for any other use one has to ask the owners of the texts, "
-    "which are newspapers. That is no leave to publish them again, although Google's release has them under Apache-2.0.",
+    "which are newspapers. That does not allow publishing them again, although Google's release has them under Apache-2.0.",
     "https://www.statmt.org/wmt21/translation-task.html",
     redistribute=False,
 )

@@ -45,7 +45,7 @@ _NUMBERS = re.compile(r"(?:[-+\d.,% \[\]†‡≠]|to|<(?=0\.))*")
 
 
 def table_cell(text: str) -> str:
-    """Return text for a cell of a table: numbers and intervals as they are, in names every character means itself."""
+    """Return text for a cell of a table: numbers and intervals stay as they are, names are escaped."""
     return text if _NUMBERS.fullmatch(text) else unlinked(text)
 
 

@@ -43,7 +43,7 @@ OPTIONAL_COLUMNS: dict[str, str] = {
     "seed": "int64",
 }
 #: Where people marked errors in the worse candidate: for each test a list of start, end, category and severity. Start and
-#: end count characters of ``low``; the character at the end is no part of the span.
+#: end count characters of ``low``; the character at the end is not part of the span.
 SPANS_COLUMN = "low_spans"
 RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS) | {SPANS_COLUMN}
 #: What a document of the harness holds besides prompt fields; no column may have these names.

@@ -41,7 +41,7 @@ _URL = re.compile(
 _NAME = re.compile(r"""(?<![\w.-])(?P<quote>\\?['"]?)(?P<name>[A-Za-z_][\w.-]*)(?P=quote)\s*(?P<sign>[:=])\s*""")
 _SCHEME = re.compile(r"\b(Bearer|Basic)\s+[\w+/=.~-]{4,}")
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
-#: Letters that a secret must have to be looked for in running text; shorter ones also occur in ordinary words.
+#: Minimum length of a secret that is looked for in running text; shorter ones also occur in ordinary words.
 _LONG = 6
 
 
@@ -53,7 +53,7 @@ def is_secret(name: str) -> bool:
     joined = "".join(words)
     if any(part in joined for part in _PARTS):
         return True
-    if words[-1] == "token":  # bos_token is no secret; neither is max_tokens
+    if words[-1] == "token":  # bos_token and max_tokens are not secrets
         return len(words) == 1 or words[-2] not in _OF_TEXTS
     return words[-1] in _WORDS or words[0] == "auth"
 
@@ -64,7 +64,7 @@ def bare_urls(text: str) -> str:
 
 
 def open_query(url: str) -> list[tuple[str, str]]:
-    """Return what the query of a URL asks for, secrets left out; empty for a text that is no URL."""
+    """Return what the query of a URL asks for, secrets left out; empty for a text that is not a URL."""
     try:
         parts = urlsplit(url)
         return [pair for pair in parse_qsl(parts.query) if parts.scheme and not is_secret(pair[0])]
@@ -193,7 +193,7 @@ def hidden_in_logs(known: Iterable[str]) -> Iterator[None]:
     """Keep secrets out of all log lines, tracebacks in them included, while the block runs.
 
     Args:
-        known: as for `hide`; it is read anew for each line, so secrets may be added to it meanwhile.
+        known: as for `hide`; it is read again for each line, so secrets may be added to it during the run.
     """
     make = logging.getLogRecordFactory()
 

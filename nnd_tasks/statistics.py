@@ -68,7 +68,7 @@ def clustered_standard_error(passed: ArrayLike, tests: ArrayLike) -> float:
 #: Assumed correlation of tests that share a prompt, for the degrees of freedom of an interval. Small models gave 0.11 to 0.21
 #: (`nnd_tasks.analysis.compare.power`). Where all prompts have equally many tests it has no effect.
 WITHIN = 0.15
-#: Prompts, all of whose tests end alike, that `effective_tests` adds. Without them intervals of rates near 1 miss the rate in
+#: How many prompts whose tests all have the same outcome `effective_tests` adds. Without them intervals miss rates near 1 in
 #: up to 9% of simulated runs (``benchmarks/coverage.py``).
 UNKNOWN = 0.5
 
@@ -115,22 +115,22 @@ def wilson(rate: float, tests: float, quantile: float) -> tuple[float, float]:
     return max(0.0, min(rate, centre - half)), min(1.0, max(rate, centre + half))
 
 
-def effective_tests(rate: float, error: float, tests: float, alike: float, rare: float) -> float:
-    """Return how many independent tests would give as sure a rate as tests that share prompts.
+def effective_tests(rate: float, error: float, tests: float, worst: float, rare: float) -> float:
+    """Return how many independent tests would give the same standard error as these tests, some of which share prompts.
 
     The design effect, the variance of the rate over that of as many independent tests, is error² tests / (rate (1 - rate)),
-    and 1 at least. Only prompts with the rarer of the two outcomes say how large it is, and where all tests end alike there is
-    none. So half a prompt is added to them that has the worst design effect, that of tests which always end alike.
+    and 1 at least. Only prompts with the rarer of the two outcomes say how large it is; if all tests have one outcome, there is
+    no such prompt. So half a prompt with the worst design effect is added, that of tests which all have the same outcome.
 
     Args:
         rate: the pooled rate.
         error: its clustered standard error.
         tests: number of tests.
-        alike: the design effect if the tests of a prompt always ended alike, sum(tests²) / sum(tests) over prompts.
+        worst: the design effect if all tests of a prompt had the same outcome, sum(tests²) / sum(tests) over prompts.
         rare: number of prompts with any failure, or of those with any pass where these are fewer.
     """
     design = max(1.0, error**2 * tests / (rate * (1 - rate))) if 0 < rate < 1 else 1.0
-    return tests * (rare + UNKNOWN) / (rare * design + UNKNOWN * alike)
+    return tests * (rare + UNKNOWN) / (rare * design + UNKNOWN * worst)
 
 
 def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95) -> tuple[float, float]:

@@ -67,7 +67,7 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
         if name not in table.column_names:
             if name in REQUIRED_COLUMNS:
                 raise NNDError(
-                    f"{where}: column {name!r} is missing; this is no NND dataset of schema {SCHEMA_VERSION}"
+                    f"{where}: column {name!r} is missing; this is not an NND dataset of schema {SCHEMA_VERSION}"
                 )
             continue
         wanted = TYPES[kind]
@@ -85,7 +85,7 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
             table = table.set_column(index, SPANS_COLUMN, table.column(index).cast(SPANS))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise NNDError(
-                f"{where}: column {SPANS_COLUMN!r} is no list of start, end, category and severity: {reason_of(error)}"
+                f"{where}: column {SPANS_COLUMN!r} is not a list of start, end, category and severity: {reason_of(error)}"
             ) from error
     if table.num_rows == 0:
         raise NNDError(f"{where}: it holds no test")

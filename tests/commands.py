@@ -52,7 +52,8 @@ LIBRARIES = (
     *("safetensors.torch", "sklearn.metrics", "nltk", "sacrebleu", "rouge_score.rouge_scorer", "sqlitedict"),
     *("more_itertools", "openpyxl", "matplotlib.pyplot"),
 )
-#: These read ``HF_HOME``, ``HF_ENDPOINT`` and others when they are imported. Nothing of ours is imported by a server.
+#: These read ``HF_HOME``, ``HF_ENDPOINT`` and others when they are imported. The server that has them has all modules of ours
+#: too, which read no variable when they are imported.
 HUGGING_FACE = (
     *("huggingface_hub.hf_api", "huggingface_hub.repocard", "datasets", "peft", "evaluate"),
     *("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto"),
@@ -61,7 +62,7 @@ HUGGING_FACE = (
     *("lm_eval._cli.harness", "lm_eval.loggers"),
 )
 #: Variables that are read when something is done, or that the server hands on: commands with other values still fork.
-READ_LATE = {"NND_HOME", "NND_DEBUG", "COLUMNS", "NO_PROXY", "PYTEST_CURRENT_TEST", "HF_DATASETS_CACHE"}
+READ_LATE = {"NND_HOME", "NND_DEBUG", "COLUMNS", "NO_PROXY", "PYTEST_CURRENT_TEST", "HF_DATASETS_CACHE", "TMPDIR"}
 #: Variables that libraries set when they are imported, in the servers as in the process of the tests.
 SET_AT_IMPORT = {
     *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"),
@@ -238,15 +239,24 @@ def nnd_process(*arguments: str | Path, **environment: str) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
+def warm_server() -> Path | None:
+    """Return the socket of the server that has imported everything; None where each process is to be a fresh Python."""
+    return None if kind_of_start(os.environ) == "cold" else _server("full")
+
+
+def _server(kind: str) -> Path:
+    if kind not in _servers:
+        _servers[kind] = _start_server(kind)
+    return _servers[kind]
+
+
 def _server_for(words: Sequence[str], environment: Mapping[str, str]) -> Path | None:
     ours = words[0] == sys.executable and words[1] in ("-m", "-c")
     script = Path(words[0]).parent == Path(sys.executable).parent and words[0] != sys.executable
     kind = kind_of_start(environment)
     if kind == "cold" or not (ours or script):
         return None
-    if kind not in _servers:
-        _servers[kind] = _start_server(kind)
-    return _servers[kind]
+    return _server(kind)
 
 
 def _listens(path: Path) -> bool:

@@ -28,7 +28,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests run in parallel processes; more threads in each only slow them down.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from tests.commands import Outcome
+from tests.commands import Outcome, warm_server
+from tests.warm_server import let_checks_fork
 
 REPO = Path(__file__).resolve().parent.parent
 DEMO_ANNOTATIONS = REPO / "task_yamls" / "demo" / "demo_annotations.csv"
@@ -54,6 +55,11 @@ def pytest_collection_finish() -> None:
         from torch.utils import collect_env
 
         collect_env.get_pretty_env_info = functools.cache(collect_env.get_pretty_env_info)
+
+
+def pytest_sessionstart() -> None:
+    """Let the process in which `nnd check` looks at tasks fork from the server of commands, as commands do."""
+    let_checks_fork(warm_server)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

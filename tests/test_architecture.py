@@ -1,11 +1,13 @@
-"""Modules import downwards only, and the package itself imports fast."""
+"""Modules import downwards only, the package itself imports fast, and one name stands for one thing."""
 
 from __future__ import annotations
 
 import ast
 import pkgutil
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -174,3 +176,42 @@ def test_nothing_that_is_read_is_run() -> None:
 def test_what_would_run_what_it_reads_is_seen(line: str) -> None:
     assert unsafe(f"def f():\n    {line}\n")
     assert not unsafe("model.eval()\nx = yaml.safe_load(text)\nx = SqliteDict(path, encode=dumps, decode=loads)\n")
+
+
+# ---------------------------------------------------------------- one name, one thing
+
+
+def public_classes() -> dict[str, list[str]]:
+    """Return name -> the modules that define a public class of this name."""
+    found: dict[str, list[str]] = {}
+    for package in ("nnd_tasks", "hub_upload"):
+        for path in sorted((REPO / package).rglob("*.py")):
+            for node in ast.parse(path.read_text("utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found.setdefault(node.name, []).append(str(path.relative_to(REPO)))
+    return found
+
+
+def test_no_two_modules_have_one_name() -> None:
+    names = Counter(path.stem for package in ("nnd_tasks", "hub_upload") for path in (REPO / package).rglob("*.py"))
+    assert {name for name, count in names.items() if count > 1} == {"__init__", "__main__"}
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    assert {name: places for name, places in public_classes().items() if len(places) > 1} == {}
+
+
+def test_lm_eval_is_patched_in_one_file() -> None:
+    patched = re.compile(r"patch(\.object)?\(\s*[\"']?(lm_eval|utils|evaluator|TaskManager|EvaluationTracker)\b")
+    places = [
+        str(path.relative_to(REPO))
+        for package in ("nnd_tasks", "hub_upload")
+        for path in sorted((REPO / package).rglob("*.py"))
+        if patched.search(path.read_text("utf-8"))
+    ]
+    assert places == ["nnd_tasks/runner/patches.py"]
+
+
+def test_most_files_can_be_read_in_one_sitting() -> None:
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in (REPO / "nnd_tasks").rglob("*.py")}
+    assert {str(path): length for path, length in lengths.items() if length > 400} == {}

@@ -76,7 +76,7 @@ def test_a_broken_address_of_the_hub_is_one_line(
     endpoint: str, nnd: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    assert refused(nnd("build", "demo")).startswith(f"HF_ENDPOINT={endpoint}: is no address")
+    assert refused(nnd("build", "demo")).startswith(f"HF_ENDPOINT={endpoint}: is not an address")
 
 
 @pytest.mark.parametrize("command", ["build demo", "register", "run --model hf --tasks nnd_demo"])
@@ -284,7 +284,7 @@ def lines_of_wrong_input(folder: Path) -> dict[str, tuple[Sequence[str | Path], 
         "option value": (["build", "summeval", "--source", quiz, "--rows", "most"], "--rows: expected half or all"),
         "no such source": (["build", "mqm", "--source", folder / "none"], "no such file or folder"),
         "source without the file": (["build", "frank", "--source", folder / "empty"], FRANK_FILE),
-        "broken file": (["build", "quiz_design", "--source", broken], f"{QUIZ_FILE}, line 5: is no valid JSON"),
+        "broken file": (["build", "quiz_design", "--source", broken], f"{QUIZ_FILE}, line 5: is not valid JSON"),
         "binary file": (["build", "quiz_design", "--source", binary], "binary.jsonl, line 1: not UTF-8"),
         "foreign folder": (["build", "quiz_design", "--source", quiz, "--out", foreign], str(foreign)),
         "file as folder": (["build", "quiz_design", "--source", quiz, "--out", binary], str(binary)),

@@ -17,12 +17,12 @@ COMMANDS = {
     "show demo": (0, "demo"),
     "build demo": (0, "381 tests"),
     "check demo --no-run": (0, "0 errors"),
-    "new answers --from {repo}/examples/answers.csv --into .": (1, "nnd: error: "),
-    "publish nothing --repo a/b": (1, "nnd: error: HF_HUB_OFFLINE is set"),
+    "new answers --from {repo}/examples/answers.csv --better right": (0, "36 tests"),
+    "publish demo --repo a/b --dry-run": (0, "a/b"),
     "tasks-dir": (0, "task_yamls"),
     "register --help": (0, "lm_eval"),  # the real one changes this environment
     "unregister --help": (0, "register"),
-    "run --model hf --tasks nnd_dmo": (1, "nnd: error: "),
+    "run --model hf --model_args pretrained={models}/gpt2 --tasks nnd_demo --limit 2": (0, "pass_rate"),
     "compare a b": (0, "m-b"),
     "report a b --output r.html": (0, "r.html"),
     "scaling a b": (0, "nnd_made_up"),
@@ -44,15 +44,15 @@ def test_no_verb_is_forgotten() -> None:
 
 @pytest.mark.parametrize("command", list(COMMANDS))
 def test_a_verb_works_in_a_fresh_process(
-    command: str, demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, demo_home: Path, tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if command.startswith("check"):
+    if command.startswith(("check", "run", "publish")):
         monkeypatch.setenv("NND_HOME", str(demo_home))
     for name in "ab":
         write_run(tmp_path / name, f"m-{name}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NND_COLD", "1")
-    status, out, err = nnd_process(*command.format(repo=REPO).split())
+    status, out, err = nnd_process(*command.format(repo=REPO, models=tiny_models["gpt2"].parent).split())
     expected, text = COMMANDS[command]
     assert status == expected, err
     assert text in (err if status else out)

@@ -576,7 +576,7 @@ FOREIGN: dict[str, Callable[[Path], Any]] = {
     "a header of wrong YAML": lambda f: (f / "README.md").write_text("---\na: [1\n---\n"),
     "a header that does not end": lambda f: (f / "README.md").write_text("---\nnnd_schema_version: 1\n"),
     "text before the header": lambda f: (f / "README.md").write_text("Hi\n---\nnnd_schema_version: 1\n---\n"),
-    "a card that is no text": lambda f: (f / "README.md").write_bytes(b"---\n\xff\xfe---\n"),
+    "a card that is not text": lambda f: (f / "README.md").write_bytes(b"---\n\xff\xfe---\n"),
     "a card that is a folder": lambda f: (f / "README.md").mkdir(),
     "no card": lambda f: (f / "thesis.tex").write_text("years of work"),
     "a hidden file": lambda f: (f / ".git").write_text("gitdir: elsewhere"),

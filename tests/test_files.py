@@ -88,7 +88,7 @@ def test_files_and_folders_have_the_mode_that_the_user_asked_for(tmp_path: Path,
 def test_a_fifo_and_a_device_are_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero")):
-        with pytest.raises(NNDError, match="is no regular file"):
+        with pytest.raises(NNDError, match="is not a regular file"):
             read_bytes(path)
 
 
@@ -123,7 +123,7 @@ def test_deep_and_broken_json_are_one_error(tmp_path: Path) -> None:
         parse_json("[" * 100_000, "row 3")
     path = tmp_path / "a.json"
     path.write_text("{", encoding="utf-8")
-    with pytest.raises(NNDError, match=r"a\.json: is no valid JSON"):
+    with pytest.raises(NNDError, match=r"a\.json: is not valid JSON"):
         read_json(path)
 
 

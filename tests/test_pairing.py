@@ -474,7 +474,7 @@ def test_an_infinite_score_is_refused(score: Any) -> None:
 
 @pytest.mark.parametrize("gap", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_gap_that_is_not_above_0_is_refused(gap: float) -> None:
-    with pytest.raises(NNDError, match=r"gap is above 0|is no number that can be compared"):
+    with pytest.raises(NNDError, match=r"gap is above 0|is not a number that can be compared"):
         engine(scores(gap), rows({"score": 1.0}, {"score": 1.0}))
 
 

@@ -32,8 +32,8 @@ def short_names(models: Sequence[tuple[str, str]]) -> list[str]:
         names[model] = "/".join(parts[-size:]) or model[0]
     for name, count in Counter(names.values()).items():
         if count > 1:  # the same weights, run with other arguments
-            alike = [model for model in known if names[model] == name]
-            names |= {model: f"{name}{mark}" for model, mark in zip(alike, _what_differs(alike), strict=True)}
+            same_name = [model for model in known if names[model] == name]
+            names |= {model: f"{name}{mark}" for model, mark in zip(same_name, _what_differs(same_name), strict=True)}
     return [visible(names[model]) for model in models]
 
 

@@ -212,7 +212,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     """Return the content of a results file.
 
     Raises:
-        NNDError: it cannot be read, or is no JSON object.
+        NNDError: it cannot be read, or is not a JSON object.
     """
     text = read_text(path, limit=_MOST_BYTES)
     try:
@@ -221,8 +221,8 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise NNDError(f"{path}: its lists and objects are nested too deeply to be read") from error
     except ValueError as error:
         if not path.name.startswith("results_"):
-            raise NNDError(f"{path}: is no results_*.json of lm-eval") from error
-        raise NNDError(f"{path}: is no JSON, the file is cut off or damaged; run the task again") from error
+            raise NNDError(f"{path}: is not a results_*.json of lm-eval") from error
+        raise NNDError(f"{path}: is not JSON, the file is cut off or damaged; run the task again") from error
     check_json(content, text, str(path))
     if not isinstance(content, dict):
         raise NNDError(f"{path}: holds no results of lm-eval")

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import check_json, reading
+from nnd_tasks.files import check_json, json_lines, load_json, reading
 from nnd_tasks.harness.metrics import decide
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.wording import counted
@@ -83,23 +83,17 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (number, object) of each line of a JSONL file.
 
     Raises:
-        NNDError: it cannot be read, or a line is no object.
+        NNDError: it cannot be read, or a line is not an object.
     """
     with reading(path), path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            where = f"{path}, line {number}"
-            try:
-                value = json.loads(line)
-                if "\\ud" in line.lower():  # a lone surrogate, which no file can hold, becomes a question mark
-                    line = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
-                    value = json.loads(line)
-            except RecursionError as error:
-                raise NNDError(f"{where}: its lists and objects are nested too deeply to be read") from error
-            except ValueError as error:
-                raise NNDError(f"{where}: no JSON; the file is cut off or damaged") from error
+        lines = json_lines(file, str(path), hint="; the file is cut off or damaged")
+        for number, (where, line, value) in enumerate(lines, start=1):
+            if "\\ud" in line.lower():  # a lone surrogate, which no file can hold, becomes a question mark
+                line = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+                value = load_json(line, where)
             check_json(value, line, where)
             if not isinstance(value, dict):
-                raise NNDError(f"{where}: is no JSON object")
+                raise NNDError(f"{where}: is not a JSON object")
             yield number, value
 
 
@@ -111,7 +105,7 @@ def read_samples(path: Path, ties: str = "fail") -> Samples:
         ties: how ties were decided, as the signature says.
 
     Raises:
-        NNDError: it cannot be read, is no samples file of an NND task, or contradicts itself; the error names the line.
+        NNDError: it cannot be read, is not a samples file of an NND task, or contradicts itself; the error names the line.
     """
     documents: list[dict[str, Any]] = []
     rows: list[tuple[Any, ...]] = []
@@ -156,17 +150,17 @@ def _get(part: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
     """
     if key not in part:
         which = "its document" if where.endswith(_DOC) else "it"
-        raise NNDError(f"{where.removesuffix(_DOC)}: is no sample of an NND task ({which} has no {key!r})")
+        raise NNDError(f"{where.removesuffix(_DOC)}: is not a sample of an NND task ({which} has no {key!r})")
     value = part[key]
     if not isinstance(value, kind):
-        raise NNDError(f"{where}: {key} is {_shown(value)}, which is no {_KINDS[kind]}")
+        raise NNDError(f"{where}: {key} is {_shown(value)}, which is not {_KINDS[kind]}")
     return value
 
 
 #: Ends the place of a value in the document, which is an object inside the sample.
 _DOC = ": doc"
 #: Type -> its name in errors.
-_KINDS = {str: "text", list: "list", dict: "object", bool: "true or false"}
+_KINDS = {str: "text", list: "a list", dict: "an object", bool: "true or false"}
 
 
 def _shown(value: Any) -> str:
@@ -186,7 +180,7 @@ def _number(value: Any, where: str) -> float:
     """Return a value that must be a finite number; raise NNDError where it is not."""
     if not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) <= 1e300:
         return float(value)
-    raise NNDError(f"{where} is {_shown(value)}, which is no finite number")
+    raise NNDError(f"{where} is {_shown(value)}, which is not a finite number")
 
 
 def _document(sample: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -199,7 +193,7 @@ def _document(sample: Mapping[str, Any], where: str) -> dict[str, Any]:
     candidates = _get(doc, "candidates", list, where)
     for text in candidates:
         if not isinstance(text, str):
-            raise NNDError(f"{where}: candidates hold {_shown(text)}, which is no text")
+            raise NNDError(f"{where}: candidates hold {_shown(text)}, which is not text")
     return doc
 
 
@@ -215,7 +209,7 @@ def _scores(sample: Mapping[str, Any], key: str, expected: int, where: str) -> l
         if score is None:
             continue
         if not isinstance(score, dict):
-            raise NNDError(f"{place} is {_shown(score)}, which is no score")
+            raise NNDError(f"{place} is {_shown(score)}, which is not a score")
         if missing := {"sum", "mean", "tokens", "bytes"} - score.keys():
             raise NNDError(f"{place} has no {min(missing)!r}")
         tokens = _whole(score["tokens"], f"{place}: tokens", 1)
@@ -236,7 +230,7 @@ def _asked(doc: Mapping[str, Any], where: str) -> dict[str, Mapping[str, Any]] |
     if tests is None:
         return None
     if not isinstance(tests, list) or not all(isinstance(test, dict) for test in tests):
-        raise NNDError(f"{where}: doc: tests is {_shown(tests)}, which is no list of objects")
+        raise NNDError(f"{where}: doc: tests is {_shown(tests)}, which is not a list of objects")
     return {test["test_id"]: test for test in tests if isinstance(test.get("test_id"), str)}
 
 
@@ -260,7 +254,7 @@ def _test(
         NNDError: a value is missing or wrong, or contradicts the document or the scores.
     """
     if not isinstance(test, dict):
-        raise NNDError(f"{where}: tests hold {_shown(test)}, which is no object")
+        raise NNDError(f"{where}: tests hold {_shown(test)}, which is not an object")
     name = _get(test, "test_id", str, where)
     where = f"{where}, test {name}"
     row = {"test_id": name, **{key: test.get(key, "") for key in ("category", "subcategory", "severity")}}

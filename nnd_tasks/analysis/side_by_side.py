@@ -132,7 +132,7 @@ def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
     """Return a line for each run that cannot be compared with any other, and why."""
     lines = []
     for lone in (paired.runs[0] for paired in pairs if len(paired.runs) == 1):
-        line = f"{lone.model} on {lone.task} is compared with nothing"
+        line = f"{lone.model} on {lone.task} has no run to compare with"
         others = [run for run in runs if run.set == lone.set and run.model != lone.model]
         others.sort(key=lambda run: (run.task != lone.task, -_shared(run, lone)))
         if not others:
@@ -212,7 +212,7 @@ def check_comparable(first: Run, other: Run, allow: Sequence[str] = ()) -> None:
     if "window" not in allow and (first.truncated or other.truncated) and windows[0] != windows[1]:
         differ.append(f"window {windows[0]!r} and {windows[1]!r}, with prompts that were shortened to fit")
     if differ:
-        hint = "run both in one way"
+        hint = "rerun both with equal settings"
         if any(entry.startswith("selection ") for entry in differ):
             hint += " (selection: what --limit or --samples took)"
         if not any(entry.startswith(("data ", "selection ")) for entry in differ):

@@ -60,7 +60,7 @@ class Tags:
         """Return a number of a run's model, or None where the file has none.
 
         Raises:
-            NNDError: the value is no finite number.
+            NNDError: the value is not a finite number.
         """
         value = self.of(run).get(column)
         if value is None or value == "":
@@ -70,7 +70,7 @@ class Tags:
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
-            raise NNDError(f"{self.path}: {column} of {run.model} is {value!r}, which is no number")
+            raise NNDError(f"{self.path}: {column} of {run.model} is {value!r}, which is not a number")
         return number
 
     def text(self, run: Run, column: str) -> str | None:

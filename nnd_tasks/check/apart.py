@@ -25,7 +25,7 @@ from pyarrow import feather
 
 from nnd_tasks.check.findings import Finding, Row, Severity, finding
 from nnd_tasks.check.loading import Config, Loaded
-from nnd_tasks.check.yamls import Yaml, dump_yaml, parse_settings
+from nnd_tasks.check.yamls import Yaml, dump_task_yaml, parse_settings
 from nnd_tasks.errors import NNDError, reason_of
 
 #: Seconds for rendering the prompts of a task, and again for running it; and more for each of its prompts.
@@ -113,7 +113,7 @@ class _Process:
                     "name": task.name,
                     "path": str(task.path),
                     "config": task.config,
-                    "settings": dump_yaml(task.settings),
+                    "settings": dump_task_yaml(task.settings),
                     "foreign": list(task.foreign),
                 }
                 for task in yamls

@@ -15,7 +15,7 @@ from nnd_tasks.recipes.shelf import load_recipe, recipe_paths
 from nnd_tasks.wording import some_of
 
 #: The TODOs that `nnd new` writes for facts that only a person knows, and those that people write. Three words of each are
-#: compared, as YAML may wrap the rest. The word TODO alone is no sign: a label, a category or a text may hold it.
+#: compared, as YAML may wrap the rest. The word TODO alone is not enough: a label, a category or a text may contain it.
 _TODO = re.compile(
     r"^TODO:|^(?:license|language|pretty_name): TODO\b|"
     + "|".join(r"\s+".join(map(re.escape, todo(key).split()[:3])) for key in KNOWN_BY_PEOPLE),

@@ -12,7 +12,7 @@ from nnd_tasks.check.findings import Finding, Severity
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import write_text
 from nnd_tasks.formats import json_text
-from nnd_tasks.markdown import code, unlinked
+from nnd_tasks.markdown import code, table, unlinked
 from nnd_tasks.wording import counted
 
 FORMATS = ("text", "markdown", "json")
@@ -102,19 +102,22 @@ def markdown(report: CheckReport, *, texts: bool = True) -> str:
         report: what was found.
         texts: whether texts of the set may be quoted.
     """
+    rows = [
+        [
+            code(name),
+            f"{size.tests:,}",
+            f"{size.contexts:,}",
+            ", ".join(f"{_plain(category)} {count:,}" for category, count in size.categories.items()),
+        ]
+        for name, size in report.sizes.items()
+    ]
     head = [
         f"## `nnd check`: {_plain(report.name)}",
         "",
         f"**{totals(report).capitalize()}.** {_plain(_tasks(report))}",
         *([] if texts else ["", "Texts are left out: their terms do not let them be passed on."]),
         "",
-        "| config | tests | prompts | categories |",
-        "|---|---|---|---|",
-        *[
-            f"| {code(name)} | {size.tests:,} | {size.contexts:,} | "
-            f"{', '.join(f'{_plain(category)} {count:,}' for category, count in size.categories.items())} |"
-            for name, size in report.sizes.items()
-        ],
+        *table(["config", "tests", "prompts", "categories"], rows),
     ]
     lines, room = head, COMMENT - sum(map(len, head))
     left = 0

@@ -31,7 +31,7 @@ class Size:
 
     Attributes:
         tests: rows.
-        contexts: distinct prompts; the name is a key of the JSON report.
+        contexts: number of prompts (the JSON key is `contexts`).
         categories: category -> tests.
     """
 

@@ -33,7 +33,7 @@ class Severity(IntEnum):
 
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
-#: Code -> (usual severity, what it stands for). Codes are an interface: scripts match on them; none is renamed or reused.
+#: Code -> (usual severity, meaning). Codes are an interface: scripts match on them, so never rename or reuse one.
 CODES: Mapping[str, tuple[Severity, str]] = {
     # the folder and its columns
     "schema_version": (_E, "the card names no schema version, or one that this release cannot read"),
@@ -79,7 +79,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "email": (_W, "an e-mail address"),
     "phone": (_W, "a phone number"),
     # the card
-    "card_header": (_E, "the card's header is no valid YAML"),
+    "card_header": (_E, "the card's header is not valid YAML"),
     "card_license": (_E, "no licence"),
     "card_license_other": (_W, "a licence without an identifier"),
     "card_license_closed": (_W, "a licence that does not let the texts be passed on"),
@@ -202,7 +202,7 @@ def find_phone(text: str) -> str | None:
 
 
 def mask(text: str) -> str:
-    """Return ``text`` with e-mail addresses and phone numbers made unreadable but for their first characters."""
+    """Return ``text`` with e-mail addresses and phone numbers made unreadable except for their first characters."""
     text = _EMAIL.sub(lambda m: f"{m[0][0]}***@***.{m[0].rsplit('.', 1)[1]}", text)
     return _PHONE.sub(lambda m: m[0][:3] + re.sub(r"\d", "*", m[0][3:]), text)
 

@@ -32,7 +32,7 @@ def check_labels(config: Config, others: Collection[str] = ()) -> Iterator[Findi
     yield from _sizes(config)
     yield from _contradictions(config, others)
     yield from _repeats(config, others)
-    yield from _trivial(config)
+    yield from _decided_by_baselines(config)
 
 
 def clean_advice(config: Config, others: Collection[str]) -> tuple[Severity | None, str]:
@@ -47,13 +47,13 @@ def _sizes(config: Config) -> Iterator[Finding]:
     distinct = len(set(clusters))
     if distinct < 2:
         message = f"one prompt for {counted(len(clusters), 'test')}: a standard error is not defined"
-        yield finding("no_error_bar", message, f"add contexts, at least {FEW}", config=config.name)
+        yield finding("no_error_bar", message, f"add prompts, at least {FEW}", config=config.name)
         return
     sizes = planned_by_category(clusters, categories)
     few = [f"{name} ({count})" for name, (_, count) in sizes.items() if count < FEW]
     if few:
         message = f"fewer than {FEW} prompts: {', '.join(few)}"
-        fix = "add contexts, or merge categories: with so few prompts a standard error is not reliable"
+        fix = "add prompts, or merge categories: with so few prompts a standard error is not reliable"
         yield finding("few_contexts", message, fix, count=len(few), config=config.name)
     weak = [
         f"{name} ({points(smallest)})"
@@ -62,9 +62,7 @@ def _sizes(config: Config) -> Iterator[Finding]:
     ]
     if weak:
         message = f"underpowered; smallest detectable difference of two models, in percentage points: {', '.join(weak)}"
-        yield finding(
-            "low_power", message, "add tests, best with further contexts", count=len(weak), config=config.name
-        )
+        yield finding("low_power", message, "add tests, best with further prompts", count=len(weak), config=config.name)
 
 
 # ---------------------------------------------------------------- contradictions and repetitions
@@ -73,9 +71,9 @@ def _sizes(config: Config) -> Iterator[Finding]:
 def contradicted(config: Config) -> dict[tuple[str, ...], list[int]]:
     """Return the candidates that are judged both better and worse for one prompt, and the tests with them.
 
-    It is no contradiction that a candidate is better in one test and worse in another: the second of three is both. It
-    contradicts itself where its label (or, without labels, its score) differs between the two; in a set without either,
-    where a second test has the same pair of texts the other way round. Where the category is what was rated, candidates are
+    That alone is not a contradiction: of three candidates, the second is better in one test and worse in another. A candidate
+    is contradictory if its label (or, without labels, its score) differs between the two tests; in a set without either, if
+    another test has the same pair of texts the other way round. Where the category is what was rated, candidates are
     compared within a category; where it follows from the label of the worse candidate, over all categories.
 
     Returns:
@@ -153,8 +151,8 @@ def _repeats(config: Config, others: Collection[str]) -> Iterator[Finding]:
 # ---------------------------------------------------------------- leakage
 
 
-def _trivial(config: Config) -> Iterator[Finding]:
-    """Find categories that one of `BASELINES`, or its opposite, decides."""
+def _decided_by_baselines(config: Config) -> Iterator[Finding]:
+    """Find categories where one of `BASELINES`, or its opposite, passes nearly all tests."""
     columns = config.columns
     triples = list(zip(columns["context"], columns["high"], columns["low"], strict=True))
     categories = np.asarray(columns["category"], dtype=object)

@@ -102,7 +102,7 @@ def load(folder: Path, only: Collection[str] = ()) -> Loaded:
         only: configs to read; if empty, all.
 
     Raises:
-        NNDError: ``folder`` is no dataset of tests at all, or has no such config.
+        NNDError: ``folder`` is not a dataset of tests at all, or has no such config.
     """
     text = read_text(folder / CARD).replace("\r\n", "\n")
     header, body, findings = _split(text)
@@ -208,7 +208,7 @@ def _check_parquet(path: Path) -> None:
     """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise NNDError(f"{path.parent.name}/{path.name} is no regular file")
+        raise NNDError(f"{path.parent.name}/{path.name} is not a regular file")
     with pq.ParquetFile(path) as file:
         metadata = file.metadata
         size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))

@@ -46,7 +46,7 @@ def check_recipe(path: Path, *, shipped: bool = False) -> tuple[Recipe | None, l
     except NNDError as error:
         return None, [finding("recipe_invalid", str(error), _CORRECT)]
     if not isinstance(said, Mapping):
-        message = f"{path.name} is no mapping such as `candidate: summary`, one key per line"
+        message = f"{path.name} is not a mapping such as `candidate: summary`, one key per line"
         return None, [finding("recipe_invalid", message, _CORRECT)]
     findings = [*_unknown(said, path), *_values(said, path)]
     if not shipped:
@@ -97,9 +97,11 @@ def _facts(recipe: Recipe, path: Path) -> Iterator[Finding]:
     for key in missing:
         yield finding("recipe_fact", f"{path.name} has no {key}", f"write {key}: {KNOWN_BY_PEOPLE[key]}")
     if recipe.citation and not _BIBTEX.search(recipe.citation):
-        yield finding("recipe_fact", f"the citation in {path.name} is no BibTeX", KNOWN_BY_PEOPLE["citation"])
+        yield finding("recipe_fact", f"the citation in {path.name} is not BibTeX", KNOWN_BY_PEOPLE["citation"])
     if recipe.homepage and not _is_address(recipe.homepage):
-        yield finding("recipe_fact", f"the homepage in {path.name} is no https:// address", KNOWN_BY_PEOPLE["homepage"])
+        yield finding(
+            "recipe_fact", f"the homepage in {path.name} is not an https:// address", KNOWN_BY_PEOPLE["homepage"]
+        )
     licence = (recipe.license or "").strip().lower()
     if licence and licence not in ("other", "unknown") and (why := refusal(licence)):
         yield finding(

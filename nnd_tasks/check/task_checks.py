@@ -72,21 +72,20 @@ class Documents:
         They do not compare categories, which `check_tasks` does. Templates that lm-eval renders itself, such as a
         description, are rendered in a sandbox from which they cannot reach Python.
         """
-        from lm_eval import utils
-
-        from nnd_tasks.harness import task, templates
+        from nnd_tasks.harness import task
+        from nnd_tasks.runner.patches import sandboxed
 
         with ExitStack() as stack:
-            stack.enter_context(patch.object(utils, "env", templates.SANDBOX))
+            stack.enter_context(sandboxed())
             stack.enter_context(patch.object(task, "load_tests", self.tests))
             stack.enter_context(patch.object(task, "cluster_documents", self.documents))
             stack.enter_context(patch.object(task.NNDTask, "_check_categories", lambda *_: None))
-            stack.enter_context(quiet())
+            stack.enter_context(silent_log())
             yield
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silent_log() -> Iterator[None]:
     """Silence the log of lm-eval, which is no part of the report."""
     logger = logging.getLogger("lm_eval")
     before = logger.level

@@ -15,7 +15,7 @@ from nnd_tasks.schema import fold
 from nnd_tasks.wording import counted
 
 #: Normalized Levenshtein similarity (1 - distance / length of the longer text) from which two texts are nearly equal.
-NEAR = 0.95
+NEARLY_EQUAL = 0.95
 _LONG = 200_000  # characters; longer texts are not compared in this way, which takes quadratic time
 
 
@@ -75,11 +75,13 @@ def _near(config: Config, bare: Sequence[tuple[str, str]]) -> Iterator[Finding]:
     near = [
         i
         for i, (a, b) in enumerate(bare)
-        if a != b and max(len(a), len(b)) <= _LONG and Levenshtein.normalized_similarity(a, b, score_cutoff=NEAR)
+        if a != b
+        and max(len(a), len(b)) <= _LONG
+        and Levenshtein.normalized_similarity(a, b, score_cutoff=NEARLY_EQUAL)
     ]
     if near:
         message = (
-            f"{counted(len(near), 'test')} ({len(near) / len(bare):.1%}) with candidates that are equal to {NEAR:.0%} "
+            f"{counted(len(near), 'test')} ({len(near) / len(bare):.1%}) with candidates that are equal to {NEARLY_EQUAL:.0%} "
             "(letters and digits, Levenshtein)"
         )
         fix = "look at some: is the difference the error that was judged?"

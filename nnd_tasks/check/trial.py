@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Config
-from nnd_tasks.check.task_checks import Documents, quiet
+from nnd_tasks.check.task_checks import Documents, silent_log
 from nnd_tasks.check.yamls import Yaml, alone
 from nnd_tasks.errors import typed_reason_of
 from nnd_tasks.models.byte_tokenizer import train_tokenizer
@@ -99,15 +99,14 @@ def chosen(prompts: int) -> list[int]:
 
 def _evaluate(task: Yaml, config: Config, model: Path) -> list[dict[str, Any]]:
     """Return the logged samples of a task, one for each document that was run."""
-    from lm_eval import evaluator
-
+    from nnd_tasks.runner import patches
     from nnd_tasks.runner import run as harness
 
     with (
         # lm-eval gets only the copy of this YAML: it would look up the name in all YAMLs of its folders.
         alone(task) as folder,
         patch.object(harness, "include_paths", list),
-        patch.object(evaluator, "add_env_info"),  # takes a second for a list of packages that is not used here
+        patches.quiet(),
     ):
         results = harness.evaluate(
             task.name,
@@ -140,5 +139,5 @@ def _unscored(task: Yaml, config: str, samples: Sequence[Mapping[str, Any]]) -> 
 def _silent() -> Iterator[None]:
     """Keep progress bars and log lines of other libraries off the terminal."""
     sink = io.StringIO()
-    with contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink), quiet():
+    with contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink), silent_log():
         yield

@@ -90,11 +90,11 @@ class _Functions:
         return Loader
 
 
-def read_yaml(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+def read_task_yaml(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return a task's YAML merged with what it includes, as lm-eval does it, and what it names that is foreign.
 
     Raises:
-        NNDError: it, or what it includes, cannot be read, is no plain YAML mapping, or includes itself or too much.
+        NNDError: it, or what it includes, cannot be read, is not a plain YAML mapping, or includes itself or too much.
     """
     functions = _Functions()
     merged = _merged(path.resolve(), functions, ())
@@ -184,12 +184,12 @@ def _yaml(task: str, path: Path, settings: Mapping[str, Any], foreign: tuple[str
 
 
 def _read(folder: Path, name: str) -> tuple[dict[Path, tuple[dict[str, Any], tuple[str, ...]]], list[Finding]]:
-    """Return path -> what `read_yaml` gives for the YAMLs of a folder, and findings for those of a set that cannot be read."""
+    """Return path -> what `read_task_yaml` gives for the YAMLs of a folder, and findings for the set's unreadable ones."""
     read: dict[Path, tuple[dict[str, Any], tuple[str, ...]]] = {}
     findings: list[Finding] = []
     for path in _files(folder):
         try:
-            read[path] = read_yaml(path)
+            read[path] = read_task_yaml(path)
         except NNDError as error:
             if _looks_like(path, name):
                 message = f"{path.name} cannot be used: {error}"
@@ -198,7 +198,7 @@ def _read(folder: Path, name: str) -> tuple[dict[Path, tuple[dict[str, Any], tup
 
 
 def _named(read: Mapping[Path, tuple[Mapping[str, Any], tuple[str, ...]]]) -> defaultdict[str, list[Path]]:
-    """Return name -> the YAMLs that lm-eval may take for it; it looks up tasks, groups and tags alike."""
+    """Return name -> the YAMLs that lm-eval may take for it; it looks up tasks, groups and tags in the same way."""
     named: defaultdict[str, list[Path]] = defaultdict(list)
     for path, (settings, _) in read.items():
         tags = settings.get("tag")
@@ -211,20 +211,20 @@ def _named(read: Mapping[Path, tuple[Mapping[str, Any], tuple[str, ...]]]) -> de
     return named
 
 
-class _Dumper(yaml.SafeDumper):
+class _TaskDumper(yaml.SafeDumper):
     """Writes `Function` as it was read."""
 
 
-_Dumper.add_representer(Function, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
+_TaskDumper.add_representer(Function, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
 
 
-def dump_yaml(settings: Mapping[str, Any]) -> str:
-    """Return the settings from `read_yaml` as one YAML, without ``include``."""
-    return str(yaml.dump(dict(settings), Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+def dump_task_yaml(settings: Mapping[str, Any]) -> str:
+    """Return the settings from `read_task_yaml` as one YAML, without ``include``."""
+    return str(yaml.dump(dict(settings), Dumper=_TaskDumper, sort_keys=False, allow_unicode=True))
 
 
 def parse_settings(text: str) -> dict[str, Any]:
-    """Return the settings that `dump_yaml` has written."""
+    """Return the settings that `dump_task_yaml` has written."""
     settings: dict[str, Any] = parse_yaml(text, "settings", _Functions().loader(Path(os.devnull)))
     return settings
 
@@ -239,7 +239,7 @@ def alone(task: Yaml) -> Iterator[Path]:
     if task.foreign:
         raise NNDError(f"{task.path}: it names {', '.join(task.foreign)}, which is not of this package")
     with tempfile.TemporaryDirectory(prefix="nnd-check-task-") as folder:
-        (Path(folder) / "task.yaml").write_text(dump_yaml(task.settings), encoding="utf-8")
+        (Path(folder) / "task.yaml").write_text(dump_task_yaml(task.settings), encoding="utf-8")
         yield Path(folder)
 
 

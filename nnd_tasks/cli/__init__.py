@@ -53,7 +53,7 @@ def _check_endpoint() -> None:
             urlsplit(endpoint).port  # noqa: B018 - reading it checks it
         except ValueError as error:
             raise NNDError(
-                f"HF_ENDPOINT={bare_urls(endpoint)}: is no address ({error}); correct it or unset it"
+                f"HF_ENDPOINT={bare_urls(endpoint)}: is not an address ({error}); correct it or unset it"
             ) from error
 
 

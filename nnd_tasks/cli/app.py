@@ -37,7 +37,7 @@ app = typer.Typer(
             f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples",
             "a model",
         ),
-        ("nnd compare out", "what it is worth"),
+        ("nnd compare out", "compare the runs"),
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -58,4 +58,4 @@ def _main(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Hold the options of all commands."""
+    """Options shared by all commands."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.analysis.compare.power import planned_by_category, shown
+from nnd_tasks.analysis.compare.power import marked_points, planned_by_category
 from nnd_tasks.assembly import examples
 from nnd_tasks.card import read_card
-from nnd_tasks.check.yamls import read_yaml
+from nnd_tasks.check.yamls import read_task_yaml
 from nnd_tasks.datasets import (
     built_sets,
     dataset_folder,
@@ -22,7 +22,7 @@ from nnd_tasks.datasets import (
     user_tasks_dir,
 )
 from nnd_tasks.errors import NNDError, typed_reason_of, visible
-from nnd_tasks.markdown import code, fenced, plain
+from nnd_tasks.markdown import code, fenced, plain, table
 from nnd_tasks.recipes.limits import check_prompt
 from nnd_tasks.recipes.shelf import SetRecipe, find_recipe, load_recipe, recipe_paths
 from nnd_tasks.tables import summarize
@@ -105,7 +105,7 @@ def _with_data(entry: Entry, folder: Path) -> Entry:
         configs = [_config(folder, name) for name in list_configs(folder)[0]]
     except NNDError as error:
         return replace(entry, folder=str(folder), state=f"unreadable: {error}")
-    except Exception as error:  # whatever a damaged set brings up, it must not hide the others
+    except Exception as error:  # any error of a damaged set: it must not hide the other sets
         why = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
         return replace(entry, folder=str(folder), state=f"unreadable: {why}")
     return replace(entry, built=True, folder=str(folder), configs=configs, state=f"built in {folder}")
@@ -115,7 +115,7 @@ def _config(folder: Path, name: str) -> ConfigEntry:
     table = read_table(folder, name)
     summary = summarize(name, table)
     planned = planned_by_category(table["cluster_id"].to_pylist(), table["category"].to_pylist())
-    points = {category: shown(planned, category) for category in summary.categories}
+    points = {category: marked_points(planned, category) for category in summary.categories}
     return ConfigEntry(name, summary.tests, summary.categories, points)
 
 
@@ -145,17 +145,13 @@ def listing(entries: Iterable[Entry], *, brief: bool = False) -> str:
             rows.append([name, about, plain(config), tests_cell, categories.get(config, "-"), state])
             name = about = state = ""
     if brief:
-        return _rows("| set | tests | licence | state |\n|---|---:|---|---|", rows)
-    return (
-        _rows("| set | about | config | tests | categories | state |\n|---|---|---|---:|---|---|", rows)
-        + "\n\nIn parentheses: smallest difference between two models that a category can show, in percentage points; ‡: too few "
+        return "\n".join(table(["set", "tests", "licence", "state"], rows, right=["tests"]))
+    head = ["set", "about", "config", "tests", "categories", "state"]
+    legend = (
+        "In parentheses: smallest difference between two models that a category can show, in percentage points; ‡: too few "
         "tests to tell models apart; none: they can show none; ?: not known."
     )
-
-
-def _rows(head: str, rows: Iterable[Sequence[str]]) -> str:
-    """Return a table whose cells are Markdown already."""
-    return "\n".join([head, *(f"| {' | '.join(row)} |" for row in rows)])
+    return "\n".join([*table(head, rows, right=["tests"]), "", legend])
 
 
 # ---------------------------------------------------------------- one set
@@ -242,7 +238,7 @@ def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
     for folder, shipped in ((tasks_dir() / name, True), (user_tasks_dir() / name, False)):
         for path in sorted(folder.glob("*.yaml"), key=lambda path: (len(path.stem), path.stem)):
             try:
-                settings, _ = read_yaml(path)
+                settings, _ = read_task_yaml(path)
             except NNDError:
                 continue  # `nnd check` says what is wrong with it
             template = settings.get("doc_to_text")

@@ -23,7 +23,7 @@ _AFTER_TASKS, _AFTER_MODEL = ("--tasks", "-t"), ("--model", "-M")
 
 
 def _quietly(names: Callable[..., Iterable[Offer]]) -> Callable[..., list[Offer]]:
-    """Return ``names`` as a list; a home that cannot be read, or a broken file, is no reason to disturb a typed line."""
+    """Return ``names`` as a list; an error, such as an unreadable home or a broken file, gives an empty list."""
 
     @wraps(names)
     def call(*args: Any, **kwargs: Any) -> list[Offer]:

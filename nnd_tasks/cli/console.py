@@ -42,7 +42,7 @@ def on_terminal(*, stderr: bool = False) -> bool:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return the console for output, or for errors and notes; it looks at the environment anew each time."""
+    """Return the console for output, or for errors and notes; it reads the environment each time."""
     drawn = on_terminal(stderr=stderr)
     coloured = drawn and not os.environ.get("NO_COLOR")
     return Console(
@@ -80,7 +80,7 @@ def warn(line: str) -> None:
 
 
 def show_lines(text: str) -> None:
-    """Print a text of several lines that is no Markdown, such as JSON, as it is."""
+    """Print a text of several lines that is not Markdown, such as JSON, as it is."""
     _print(lines_of(text).split("\n"), console())
 
 
@@ -109,7 +109,7 @@ def show(markdown: str) -> None:
 
 
 def _harmless(markdown: str) -> str:
-    """Return Markdown in which no number of a character stands for one that a terminal would obey or hide."""
+    """Replace references to control or invisible characters, such as ``&#27;``, in Markdown."""
 
     def replace(match: re.Match[str]) -> str:
         number = int(match[1]) if match[1] else int(match[2], 16)
@@ -121,7 +121,7 @@ def _harmless(markdown: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> str:
-    """Return a table as Markdown, to be printed by `show`; cells from outside mean themselves.
+    """Return a table as Markdown, to be printed by `show`; cells are escaped.
 
     Args:
         head: names of the columns.

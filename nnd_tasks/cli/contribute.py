@@ -187,7 +187,7 @@ def _labels(option: str, value: str | None) -> list[str] | None:
     if value is None:
         return None
     if not (labels := parts_of(value)):
-        raise NNDError(f"{option}: none is named; write them with commas between")
+        raise NNDError(f"{option}: empty; give labels separated by commas")
     return labels
 
 
@@ -283,7 +283,7 @@ def _print_written(draft: Draft, written: Written) -> None:
     say(f"task {written.task.name}: {written.task.path}")
     if written.task.kept:
         warn(
-            f"note: {written.task.path} has other content than this set would give it, and stays; --replace writes it anew"
+            f"note: {written.task.path} has other content than this set would give it, and stays; --replace rewrites it"
         )
     arguments = f"--model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {written.task.name}"
     say()

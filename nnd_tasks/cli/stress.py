@@ -211,7 +211,7 @@ def stress_metrics(
     texts = read_corpus(corpus, source, reference)
     adapters = {part: find_metric(part, model, encoder) for part in parts_of(metrics)}
     if not adapters:
-        raise NNDError("--metrics: none is named; take names separated by commas, such as rouge2,bleu")
+        raise NNDError("--metrics: empty; give names separated by commas, such as rouge2,bleu")
     for part, metric in adapters.items():
         _show_reports([stress_metric(part, metric, folder, texts)], out_dir, brief)
 

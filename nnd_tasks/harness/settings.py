@@ -128,7 +128,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     for key in ("samples", "fewshot_indices", "doc_to_target", "doc_to_choice", "process_docs"):
         if isinstance(given, Mapping) and given.get(key) is not None:
             raise NNDError(
-                f"task {name}: its YAML sets fewshot_config.{key}; exemplars are better candidates of the set"
+                f"task {name}: its YAML sets fewshot_config.{key}; remove it; exemplars always come from the set"
             )
     sampler = given.get("sampler", ClusterSampler) if isinstance(given, Mapping) else ClusterSampler
     if not (isinstance(sampler, type) and issubclass(sampler, ClusterSampler)):

@@ -25,7 +25,7 @@ from nnd_tasks.harness.requests import ContextPart, Prompt, Request, with_tokens
 from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata
 from nnd_tasks.harness.signature import chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.templates import SandboxedTask, check_languages
-from nnd_tasks.harness.truncation import shorten
+from nnd_tasks.harness.truncation import Shortening
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")
@@ -269,20 +269,26 @@ class NNDTask(SandboxedTask):
         window = f"the model's window of {self.counter.window:,} tokens"
         if self.settings.overlong == "refuse":
             raise NNDError(f"{longest.describe()} and its prompt do not fit {window} (overlong=refuse)")
-
-        def fits(context: str, which: slice = slice(longest.idx, longest.idx + 1)) -> bool:
-            instances = self._plain_requests(doc, self._with_context(context, doc, prompt), **kwargs)[which]
-            return not any(self.counter.overlong(*self.counter.lengths(*instance.args)) for instance in instances)
-
-        context = shorten(doc["context"], fits)
-        # In the shorter prompt another candidate may have one token more, as tokens can merge at the boundary.
-        while context and not fits(context, slice(None)):
-            context = shorten(context, fits)
+        context: str | None = doc["context"]
+        everything = slice(None)
+        while context and not self._fits(context, everything, doc, prompt, **kwargs):
+            # Only the longest candidate is tried. In the shorter prompt another one may have one token more, as tokens can
+            # merge at the boundary; then the search goes on below.
+            search = Shortening(context)
+            while (attempt := search.attempt) is not None:
+                fits = self._fits(attempt, slice(longest.idx, longest.idx + 1), doc, prompt, **kwargs)
+                search.record(fits=fits)
+            context = search.longest
         if not context:
             shots = prompt.arguments["num_fewshot"]
             beside = f" beside {shots} few-shot examples; lower --num_fewshot" if shots else ""
             raise NNDError(f"{longest.describe()}: {window} has no room for any of its context{beside}")
         return context
+
+    def _fits(self, context: str, which: slice, doc: Mapping[str, Any], prompt: Prompt, **kwargs: Any) -> bool:
+        """Tell whether ``which`` requests of a document fit the model's window with another context."""
+        instances = self._plain_requests(doc, self._with_context(context, doc, prompt), **kwargs)[which]
+        return not any(self.counter.overlong(*self.counter.lengths(*instance.args)) for instance in instances)
 
     # ------------------------------------------------------------ results
 

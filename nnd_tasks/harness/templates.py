@@ -30,7 +30,7 @@ def _sandbox() -> ImmutableSandboxedEnvironment:
     return sandbox
 
 
-#: Renders every template of an NND task. `nnd check` also puts it in the place of ``lm_eval.utils.env``.
+#: Renders every template of an NND task. `nnd_tasks.runner.patches.sandboxed` puts it in the place of lm-eval's own.
 SANDBOX = _sandbox()
 
 

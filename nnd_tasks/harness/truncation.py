@@ -7,7 +7,6 @@ examples. Here the context loses its end, before the prompt is rendered.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 _WORD = 40  # characters; a longer run without white space, such as a Chinese sentence, may be cut anywhere
 
@@ -21,21 +20,39 @@ def _ends(text: str) -> list[int]:
     return ends[:-1]
 
 
-def shorten(text: str, fits: Callable[[str], bool]) -> str | None:
-    """Return the longest beginning of ``text`` that fits, cut between words; None when not even the first word does.
+class Shortening:
+    """A search for the longest beginning of a text that fits, cut between words.
+
+    Whether a beginning fits need not be monotone: a tokenizer may need one token more for a shorter text. What is found then
+    fits, but a longer beginning might fit too.
 
     Args:
         text: a context that does not fit as a whole.
-        fits: tells whether the prompt with this beginning fits. It need not be monotone: a tokenizer may need one token
-            more for a shorter text. The result then fits, but a longer beginning might fit too.
     """
-    ends = _ends(text)
-    # Binary search; -1 stands for no beginning at all.
-    low, high = -1, len(ends) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(text[: ends[middle]]):
-            low = middle
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._ends = _ends(text)
+        # Binary search over the ends; -1 stands for no beginning at all.
+        self._low, self._high = -1, len(self._ends) - 1
+
+    @property
+    def attempt(self) -> str | None:
+        """The beginning to try next; None when the search is over."""
+        return self._text[: self._ends[self._middle]] if self._low < self._high else None
+
+    def record(self, *, fits: bool) -> None:
+        """Go on after it is known whether `attempt` fits."""
+        if fits:
+            self._low = self._middle
         else:
-            high = middle - 1
-    return text[: ends[low]] if low >= 0 else None
+            self._high = self._middle - 1
+
+    @property
+    def longest(self) -> str | None:
+        """The longest beginning that is known to fit; None when not even the first word does."""
+        return self._text[: self._ends[self._low]] if self._low >= 0 else None
+
+    @property
+    def _middle(self) -> int:
+        return (self._low + self._high + 1) // 2

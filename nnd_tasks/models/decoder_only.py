@@ -67,7 +67,7 @@ class DecoderOnlyScoring(PrefixScoring):
     def score_decoder_only(
         self, requests: Sequence[tuple[Any, list[int], list[int]]], done: Callable[[Sequence[ScoredRequest]], None]
     ) -> None:
-        """Score requests in packs that begin alike; inputs that are too long are cut from the left, as `HFLM` does.
+        """Score requests in packs with a common beginning; inputs that are too long are cut from the left, as `HFLM` does.
 
         Args:
             requests: (text, context tokens, continuation tokens) of each.
@@ -100,7 +100,7 @@ class DecoderOnlyScoring(PrefixScoring):
                 first += len(pack.paths)
 
     def _stem_of(self, pack: Pack, sequences: Sequence[tuple[int, ...]], stem: _Stem | None) -> _Stem | None:
-        """Return the stem of a pack: ``stem``, that of the last pack, if it is the same; else read it. None without one."""
+        """Return the stem of a pack, or None if it has none; reuse ``stem``, that of the last pack, if it is the same."""
         if not pack.stem:
             return None
         if stem is not None and stem.owner == pack.owner:

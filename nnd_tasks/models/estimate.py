@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnd_tasks.models.prefix_tree import Pack
+from nnd_tasks.wording import counted
 
 #: Seconds: a run that will be shorter is over before anybody has read how long it takes.
 LONG = 30.0
@@ -167,8 +168,8 @@ def begin(amount: Amount) -> RunEstimate | None:
 def sentence(amount: Amount, seconds: float) -> str:
     """Return the line: ``about 12 min for 3,400 prompts (9,100 texts, 1.2 M tokens, 1,600 tokens/s here)``."""
     return (
-        f"about {duration(seconds)} for {amount.prompts:,} prompt{'s' * (amount.prompts != 1)} "
-        f"({amount.texts:,} texts, {_large(amount.tokens)} tokens, {_rounded(amount.tokens / seconds):,} tokens/s here)"
+        f"about {duration(seconds)} for {counted(amount.prompts, 'prompt')} "
+        f"({counted(amount.texts, 'text')}, {_large(amount.tokens)} tokens, {_rounded(amount.tokens / seconds):,} tokens/s here)"
     )
 
 

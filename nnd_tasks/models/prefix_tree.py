@@ -1,6 +1,6 @@
 """Token sequences as prefix trees, laid out in rows that a model can read at once.
 
-When sequences are sorted, those that begin alike are neighbours. A *pack* is a run of neighbours. The tokens that several
+When sequences are sorted, those with a common beginning are neighbours. A *pack* is a run of neighbours. The tokens that several
 sequences of a pack share are its *trunk*, which is read once, in one row. The rest of each sequence is its *branch*.
 Branches are read after the trunk, several in one row, and each token sees its own ancestors only. A pack that fits into one
 row, or has one sequence, is all trunk. A common beginning that is longer than a row is a *stem*, which is read once, before

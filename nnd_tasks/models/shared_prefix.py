@@ -17,7 +17,7 @@ import torch
 from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.models.architectures import why_unsuitable, windows
 from nnd_tasks.models.decoder_only import DecoderOnlyScoring
 from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
@@ -102,7 +102,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
                 self.row_tokens, self.decoder_row_tokens = 12, 8
                 totals += [total for total, _ in self._score(requests, disable_tqdm=True)]
         except Exception as error:  # an unsuitable model can raise anything
-            return f"the check on a small example failed ({type(error).__name__}: {error})"
+            return f"the check on a small example failed ({typed_reason_of(error)})"
         finally:
             self.row_tokens, self.decoder_row_tokens = rows
         precision = torch.finfo(self.mixed_precision_dtype or self._dtype).eps

@@ -22,7 +22,7 @@ from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted
 
-#: Prompt where some contexts are dialogues that end with ``Assistant:`` and others single messages: then all end alike.
+#: Prompt where only some contexts are dialogues that end with ``Assistant:``: with it, all prompts end with that word.
 _OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"
 
 

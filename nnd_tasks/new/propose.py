@@ -62,7 +62,8 @@ class Choice:
         names = ", ".join(map(repr, self.rivals[:4]))
         return (
             f"rows with the same {self.column!r} differ in {names}; if a model is given that text, too, their candidates cannot "
-            f"be compared: --context {self.rivals[0]}, with --field {_field_name(self.column)}={self.column} for the rest"
+            f"be compared: --context {self.rivals[0]}, and keep this column as a prompt field "
+            f"with --field {_field_name(self.column)}={self.column}"
         )
 
 

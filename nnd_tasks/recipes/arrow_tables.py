@@ -53,7 +53,9 @@ class _Arrow(Table):
             except pa.ArrowInvalid as error:
                 index = re.search(r"index (\d+)", str(error))
                 place = f"{self.name}, row {first + int(index[1])}" if index else self.name
-                raise NNDError(f"{place}: column {name!r} is damaged ({reason_of(error)}); get the file anew") from None
+                raise NNDError(
+                    f"{place}: column {name!r} is damaged ({reason_of(error)}); download the file again"
+                ) from None
 
 
 class Parquet(_Arrow):
@@ -103,7 +105,7 @@ class HubDataset(_Arrow):
                 data = datasets.load_dataset(path, rest[0] if len(rest) == 2 else None)
         except Exception as error:  # datasets and the hub raise many kinds
             raise NNDError(
-                f"{source}: is no file, and could not be loaded as a dataset ({reason_of(error)})"
+                f"{source}: is not a file, and could not be loaded as a dataset ({reason_of(error)})"
             ) from error
         if isinstance(data, datasets.DatasetDict):
             split = rest[-1] if rest else "test" if "test" in data else next(iter(data))

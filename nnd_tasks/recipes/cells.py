@@ -65,7 +65,7 @@ def walk(value: Any, way: str) -> Any:
             return None
         if step[1] is not None:
             if not isinstance(value, Mapping):
-                hint = f"; []{step[0]} is that of each item" if isinstance(value, (list, tuple)) else ""
+                hint = f"; use []{step[0]} for every item" if isinstance(value, (list, tuple)) else ""
                 raise AbsentError(f"before .{step[1]} stands {kind(value)}, not an object{hint}")
             if step[1] not in value:
                 known = ", ".join(map(str, list(value)[:12]))
@@ -97,7 +97,7 @@ def kind(value: Any) -> str:
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return a value as an error shows it."""
     try:
         text = repr(value)
@@ -155,7 +155,7 @@ MAX_ITEMS = 20_000_000
 def check_size(characters: int, where: Where) -> None:
     """Raise NNDError for more text than a table of judgements has, such as a long text that is repeated for many rows."""
     if characters > MAX_CHARACTERS:
-        raise NNDError(f"{where(0)}: {characters:,} characters of text from here on; this is no table of judgements")
+        raise NNDError(f"{where(0)}: {characters:,} characters of text from here on: too large; is it the right file?")
 
 
 def strings(values: Column, where: Where, only: tuple[type, ...] = ()) -> pa.Array:
@@ -218,7 +218,7 @@ def spread(values: Column, where: Where) -> tuple[Index, Column]:
     for i, value in enumerate(values):
         items = value if isinstance(value, (list, tuple)) else [value]
         if len(cells) + len(items) > MAX_ITEMS:
-            raise NNDError(f"{where(i)}: more than {MAX_ITEMS:,} judgements in lists; this is no table of judgements")
+            raise NNDError(f"{where(i)}: more than {MAX_ITEMS:,} judgements in lists: too large; is it the right file?")
         places += [i] * len(items)
         cells += items
     return np.array(places, dtype=np.int64), cells
@@ -274,7 +274,7 @@ class Numbers:
             if value is None:
                 value = self.number(cell)
                 if value is None:
-                    raise NNDError(f"{where(i)}: expected a number, found {shown(cell)}{self._hint(cell)}")
+                    raise NNDError(f"{where(i)}: expected a number, found {short_repr(cell)}{self._hint(cell)}")
                 if isinstance(cell, str):
                     known[cell] = value
             result[i] = value
@@ -284,7 +284,7 @@ class Numbers:
         if self._decimal == "." and isinstance(cell, str) and re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell):
             return "; for decimal commas add --decimal ,"
         if self._decimal != "." and isinstance(cell, str) and "." in cell:
-            return f"; with --decimal {self._decimal} a point is no part of a number"
+            return f"; with --decimal {self._decimal} a number has no point"
         return "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
 
     def number(self, cell: Any) -> float | None:

@@ -94,7 +94,7 @@ class Split(NamedTuple):
 
 
 def split_pair(chosen: Any, rejected: Any) -> Split | None:
-    """Split off what the two texts of a pair begin with alike.
+    """Split off the common beginning of the two texts of a pair.
 
     Args:
         chosen: messages or text.

@@ -150,7 +150,7 @@ def form_own(set_recipe: SetRecipe, source: str | Path, stack: ExitStack) -> For
     """
     recipe, place = set_recipe.recipe, expand(source)
     named = recipe.files or recipe.pattern or any(_is_there(str(Path(source) / file)) for file in recipe.sources)
-    # A path that exists and is no folder is a file, or a pipe, which `locate` refuses.
+    # A path that exists and is not a folder is a file, or a pipe, which `locate` refuses.
     folder = not _is_there(str(place)) or place.is_dir()
     if folder and not named and named_files(str(source), stack) is None:
         formed = Formed()

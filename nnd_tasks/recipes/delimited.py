@@ -15,6 +15,7 @@ from nnd_tasks.files import reading
 from nnd_tasks.recipes.base_table import Batch, Table
 from nnd_tasks.recipes.decoding import decode, encoding_of, undecodable
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
+from nnd_tasks.wording import counted
 
 #: Ending of a file -> what separates its cells.
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
@@ -91,7 +92,7 @@ class Delimited(Table):
                     continue
                 if len(cells) < len(self._names):
                     raise NNDError(
-                        f"{self.name}, row {number}: {len(cells)} columns, the header has {len(self._names)}"
+                        f"{self.name}, row {number}: {counted(len(cells), 'column')}, the header has {len(self._names)}"
                     )
                 numbers.append(number)
                 rows.append(cells)
@@ -150,7 +151,7 @@ class Delimited(Table):
         place = f"{self.name}, row {row[1]}" if row else self.name
         if columns:
             hint = "; is a quote not closed?" if self._quotes and message.count('"') % 2 else ""
-            return NNDError(f"{place}: {columns[2]} columns, the header has {columns[1]}{hint}")
+            return NNDError(f"{place}: {counted(int(columns[2]), 'column')}, the header has {columns[1]}{hint}")
         return NNDError(f"{place}: not a valid table ({message}); is it the right file?")
 
 

@@ -18,7 +18,7 @@ import requests
 from tqdm import tqdm
 
 from nnd_tasks.datasets import is_name, nnd_home
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import changing, read_json, reading, umask, write_text
 from nnd_tasks.folders import only_writer
 from nnd_tasks.recipes.archives import take
@@ -243,7 +243,9 @@ def _fetch_one(
         raise NNDError(f"{url}: cannot be downloaded ({reason}); check the network, or {way_out}") from error
     except ValueError as error:
         if "hash of downloaded file" not in str(error):  # an address that urllib cannot read, behind a redirect
-            raise NNDError(f"{url}: cannot be downloaded ({error}); check the network, or {way_out}") from error
+            raise NNDError(
+                f"{url}: cannot be downloaded ({reason_of(error)}); check the network, or {way_out}"
+            ) from error
         vouched = "pinned" if pinned else "recorded at the first download"
         raise NNDError(
             f"{url}: what was downloaded is not the file with the {vouched} hash (sha256 {known}); its publisher has "

@@ -54,7 +54,7 @@ def batches(table: Table, recipe: Recipe, *, inside: bool = False) -> Iterator[B
 
 
 def _inside(batch: Batch, names: Sequence[str]) -> list[str]:
-    """Return the columns of a batch and the fields of items of its lists that were taken apart, without ``names``."""
+    """Return the column names of a batch plus the fields of its unpacked list items, without ``names``."""
     columns = [name for name in batch.columns if not name.startswith("@") and not name.endswith("[]")]
     for name, cells in batch.columns.items():
         if name.endswith("[]"):

@@ -80,7 +80,7 @@ class JSONTable(Table):
             yield from ((number, key, item) for number, (key, item) in enumerate(content.items(), start=1))
 
     def _objects(self) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
-        """Yield the number, key and object of each row; raise NNDError for a row that is no object."""
+        """Yield the number, key and object of each row; raise NNDError for a row that is not an object."""
         for number, key, row in self._items():
             if not isinstance(row, Mapping):
                 place = f"{self.unit} {number}" if key is None else f"entry {key!r}"

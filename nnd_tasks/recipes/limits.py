@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from nnd_tasks.datasets import is_name
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.recipes.cells import shown
+from nnd_tasks.recipes.cells import short_repr
 
 #: Bytes of a recipe; the largest of ours has 2 kB.
 MAX_RECIPE_BYTES = 1_000_000
@@ -54,10 +54,10 @@ def _check(value: Any, where: str, most: int, levels: int) -> None:
         if len(value) > most:
             raise NNDError(f"{where}: a text of {len(value):,} characters; there may be {most:,}")
         if match := _CONTROL.search(value):
-            raise NNDError(f"{where}: control character U+{ord(match[0]):04X} in {shown(value)}; leave it out")
+            raise NNDError(f"{where}: control character U+{ord(match[0]):04X} in {short_repr(value)}; leave it out")
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise NNDError(f"{where}: {value} is no number that can be compared")
+            raise NNDError(f"{where}: {value} is not a number that can be compared")
     elif isinstance(value, (Mapping, list, tuple)):
         if len(value) > MAX_ENTRIES:
             raise NNDError(f"{where}: {len(value):,} entries; there may be {MAX_ENTRIES:,}")
@@ -70,15 +70,15 @@ def _check(value: Any, where: str, most: int, levels: int) -> None:
 def check_file_name(name: str, where: str) -> None:
     """Raise NNDError for what is not a plain file name, such as a path that leads out of its folder."""
     if Path(name).name != name or name.startswith(".") or not name.isprintable() or re.search(r'[\\:*?"<>|]', name):
-        raise NNDError(f"{where}: {shown(name)} is no name of a file; leave out folders")
+        raise NNDError(f"{where}: {short_repr(name)} must be a plain file name, without folders")
     if name.casefold() == "hashes.json" or len(name.encode("utf-8", "replace")) > 200:
-        raise NNDError(f"{where}: {shown(name)} cannot be the name of a file of a set; rename it")
+        raise NNDError(f"{where}: {short_repr(name)} cannot be the name of a file of a set; rename it")
 
 
 def check_place(name: str, where: str) -> None:
     """Raise NNDError for what is not the name of a file in the folder or in one below it."""
     if not name or name.startswith("/"):
-        raise NNDError(f"{where}: {shown(name)} is no name of a file in the folder")
+        raise NNDError(f"{where}: {short_repr(name)} must be the name of a file in the folder")
     for part in name.split("/"):
         check_file_name(part, where)
 
@@ -86,13 +86,13 @@ def check_place(name: str, where: str) -> None:
 def check_pattern(pattern: str, where: str) -> None:
     """Raise NNDError for a pattern that is not a file name with ``*``, ``?`` and ``[...]``."""
     if not pattern.strip(".*") or re.search(r"[/\\]|\*\*|^\.", pattern) or len(pattern) > 200 or pattern.count("*") > 5:
-        raise NNDError(f"{where}: pattern is the name of files, such as 'ratings_*.csv', not {shown(pattern)}")
+        raise NNDError(f"{where}: pattern is the name of files, such as 'ratings_*.csv', not {short_repr(pattern)}")
 
 
 def check_config(name: str, where: str, *columns: str) -> None:
     """Raise NNDError for a name that no config can have, as it becomes a folder; names in ``columns`` are allowed."""
     if name not in columns and (not is_name(name) or len(name) > 100):
-        raise NNDError(f"{where}: config {shown(name)}: a config is named by letters, digits, _, - and .")
+        raise NNDError(f"{where}: config {short_repr(name)}: a config is named by letters, digits, _, - and .")
 
 
 def check_url(url: str, where: str) -> None:
@@ -107,9 +107,9 @@ def check_url(url: str, where: str) -> None:
         parts = urlsplit(url)
         host, _ = (parts.hostname or "").rstrip("."), parts.port
     except ValueError as error:
-        raise NNDError(f"{where}: url {shown(url)} is no address ({error})") from error
+        raise NNDError(f"{where}: url {short_repr(url)} is not an address ({error})") from error
     if parts.scheme != "https" or not host or not url.isprintable() or " " in url or "\\" in url:
-        raise NNDError(f"{where}: url is an https:// address, not {shown(url)}")
+        raise NNDError(f"{where}: url is an https:// address, not {short_repr(url)}")
     if parts.username is not None or parts.password is not None:
         raise NNDError(f"{where}: url names a user or password, which everybody who gets the recipe would read")
     if is_private(host):
@@ -141,7 +141,7 @@ def check_encoding(name: str) -> None:
             return
     except (LookupError, ValueError):
         pass
-    raise NNDError(f"--encoding {shown(name)}: no such encoding; name one such as utf-8, utf-16 or cp1252")
+    raise NNDError(f"--encoding {short_repr(name)}: no such encoding; name one such as utf-8, utf-16 or cp1252")
 
 
 def check_each(each: Mapping[str, tuple[str, ...]], columns: int, where: str) -> None:
@@ -152,9 +152,9 @@ def check_each(each: Mapping[str, tuple[str, ...]], columns: int, where: str) ->
     """
     for name, values in each.items():
         if any(brace in text for text in (name, *values) for brace in "{}"):
-            raise NNDError(f"{where}: each: {shown(name)}: a name or value has no braces")
+            raise NNDError(f"{where}: each: {short_repr(name)}: a name or value has no braces")
         if max(map(len, values), default=0) > 1000:
-            raise NNDError(f"{where}: each: {shown(name)}: a value has more than 1,000 characters")
+            raise NNDError(f"{where}: each: {short_repr(name)}: a value has more than 1,000 characters")
     count = math.prod(max(len(values), 1) for values in each.values()) * max(columns, 1)
     if count > MAX_COLUMNS:
         raise NNDError(f"{where}: each: its values make {count:,} columns; there may be {MAX_COLUMNS:,}")
@@ -164,7 +164,7 @@ def check_marks(strip: Mapping[str, tuple[str, ...]], where: str) -> None:
     """Raise NNDError for marks of ``strip`` that are empty or too many, or of a text other than candidate or context."""
     for role, marks in strip.items():
         if role not in ("candidate", "context"):
-            raise NNDError(f"{where}: strip: marks are taken out of candidate or context, not of {shown(role)}")
+            raise NNDError(f"{where}: strip: marks are taken out of candidate or context, not of {short_repr(role)}")
         if not all(marks) or len(marks) > _MAX_MARKS:
             raise NNDError(
                 f"{where}: strip: {role} is a list of marks such as <v>, {_MAX_MARKS} at most, none of them empty"

@@ -175,10 +175,10 @@ def _list_hint(recipe: Recipe, judgements: Judgements) -> str:
 def _why_nothing(dropped: Dropped, *, merged: bool = False) -> str:
     """Say why no test came out: what was left out, and whether equal texts were merged."""
     shown = left_out(dropped.counts, dropped.labels).values()
-    alike = "; equal texts of a context count as one candidate" if merged else ""
+    merging = "; equal texts of a context count as one candidate" if merged else ""
     if not shown:
-        return f"no test comes out: no context has two candidates; is --context the column of what candidates share?{alike}"
-    return f"no test comes out; left out are {', '.join(shown)}{alike}"
+        return f"no test comes out: no context has two candidates; is --context the column of what candidates share?{merging}"
+    return f"no test comes out; left out are {', '.join(shown)}{merging}"
 
 
 def _from_pairs(table: Table, recipe: Recipe) -> tuple[Made, tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nnd_tasks.codes import Codes, Index, Mask, Texts
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.base_table import Batch
-from nnd_tasks.recipes.cells import Column, Numbers, Where, coded, listed, shown, spread, strings
+from nnd_tasks.recipes.cells import Column, Numbers, Where, coded, listed, short_repr, spread, strings
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.wording import some_of
 
@@ -81,7 +81,7 @@ class Marks:
                     if one is None and self._recipe.complete:
                         raise NNDError(f"{where}: no system is named")
                     if one is not None and known and one not in known:
-                        raise NNDError(f"{where}: unknown system {shown(one)} (known: {some_of(known)})")
+                        raise NNDError(f"{where}: unknown system {short_repr(one)} (known: {some_of(known)})")
                 score[i] += sign * Counter(str(one) for one in voted if one is not None)[str(systems[i])]
         count = len(batch.numbers)
         self._parts.append((np.arange(before, before + count), score, np.zeros(count, np.int32)))

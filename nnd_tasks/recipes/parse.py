@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import UniqueLoader, parse_yaml, read_text
 from nnd_tasks.recipes import limits
-from nnd_tasks.recipes.cells import render, shown
+from nnd_tasks.recipes.cells import render, short_repr
 from nnd_tasks.recipes.recipe import FILE, FOLDER, File, Recipe
 from nnd_tasks.recipes.spans import check_spans
 from nnd_tasks.schema import check_field_names, normalize
@@ -39,7 +39,9 @@ def read_recipe(path: Path) -> dict[str, Any]:
 def _check_keys(keys: Iterable[Any], known: Sequence[str], where: str) -> None:
     for key in keys:
         if key not in known:
-            raise NNDError(f"{where}: no such key {shown(key)}; {did_you_mean(str(key), known) or ', '.join(known)}")
+            raise NNDError(
+                f"{where}: no such key {short_repr(key)}; {did_you_mean(str(key), known) or ', '.join(known)}"
+            )
 
 
 def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
@@ -95,12 +97,14 @@ def _check_limits(recipe: Recipe, where: str) -> None:
     if recipe.encoding is not None:
         limits.check_encoding(recipe.encoding)
     if recipe.rows is not None and not re.fullmatch(r"[^\[\]][^\[\]]*(\[\][^\[\]]*){0,9}\[\]\??", recipe.rows):
-        raise NNDError(f"{where}: rows is a list with [] behind its name, such as answers[], not {shown(recipe.rows)}")
+        raise NNDError(
+            f"{where}: rows is a list with [] behind its name, such as answers[], not {short_repr(recipe.rows)}"
+        )
     if recipe.votes and not recipe.system:
         raise NNDError(f"{where}: votes name systems; name the column of a candidate's with system")
     for name in recipe.votes:
         if name not in ("best", "worst"):
-            raise NNDError(f"{where}: votes has best and worst, not {shown(name)}")
+            raise NNDError(f"{where}: votes has best and worst, not {short_repr(name)}")
     roles = ("group", "context", "candidate", "label", "score", "chosen", "rejected")
     if empty := [role for role in roles if getattr(recipe, role) == ""]:
         raise NNDError(f"{where}: {empty[0]} names no column")
@@ -148,7 +152,7 @@ def _check_language(language: str) -> None:
         if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", code)
         else "write a code such as en or pt-BR (ISO 639)"
     )
-    raise NNDError(f"--language {language}: is no code of a language; {meant}")
+    raise NNDError(f"--language {language}: is not a language code; {meant}")
 
 
 def _check_numbers(recipe: Recipe) -> None:
@@ -211,7 +215,7 @@ def _check_quoted(key: str, value: Any, where: str) -> None:
 def _text(key: str, value: Any, where: str) -> str:
     _check_quoted(key, value, where)
     if not isinstance(value, str):
-        raise NNDError(f"{where}: {key} is text, not {shown(value)}")
+        raise NNDError(f"{where}: {key} is text, not {short_repr(value)}")
     return value
 
 
@@ -220,7 +224,7 @@ def _texts(key: str, value: Any, where: str) -> tuple[str, ...]:
     for one in values:
         _check_quoted(key, one, where)
     if not values or not all(isinstance(one, (str, int, float)) for one in values):
-        raise NNDError(f"{where}: {key} is a list of texts, not {shown(value)}")
+        raise NNDError(f"{where}: {key} is a list of texts, not {short_repr(value)}")
     return tuple((render(one) or "").strip() for one in values)
 
 
@@ -246,22 +250,24 @@ def _order(key: str, value: Any, where: str) -> tuple[tuple[str, ...], ...]:
 
 def _number(key: str, value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise NNDError(f"{where}: {key} is a number, not {shown(value)}")
+        raise NNDError(f"{where}: {key} is a number, not {short_repr(value)}")
     try:
         return float(value)
     except OverflowError:
-        raise NNDError(f"{where}: {key} is a number that can be compared, not {shown(value)}") from None
+        raise NNDError(f"{where}: {key} is a number that can be compared, not {short_repr(value)}") from None
 
 
 def _truth(key: str, value: Any, where: str) -> bool:
     if not isinstance(value, bool):
-        raise NNDError(f"{where}: {key} is true or false, not {shown(value)}")
+        raise NNDError(f"{where}: {key} is true or false, not {short_repr(value)}")
     return value
 
 
 def _scale(key: str, value: Any, where: str) -> tuple[float, float]:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise NNDError(f"{where}: {key} is the lowest and the highest judgement, such as [1, 5], not {shown(value)}")
+        raise NNDError(
+            f"{where}: {key} is the lowest and the highest judgement, such as [1, 5], not {short_repr(value)}"
+        )
     low, high = (_number(key, one, where) for one in value)
     return low, high
 
@@ -271,7 +277,7 @@ def _of(what: str, read: Reader) -> Callable[[str, Any, str], dict[str, Any]]:
 
     def call(key: str, value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            raise NNDError(f"{where}: {key} is a mapping of names to {what}, not {shown(value)}")
+            raise NNDError(f"{where}: {key} is a mapping of names to {what}, not {short_repr(value)}")
         for name in value:
             _check_quoted(key, name, where)
         return {str(name): read(key, one, where) for name, one in value.items()}
@@ -281,7 +287,7 @@ def _of(what: str, read: Reader) -> Callable[[str, Any, str], dict[str, Any]]:
 
 def _count(key: str, value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
-        raise NNDError(f"{where}: {key} is a mapping of names to numbers of tests, not {shown(value)}")
+        raise NNDError(f"{where}: {key} is a mapping of names to numbers of tests, not {short_repr(value)}")
     return value
 
 
@@ -312,7 +318,7 @@ def _file(name: str, value: Any, where: str) -> File:
     if isinstance(value, File):
         return value
     if value is not None and not isinstance(value, Mapping):
-        raise NNDError(f"{where}: files: {name} is a mapping with {', '.join(_FILE_KEYS)}, not {shown(value)}")
+        raise NNDError(f"{where}: files: {name} is a mapping with {', '.join(_FILE_KEYS)}, not {short_repr(value)}")
     given = dict(value or {})
     _check_keys(given, _FILE_KEYS, f"{where}: files: {name}")
     limits.check_file_name(name, f"{where}: files")
@@ -329,7 +335,7 @@ def _file(name: str, value: Any, where: str) -> File:
 
 def _check_hash(value: str, where: str) -> None:
     if not re.fullmatch(r"[0-9a-f]{64}", value):
-        raise NNDError(f"{where} is 64 hex digits in lower case, not {shown(value)}")
+        raise NNDError(f"{where} is 64 hex digits in lower case, not {short_repr(value)}")
 
 
 def _sources(key: str, value: Any, where: str) -> dict[str, str]:
@@ -342,14 +348,14 @@ def _sources(key: str, value: Any, where: str) -> dict[str, str]:
 
 def _decimal(key: str, value: Any, where: str) -> str:
     if value not in (".", ","):
-        raise NNDError(f"{where}: {key} is '.' or ',', not {shown(value)}")
+        raise NNDError(f"{where}: {key} is '.' or ',', not {short_repr(value)}")
     return str(value)
 
 
 def _candidates(key: str, value: Any, where: str) -> str:
     if value not in ("rows", "texts"):
         raise NNDError(
-            f"{where}: candidates is rows (each row is one) or texts (equal texts are one), not {shown(value)}"
+            f"{where}: candidates is rows (each row is one) or texts (equal texts are one), not {short_repr(value)}"
         )
     return str(value)
 

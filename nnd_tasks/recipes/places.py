@@ -32,7 +32,7 @@ def locate(set_recipe: SetRecipe, place: Path, stack: ExitStack) -> dict[str, Pa
         if not place.exists():
             raise NNDError(f"{place}: no such file or folder")
         if not (place.is_file() or place.is_dir()):
-            raise NNDError(f"{place}: is no regular file; a device or a pipe may never end")
+            raise NNDError(f"{place}: is not a regular file; a device or a pipe may never end")
         if place.is_file() and is_archive(place):
             return _in_folder(set_recipe, stack.enter_context(_unpacked(place)), place)
         if place.is_file():

@@ -67,7 +67,7 @@ def read_preferences(table: Table, recipe: Recipe) -> Preferences:
 
 
 class _Pairs:
-    """Reads pairs, and takes from both texts what they begin with alike.
+    """Reads pairs, and removes the common beginning of the two texts.
 
     Attributes:
         reader: what is read of all rows.

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import load_json, read_bytes
-from nnd_tasks.recipes.cells import kind, shown
+from nnd_tasks.files import json_lines, read_bytes
+from nnd_tasks.recipes.cells import kind, short_repr
 
 MAX_BYTES = 1 << 30  # a human evaluation of more than 1 GiB is some other file
 #: Ends the error of a file that is not in the expected format.
@@ -22,7 +22,7 @@ class Record:
     __slots__ = ("_data", "where")
 
     def __init__(self, data: Any, where: str) -> None:
-        """Wrap ``data``; raise NNDError when it is no mapping."""
+        """Wrap ``data``; raise NNDError when it is not a mapping."""
         if not isinstance(data, Mapping):
             raise NNDError(f"{where}: expected an object with named fields, found {kind(data)}")
         self._data = data
@@ -61,7 +61,7 @@ class Record:
             if not math.isfinite(result):
                 raise ValueError
         except (ValueError, OverflowError):
-            raise NNDError(f"{self.where}, field {name!r}: expected a number, found {shown(value)}") from None
+            raise NNDError(f"{self.where}, field {name!r}: expected a number, found {short_repr(value)}") from None
         return result
 
     def items(self, name: str) -> list[Any]:
@@ -107,9 +107,7 @@ def read_jsonl(path: Path) -> Iterator[Record]:
     """Yield a record per line of a JSON Lines file; blank lines are skipped.
 
     Raises:
-        NNDError: the file cannot be read, or a line is no JSON object.
+        NNDError: the file cannot be read, or a line is not a JSON object.
     """
-    for number, line in enumerate(read_file(path).split("\n"), start=1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            yield Record(load_json(line, where, hint=RIGHT_FILE), where)
+    for where, _, value in json_lines(read_file(path).split("\n"), str(path), hint=RIGHT_FILE, skip_blank=True):
+        yield Record(value, where)

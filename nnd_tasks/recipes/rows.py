@@ -15,7 +15,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.judgements import Dropped, Judgements, Prompts, number_prompts
 from nnd_tasks.qualities import unranked
 from nnd_tasks.recipes.base_table import Batch, Table
-from nnd_tasks.recipes.cells import check_size, shown, strings
+from nnd_tasks.recipes.cells import check_size, short_repr, strings
 from nnd_tasks.recipes.flatten import batches, without
 from nnd_tasks.recipes.marks import Marks
 from nnd_tasks.recipes.recipe import Recipe
@@ -311,7 +311,7 @@ class _Groups:
         other = np.flatnonzero(prompt != prompt[first][group])
         if len(other):
             raise NNDError(
-                f"{table.name}, {table.unit} {rows[other[0]]}: context {shown(self._texts.texts[codes[other[0]]])}: its rows do "
-                "not all have the same context and fields"
+                f"{table.name}, {table.unit} {rows[other[0]]}: context {short_repr(self._texts.texts[codes[other[0]]])}: its "
+                "rows do not all have the same context and fields"
             )
         return group, [self._texts.texts[code] for code in codes[first].tolist()]

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from nnd_tasks.codes import Codes, Texts
 from nnd_tasks.errors import NNDError
-from nnd_tasks.recipes.cells import listed, shown
+from nnd_tasks.recipes.cells import listed, short_repr
 from nnd_tasks.schema import normalize
 from nnd_tasks.wording import counted
 
@@ -41,18 +41,20 @@ def check_spans(spans: Mapping[str, Any], where: str) -> None:
     """Raise NNDError if ``spans`` has none of the forms above."""
     for key in spans:
         if key not in _KEYS:
-            raise NNDError(f"{where}: spans: no such key {shown(key)}; there are {', '.join(_KEYS)}")
+            raise NNDError(f"{where}: spans: no such key {short_repr(key)}; there are {', '.join(_KEYS)}")
     marks = spans.get("marks")
     if (marks is not None) == ("column" in spans or "start" in spans):
         raise NNDError(f"{where}: spans: name either marks, such as ['<v>', '</v>'], or a column")
     texts = isinstance(marks, (list, tuple)) and all(isinstance(mark, str) and mark for mark in marks)
     if marks is not None and not (texts and len(marks) == 2):
-        raise NNDError(f"{where}: spans: marks are two texts, one that opens and one that closes, not {shown(marks)}")
+        raise NNDError(
+            f"{where}: spans: marks are two texts, one that opens and one that closes, not {short_repr(marks)}"
+        )
     for key, value in spans.items():
         if key not in ("marks", "end_inside") and not (isinstance(value, str) and value):
-            raise NNDError(f"{where}: spans: {key} is a name, not {shown(value)}")
+            raise NNDError(f"{where}: spans: {key} is a name, not {short_repr(value)}")
     if not isinstance(spans.get("end_inside", False), bool):
-        raise NNDError(f"{where}: spans: end_inside is true or false, not {shown(spans['end_inside'])}")
+        raise NNDError(f"{where}: spans: end_inside is true or false, not {short_repr(spans['end_inside'])}")
     if ("start" in spans) != ("end" in spans):
         raise NNDError(f"{where}: spans: start and end go together")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.recipes.cells import render, shown
+from nnd_tasks.recipes.cells import render, short_repr
 from nnd_tasks.recipes.recipe import Recipe
 
 
@@ -87,7 +87,7 @@ def winner(cell: Any, recipe: Recipe, where: str) -> int | str:
     if len(named) == 2 and not {*said} - {*sides, *"_".join(names).split("_"), "and", "or"}:
         return "tie"
     if len(named) == 2:
-        raise NNDError(f"{where}: {shown(text)} names both columns; write which one won, or add it to --missing")
+        raise NNDError(f"{where}: {short_repr(text)} names both columns; write which one won, or add it to --missing")
     if named and not _NEGATIVE & {*said}:
         return named.pop()
     raise _names_neither(text, recipe, where)
@@ -116,8 +116,8 @@ def _named(text: str, folded: str, names: list[str], ends: list[str], sides: Map
 
 def _names_neither(text: str, recipe: Recipe, where: str) -> NNDError:
     return NNDError(
-        f"{where}: {shown(text)} names neither {recipe.pair[0]!r} nor {recipe.pair[1]!r} as the winner; a winner is named by its "
-        "column, by 1 or 2, or A or B. If it says that nobody judged, add it to --missing"
+        f"{where}: {short_repr(text)} names neither {recipe.pair[0]!r} nor {recipe.pair[1]!r} as the winner; a winner is "
+        "named by its column, by 1 or 2, or A or B. If it says that nobody judged, add it to --missing"
     )
 
 

@@ -38,7 +38,7 @@ from nnd_tasks.wording import did_you_mean
 
 logger = logging.getLogger("lm_eval.nnd")
 
-#: A key of the Trainer's last log of a training run, when its loggers are still open.
+#: Key that marks the Trainer's final log of a training run, before its loggers close.
 _LAST = "train_runtime"
 
 
@@ -210,7 +210,7 @@ def untouched(model: Any) -> Iterator[None]:
     Args:
         model: a `torch.nn.Module`.
     """
-    # Shallow copies are enough: evaluation assigns attributes anew, such as `training`, and changes none in place.
+    # Shallow copies are enough: evaluation assigns attributes such as `training`, and changes no value in place.
     modules = [(module, dict(vars(module)), dict(module._buffers)) for module in model.modules()]
     configs = [getattr(model, name, None) for name in ("config", "generation_config")]
     settings = [(config, dict(vars(config))) for config in configs if hasattr(config, "__dict__")]

@@ -1,6 +1,6 @@
 """Every patch of lm-eval 0.4.13 in a run, each with the upstream line that it works around.
 
-All are context managers, and outside of them lm-eval is unchanged. `nnd_tasks.check` patches more, in processes of its own.
+All are context managers, and outside of them lm-eval is unchanged.
 """
 
 from __future__ import annotations
@@ -222,6 +222,20 @@ def veiled_config(secrets: set[str]) -> Iterator[None]:
         return self
 
     with patch.object(EvaluatorConfig, "_configure", veiled):
+        yield
+
+
+@contextmanager
+def sandboxed() -> Iterator[None]:
+    """Render the templates that lm-eval renders itself, such as a description, where they cannot reach Python.
+
+    Upstream: `env` (lm_eval/utils.py:616), which `apply_template` uses, is no sandbox.
+    """
+    from lm_eval import utils
+
+    from nnd_tasks.harness.templates import SANDBOX
+
+    with patch.object(utils, "env", SANDBOX):
         yield
 
 

@@ -55,7 +55,7 @@ def task_files() -> dict[str, Path]:
 
 
 def registered() -> Path | None:
-    """Return the folder of stubs that `register` has made; None if there is none."""
+    """Return the folder of stubs that `register` has made, or None."""
     folder = lm_eval_tasks_dir() / FOLDER
     return folder if (folder / MARKER).is_file() else None
 

@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import changing
 from nnd_tasks.runner.hiding import cleaned, without
 from nnd_tasks.runner.patches import (
@@ -212,7 +212,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
             raise NNDError(
-                f"lm-eval stopped with {type(error).__name__}: {_short(error)} (traceback: nnd --debug run ...)"
+                f"lm-eval stopped with {_short(typed_reason_of(error))} (traceback: nnd --debug run ...)"
             ) from error
 
 
@@ -227,9 +227,9 @@ def _requested(arguments: Sequence[str]) -> set[str] | None:
     return set(filter(None, names)) or None
 
 
-def _short(error: BaseException) -> str:
-    """Return the first line of an error that says something."""
-    text = re.sub(r"\s+", " ", reason_of(error)).strip()
+def _short(text: str) -> str:
+    """Return a text of one line with single spaces, at most 300 characters of it."""
+    text = " ".join(text.split())
     return text if len(text) <= 300 else f"{text[:299]}…"
 
 

@@ -138,7 +138,7 @@ def _rows(path: Path) -> Iterator[Gold]:
         # Not str.splitlines: texts may hold other characters that it takes for the end of a line.
         lines = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     except UnicodeDecodeError as error:
-        raise NNDError(f"{path}: is no text in UTF-8 (byte {error.start}); {seems_to_be(content)}") from error
+        raise NNDError(f"{path}: is not UTF-8 text (byte {error.start}); {seems_to_be(content)}") from error
     if path.suffix not in (".jsonl", ".json"):
         return (Gold(normalize(line.strip())) for line in lines)
     return _json_rows(path, lines)
@@ -177,7 +177,7 @@ def _from_datasets(name: str) -> Iterator[Gold]:
         rows = datasets.load_dataset(path, split=split or "test")
     except Exception as error:  # datasets and the hub raise many kinds
         raise NNDError(
-            f"corpus {name}: is not one of {', '.join(KNOWN)}, is no file, and could not be loaded as a dataset "
+            f"corpus {name}: is not one of {', '.join(KNOWN)}, is not a file, and could not be loaded as a dataset "
             f"({reason_of(error)}); write PATH:SPLIT for another split than test"
         ) from error
     column = next((column for column in ("gold", "text") if column in rows.column_names), None)

@@ -103,7 +103,7 @@ def choose(kind: str, names: Sequence[str], levels: str) -> dict[str, tuple[floa
             separated by commas, for every type.
 
     Raises:
-        NNDError: a level is no number, or out of range for a type.
+        NNDError: a level is not a number, or out of range for a type.
     """
     known = PAPER.get(kind, OTHER)
     chosen: dict[str, tuple[float, ...]] = {}

@@ -87,17 +87,17 @@ class ErrorType:
         """Raise NNDError for an amount that is out of range."""
         share = self.unit.startswith("share")
         if not math.isfinite(amount):
-            raise NNDError(f"error {self.name}: level {amount:g} is no number; take numbers such as 0.1 or 3")
+            raise NNDError(f"error {self.name}: level {amount:g} is not a number; take numbers such as 0.1 or 3")
         if self.names:
             if amount not in self.names:
                 known = ", ".join(f"{key:g} ({name})" for key, name in self.names.items())
                 raise NNDError(f"error {self.name}: there is no level {amount:g}, only {known}")
         elif share and not 0 < amount <= 1:
             raise NNDError(
-                f"error {self.name}: level {amount:g} is no share of its {self.unit[9:]}; take 0 < level <= 1"
+                f"error {self.name}: level {amount:g} is not a share of its {self.unit[9:]}; take 0 < level <= 1"
             )
         elif not share and (amount < 1 or amount != int(amount)):
-            raise NNDError(f"error {self.name}: level {amount:g} is no number of {self.unit}; take 1, 2, ...")
+            raise NNDError(f"error {self.name}: level {amount:g} is not a number of {self.unit}; take 1, 2, ...")
 
     def level(self, amount: float) -> str:
         """Return the name of a level: the subcategory of its tests."""

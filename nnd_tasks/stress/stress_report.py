@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LIKELIHOOD = "mean log-likelihood per token"
 DIVERSITY = "negated rep-4gram"
 #: With fewer texts than this a report warns that other texts may give other verdicts.
-FEW = 50
+FEW_TEXTS = 50
 #: Kinds of errors in the order of the figure's panels.
 _KINDS = ("fluency", "consistency", "targeted", "other")
 
@@ -190,7 +190,7 @@ def markdown(report: StressReport) -> str:
         f"Failed: {', '.join(map(code, failed)) if failed else 'none'}.",
         "",
     ]
-    if 0 < report.texts < FEW:
+    if 0 < report.texts < FEW_TEXTS:
         lines += [f"{counted(report.texts, 'text')} only: with other texts the verdicts may differ.", ""]
     if report.unscored:
         unscored = [f"{code(error)} {texts:,}" for error, texts in report.unscored.items()]

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, write_text
+from nnd_tasks.files import changing, json_lines, reading, write_text
 from nnd_tasks.schema import Test, short_hash
 from nnd_tasks.stress import sentences, words  # noqa: F401 - importing them registers their error types
 from nnd_tasks.stress.corpora import Gold
@@ -238,8 +238,8 @@ def _path(scratch: Path, first: int) -> Path:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:  # str.splitlines would also split at other characters than line feeds
-        return [json.loads(line) for line in file]
+    with reading(path), path.open(encoding="utf-8") as file:
+        return [row for _, _, row in json_lines(file, str(path), hint="; delete it, and run the command again")]
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -66,7 +66,7 @@ def _without_opening(text: str) -> str:
 
 
 def _opens_quote(text: str) -> bool:
-    """Tell whether a text ends in a straight quote that opens; a space before it is no sure sign, so quotes are counted."""
+    """Tell whether a text ends in a straight quote that opens; the space before it does not decide, so quotes are counted."""
     if text[-2:-1].strip(_OPEN):
         return False
     if text.endswith('"'):

@@ -46,9 +46,9 @@ from nnd_tasks.analysis.compare.power import (
     POWER,
     detectable,
     least_p,
+    marked_points,
     planned,
     planned_by_category,
-    shown,
 )
 from nnd_tasks.errors import NNDError
 from tests.analysis.runs import PROTOCOL, make_paired, make_run
@@ -255,8 +255,8 @@ def test_what_is_planned_has_the_variance_that_is_assumed() -> None:
     assert planned([1] * 100) < planned([1] * 50)
     found = planned_by_category([f"p{i}" for i in range(100)] * 2 + ["x", "y"], ["many"] * 200 + ["few"] * 2)
     assert found["many"] == (planned([2] * 100, hypotheses=2), 100)
-    assert shown(found, "few") == "none ‡"
-    assert shown({"c": (0.0314, 200)}, "c") == "3"
+    assert marked_points(found, "few") == "none ‡"
+    assert marked_points({"c": (0.0314, 200)}, "c") == "3"
 
 
 @settings(max_examples=40, deadline=None)
@@ -417,7 +417,7 @@ def test_a_run_that_fits_no_other_is_told_with_the_reason() -> None:
     [found] = compare_runs([first, second, third, fourth], resamples=100)
     assert found.paired.models == ["a", "b"]
     assert len(found.not_compared) == 2
-    assert "c on nnd_demo_other is compared with nothing" in found.not_compared[0]
+    assert "c on nnd_demo_other has no run to compare with" in found.not_compared[0]
     assert "prompt 'p' and 'q'" in found.not_compared[0]
     assert found.not_compared[1].endswith("no other model ran on nnd/else (default)")
     assert all(line in markdown(found) for line in found.not_compared)

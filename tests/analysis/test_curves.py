@@ -138,14 +138,14 @@ def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
         ("t.csv", "model,x\na,1,5\n", "line 2: 3 fields, the header has 2"),
         ("t.csv", "model,x\n", "holds no tags"),
         ("t.csv", "", "holds no tags"),
-        ("t.json", "[{", "is no valid JSON"),
+        ("t.json", "[{", "is not valid JSON"),
         ("t.json", "[" * 5000 + "]" * 5000, "nested too deeply"),
         ("t.json", '[{"model": "a", "x": ' + "[" * 500 + "]" * 500 + "}]", "nested deeper than 100 levels"),
         ("t.yaml", "a: " + "[" * 5000 + "]" * 5000, "nested deeper than 100 levels"),
         ("t.yaml", "a: &a [x]\nb: {c: *a}", "the alias *a is not allowed"),
         ("t.json", '{"a": 1}', "neither a list"),
         ("t.json", '[{"x": 1}]', "entry 1: names no model"),
-        ("t.yaml", "a: [", "is no YAML"),
+        ("t.yaml", "a: [", "is not YAML"),
         ("t.yaml", "", "neither a list"),
         ("t.txt", "a", "tags are read from .csv"),
     ],
@@ -161,7 +161,7 @@ def test_wrong_tags_are_named(name: str, content: str, message: str, tmp_path: P
 def test_a_tag_beyond_every_number_is_none(tmp_path: Path) -> None:
     path = tmp_path / "tags.json"
     path.write_text(json.dumps([{"model": "m1", "x": 10**400}]))
-    with pytest.raises(NNDError, match=r"tags\.json: x of m1 is 1000+, which is no number"):
+    with pytest.raises(NNDError, match=r"tags\.json: x of m1 is 1000+, which is not a number"):
         find_number(run_of("m1"), "x", read_tags(path))
 
 
@@ -284,7 +284,7 @@ def test_what_is_missing_for_scaling_is_named(runs: list[tuple[str, int | None]]
     [
         ("tokens", "has no column 'tokens' for --x; it has family, flops, parameters"),
         ("flops", "gives no flops for m2; add a row"),
-        ("family", "family of m1 is 'F', which is no number"),
+        ("family", "family of m1 is 'F', which is not a number"),
         ("parameters", "m1: -3 parameters; a size is above 0"),
     ],
 )
@@ -391,8 +391,8 @@ def test_a_log_in_parts_goes_by_epoch_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([entry(0), '{"step": 5, "ta'], "nnd.jsonl, line 2: no JSON"),
-        ([entry(0), "[]"], "nnd.jsonl, line 2: is no JSON object"),
+        ([entry(0), '{"step": 5, "ta'], "nnd.jsonl, line 2: is not valid JSON"),
+        ([entry(0), "[]"], "nnd.jsonl, line 2: is not a JSON object"),
         ([entry(0), entry(0)], "nnd.jsonl, line 2: nnd_demo at step 0 is there twice, first in"),
         ([entry(0)], "one evaluation only of nnd_demo"),
         ([], "holds no evaluation"),
@@ -417,7 +417,7 @@ def test_a_log_in_parts_goes_by_epoch_too(tmp_path: Path) -> None:
         ([entry(1, rates={"all": {"rate": 0.5}})], "line 1: 'all' has no rate between 0 and 1 with stderr, tests"),
         (
             [entry(0), entry(1, signature="set:s|prompt:q || n")],
-            "line 2: nnd_demo was asked otherwise before: prompt 'p' and 'q'",
+            "line 2: nnd_demo: its protocol changed during this log: prompt 'p' and 'q'",
         ),
     ],
 )
@@ -443,7 +443,7 @@ def test_logs_and_runs_do_not_mix(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match="--panels lines: task or category"):
         read_curve([path], panels="lines")
     log_of(path, entry(0, epoch=None), entry(1))
-    with pytest.raises(NNDError, match=r"line 1: epoch is None, which is no number"):
+    with pytest.raises(NNDError, match=r"line 1: epoch is None, which is not a number"):
         read_curve([path], "epoch")
 
 
@@ -471,7 +471,7 @@ def test_the_table_as_a_whole() -> None:
         "| x | fam&#124;ily | m0 | 1,000,000 | 1,234 | 9† | 0.700 | 0.0500 | 0.600 to 0.800 |\n"
         "| x | fam&#124;ily | m1 | 3,500,000 | 1,234 | 9† | 0.700 | 0.0500 | 0.600 to 0.800 |\n\n"
         "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.\n\n"
-        "† fewer than 10 prompts: the error bars are not to be relied on.\n"
+        "† fewer than 10 prompts: the error bars are unreliable.\n"
     )
 
 
@@ -698,7 +698,7 @@ def test_a_mistake_is_one_line(nnd: Callable[..., tuple[int, str, str]], tmp_pat
         (("scaling", *runs), "model-a: lm-eval did not count its parameters"),
         (("curve", *runs), "model-a: neither its name nor its revision says a step"),
         (("scaling", tmp_path / "nowhere"), "there is no such file or folder"),
-        (("curve", log_of(tmp_path / "n.jsonl", entry(0), "{")), "n.jsonl, line 2: no JSON"),
+        (("curve", log_of(tmp_path / "n.jsonl", entry(0), "{")), "n.jsonl, line 2: is not valid JSON"),
     ):
         status, out, err = nnd(*arguments, "--out", tmp_path / "out")
         assert (status, out) == (1, "")

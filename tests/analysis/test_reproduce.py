@@ -396,7 +396,7 @@ def test_frank_by_its_fine_categories(nnd: Nnd, tiny_models: dict[str, Path], qu
     kinds = Counter(built.column("subcategory").to_pylist())
     same = all(kinds[label] == count for label, count in FRANK.items() if label != "OtherE")
     assert ("labels of the set that is built here are not those of the authors" in shown) is not same
-    assert "the model that ran is no BART" in shown
+    assert "the model that ran is not a BART" in shown
 
 
 def test_an_interrupted_run_goes_on_with_the_rest(

@@ -119,7 +119,7 @@ def test_one_results_or_samples_file_can_be_named(scored: Path) -> None:
         (["org/m", "org/m"], ["m #1", "m #2"]),
     ],
 )
-def test_models_haveshort_names_of_their_own(names: list[str], expected: list[str]) -> None:
+def test_models_have_short_names_of_their_own(names: list[str], expected: list[str]) -> None:
     known = [json.dumps({"chat": "x" * 60 + str(i)}) for i in range(len(names))]
     assert short_names(list(zip(names, known, strict=True))) == expected
     assert short_names([(name, "same") for name in names[:1] * 2]) == short_names([(names[0], "same")]) * 2
@@ -186,9 +186,9 @@ def _foreign(folder: Path) -> None:
     ("damage", "message"),
     [
         (_no_samples, r"results_.*json: its samples samples_nnd_demo_.* are missing; run the task with --log_samples"),
-        (_cut_line, r"samples_nnd_demo_.*jsonl, line 10: no JSON; the file is cut off or damaged"),
+        (_cut_line, r"samples_nnd_demo_.*jsonl, line 10: is not valid JSON \(.*\); the file is cut off or damaged"),
         (_cut_documents, r"samples_nnd_demo_.*jsonl: 7 of 10 prompts; the file is cut off"),
-        (_cut_results, r"results_.*json: is no JSON, the file is cut off or damaged; run the task again"),
+        (_cut_results, r"results_.*json: is not JSON, the file is cut off or damaged; run the task again"),
         (_no_results, r"samples_nnd_demo_.*jsonl: its results results_.*json are missing; put them there"),
         (_foreign, r"no results of NND tasks"),
     ],
@@ -248,7 +248,7 @@ def test_nothing_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match="nowhere: there is no such file or folder"):
         read_runs([tmp_path / "nowhere"])
     (tmp_path / "page.html").write_text("<p>")
-    with pytest.raises(NNDError, match=r"page\.html: is no results_\*\.json of lm-eval"):
+    with pytest.raises(NNDError, match=r"page\.html: is not a results_\*\.json of lm-eval"):
         read_runs([tmp_path / "page.html"])
 
 
@@ -261,7 +261,10 @@ def test_what_is_allowed_must_be_a_part_of_the_protocol(scored: Path) -> None:
     ("change", "message"),
     [
         (_change("eos", True, _protocol), r"cannot be compared: eos True and False; .*--allow eos"),
-        (_change("data", "zzz", _protocol), r"cannot be compared: data 'zzz' and '.*'; run both in one way$"),
+        (
+            _change("data", "zzz", _protocol),
+            r"cannot be compared: data 'zzz' and '.*'; rerun both with equal settings$",
+        ),
         (
             _change("nnd_demo", "2-A", lambda results: results["versions"]),
             r"cannot be compared: version of the task '2-A' and '1-A'.*--allow version",
@@ -277,7 +280,7 @@ def test_a_run_of_another_protocol_stands_apart(change: Callable[[Path], None], 
     [line] = not_compared(runs, groups)
     assert re.search(message, line), line
     shutil.rmtree(results / "t5")
-    with pytest.raises(NNDError, match=r"compared with nothing: .*cannot be compared"):
+    with pytest.raises(NNDError, match=r"has no run to compare with: .*cannot be compared"):
         compare_runs(read_runs([results]))
 
 

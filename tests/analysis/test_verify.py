@@ -184,8 +184,8 @@ def test_all_tied_is_undefined_and_so_is_the_average() -> None:
         ({**RATES, "gpt5": {"x": 1, "y": 1}}, "model 'gpt5' has no human score; there are: a, b, c, d"),
         ({**RATES, "d": {"x": 0.1, "y": 0.2}}, "model 'd' has no human score for category 'y'"),
         ({**RATES, "c": {"x": 0.1}}, "model 'c' has no rate for category 'y'"),
-        ({**RATES, "c": {"x": math.nan, "y": 0.1}}, "model 'c', category 'x': the rate is no number, found nan"),
-        ({**RATES, "c": {"x": "high", "y": 0.1}}, "the rate is no number, found 'high'"),
+        ({**RATES, "c": {"x": math.nan, "y": 0.1}}, "model 'c', category 'x': the rate is not a number, found nan"),
+        ({**RATES, "c": {"x": "high", "y": 0.1}}, "the rate is not a number, found 'high'"),
         ({"a": {}, "b": {}, "c": {}}, "there is no category"),
     ],
 )
@@ -522,7 +522,7 @@ def test_without_a_source_the_publishers_files_are_taken(short: Path, monkeypatc
     assert [report.name for report in found] == ["quiz_design", "summeval"]
     assert discarded == []
     (short / "quiz_design" / QUIZ_FILE).write_text("<html>quota</html>")
-    with pytest.raises(NNDError, match="is no valid JSON"):
+    with pytest.raises(NNDError, match="is not valid JSON"):
         verify_sets("quiz_design")
     assert discarded == ["quiz_design"], "a page in place of the file must not be kept"
 

@@ -537,9 +537,9 @@ def test_headers_that_unfold_to_much_are_not_unfolded(header: str, made: Made) -
     (made.folder / "README.md").write_text(f"---\n{header}---\n{CITATION}")
     begun = time.process_time()
     found = {one.code: one for one in load(made.folder).findings}
-    assert "is no YAML that can be read here" in found["card_header"].message
+    assert "is not YAML that can be read here" in found["card_header"].message
     assert time.process_time() - begun < 5
-    with pytest.raises(NNDError, match="is no YAML that can be read here"):
+    with pytest.raises(NNDError, match="is not YAML that can be read here"):
         read_card(made.folder)
 
 
@@ -556,7 +556,7 @@ def test_data_files_that_never_end_or_lie_elsewhere_are_not_read(made: Made, nnd
     loaded = load(made.folder)
     assert loaded.configs == {}
     assert {one.code for one in loaded.findings} == {"data_missing", "data_unreadable"}
-    assert any("is no regular file" in one.message for one in loaded.findings)
+    assert any("is not a regular file" in one.message for one in loaded.findings)
 
 
 @pytest.mark.parametrize("part", ["text", "name"])

@@ -65,8 +65,8 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "licence": ({"license": None}, "recipe_fact", "has no license"),
     "language": ({"language": None}, "recipe_fact", "has no language"),
     "judges": ({"judges": None}, "recipe_fact", "has no judges"),
-    "citation": ({"citation": "Who, 2020"}, "recipe_fact", "no BibTeX"),
-    "homepage": ({"homepage": "javascript:alert(1)"}, "recipe_fact", "no https:// address"),
+    "citation": ({"citation": "Who, 2020"}, "recipe_fact", "not BibTeX"),
+    "homepage": ({"homepage": "javascript:alert(1)"}, "recipe_fact", "not an https:// address"),
     "unverified": ({"files": {"d.csv": {"url": "https://example.org/d"}}}, "recipe_unverified", "d.csv is unverified"),
 }
 

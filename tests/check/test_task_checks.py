@@ -13,7 +13,7 @@ from nnd_tasks.check import apart, trial
 from nnd_tasks.check.checking import check_set
 from nnd_tasks.check.findings import Severity
 from nnd_tasks.check.loading import load
-from nnd_tasks.check.yamls import Yaml, alone, find_yamls, read_yaml
+from nnd_tasks.check.yamls import Yaml, alone, find_yamls, read_task_yaml
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
 from tests.check.made import Made, text
@@ -35,7 +35,7 @@ def names(made: Made, *folders: Path) -> list[str]:
 def test_yamls_are_merged_as_lm_eval_does_it(path: Path) -> None:
     from lm_eval.tasks._yaml_loader import load_yaml
 
-    ours, foreign = read_yaml(path)
+    ours, foreign = read_task_yaml(path)
     theirs = load_yaml(path, resolve_func=False)
     functions = {"class", "fewshot_config"}
     assert {k: v for k, v in ours.items() if k not in functions} == {
@@ -92,12 +92,12 @@ def test_two_tasks_of_one_name(made: Made) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("task: [nnd_made_more", "is no YAML that can be read here (did not find expected ',' or ']' in line 2)"),
+        ("task: [nnd_made_more", "is not YAML that can be read here (did not find expected ',' or ']' in line 2)"),
         ("include: nnd_made_more.yaml\ntask: x\n", "includes itself"),
         ("include: nowhere\ntask: x\n", "No such file"),
         ("include: ~nobody_of_that_name/x\ntask: x\n", "home directory"),
-        ("include: /dev/zero\ntask: x\n", "/dev/zero: is no regular file"),
-        ("include: fifo\ntask: x\n", "fifo: is no regular file"),
+        ("include: /dev/zero\ntask: x\n", "/dev/zero: is not a regular file"),
+        ("include: fifo\ntask: x\n", "fifo: is not a regular file"),
         ("a: &a [x]\nb: *a\ntask: x\n", "the alias *a is not allowed here"),
         ("a: &a {x: 1}\n<<: *a\ntask: x\n", "the alias *a is not allowed here"),
         ("include: [i0, i0]\n", "includes more than 100 files"),
@@ -348,10 +348,7 @@ def test_what_hangs_or_fills_the_memory_is_stopped_and_the_rest_is_checked(
         content = yaml.safe_dump({"include": "nnd_made.yaml", "task": name, "doc_to_text": template})
         made.files[f"task_yamls/made/{name}.yaml"] = content
     made.files["task_yamls/made/zz.yaml"] = "include: nnd_made.yaml\ntask: zz\nmetadata: {}\n"
-    # With -c Python would import from here.
-    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("nnd_tasks.check.apart.SECONDS", 6.0)
+    monkeypatch.setattr("nnd_tasks.check.apart.SECONDS", 4.0)
     monkeypatch.setattr("nnd_tasks.check.apart.SECONDS_PER_PROMPT", 0.0)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -362,9 +359,18 @@ def test_what_hangs_or_fills_the_memory_is_stopped_and_the_rest_is_checked(
         "zz": "categories_open",
     }
     for name in ("loops", "regex"):
-        assert found[name].message == f"{name} was stopped: rendering its prompts took more than 6 seconds"
+        assert found[name].message == f"{name} was stopped: rendering its prompts took more than 4 seconds"
     assert found["memory"].message == "memory cannot render a prompt: it asks for too much memory"
     assert list(scratch.iterdir()) == []
+
+
+def test_the_process_imports_nothing_from_the_current_folder(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NND_COLD", "1")
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')")  # with -c, Python would import it
+    monkeypatch.chdir(tmp_path)
+    assert made.check().findings == []
 
 
 def test_any_protocol_runs(made: Made) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from nnd_tasks.dataset_writing import write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import lengths
 from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.harness.truncation import shorten
+from nnd_tasks.harness.truncation import Shortening
 from nnd_tasks.tables import to_table
 from tests.random_models import evaluate
 from tests.slow_pairing import Annotation, SingleErrorLabel, form_tests
@@ -24,6 +25,13 @@ from tests.slow_pairing import Annotation, SingleErrorLabel, form_tests
 LONG = " ".join(f"Sentence {i} tells of the harbour and its boats." for i in range(60))
 
 # ---------------------------------------------------------------- the cut itself
+
+
+def shorten(text: str, fits: Callable[[str], bool]) -> str | None:
+    search = Shortening(text)
+    while (attempt := search.attempt) is not None:
+        search.record(fits=fits(attempt))
+    return search.longest
 
 
 @given(st.text(st.sampled_from("ab é\n\t中"), min_size=1, max_size=120), st.integers(0, 130))

@@ -344,7 +344,7 @@ def test_header_and_body_are_where_the_hub_sees_them(header: str, end: str, body
     assert parts is not None
     try:
         known = RepoCard(text, ignore_metadata_errors=True)
-    except Exception:  # a header that is no YAML, which `read_card` refuses, too
+    except Exception:  # a header that is not YAML, which `read_card` refuses, too
         return
     assert parts[1] == known.text.replace("\r\n", "\n").replace("\r", "\n")
 

@@ -338,7 +338,7 @@ def test_a_dry_run_shows_files_and_card_and_asks_the_hub_nothing(client: Client,
     done = client.run("-m", "nnd_tasks.cli", "publish", "mine", "--repo", "nnd/mine", "--dry-run")
     assert done.status == 0, done.err
     assert client.hub.requests == []
-    assert done.err == "note: mine is no set of nnd build or nnd new: not built again\n"
+    assert done.err == "note: mine was not made by nnd build or nnd new: not built again\n"
     rows = re.findall(r"^ +([\d,]+)  ([0-9a-f]{64})  (\S+)$", done.out, flags=re.MULTILINE)
     client.token = TOKEN
     assert client.publish("mine").status == 0

@@ -390,9 +390,7 @@ def test_decimal_commas(maker: Maker, tmp_path: Path) -> None:
     assert [row["high_score"] - row["low_score"] for row in maker.tests()] == [3.0, 3.5, 1.5]
     assert triples(maker.make(path, "--context", "prompt", "--decimal", ",", "--min-gap", "1")) == EXPECTED, "proposed"
     thousand = put(tmp_path / "u.csv", "prompt;text;points\nP;a;1.000\nP;b;3,5\n")
-    message = (
-        "row 2, column 'points': expected a number, found '1.000'; with --decimal , a point is no part of a number"
-    )
+    message = "row 2, column 'points': expected a number, found '1.000'; with --decimal , a number has no point"
     assert message in maker.nnd("new", "other", "--from", thousand, *SCORED, "--decimal", ",").err
     assert "decimal is '.' or ',', not ';'" in maker.nnd("new", "other", "--from", path, *SCORED, "--decimal", ";").err
 

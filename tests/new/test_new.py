@@ -30,7 +30,7 @@ from nnd_tasks.schema import fold
 from tests import commands
 from tests.commands import Outcome
 from tests.conftest import REPO
-from tests.new.tables import write_rows
+from tests.new.small_tables import write_rows
 
 Command = Callable[..., Outcome]
 ROWS = [
@@ -125,8 +125,8 @@ def test_labels_of_any_characters_give_yamls_that_can_be_read(
 @pytest.mark.parametrize(
     ("language", "message"),
     [
-        ("english", "--language english: is no code of a language; write en"),
-        ("en,Deutsch", "--language Deutsch: is no code of a language; write de"),
+        ("english", "--language english: is not a language code; write en"),
+        ("en,Deutsch", "--language Deutsch: is not a language code; write de"),
         ("EN", "write en"),
         ("pt_br", "write pt-br"),
         ("Elvish", "write a code such as en or pt-BR"),

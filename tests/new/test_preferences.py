@@ -16,7 +16,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.new.own_task import task_fields
 from nnd_tasks.recipes.chat import split_pair
 from nnd_tasks.schema import fold
-from tests.new.tables import draft, draft_if_any, rows_of, write_rows
+from tests.new.small_tables import draft, draft_if_any, rows_of, write_rows
 
 
 def says(role: str, content: str) -> dict[str, str]:

@@ -189,7 +189,7 @@ def test_a_set_with_a_config_for_each_file_is_built_again_before_it_is_published
     [
         (
             "context: q\ncandidate: answer\ncontext: verdict\n",
-            r"_recipe: is no YAML .*the key 'context' stands twice in line 3",
+            r"_recipe: is not YAML .*the key 'context' stands twice in line 3",
         ),
         (
             "context: q\ncandidate: a.reply\nlabel: verdict\nbetter: [right]\n",

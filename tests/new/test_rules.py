@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nnd_tasks.card_sections import left_out, made_section
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import Test, cluster_key, fold, normalize
-from tests.new.tables import draft, draft_if_any, rows_of, slow_pairs, write_rows
+from tests.new.small_tables import draft, draft_if_any, rows_of, slow_pairs, write_rows
 from tests.slow_pairing import Annotation, LikertScale, ScoreGap, Shape, SingleErrorLabel, form_tests
 
 CONTEXTS = ["one", "two", "Se\u0301", "S\u00e9", " "]

@@ -18,7 +18,7 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.new.draft import Draft, draft_set
 from nnd_tasks.recipes.parse import Recipe, make_recipe, read_recipe
-from tests.new.tables import draft, rows_of
+from tests.new.small_tables import draft, rows_of
 
 ROWS: list[dict[str, Any]] = [
     {"prompt": 'Say, "it"\nnow', "output": "a\tb", "rating": 5, "model": "m1"},
@@ -90,7 +90,7 @@ def test_every_format_gives_the_same_tests(kind: str, tmp_path: Path) -> None:
         ("t.csv", "", "the file is empty"),
         ("t.csv", "prompt,output,rating\na,b,1\na,c,high\n", r"t\.csv, row 3, column 'rating': expected a number, found 'high'"),
         ("t.csv", "prompt,output,rating\na,b,1\na,c,inf\n", r"t\.csv, row 3, column 'rating': expected a number"),
-        ("t.jsonl", '{"prompt": "a"}\n{"prompt": \n', r"t\.jsonl, line 2: is no valid JSON"),
+        ("t.jsonl", '{"prompt": "a"}\n{"prompt": \n', r"t\.jsonl, line 2: is not valid JSON"),
         ("t.jsonl", '{"prompt": "a"}\n[1]\n', r"t\.jsonl, line 2: expected an object"),
         ("t.json", "[1, 2]", r"t\.json, item 1: expected an object"),
         ("t.jsonl", '{"prompt": {"a": 1}, "output": "x", "rating": 1}\n', r"column 'prompt': expected text, found an object"),
@@ -213,7 +213,7 @@ def test_a_recipe_comes_back_from_its_own_yaml(tmp_path: Path) -> None:
     [
         ("contxt: a\n", "no such key 'contxt'; did you mean 'context'"),
         ("- a\n", "a recipe is a mapping"),
-        ("a: [\n", "is no YAML that can be read here"),
+        ("a: [\n", "is not YAML that can be read here"),
         ("min_gap: much\n", "min_gap is a number, not 'much'"),
         ("majority: 3\n", "majority is true or false"),
         ("better: {a: 1}\n", "better is a list of texts"),
@@ -308,7 +308,7 @@ def test_a_column_that_varies_within_a_proposed_context_is_told(tmp_path: Path) 
     ]  # fmt: skip
     [note] = draft(tmp_path, rows, score="rating", min_gap=1).notes
     assert note.startswith("rows with the same 'context' differ in 'source'; if a model is given that text, too")
-    assert "--context source, with --field given=context" in note
+    assert "--context source, and keep this column as a prompt field with --field given=context" in note
     named = draft(tmp_path, rows, score="rating", min_gap=1, context="source", field={"given": "context"})
     assert (named.notes, named.table.num_rows) == ([], 36)
     assert draft(tmp_path, rows, score="rating", min_gap=1, context="context").notes == [], "who names it knows"
@@ -327,7 +327,9 @@ def test_damaged_parquet_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     place = whole.index(b"a\tb")
     path.write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])  # a text
-    with pytest.raises(NNDError, match=r"t\.parquet, row 1: column 'output' is damaged \(.*\); get the file anew"):
+    with pytest.raises(
+        NNDError, match=r"t\.parquet, row 1: column 'output' is damaged \(.*\); download the file again"
+    ):
         draft_set("mine", str(path), {"min_gap": 1})
     path.write_bytes(whole.replace(b"rating", b"\xffating"))  # a name
     with pytest.raises(NNDError, match=r"t\.parquet: cannot be read as parquet"):

@@ -182,7 +182,7 @@ def test_page_in_place_of_an_unpinned_file_does_not_block_later_builds(
     publisher: Publisher, quiz_from: Callable[..., None]
 ) -> None:
     quiz_from(publisher.serve("q.jsonl", b"<html>Quota exceeded, come back tomorrow</html>", QUIZ))
-    assert "is no valid JSON" in refusal()
+    assert "is not valid JSON" in refusal()
     assert build().built[0].tests == 5, "the page is not kept as the file"
 
 

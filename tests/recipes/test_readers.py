@@ -288,12 +288,12 @@ def test_line_separators_within_text_do_not_end_a_record(write: Callable[..., Pa
 @pytest.mark.parametrize("broken", ['{"a": 1', "{'a': 1}", '{"a": 1}}', "a: 1", '["\t"]', "[1,]"])
 def test_broken_json_is_refused_by_file_and_line(broken: str, write: Callable[..., Path]) -> None:
     path = write(broken)
-    assert refusal(lambda: read_json(path)).startswith(f"{path}: is no valid JSON (")
+    assert refusal(lambda: read_json(path)).startswith(f"{path}: is not valid JSON (")
     path = write('{"a": 1}\n\n' + broken)
-    assert refusal(lambda: list(read_jsonl(path))).startswith(f"{path}, line 3: is no valid JSON (")
+    assert refusal(lambda: list(read_jsonl(path))).startswith(f"{path}, line 3: is not valid JSON (")
     for suffix in (".json", ".jsonl"):
         table = write('{"a": 1}\n\n' + broken, suffix)
-        assert refusal(lambda table=table: read_json_table(table)).startswith(f"{table}, line 3: is no valid JSON (")
+        assert refusal(lambda table=table: read_json_table(table)).startswith(f"{table}, line 3: is not valid JSON (")
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'], ids=["lists", "objects"])
@@ -371,7 +371,7 @@ def test_table_row_that_is_too_short_is_refused_by_row(
     recipe: Recipe, suffix: str, tab: str, write: Callable[..., Path]
 ) -> None:
     path = write(f"a{tab}b\n1{tab}2\n3\n", suffix)
-    assert refusal(lambda: rows_of_table(path, recipe)) == f"{path}, row 3: 1 columns, the header has 2"
+    assert refusal(lambda: rows_of_table(path, recipe)) == f"{path}, row 3: 1 column, the header has 2"
 
 
 @kinds_of_table

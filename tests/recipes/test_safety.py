@@ -62,7 +62,7 @@ def test_a_recipe_that_means_no_harm_is_built(build: Build, nnd_home: Path) -> N
 SAID: dict[str, tuple[str, str]] = {
     "step": ("step: frank\n", "runs no code"),
     "options": ("options: {help: [a]}\n", "they are for steps"),
-    "tag": ("title: !!python/object/apply:os.system [id]\n", "no YAML that can be read"),
+    "tag": ("title: !!python/object/apply:os.system [id]\n", "not YAML that can be read"),
     "alias": ("title: &a x\nsummary: *a\n", "the alias *a is not allowed"),
     "depth": (f"title: {'[' * 5000}{']' * 5000}\n", "nested deeper than"),
     "size": (f"title: {'x' * 1_100_000}\n", "larger than 1 MB"),
@@ -75,19 +75,19 @@ SAID: dict[str, tuple[str, str]] = {
     "pattern up": ("pattern: ../*.csv\n", "pattern is the name of files"),
     "pattern absolute": ("pattern: /etc/*\n", "pattern is the name of files"),
     "pattern of all": ("pattern: '**'\n", "pattern is the name of files"),
-    "file up": ("files: {../d.csv: null}\n", "no name of a file"),
-    "file absolute": ("files: {/etc/passwd: null}\n", "no name of a file"),
-    "file hidden": ("files: {.netrc: null}\n", "no name of a file"),
+    "file up": ("files: {../d.csv: null}\n", "file name, without folders"),
+    "file absolute": ("files: {/etc/passwd: null}\n", "file name, without folders"),
+    "file hidden": ("files: {.netrc: null}\n", "file name, without folders"),
     "file of hashes": ("files: {hashes.json: null}\n", "cannot be the name of a file"),
-    "source up": (f"sources: {{../../etc/passwd: {'a' * 64}}}\n", "no name of a file"),
-    "source absolute": (f"sources: {{/etc/passwd: {'a' * 64}}}\n", "no name of a file"),
+    "source up": (f"sources: {{../../etc/passwd: {'a' * 64}}}\n", "file name, without folders"),
+    "source absolute": (f"sources: {{/etc/passwd: {'a' * 64}}}\n", "name of a file in the folder"),
     "hash": ("sources: {d.csv: abc}\n", "64 hex digits"),
     "each": ("each: {a: %s, b: %s, c: %s}\n" % ((list(range(100)),) * 3), "columns; there may be 10,000"),
     "each of each": ("each: {a: ['{b}{b}'], b: ['{c}{c}']}\n", "has no braces"),
     "empty mark": ("strip: {candidate: ['']}\n", "none of them empty"),
     "many marks": (f"strip: {{candidate: {[str(i) for i in range(500)]}}}\n", "100 at most"),
     "nested order": ("order: [[[a]], b]\n", "list of texts"),
-    "nan": ("scale: [.nan, 5]\n", "no number that can be compared"),
+    "nan": ("scale: [.nan, 5]\n", "not a number that can be compared"),
     "huge number": (f"best: {'9' * 900}\n", "a number that can be compared"),
     "negative count": ("published: {authors: -1}\n", "numbers of tests"),
     "no count": ("expected: {bad: many}\n", "numbers of tests"),
@@ -246,11 +246,11 @@ def test_pipes_and_devices_are_refused(build: Build, tmp_path: Path) -> None:
     pipe = tmp_path / "pipes" / "p.csv"
     pipe.parent.mkdir()
     os.mkfifo(pipe)
-    assert "no regular file" in refused(lambda: build(BASE, source=pipe))
+    assert "not a regular file" in refused(lambda: build(BASE, source=pipe))
     assert "table" in refused(lambda: build(BASE, source=pipe.parent))
     os.mkfifo(pipe.parent / "_recipe")
     for path in (pipe.parent, "/dev/zero"):
-        assert "no regular file" in refused(lambda path=path: build_set(str(path)))
+        assert "not a regular file" in refused(lambda path=path: build_set(str(path)))
 
 
 @pytest.mark.parametrize("name", ["a\0b/_recipe", f"{'x' * 5000}/_recipe", "~nobody-there/_recipe"])

@@ -500,12 +500,12 @@ def test_levels_are_those_of_the_paper() -> None:
 @pytest.mark.parametrize(
     ("name", "levels", "message"),
     [
-        ("truncation", "1.5", "--levels 1.5: .*level 1.5 is no share of its words; .*use --errors to name"),
-        ("truncation", "0", "level 0 is no share"),
-        ("sentence_switching", "0.5", "level 0.5 is no number of pairs of sentences"),
+        ("truncation", "1.5", "--levels 1.5: .*level 1.5 is not a share of its words; .*use --errors to name"),
+        ("truncation", "0", "level 0 is not a share"),
+        ("sentence_switching", "0.5", "level 0.5 is not a number of pairs of sentences"),
         ("positioned_error_random", "0.3", r"no level 0.3, only 0 \(start\), 0.5 \(middle\), 1 \(end\)"),
         ("truncation", "many", "--levels many: expected three, paper, or numbers"),
-        ("truncation", "nan", "level nan is no number"),
+        ("truncation", "nan", "level nan is not a number"),
     ],
 )
 def test_levels_out_of_range_are_refused(name: str, levels: str, message: str) -> None:

@@ -160,14 +160,14 @@ def test_an_interrupted_build_goes_on_where_it_was(tmp_path: Path, monkeypatch: 
         ({"errors": "bert_diverge"}, "--errors bert_diverge needs a masked language model: --mlm FOLDER"),
         ({"errors": "frequent_4gram"}, "needs a reference corpus for n-grams: --reference FILE"),
         ({"errors": " , "}, "--errors: none is named"),
-        ({"errors": "repetition", "levels": "nan"}, "level nan is no number"),
-        ({"errors": "repetition", "levels": "inf"}, "level inf is no number"),
+        ({"errors": "repetition", "levels": "nan"}, "level nan is not a number"),
+        ({"errors": "repetition", "levels": "inf"}, "level inf is not a number"),
         ({"prompt": "x"}, "--prompt: the texts of corpus mine have no source; leave it out"),
         (
             {"place": "/tmp"},
             r"--source is for the corpora wikitext, .*; --corpus .*mine\.txt is a file or dataset itself",
         ),
-        ({"levels": "2"}, "level 2 is no share of its words.*use --errors to name"),
+        ({"levels": "2"}, "level 2 is not a share of its words.*use --errors to name"),
         ({"texts": -3}, r"--texts -3: expected 0 \(all\) or more"),
         ({"seeds": -1}, "--seeds -1: expected 1 or more"),
         ({"spacy": "no_such_pipeline"}, "the spaCy pipeline 'no_such_pipeline' is not installed"),
@@ -189,7 +189,7 @@ def test_wrong_arguments_are_named(
     [
         ("a.txt", "\n\n", "it holds no text"),
         ("a.jsonl", '{"gold": "x"}\n{"text": "y"}\n', "a.jsonl, line 2: expected an object with the text in `gold`"),
-        ("a.jsonl", "{\n", "a.jsonl, line 1: is no valid JSON"),
+        ("a.jsonl", "{\n", "a.jsonl, line 1: is not valid JSON"),
         ("a.jsonl", '{"gold": ' + "[" * 100_000 + "\n", "a.jsonl, line 1: its lists and objects are nested too deeply"),
         ("a.jsonl", '{"gold": "x", "source": 3}\n', "line 1: `source` must be a text"),
         ("a.jsonl", '{"gold": "x", "references": [1]}\n', "line 1: `references` must be texts"),
@@ -281,7 +281,7 @@ def test_a_corpus_that_is_not_there_says_where_to_look(tmp_path: Path, monkeypat
     ):
         read_corpus("ted")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(NNDError, match=r"is no text in UTF-8 .* it seems to be UTF-16; save it as UTF-8"):
+    with pytest.raises(NNDError, match=r"is not UTF-8 text .* it seems to be UTF-16; save it as UTF-8"):
         read_corpus(str(tmp_path / "bytes.txt"))
 
 

@@ -199,8 +199,8 @@ def test_a_set_of_targeted_errors_has_a_figure_too() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"doc": {}, "candidates": [], "tests": [{"noise_ratio": 1}]}\n', "line 1: is no sample of an NND task"),
-        ('{"tests": [\n', "line 1: no JSON; the file is cut off or damaged"),
+        ('{"doc": {}, "candidates": [], "tests": [{"noise_ratio": 1}]}\n', "line 1: is not a sample of an NND task"),
+        ('{"tests": [\n', r"line 1: is not valid JSON \(.*\); the file is cut off or damaged"),
         (json.dumps({**sample("a", -2), "tests": []}) + "\n", "holds no stress tests"),
         ("", "0 of 1 prompts"),
     ],

@@ -22,7 +22,7 @@ from nnd_tasks.wording import counted
 ByModel = Mapping[str, Mapping[str, Diagnostics]]
 
 #: What the mark of `few` means.
-FEW_NOTE = f"† fewer than {FEW} prompts: the error bars are not to be relied on."
+FEW_NOTE = f"† fewer than {FEW} prompts: the error bars are unreliable."
 
 
 def between(low: float, high: float) -> str:
@@ -39,7 +39,7 @@ def p_value(value: float) -> str:
 
 
 def few(prompts: int) -> str:
-    """Return a mark for categories whose error bars are not to be relied on."""
+    """Return a mark for categories whose error bars are unreliable."""
     return "†" if prompts < FEW else ""
 
 
@@ -198,15 +198,15 @@ def markdown(comparison: Comparison, diagnostics: ByModel | None = None, *, sign
         "that p (Holm) finds with probability 0.8.",
         "",
         "p (Holm) answers two questions. On all tests: which models differ? Corrected over the pairs of models. On a category: "
-        "which models differ on which errors? Corrected over pairs and categories together. Of tables of equal models, at most "
-        "5% have any p (Holm) below 0.05 for the first question, and at most 5% for the second.",
+        "which models differ on which errors? Corrected over pairs and categories together. With equal models, each "
+        "question gives a false positive (any p (Holm) below 0.05) in at most 5% of tables.",
         "",
         *differences_table(comparison).markdown(),
     ]
     if diagnostics:
         lines += [
-            "Diagnostics: share of tests that baselines pass, flips (share of outcomes that the likelihood per byte, "
-            "or the summed one, changes against the one per token), share decided by less than 1e-6.",
+            "Diagnostics: share of tests that baselines pass, flips (share of outcomes that differ from per-token "
+            "scoring with the likelihood per byte, or the summed one), share decided by less than 1e-6.",
             "",
             *diagnostics_table(comparison, diagnostics).markdown(),
         ]

@@ -40,7 +40,7 @@ def detectable(
     """Return the MDE: the smallest true difference that is found with probability `POWER`.
 
     A difference counts as found when its p value is below `LEVEL` after Holm's correction over ``hypotheses``. The MDE takes
-    the hardest case, in which no other hypothesis is found: p must be below level / hypotheses. It is
+    the hardest case, where nothing else is significant: p must be below level / hypotheses. It is
     (t(1 - level / hypotheses / 2) + t(power)) x standard error, with prompts - 1 degrees of freedom (Cohen, 1988; Miller,
     2024, section 5).
 
@@ -113,7 +113,7 @@ def points(mde: float) -> str:
     return "?" if math.isnan(mde) else "none" if math.isinf(mde) else f"{100 * mde:.0f}"
 
 
-def shown(planned_mdes: Mapping[str, tuple[float, int]], category: str) -> str:
+def marked_points(planned_mdes: Mapping[str, tuple[float, int]], category: str) -> str:
     """Return the MDE of a category in percentage points, with a mark where it is underpowered.
 
     Args:

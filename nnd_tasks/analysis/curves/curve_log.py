@@ -51,7 +51,7 @@ def read_curve(
     if not logs:
         return training_curve(read_runs(places, select), x, None if tags is None else read_tags(tags), allow, chosen)
     if len(logs) < len(places):
-        raise NNDError(f"{logs[0]} is a log of NNDCallback, the rest are runs: draw them apart")
+        raise NNDError(f"{logs[0]} is a log of NNDCallback, the rest are runs: plot them separately")
     if select:
         raise NNDError(f"--select {select[0]}: is for runs; {logs[0]} is a log of NNDCallback")
     if tags is not None:
@@ -110,25 +110,25 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place for errors, evaluation) of each line of a log.
 
     Raises:
-        NNDError: a line is no evaluation.
+        NNDError: a line is not an evaluation.
     """
     for number, entry in read_lines(path):
         where = f"{path}, line {number}"
         step, rates = entry.get("step"), entry.get("rates")
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise NNDError(f"{where}: step is {step!r}, which is no whole number")
+            raise NNDError(f"{where}: step is {step!r}, which is not a whole number")
         if not isinstance(entry.get("task"), str) or not 0 < len(entry["task"]) <= _LONGEST:
             raise NNDError(f"{where}: names no task")
         if not isinstance(rates, dict) or not all(isinstance(rate, dict) for rate in rates.values()):
-            raise NNDError(f"{where}: has no rates; it is no line of NNDCallback")
+            raise NNDError(f"{where}: has no rates; it is not a line of NNDCallback")
         yield where, entry
 
 
 def _place(entry: Mapping[str, Any], x: str, where: str) -> float:
-    """Return an evaluation's place on the x axis; raise NNDError where it is no number."""
+    """Return an evaluation's place on the x axis; raise NNDError where it is not a number."""
     place = _number(entry.get(x))
     if math.isnan(place):
-        raise NNDError(f"{where}: {x} is {entry.get(x)!r}, which is no number")
+        raise NNDError(f"{where}: {x} is {entry.get(x)!r}, which is not a number")
     return place
 
 
@@ -169,7 +169,8 @@ def _check_signatures(task: str, lines: Sequence[str], allow: Sequence[str], whe
     if differ:
         shown = "; ".join(f"{key} {first.get(key)!r} and {last.get(key)!r}" for key in differ)
         raise NNDError(
-            f"{where}: {task} was asked otherwise before: {shown}; draw them apart, or anyway with --allow {','.join(differ)}"
+            f"{where}: {task}: its protocol changed during this log: {shown}; "
+            f"plot the parts separately, or all with --allow {','.join(differ)}"
         )
 
 

@@ -199,7 +199,7 @@ def _words(text: str) -> list[str]:
 
 
 def _mark(text: str) -> list[Part]:
-    """Return text that differs, marked but for the space before it."""
+    """Return text that differs, marked except for the space before it."""
     words = text.lstrip()
     space = text[: len(text) - len(words)]
     return [Part(space)] * bool(space) + [Part(words, differs=True)] * bool(words)

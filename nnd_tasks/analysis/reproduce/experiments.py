@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, read_yaml
 from nnd_tasks.wording import did_you_mean
 
 PATH = Path(__file__).with_name("experiments.yaml")
@@ -90,7 +88,7 @@ class Experiment:
 def load_experiments() -> dict[str, Experiment]:
     """Return experiment name -> experiment, in the order of the file."""
     experiments = {}
-    for name, entry in yaml.safe_load(PATH.read_text(encoding="utf-8"))["experiments"].items():
+    for name, entry in read_yaml(PATH)["experiments"].items():
         shared = {key: entry.pop(key) for key in ("config", "tests")}
         models = [PublishedRun(**{**shared, **model}) for model in entry.pop("models")]
         experiments[name] = Experiment(name=name, models=models, **entry)
@@ -99,12 +97,12 @@ def load_experiments() -> dict[str, Experiment]:
 
 def protocol() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings of the task and the model arguments that all experiments share."""
-    shared = yaml.safe_load(PATH.read_text(encoding="utf-8"))["protocol"]
+    shared = read_yaml(PATH)["protocol"]
     return shared["metadata"], shared["model_args"]
 
 
 def pick(name: str, known: Iterable[str], what: str) -> str:
-    """Return the name of ``known`` that equals ``name`` but for its case.
+    """Return the name of ``known`` that equals ``name``, ignoring case.
 
     Raises:
         NNDError: there is none; ``what`` says what was looked for.

@@ -156,9 +156,7 @@ def _notes(experiment: Experiment, published: PublishedRun, data: Data, result: 
 def _start_note(start: int | None) -> str:
     """Return a note on the token at which the decoder starts."""
     if start is None:
-        return (
-            "the authors start this model's decoder at BOS; the model that ran is no BART and starts at its own token."
-        )
+        return "the authors start this model's decoder at BOS; the model that ran is not a BART and starts at its own token."
     return (
         f"the decoder starts at BOS (decoder_start_token_id={start}), as in the authors' code; by itself lm-eval's hf "
         "starts at the model's own decoder_start_token_id."

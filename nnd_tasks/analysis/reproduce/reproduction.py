@@ -173,7 +173,7 @@ class _Job:
     kept: Mapping[str, Any] | None
 
     def result(self, experiment: Experiment, options: Options) -> Mapping[str, Any]:
-        """Return the result, after running the model if none is kept."""
+        """Return the kept result; if there is none, run the model first."""
         if self.kept is not None:
             return {**self.kept, "weights": f"{self.kept['weights']}, kept from an earlier run"}
         origin = {"nnd_tasks": __version__, "weights": self.where, "key": self.key}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from nnd_tasks.analysis.verify.correlation import MIN_MODELS, STATISTICS
 from nnd_tasks.analysis.verify.human_scores import Array, HumanJudgements, means_by_model
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_json
 from nnd_tasks.wording import counted
 
 PUBLISHED = Path(__file__).with_name("published.json")
@@ -34,7 +34,7 @@ _BATCH = 1000
 @lru_cache(maxsize=1)
 def published() -> dict[str, Any]:
     """Return the authors' figures: NND rates of seven models on Quiz Design, and the paper's Table 1."""
-    figures: dict[str, Any] = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    figures: dict[str, Any] = read_json(PUBLISHED)
     return figures
 
 
@@ -149,7 +149,7 @@ def _score(table: Mapping[str, Mapping[str, float]], model: str, category: str, 
         value = math.nan
     if not math.isfinite(value):
         raise NNDError(
-            f"model {model!r}, category {category!r}: the {what} is no number, found {table[model][category]!r}"
+            f"model {model!r}, category {category!r}: the {what} is not a number, found {table[model][category]!r}"
         )
     return value
 
