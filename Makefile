@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# --no-compile: Python compiles a module when it is first imported. Most of these thousands never are.
+# --no-compile: pip would compile one file after another; `compileall` takes all cores.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test test-all browser lint docs install lock clean
@@ -20,6 +20,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock
 	$(PIP) --no-deps --require-hashes --requirement requirements.lock
 	$(PIP) --constraint constraints.txt torch
 	$(PIP) --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true # packages ship files for other Pythons
 	$(BIN)/python -m pip check
 	touch $@
 

@@ -17,7 +17,7 @@ COMMANDS = {
     "show demo": (0, "demo"),
     "build demo": (0, "381 tests"),
     "check demo --no-run": (0, "0 errors"),
-    "new answers --from {repo}/examples/answers.csv --better right": (0, "36 tests"),
+    "new answers --from {repo}/examples/answers.csv --better right": (0, "nnd_answers"),
     "publish demo --repo a/b --dry-run": (0, "a/b"),
     "tasks-dir": (0, "task_yamls"),
     "register --help": (0, "lm_eval"),  # the real one changes this environment

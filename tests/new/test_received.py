@@ -193,7 +193,7 @@ def test_a_set_with_a_config_for_each_file_is_built_again_before_it_is_published
         ),
         (
             "context: q\ncandidate: a.reply\nlabel: verdict\nbetter: [right]\n",
-            r"before \.reply stands a list, not an object; \[\]\.reply is that of each item",
+            r"before \.reply stands a list, not an object; use \[\]\.reply for every item",
         ),
         (
             "context: q\ncandidate: answer\nlabel: verdict\nbetter: [good]\n",
