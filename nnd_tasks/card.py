@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import check_yaml, parse_yaml, read_text
+from nnd_tasks.files import read_text
+from nnd_tasks.yaml_json import check_yaml, parse_yaml
 
 CARD = "README.md"
 #: Fact that only a person can know -> what to write; a card says TODO where it is not known.
@@ -162,7 +163,7 @@ def split_card(text: str) -> tuple[str, str] | None:
     None where there is no header.
 
     The hub's class reads YAML without limits. So only its rule of where the header ends is used here, and the header itself
-    is read by `nnd_tasks.files.parse_yaml`.
+    is read by `nnd_tasks.yaml_json.parse_yaml`.
     """
     from huggingface_hub.repocard import REGEX_YAML_BLOCK
 

@@ -18,11 +18,12 @@ import pyarrow.parquet as pq
 
 from nnd_tasks.card import CARD, split_card
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import expand, parse_yaml, read_json, read_text
+from nnd_tasks.files import expand, read_text
 from nnd_tasks.folders import recover
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import check_table
 from nnd_tasks.wording import did_you_mean
+from nnd_tasks.yaml_json import parse_yaml, read_json
 
 if TYPE_CHECKING:
     import datasets

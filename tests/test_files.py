@@ -9,21 +9,9 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of, visible
-from nnd_tasks.files import (
-    changing,
-    parse_json,
-    parse_yaml,
-    read_bytes,
-    read_json,
-    read_text,
-    read_yaml,
-    reading,
-    write_text,
-    write_texts,
-    writing,
-    writing_all,
-)
+from nnd_tasks.files import changing, read_bytes, read_text, reading, write_text, write_texts, writing, writing_all
 from nnd_tasks.folders import clear, new_folder, only_writer, recover, replacing
+from nnd_tasks.yaml_json import parse_json, parse_yaml, read_json, read_yaml
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
 

@@ -17,7 +17,8 @@ from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.result_files import HOW, date_of, find_results, samples_of
 from nnd_tasks.analysis.samples import Samples, read_samples
 from nnd_tasks.errors import NNDError, visible
-from nnd_tasks.files import check_json, expand, read_text, writing
+from nnd_tasks.files import expand, read_text, writing
+from nnd_tasks.yaml_json import check_json
 
 #: Bytes that a results file may have; with hundreds of tasks one has a few million.
 _MOST_BYTES = 500_000_000

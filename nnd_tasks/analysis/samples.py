@@ -12,10 +12,11 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import check_json, json_lines, load_json, reading
+from nnd_tasks.files import reading
 from nnd_tasks.harness.metrics import decide
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.wording import counted
+from nnd_tasks.yaml_json import check_json, json_lines, load_json
 
 #: Columns of `Samples.tests`. Margins are (better - worse) in nats: per token, summed, per UTF-8 byte. ``high`` and ``low``
 #: are indices into the document's candidates, ``document`` is an index into `Samples.documents`.

@@ -13,8 +13,9 @@ from typing import Any
 
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand, read_json, read_text, read_yaml
+from nnd_tasks.files import expand, read_text
 from nnd_tasks.wording import counted
+from nnd_tasks.yaml_json import read_json, read_yaml
 
 PARAMETERS = "parameters"
 STEP = "step"

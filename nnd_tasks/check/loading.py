@@ -16,8 +16,9 @@ from nnd_tasks.card import CARD, split_card
 from nnd_tasks.check.findings import EXAMPLES, Finding, Row, differing, finding
 from nnd_tasks.datasets import SPLIT
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import parse_yaml, read_text
+from nnd_tasks.files import read_text
 from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
+from nnd_tasks.yaml_json import parse_yaml
 
 _AGAIN = "build the set again"
 #: Bytes (packed and unpacked) and rows that a parquet file may have; our largest config has 50,000 tests and 40 MB.

@@ -20,7 +20,8 @@ import yaml
 from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Loaded
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import PlainLoader, expand, parse_yaml, read_text, reading
+from nnd_tasks.files import expand, read_text, reading
+from nnd_tasks.yaml_json import PlainLoader, parse_yaml
 
 #: What a YAML may name after ``!function``, and where: anything else is code, which lm-eval would run.
 _FUNCTIONS = {

@@ -269,16 +269,17 @@ class NNDTask(SandboxedTask):
         window = f"the model's window of {self.counter.window:,} tokens"
         if self.settings.overlong == "refuse":
             raise NNDError(f"{longest.describe()} and its prompt do not fit {window} (overlong=refuse)")
-        context: str | None = doc["context"]
-        everything = slice(None)
-        while context and not self._fits(context, everything, doc, prompt, **kwargs):
+        context: str | None = doc["context"]  # known not to fit
+        fits = False
+        while context and not fits:
             # Only the longest candidate is tried. In the shorter prompt another one may have one token more, as tokens can
             # merge at the boundary; then the search goes on below.
             search = Shortening(context)
             while (attempt := search.attempt) is not None:
-                fits = self._fits(attempt, slice(longest.idx, longest.idx + 1), doc, prompt, **kwargs)
-                search.record(fits=fits)
+                one = slice(longest.idx, longest.idx + 1)
+                search.record(fits=self._fits(attempt, one, doc, prompt, **kwargs))
             context = search.longest
+            fits = context is not None and self._fits(context, slice(None), doc, prompt, **kwargs)
         if not context:
             shots = prompt.arguments["num_fewshot"]
             beside = f" beside {shots} few-shot examples; lower --num_fewshot" if shots else ""

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.datasets import tasks_dir, user_tasks_dir
-from nnd_tasks.files import changing, reading, write_text, yaml_mapping
+from nnd_tasks.files import changing, reading, write_text
+from nnd_tasks.yaml_json import yaml_mapping
 
 
 @dataclass(frozen=True, slots=True)

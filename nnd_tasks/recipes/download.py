@@ -19,12 +19,13 @@ from tqdm import tqdm
 
 from nnd_tasks.datasets import is_name, nnd_home
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import changing, read_json, reading, umask, write_text
+from nnd_tasks.files import changing, reading, umask, write_text
 from nnd_tasks.folders import only_writer
 from nnd_tasks.recipes.archives import take
 from nnd_tasks.recipes.limits import check_url
 from nnd_tasks.recipes.recipe import File, Recipe
 from nnd_tasks.recipes.records import MAX_BYTES
+from nnd_tasks.yaml_json import read_json
 
 RETRIES = 3
 TIMEOUT = 60  # seconds without an answer

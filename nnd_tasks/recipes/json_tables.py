@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import load_json, reading
+from nnd_tasks.files import reading
 from nnd_tasks.recipes.base_table import BATCH, HEAD, Batch, Table
 from nnd_tasks.recipes.cells import Column, kind, root
 from nnd_tasks.recipes.decoding import decode, encoding_of, undecodable
 from nnd_tasks.recipes.recipe import KEY, Recipe
 from nnd_tasks.recipes.records import RIGHT_FILE
+from nnd_tasks.yaml_json import load_json
 
 #: Characters of a line of JSON Lines.
 MAX_LINE = 1 << 28

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import UniqueLoader, parse_yaml, read_text
+from nnd_tasks.files import read_text
 from nnd_tasks.recipes import limits
 from nnd_tasks.recipes.cells import render, short_repr
 from nnd_tasks.recipes.recipe import FILE, FOLDER, File, Recipe
 from nnd_tasks.recipes.spans import check_spans
 from nnd_tasks.schema import check_field_names, normalize
 from nnd_tasks.wording import did_you_mean
+from nnd_tasks.yaml_json import UniqueLoader, parse_yaml
 
 #: Reads the value of a key: (key, value, what begins an error) -> value in the type of `Recipe`.
 Reader: TypeAlias = Callable[[str, Any, str], Any]

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import json_lines, read_bytes
+from nnd_tasks.files import read_bytes
 from nnd_tasks.recipes.cells import kind, short_repr
+from nnd_tasks.yaml_json import json_lines
 
 MAX_BYTES = 1 << 30  # a human evaluation of more than 1 GiB is some other file
 #: Ends the error of a file that is not in the expected format.

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.files import load_json
 from nnd_tasks.recipes.records import RIGHT_FILE, Record, check_text, read_file, read_jsonl
+from nnd_tasks.yaml_json import load_json
 
 Row = dict[str, Any]
 Step = Callable[[Mapping[str, Path], Mapping[str, str]], dict[str, Iterable[Row]]]

@@ -18,8 +18,9 @@ import yaml
 
 from nnd_tasks.datasets import tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, read_yaml
+from nnd_tasks.files import changing
 from nnd_tasks.folders import leftovers, lock_file, only_writer, remove, replacing
+from nnd_tasks.yaml_json import read_yaml
 
 FOLDER = "nnd_tasks"
 MARKER = "REGISTERED_BY_NND_TASKS.txt"

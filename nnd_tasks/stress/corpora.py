@@ -9,9 +9,10 @@ from typing import Any
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import expand, parse_json, read_bytes, seems_to_be
+from nnd_tasks.files import expand, read_bytes, seems_to_be
 from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.schema import normalize
+from nnd_tasks.yaml_json import parse_json
 
 #: Bytes that a corpus file may have; it is read into memory.
 _MOST_BYTES = 2_000_000_000

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, json_lines, reading, write_text
+from nnd_tasks.files import changing, reading, write_text
 from nnd_tasks.schema import Test, short_hash
 from nnd_tasks.stress import sentences, words  # noqa: F401 - importing them registers their error types
 from nnd_tasks.stress.corpora import Gold
@@ -28,6 +28,7 @@ from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.noise import noise_ratio
 from nnd_tasks.stress.registry import ERRORS, ErrorType, Resources
 from nnd_tasks.stress.text import Parser, find_pipeline, join
+from nnd_tasks.yaml_json import json_lines
 
 #: Gold texts of a piece.
 PIECE = 20

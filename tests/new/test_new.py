@@ -22,11 +22,11 @@ import yaml
 
 from nnd_tasks.datasets import read_report, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import check_yaml
 from nnd_tasks.new import draft as new
 from nnd_tasks.new.draft import draft_set, write_set
 from nnd_tasks.recipes import configs
 from nnd_tasks.schema import fold
+from nnd_tasks.yaml_json import check_yaml
 from tests import commands
 from tests.commands import Outcome
 from tests.conftest import REPO

@@ -11,7 +11,6 @@ import pytest
 
 from nnd_tasks.build import build_set
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import load_json
 from nnd_tasks.recipes import readers as tables
 from nnd_tasks.recipes import records, steps
 from nnd_tasks.recipes.flatten import batches
@@ -19,6 +18,7 @@ from nnd_tasks.recipes.make import make_tests
 from nnd_tasks.recipes.readers import open_table
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.records import Record, check_text, read_file, read_jsonl
+from nnd_tasks.yaml_json import load_json
 from tests.recipes.small_files import (
     FRANK_FILE,
     LONG,

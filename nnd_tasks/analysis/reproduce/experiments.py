@@ -14,8 +14,9 @@ from typing import Any
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand, read_yaml
+from nnd_tasks.files import expand
 from nnd_tasks.wording import did_you_mean
+from nnd_tasks.yaml_json import read_yaml
 
 PATH = Path(__file__).with_name("experiments.yaml")
 DISCLAIMER = (

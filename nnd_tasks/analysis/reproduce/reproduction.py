@@ -23,10 +23,11 @@ from nnd_tasks.analysis.reproduce.experiments import (
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, RateCell, head, measure, model_section
 from nnd_tasks.datasets import find_set, read_table
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.files import expand, read_json, write_text
+from nnd_tasks.files import expand, write_text
 from nnd_tasks.formats import json_text
 from nnd_tasks.tables import fingerprint
 from nnd_tasks.wording import counted
+from nnd_tasks.yaml_json import read_json
 
 Say = Callable[[str], None]
 

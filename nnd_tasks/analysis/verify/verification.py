@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from nnd_tasks.analysis.verify.correlation import MIN_MODELS, STATISTICS
 from nnd_tasks.analysis.verify.human_scores import Array, HumanJudgements, means_by_model
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_json
 from nnd_tasks.wording import counted
+from nnd_tasks.yaml_json import read_json
 
 PUBLISHED = Path(__file__).with_name("published.json")
 #: Name of the row that averages the categories.
