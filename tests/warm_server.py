@@ -85,6 +85,10 @@ def become(request: dict[str, Any], files: list[int]) -> NoReturn:
     let_checks_fork(lambda: full if full.exists() and "NND_COLD" not in os.environ else None)
     if "datasets" in sys.modules and (cache := request["env"].get("HF_DATASETS_CACHE")):
         sys.modules["datasets"].config.HF_DATASETS_CACHE = Path(cache)  # what `datasets` does when it is imported
+    if "huggingface_hub" in sys.modules and request["argv"][:2] == ["-m", "hub_upload"]:
+        # It and `datasets` read their variables when they are imported, and ask for them as `constants.NAME` later.
+        for name in ("huggingface_hub.constants", "datasets.config"):
+            importlib.reload(sys.modules[name])
     random.seed()
     for name in ("numpy.random", "torch"):  # each command draws numbers of its own, as in a fresh process
         if name in sys.modules:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nnd_tasks.errors import NNDError
 
 if TYPE_CHECKING:
-    from nnd_tasks.cli.app import app as app
+    from nnd_tasks.cli.typer_app import app as app
 
 __all__ = ["app", "main"]
 
@@ -32,14 +32,13 @@ def __getattr__(name: str) -> Any:
 def _with_commands() -> Any:
     for name in ("sets", "running", "analysis", "stress", "contribute", "check", "publish"):
         import_module(f"nnd_tasks.cli.{name}")  # adds its commands; their order here is that of the help
-    from nnd_tasks.cli.app import app as typer_app
+    from nnd_tasks.cli.typer_app import app
 
-    for group in (typer_app, *(part.typer_instance for part in typer_app.registered_groups)):
+    for group in (app, *(part.typer_instance for part in app.registered_groups)):
         for command in group.registered_commands if group else ():
             # Typer keeps the line breaks of a docstring, which are those of our editors.
             command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(command.callback.__doc__ or ""))
-    globals()["app"] = typer_app  # importing the module of this name has put the module here
-    return typer_app
+    return app
 
 
 def _check_endpoint() -> None:

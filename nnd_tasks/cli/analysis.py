@@ -11,8 +11,8 @@ import typer
 
 from nnd_tasks.analysis.selecting import HELP as SELECT
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.app import CONCLUSIONS, Brief, app, examples
 from nnd_tasks.cli.console import check_folder, parts_of, say, show, show_lines, warn
+from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, app, examples
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.curves.charts import Chart

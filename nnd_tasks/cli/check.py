@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.app import CONTRIBUTE, Brief, app, examples
 from nnd_tasks.cli.console import on_terminal, say, show_lines
+from nnd_tasks.cli.typer_app import CONTRIBUTE, Brief, app, examples
 
 
 @app.command(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nnd_tasks.cli.app import CONTRIBUTE, app, examples
 from nnd_tasks.cli.console import parts_of, say, show, table, warn
+from nnd_tasks.cli.typer_app import CONTRIBUTE, app, examples
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.wording import counted
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.app import CONTRIBUTE, Brief, app, examples
 from nnd_tasks.cli.console import say, show, warn
+from nnd_tasks.cli.typer_app import CONTRIBUTE, Brief, app, examples
 from nnd_tasks.errors import NNDError
 
 if TYPE_CHECKING:

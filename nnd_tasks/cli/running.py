@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.app import RUN, RUN_GPT2, app, examples
 from nnd_tasks.cli.console import say
+from nnd_tasks.cli.typer_app import RUN, RUN_GPT2, app, examples
 from nnd_tasks.wording import counted
 
 _SHARING = "For --model hf: read every request on its own, as plain hf does."

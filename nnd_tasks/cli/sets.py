@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.app import SETS, Brief, app, examples
 from nnd_tasks.cli.console import say, show, table, warn
+from nnd_tasks.cli.typer_app import SETS, Brief, app, examples
 from nnd_tasks.errors import visible
 from nnd_tasks.wording import counted
 

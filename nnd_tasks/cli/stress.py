@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.app import CONCLUSIONS, RUN_GPT2, Brief, app, examples
 from nnd_tasks.cli.console import check_folder, parts_of, say, show, table, warn
+from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, app, examples
 from nnd_tasks.errors import NNDError
 from nnd_tasks.wording import counted
 
