@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from transformers import Cache, DynamicCache
 
+from nnd_tasks.models.block_attention import Block, branch_blocks, in_blocks, trunk_blocks
 from nnd_tasks.models.estimate import amount_of_packs
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
 from nnd_tasks.models.prefix_tree import Branch, Pack, branch_mask, make_packs, rows_of
@@ -123,7 +125,7 @@ class DecoderOnlyScoring(PrefixScoring):
             self._settle(head, stem.hidden, segment_targets(whole, 0, sequences, by_input))
         cache = _Trunk(stem.cache if stem else None) if pack.branches or stem else None
         if len(pack.tokens):
-            hidden = self._read(pack.tokens, pack.positions, pack.trunk_mask(), cache)
+            hidden = self._read(pack.tokens, pack.positions, pack.trunk_mask(), cache, trunk_blocks(pack))
             self._settle(head, hidden, segment_targets(pack.paths, pack.stem, sequences, by_input))
         if cache is not None:
             cache.complete = True
@@ -145,7 +147,8 @@ class DecoderOnlyScoring(PrefixScoring):
         positions = np.concatenate([np.arange(b.start, b.start + n) for b, n in zip(row, lengths, strict=True)])
         owners = np.repeat(np.arange(len(row)), lengths)
         anchors = np.repeat([branch.anchor for branch in row], lengths)
-        hidden = self._read(tokens, positions, branch_mask(pack, owners, anchors), cache)
+        blocks = branch_blocks(pack, lengths, [branch.anchor for branch in row])
+        hidden = self._read(tokens, positions, branch_mask(pack, owners, anchors), cache, blocks)
         targets = TargetTokens()
         offset = 0
         for branch, length in zip(row, lengths, strict=True):
@@ -155,7 +158,9 @@ class DecoderOnlyScoring(PrefixScoring):
             offset += length
         self._settle(head, hidden, targets)
 
-    def _read(self, tokens: Any, positions: Any, mask: Any, cache: Cache | None) -> torch.Tensor:
+    def _read(
+        self, tokens: Any, positions: Any, mask: Any, cache: Cache | None, blocks: Sequence[Block] = ()
+    ) -> torch.Tensor:
         """Return the final hidden states of one row, shape (row, width). Without a mask, each token sees all before it."""
         arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None], "use_cache": cache is not None}
         if cache is not None:
@@ -167,5 +172,8 @@ class DecoderOnlyScoring(PrefixScoring):
         if bias is not None:
             arguments["attention_mask"] = bias[None, None]
             arguments["position_ids"] = self._tensor(positions)[None]
-        hidden: torch.Tensor = self._inner.base_model(**arguments).last_hidden_state[0]
+        with ExitStack() as stack:
+            if bias is not None:
+                stack.enter_context(in_blocks(self._inner.config, tuple(bias.shape), blocks))
+            hidden: torch.Tensor = self._inner.base_model(**arguments).last_hidden_state[0]
         return hidden

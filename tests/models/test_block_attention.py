@@ -1,0 +1,116 @@
+"""Attention in blocks: what it leaves out is masked, and what it computes is what attention over the whole row computes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from nnd_tasks.models import block_attention
+from nnd_tasks.models.block_attention import Block, branch_blocks, in_blocks, trunk_blocks
+from nnd_tasks.models.block_attention import block_attention as attend
+from nnd_tasks.models.prefix_tree import branch_mask, make_packs, rows_of
+
+#: Sorted sequences of few different tokens: they share a lot, at many depths.
+sequences = st.lists(
+    st.lists(st.integers(0, 2), min_size=1, max_size=14).map(tuple), min_size=1, max_size=25, unique=True
+).map(sorted)
+
+
+def check(blocks: list[Block], mask: NDArray[np.bool_]) -> None:
+    """Assert that blocks hold every token once, and every key that one of their tokens sees."""
+    assert [block.start for block in blocks] == [0, *(block.stop for block in blocks[:-1])]
+    assert blocks[-1].stop == len(mask)
+    for block in blocks:
+        kept = np.zeros(mask.shape[1], dtype=bool)
+        assert list(block.keys) == sorted(block.keys)
+        for start, stop in block.keys:
+            assert 0 <= start < stop <= mask.shape[1]
+            assert not kept[start:stop].any(), "no key twice"
+            kept[start:stop] = True
+        assert not mask[block.start : block.stop, ~kept].any()
+
+
+@settings(max_examples=150, deadline=None)
+@given(sequences, st.integers(3, 12), st.integers(3, 40), st.sampled_from([0, 20, 4096]))
+def test_blocks_leave_out_only_what_is_masked(found: list[tuple[int, ...]], row: int, total: int, call: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_attention, "CALL", call)
+        patch.setattr(block_attention, "COPY", min(call, 10))
+        for pack in make_packs(found, row, total, worth=2):
+            if len(pack.tokens):
+                index = np.arange(len(pack.tokens))
+                mask = pack.trunk_mask()
+                whole = pack.with_stem(index[None, :] <= index[:, None]) if mask is None else mask
+                check(trunk_blocks(pack), whole)
+                if not call:  # each chain on its own: no key more than the last of its tokens sees
+                    for block in trunk_blocks(pack):
+                        assert sum(b - a for a, b in block.keys) == whole[block.stop - 1].sum()
+            for branches in rows_of(pack.branches, found, row):
+                lengths = [len(found[branch.sequence]) - branch.start for branch in branches]
+                anchors = [branch.anchor for branch in branches]
+                owners = np.repeat(np.arange(len(lengths)), lengths)
+                check(branch_blocks(pack, lengths, anchors), branch_mask(pack, owners, np.repeat(anchors, lengths)))
+
+
+def test_many_contexts_in_a_row_are_blocks_and_short_rows_are_one() -> None:
+    contexts = [(i, *range(10, 160)) for i in range(6)]
+    [pack] = make_packs(contexts, 1024, 4096)
+    assert [(block.start, block.keys) for block in trunk_blocks(pack)] == [
+        (151 * i, ((151 * i, 151 * (i + 1)),)) for i in range(6)
+    ]
+    [pack] = make_packs([(1, 2, 3), (1, 2, 4), (5, 6)], 1024, 4096)
+    assert len(trunk_blocks(pack)) == 1
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_blocks_give_the_attention_of_the_whole_row(groups: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(1, 4, 9, 8, generator=generator)
+    key, value = (torch.randn(1, 4 // groups, 13, 8, generator=generator) for _ in range(2))
+    seen = torch.zeros(9, 13, dtype=torch.bool)
+    blocks = [Block(0, 4, ((0, 3), (5, 9))), Block(4, 5, ((2, 4),)), Block(5, 9, ((0, 2), (4, 5), (9, 13)))]
+    for block in blocks:
+        for start, stop in block.keys:
+            seen[block.start : block.stop, start:stop] = torch.rand(
+                block.stop - block.start, stop - start, generator=generator
+            ).gt(0.3)
+        seen[block.start : block.stop, block.keys[0][0]] = True
+    masks = [torch.zeros(1, 1, 9, 13).masked_fill(~seen, torch.finfo(torch.float32).min)]
+    masks.append(
+        masks[0].clone().masked_fill(seen & (torch.rand(9, 13, generator=generator) < 0.2), -3.0)
+    )  # of another layer
+    module: Any = SimpleNamespace(num_key_value_groups=groups, is_causal=True)
+    config = SimpleNamespace(_attn_implementation="sdpa")
+    for mask in masks:
+        expected, _ = sdpa_attention_forward(module, query, key, value, mask, scaling=0.3)
+        with in_blocks(config, (9, 13), blocks):
+            assert config._attn_implementation == block_attention.NAME
+            for _ in range(2):
+                torch.testing.assert_close(attend(module, query, key, value, mask, scaling=0.3)[0], expected)
+        wrong = [Block(0, 9, ((0, 12),)), *blocks[1:]]
+        with in_blocks(config, (9, 13), wrong), pytest.raises(Exception):  # noqa: B017 - blocks are what is computed
+            torch.testing.assert_close(attend(module, query, key, value, mask, scaling=0.3)[0], expected)
+        # Another shape, and no blocks: the whole row at once.
+        with in_blocks(config, (9, 12), blocks):
+            torch.testing.assert_close(attend(module, query, key, value, mask, scaling=0.3)[0], expected)
+        torch.testing.assert_close(attend(module, query, key, value, mask, scaling=0.3)[0], expected)
+
+
+def test_the_model_gets_its_own_attention_back() -> None:
+    config = SimpleNamespace(_attn_implementation="sdpa")
+    blocks = [Block(0, 1, ((0, 1),)), Block(1, 2, ((1, 2),))]
+    with pytest.raises(ValueError, match="stop"), in_blocks(config, (2, 2), blocks):
+        raise ValueError("stop")
+    assert config._attn_implementation == "sdpa"
+    assert block_attention._plan is None
+    config._attn_implementation = "eager"
+    with in_blocks(config, (2, 2), blocks):
+        assert config._attn_implementation == "eager"
