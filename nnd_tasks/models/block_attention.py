@@ -19,7 +19,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from nnd_tasks.models.prefix_tree import Ints, Pack
+from nnd_tasks.models.prefix_tree import Ints
+from nnd_tasks.models.tree_mask import TreeMask
 
 #: Name of this attention in transformers' registry.
 NAME = "nnd_blocks"
@@ -87,9 +88,9 @@ def _path(ends: Ints, token: int, pieces: Ranges) -> Ranges:
 
 
 def _chains(ends: Ints) -> Iterator[tuple[int, int, Ranges]]:
-    """Yield the chains of a trunk, depth first: first token, token after the last one, and the ancestors of the first.
+    """Yield the chains of a tree, depth first: first token, token after the last one, and the ancestors of the first.
 
-    In a chain, each token is the parent of the next.
+    In a chain, each token is the parent of the next. ``ends`` as in `TreeMask`.
     """
     leaves = np.flatnonzero(ends == np.arange(1, len(ends) + 1)) + 1
     pieces: Ranges = ()
@@ -105,39 +106,20 @@ def _shifted(pieces: Ranges, offset: int) -> Ranges:
     return tuple((start + offset, stop + offset) for start, stop in pieces)
 
 
-def trunk_blocks(pack: Pack) -> list[Block]:
-    """Return the blocks of a pack's trunk; the columns are those of `Pack.trunk_mask`: stem, trunk."""
-    stem: Ranges = ((0, pack.stem),) if pack.stem else ()
-    return merge(
-        [
-            Block(start, stop, _union(stem, _shifted((*pieces, (start, stop)), pack.stem)))
-            for start, stop, pieces in _chains(pack.ends)
-        ]
-    )
-
-
-def branch_blocks(pack: Pack, lengths: Sequence[int], anchors: Sequence[int]) -> list[Block]:
-    """Return the blocks of a row of branches; the columns are those of `branch_mask`: stem, trunk, row.
-
-    Args:
-        pack: the pack of the branches.
-        lengths: of the branches, in tokens.
-        anchors: of the branches: the trunk token before each; -1 for none.
-    """
-    stem: Ranges = ((0, pack.stem),) if pack.stem else ()
-    chains = list(_chains(pack.ends))
-    starts = [start for start, _, _ in chains]
-    row = pack.stem + len(pack.tokens)
+def blocks_of(mask: TreeMask) -> list[Block]:
+    """Return the blocks of a row; their columns are the keys of the mask: stem, trunk, row."""
+    stem: Ranges = ((0, mask.stem),) if mask.stem else ()
+    trunk = list(_chains(mask.trunk_ends))
+    starts = [start for start, _, _ in trunk]
+    row = mask.stem + len(mask.trunk_ends)
     runs = []
-    offset = 0
-    for length, anchor in zip(lengths, anchors, strict=True):
+    for start, stop, pieces in _chains(mask.ends):
         ancestors: Ranges = ()
-        if anchor >= 0:
-            start, _, pieces = chains[int(np.searchsorted(starts, anchor, side="right")) - 1]
-            ancestors = (*pieces, (start, anchor + 1))
-        own = (row + offset, row + offset + length)
-        runs.append(Block(offset, offset + length, _union(stem, (*_shifted(ancestors, pack.stem), own))))
-        offset += length
+        if trunk and (anchor := int(mask.anchors[start])) >= 0:
+            begin, _, above = trunk[int(np.searchsorted(starts, anchor, side="right")) - 1]
+            ancestors = _shifted((*above, (begin, anchor + 1)), mask.stem)
+        own = _shifted((*pieces, (start, stop)), row)
+        runs.append(Block(start, stop, _union(stem, (*ancestors, *own))))
     return merge(runs)
 
 
@@ -207,19 +189,19 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 @contextmanager
-def in_blocks(config: Any, shape: tuple[int, int], blocks: Sequence[Block]) -> Iterator[None]:
-    """Within this context, a model with ``sdpa`` attention reads a row block by block.
+def in_blocks(config: Any, mask: TreeMask | None) -> Iterator[None]:
+    """Within this context, a model with ``sdpa`` attention reads a row block by block, where that is more than one.
 
     Args:
         config: of the model.
-        shape: of the row's mask: (row, keys).
-        blocks: of the row. One block is read as ``sdpa`` reads it.
+        mask: of the row; None where each token sees all tokens before it.
     """
     global _plan
-    if config._attn_implementation != "sdpa" or len(blocks) < 2:
+    blocks = blocks_of(mask) if mask is not None and config._attn_implementation == "sdpa" else []
+    if mask is None or len(blocks) < 2:
         yield
         return
-    config._attn_implementation, _plan = NAME, _Plan(shape, blocks)
+    config._attn_implementation, _plan = NAME, _Plan((len(mask.ends), mask.keys), blocks)
     try:
         yield
     finally:
