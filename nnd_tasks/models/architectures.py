@@ -43,6 +43,15 @@ class DecoderType:
     ropes: frozenset[str] = ROPE
     places: bool = False
 
+    def describe(self) -> str:
+        """Return what models of this type may have, in words."""
+        if self.layers:
+            words = "full attention, chunks" if CHUNKED in self.layers else "full attention, windows"
+        else:
+            words = "full attention, or windows in all layers" if self.window else "full attention"
+        logits = [self.cap and "capped", (self.scale or self.divisor) and "scaled"]
+        return words + "".join(f"; logits {word}" for word in logits if word)
+
 
 _FULL = DecoderType()
 _WINDOW = DecoderType(window=True)
@@ -55,13 +64,18 @@ DECODERS: dict[str, DecoderType] = {
     "afmoe": _LAYERS,
     "apertus": _FULL,
     "arcee": _FULL,
+    "codegen": _FULL,
     "cohere": replace(_FULL, scale="logit_scale"),
     "cohere2": replace(_LAYERS, scale="logit_scale"),
     "cohere2_moe": replace(_LAYERS, scale="logit_scale"),
+    "cwm": _LAYERS,
     "deepseek_v2": _FULL,
     "deepseek_v3": _FULL,
     "dots1": _LAYERS,
+    "ernie4_5": _FULL,
+    "ernie4_5_moe": _FULL,
     "exaone4": _LAYERS,
+    "exaone_moe": _LAYERS,
     "flex_olmo": _FULL,
     "gemma": _FULL,
     "gemma2": replace(_LAYERS, cap=_CAPPED),
@@ -71,18 +85,33 @@ DECODERS: dict[str, DecoderType] = {
     "gemma3n_text": replace(_LAYERS, cap=_CAPPED),
     "gemma4": replace(_LAYERS, cap=_CAPPED),
     "gemma4_text": replace(_LAYERS, cap=_CAPPED),
+    "glm": _FULL,
     "glm4": _FULL,
     "glm4_moe": _FULL,
+    "glm4_moe_lite": _FULL,
     "gpt2": _FULL,
+    "gpt_bigcode": _FULL,
     "gpt_neox": _FULL,
     "gpt_oss": _LAYERS,
+    "gptj": _FULL,
     "granite": replace(_FULL, divisor="logits_scaling"),
+    "granite_swa": replace(_LAYERS, divisor="logits_scaling"),
     "granitemoe": replace(_FULL, divisor="logits_scaling"),
+    "granitemoe_swa": replace(_LAYERS, divisor="logits_scaling"),
+    "granitemoeshared": replace(_FULL, divisor="logits_scaling"),
     "helium": _FULL,
+    "hunyuan_v1_dense": _FULL,
+    "hunyuan_v1_moe": _FULL,
     "hy_v3": _FULL,
+    "hyperclovax": replace(_FULL, scale="logits_scaling"),  # Granite divides by this number
+    "internlm3": _FULL,
+    "iquestcoder": _FULL,
+    "jais2": _FULL,
+    "laguna": _LAYERS,
     "llama": _FULL,
     "llama4": _CHUNKS,
     "llama4_text": _CHUNKS,
+    "mellum": _LAYERS,
     "mimo_v2_flash": _LAYERS,
     "minimax_m2": _FULL,
     "ministral": _LAYERS,
@@ -90,10 +119,13 @@ DECODERS: dict[str, DecoderType] = {
     "mistral": _WINDOW,
     "mixtral": _WINDOW,
     "nanochat": replace(_FULL, cap=_CAPPED),
+    "nemotron": _FULL,
+    "olmo": _FULL,
     "olmo2": _FULL,
     "olmo3": _LAYERS,
     "olmoe": _FULL,
     "opt": _FULL,
+    "persimmon": _FULL,
     "phi": _FULL,
     "phi3": _WINDOW,
     "phimoe": replace(_WINDOW, ropes=frozenset({"default"})),  # all other kinds have a scale for long inputs
@@ -103,8 +135,10 @@ DECODERS: dict[str, DecoderType] = {
     "qwen3_moe": _WINDOW,
     "seed_oss": _FULL,
     "smollm3": _LAYERS,
+    "solar_open": _FULL,
     "stablelm": _FULL,
     "starcoder2": _WINDOW,
+    "vaultgemma": replace(_LAYERS, cap=_CAPPED),
 }
 
 #: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
