@@ -169,7 +169,8 @@ def block_attention(
     plan = _plan
     shape = query.shape[2], key.shape[2]
     if plan is None or attention_mask is None or not plan.shape == shape == attention_mask.shape[2:]:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        whole: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        return whole
     outputs = [
         sdpa_attention_forward(
             module,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import datasets
 import pytest
@@ -17,6 +18,7 @@ from lm_eval.models.huggingface import HFLM
 
 from nnd_tasks.datasets import read_table
 from nnd_tasks.harness.documents import cluster_documents
+from nnd_tasks.models import block_attention
 from nnd_tasks.models.architectures import DECODERS, Layout, Reach, layout_of, why_not_config, why_unsuitable
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.models.tree_mask import TreeMask
@@ -50,11 +52,12 @@ def make(tokenizer: Any) -> Make:
 
 
 def assert_same(plain: HFLM, sharing: SharedPrefixLM, requests: Requests, rows: tuple[int, ...]) -> None:
-    """Compare with plain HFLM, each request alone."""
+    """Compare with plain HFLM, each request alone; rows are read as they would be, and in as many blocks as there can be."""
     expected = [plain._loglikelihood_tokens([request], disable_tqdm=True)[0] for request in requests]
-    for row in rows:
+    for row, call in [*((row, block_attention.CALL) for row in rows), (rows[0], 0)]:
         sharing.row_tokens = row
-        found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+        with patch.multiple(block_attention, CALL=call, COPY=min(call, block_attention.COPY)):
+            found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
         for (_, _, continuation), (total, greedy), (other, likeliest) in zip(requests, expected, found, strict=True):
             assert abs(total - other) <= 1e-6 * abs(total) + 1e-5 * len(continuation)
             assert greedy == likeliest
