@@ -25,6 +25,23 @@ CAUSAL = {
     "starcoder2",
     "stablelm",
 }
+#: ``model_type`` of those with recurrent layers, which read on from a state, several tokens at once, as if they had read all
+#: before it (transformers 5.23).
+HYBRID = {
+    "qwen3_next",
+    "qwen3_5",
+    "qwen3_5_text",
+    "qwen3_5_moe",
+    "qwen3_5_moe_text",
+    "granitemoehybrid",
+    "nemotron_h",
+    "olmo_hybrid",
+    "lfm2",
+    "lfm2_moe",
+    "falcon_h1",
+    "kimi_linear",
+    "mamba2",
+}
 #: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
 SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus"}
 
@@ -48,17 +65,18 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
     """
     config = inner.config
     text = getattr(config, "text_config", None) or config
-    known = SEQ2SEQ if backend == "seq2seq" else CAUSAL
+    known = SEQ2SEQ if backend == "seq2seq" else CAUSAL | HYBRID
+    hybrid = backend != "seq2seq" and config.model_type in HYBRID
     if config.model_type not in known:
         return f"the architecture {config.model_type} is not known to allow it"
     switched_off = config.model_type in WINDOW_SWITCH and not getattr(text, "use_sliding_window", True)
-    if getattr(text, "sliding_window", None) is not None and not switched_off:
+    if getattr(text, "sliding_window", None) is not None and not switched_off and not hybrid:
         return "sliding-window attention"
     kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
-    if kinds != {"full_attention"}:
+    if kinds != {"full_attention"} and not hybrid:
         return f"attention layers of other kinds ({', '.join(sorted(kinds - {'full_attention'}))})"
     for name in ("attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "logits_scaling"):
-        if getattr(text, name, None):
+        if getattr(text, name, None) and not hybrid:
             return f"its config sets {name}"
     ropes = {kind for kind in _rope_kinds(text) if kind not in ROPE}
     if ropes:
@@ -77,6 +95,13 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
     if not hasattr(model, "get_base_model") and not isinstance(model, PreTrainedModel):
         return f"the model is wrapped in {type(model).__name__}"
     return None
+
+
+def head_scale(config: Any) -> float:
+    """Return the factor of a hybrid's logits, after the output layer."""
+    if config.model_type == "granitemoehybrid":
+        return 1 / float(config.logits_scaling)
+    return float(config.lm_head_multiplier) if config.model_type == "falcon_h1" else 1.0
 
 
 def windows(config: Any) -> set[int]:

@@ -18,16 +18,17 @@ from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.models.architectures import why_unsuitable, windows
+from nnd_tasks.models.architectures import HYBRID, why_unsuitable, windows
 from nnd_tasks.models.decoder_only import DecoderOnlyScoring
 from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
+from nnd_tasks.models.hybrid import HybridScoring
 from nnd_tasks.models.prefix_scoring import Response, ScoredRequest
 
 logger = logging.getLogger("lm_eval.nnd")
 
 
 @register_model("hf-shared-prefix")
-class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
+class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
     """`HFLM` with all its arguments, which reads common beginnings of requests once if the model allows it.
 
     With models in 16-bit types, log-probabilities are computed and summed in float32, unless ``softmax_dtype`` names
@@ -234,6 +235,8 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
             bar.update(len(finished))
 
         score = self.score_encoder_decoder if self.backend == "seq2seq" else self.score_decoder_only
+        if self.backend != "seq2seq" and self._inner.config.model_type in HYBRID:
+            score = self.score_hybrid
         with torch.autocast(
             device_type=self.device.type,
             dtype=self.mixed_precision_dtype,
