@@ -42,6 +42,8 @@ HYBRID = {
     "kimi_linear",
     "mamba2",
 }
+#: Those of `HYBRID` whose recurrent layers are delta rules, which read chunks of 64 tokens that no config names.
+DELTA_RULE = {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "olmo_hybrid", "kimi_linear"}
 #: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
 SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus"}
 
@@ -52,7 +54,7 @@ WINDOW_SWITCH = {"qwen2", "qwen3"}
 #: Kinds of rotary embedding whose frequencies do not depend on the length of the input.
 ROPE = {"default", "linear", "llama3", "yarn"}
 
-_WINDOW_NAME = re.compile("window|chunk|local")
+_WINDOW_NAME = re.compile("window|chunk|local|d_conv|conv_kernel|conv_L_cache")
 
 
 def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
@@ -105,11 +107,11 @@ def head_scale(config: Any) -> float:
 
 
 def windows(config: Any) -> set[int]:
-    """Return all positive whole numbers in a model's config whose name has "window", "chunk" or "local" in it.
+    """Return all positive whole numbers in a model's config whose name tells of a window, a chunk or a convolution.
 
     Not all of them count tokens: ``max_window_layers``, for example, counts layers.
     """
-    sizes: set[int] = set()
+    sizes: set[int] = {64} if config.model_type in DELTA_RULE else set()
     waiting: list[tuple[bool, Any]] = [(False, config.to_dict())]
     while waiting:
         named, value = waiting.pop()

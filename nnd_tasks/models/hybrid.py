@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -19,10 +20,13 @@ import numpy as np
 import torch
 from transformers import Cache, DynamicCache
 
-from nnd_tasks.models.architectures import head_scale
+from nnd_tasks.models.architectures import DELTA_RULE, head_scale
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, segment_targets
 from nnd_tasks.models.snapshot_plan import Trunk, plan_snapshots
 from nnd_tasks.models.vocabulary_head import VocabularyHead
+
+#: Most tokens of a chunk of a scan, on a CPU.
+CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -190,8 +194,34 @@ class HybridScoring(PrefixScoring):
         arguments: dict[str, Any] = {"input_ids": self._tensor(tokens), "use_cache": state is not None}
         if state is not None:
             arguments[self._cache_argument] = state
-        hidden: torch.Tensor = self._inner.base_model(**arguments).last_hidden_state
+        with self._chunks_for(len(parts[0]), arguments):
+            hidden: torch.Tensor = self._inner.base_model(**arguments).last_hidden_state
         return hidden
+
+    @contextmanager
+    def _chunks_for(self, length: int, arguments: dict[str, Any]) -> Iterator[None]:
+        """Within this context, let scans pad rows of ``length`` tokens as little as possible.
+
+        A scan cuts a row into chunks and pads the last one: a candidate of 12 tokens costs 64 or 256, which are the usual
+        chunks. Kernels for accelerators want a power of 2, so these are left alone. State spaces take the size of a chunk
+        from their layer, delta rules as an argument (transformers 5.23, for example modeling_qwen3_next.py:376).
+        """
+        chunk = -(-length // -(-length // CHUNK))
+        layers = self._scans if self.device.type == "cpu" else []
+        sizes = [layer.chunk_size for layer in layers]
+        if self.device.type == "cpu" and self._inner.config.model_type in DELTA_RULE:
+            arguments["chunk_size"] = chunk
+        try:
+            for layer in layers:
+                layer.chunk_size = min(chunk, layer.chunk_size)
+            yield
+        finally:
+            for layer, size in zip(layers, sizes, strict=True):
+                layer.chunk_size = size
+
+    @cached_property
+    def _scans(self) -> list[Any]:
+        return [module for module in self._inner.modules() if isinstance(getattr(module, "chunk_size", None), int)]
 
 
 def copied(cache: Cache, rows: int = 1) -> Cache:

@@ -86,6 +86,8 @@ class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
             (draw(6), draw(3)),
         ]
         pairs += [(trunk, pairs[0][1][:1]), (trunk[:5], trunk[5:])]
+        other = draw(5)
+        pairs += [(trunk + other, draw(2)), (trunk + other, draw(3))]  # a second beginning after the same one
         for window in sorted(windows(self._inner.config)):
             if window >= self.max_length:  # no input is longer than the window
                 continue
