@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from transformers import Cache, DynamicCache
 
-from nnd_tasks.models.architectures import DELTA_RULE, head_scale
+from nnd_tasks.models.architectures import DECODERS, layout_of
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, segment_targets
 from nnd_tasks.models.snapshot_plan import Trunk, plan_snapshots
 from nnd_tasks.models.vocabulary_head import VocabularyHead
@@ -68,7 +68,10 @@ class HybridScoring(PrefixScoring):
             inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
             by_input.setdefault(inputs, []).append(ScoredRequest(i, text, continuation))
         inner = self._inner
-        head = VocabularyHead(inner.get_output_embeddings(), scale=head_scale(inner.config), dtype=self.softmax_dtype)
+        layout = layout_of(inner.config)
+        head = VocabularyHead(
+            inner.get_output_embeddings(), logit_scale=layout.scale, cap=layout.cap, dtype=self.softmax_dtype
+        )
         left = sorted(by_input)
         estimating = self._estimating
         while left:
@@ -209,7 +212,7 @@ class HybridScoring(PrefixScoring):
         chunk = -(-length // -(-length // CHUNK))
         layers = self._scans if self.device.type == "cpu" else []
         sizes = [layer.chunk_size for layer in layers]
-        if self.device.type == "cpu" and self._inner.config.model_type in DELTA_RULE:
+        if self.device.type == "cpu" and DECODERS[self._inner.config.model_type].scan:
             arguments["chunk_size"] = chunk
         try:
             for layer in layers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -133,7 +134,10 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
 #: Those that cannot read on from a state: they take the plain path.
 PLAIN: dict[str, tuple[Any, dict[str, Any]]] = {
     "mamba": (tf.MambaConfig, {**ENDS, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}),
-    "jamba": (tf.JambaConfig, {**GROUPED, "num_hidden_layers": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8}),
+    "jamba": (
+        tf.JambaConfig,
+        {**GROUPED, "num_hidden_layers": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8},
+    ),
     "bamba": (tf.BambaConfig, {**GROUPED, **MAMBA, "num_hidden_layers": 2, "attn_layer_indices": [1]}),
 }
 
@@ -206,7 +210,7 @@ def test_adversarial_requests_score_as_with_plain_hf(
 ) -> None:
     plain, sharing = pairs(name)
     assert sharing.why_not() is None
-    requests = adversarial()
+    requests = adversarial()[: None if os.environ.get("NND_TEST_ALL") else 30]
     expected = one_by_one(plain, requests)
     assert_same(expected, sharing, requests)
     monkeypatch.setattr(sharing, "row_tokens", 16)  # trunks and leaves in pieces, and trunks within trunks
@@ -216,7 +220,7 @@ def test_adversarial_requests_score_as_with_plain_hf(
 @pytest.mark.parametrize("name", PLAIN)
 def test_types_that_cannot_go_on_from_a_state_take_the_plain_path(name: str) -> None:
     _, sharing = _pair(*PLAIN[name])
-    assert "not known to allow it" in str(sharing.why_not())
+    assert "read on from a stored state" in str(sharing.why_not())
 
 
 def test_a_text_model_within_a_multimodal_config_shares() -> None:
@@ -265,7 +269,7 @@ def test_the_check_finds_a_state_that_is_lost_or_not_copied(
     name: str, kind: str, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, sharing = pairs(name)
-    assert sharing._self_check() is None
+    assert sharing.why_not() is None
     monkeypatch.setattr(hybrid, "copied", _lost(kind))
     assert "differ from the model's own" in str(sharing._self_check())
 
@@ -280,7 +284,9 @@ def test_the_check_finds_a_state_that_is_not_reset(
     assert sharing._self_check() is not None
 
 
-def test_the_check_finds_padding_on_the_wrong_side(pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_finds_padding_on_the_wrong_side(
+    pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, sharing = pairs("falcon_h1")
     step = SharedPrefixLM._step
 
@@ -361,7 +367,9 @@ def test_each_context_is_read_once(pairs: Callable[[str], Any], monkeypatch: pyt
 
     monkeypatch.setattr(SharedPrefixLM, "_step", counted)
     requests = [
-        (("c", "x"), [5] * 40 + [question] * 20, [candidate] * 6) for question in (6, 7, 8) for candidate in range(10, 14)
+        (("c", "x"), [5] * 40 + [question] * 20, [candidate] * 6)
+        for question in (6, 7, 8)
+        for candidate in range(10, 14)
     ]
     sharing._loglikelihood_tokens(requests, disable_tqdm=True)
     assert sum(read) == 40 + 3 * 20 + 12 * 5  # the last token of a candidate is not read
