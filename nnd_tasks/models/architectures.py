@@ -33,6 +33,8 @@ class DecoderType:
         divisor: the number of the config by which the logits are divided.
         ropes: kinds of rotary embedding that do not depend on the length of the input.
         places: whether some layers count the places of a row, and ignore the positions they are given.
+        alibi: whether its attention has linear biases, unless ``alibi`` of the config turns them off: see
+            `nnd_tasks.models.alibi`.
         recurrent: whether it has recurrent layers, which no mask tells apart what they read: see `nnd_tasks.models.hybrid`.
         scan: tokens that its recurrent layers read at once where no config names them, because its code does.
     """
@@ -44,6 +46,7 @@ class DecoderType:
     divisor: str | None = None
     ropes: frozenset[str] = ROPE
     places: bool = False
+    alibi: bool = False
     recurrent: bool = False
     scan: int | None = None
 
@@ -52,6 +55,7 @@ _FULL = DecoderType()
 _WINDOW = DecoderType(window=True)
 _LAYERS = DecoderType(layers=frozenset({FULL, SLIDING}))
 _CHUNKS = DecoderType(layers=frozenset({FULL, CHUNKED}), places=True)  # attn_temperature_tuning counts places
+_ALIBI = DecoderType(alibi=True)
 _RECURRENT = DecoderType(recurrent=True)
 _DELTA_RULE = DecoderType(recurrent=True, scan=64)
 _CAPPED = "final_logit_softcapping"
@@ -61,6 +65,7 @@ DECODERS: dict[str, DecoderType] = {
     "afmoe": _LAYERS,
     "apertus": _FULL,
     "arcee": _FULL,
+    "bloom": _ALIBI,
     "cohere": replace(_FULL, scale="logit_scale"),
     "cohere2": replace(_LAYERS, scale="logit_scale"),
     "cohere2_moe": replace(_LAYERS, scale="logit_scale"),
@@ -68,6 +73,7 @@ DECODERS: dict[str, DecoderType] = {
     "deepseek_v3": _FULL,
     "dots1": _LAYERS,
     "exaone4": _LAYERS,
+    "falcon": _ALIBI,
     "falcon_h1": replace(_RECURRENT, scale="lm_head_multiplier"),
     "flex_olmo": _FULL,
     "gemma": _FULL,
@@ -101,6 +107,7 @@ DECODERS: dict[str, DecoderType] = {
     "ministral3": _WINDOW,
     "mistral": _WINDOW,
     "mixtral": _WINDOW,
+    "mpt": _ALIBI,
     "nanochat": replace(_FULL, cap=_CAPPED),
     "nemotron_h": _RECURRENT,
     "olmo2": _FULL,
@@ -172,6 +179,7 @@ class Layout:
         scale: the logits are multiplied with it.
         cap: then they are ``cap * tanh(logits / cap)``; None leaves them as they are.
         places: see `DecoderType`.
+        alibi: whether its attention has linear biases.
         recurrent: see `DecoderType`.
     """
 
@@ -179,12 +187,15 @@ class Layout:
     scale: float = 1.0
     cap: float | None = None
     places: bool = False
+    alibi: bool = False
     recurrent: bool = False
 
     def describe(self) -> str:
         """Return the attention in words: ``full attention, windows of 512``."""
         if self.recurrent:
             return "recurrent layers"
+        if self.alibi:
+            return "full attention with linear biases"
         words = {
             f"windows of {reach.window:,}" if reach.window else f"chunks of {reach.chunk:,}" if reach.chunk else ""
             for reach in self.reaches.values()
@@ -221,7 +232,8 @@ def layout_of(config: Any) -> Layout:
     if kind.divisor:
         scale /= float(getattr(text, kind.divisor))
     cap = getattr(text, kind.cap) if kind.cap else None
-    return Layout(reaches, scale, None if cap is None else float(cap), kind.places, kind.recurrent)
+    alibi = kind.alibi and getattr(text, "alibi", True)
+    return Layout(reaches, scale, None if cap is None else float(cap), kind.places, alibi, kind.recurrent)
 
 
 def why_not_config(config: Any, backend: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
+from nnd_tasks.models.alibi import keys_at
 from nnd_tasks.models.architectures import Layout, Reach, layout_of
 from nnd_tasks.models.estimate import amount_of_packs
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
@@ -194,7 +196,12 @@ class DecoderOnlyScoring(PrefixScoring):
         body = self._inner.base_model
         if body is self._inner:  # Llama4ForCausalLM names a part that it does not have
             body = self._inner.model
-        hidden: torch.Tensor = body(**arguments, use_cache=cache is not None).last_hidden_state[0]
+        with (
+            keys_at(body, self._tensor(mask.key_positions))
+            if mask is not None and self._layout.alibi
+            else nullcontext()
+        ):
+            hidden: torch.Tensor = body(**arguments, use_cache=cache is not None).last_hidden_state[0]
         if cache is not None:
             cache.shift = None
         return hidden
