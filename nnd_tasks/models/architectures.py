@@ -50,6 +50,15 @@ class DecoderType:
     recurrent: bool = False
     scan: int | None = None
 
+    def describe(self) -> str:
+        """Return what models of this type may have, in words."""
+        if self.layers:
+            words = "full attention, chunks" if CHUNKED in self.layers else "full attention, windows"
+        else:
+            words = "full attention, or windows in all layers" if self.window else "full attention"
+        logits = [self.cap and "capped", (self.scale or self.divisor) and "scaled"]
+        return words + "".join(f"; logits {word}" for word in logits if word)
+
 
 _FULL = DecoderType()
 _WINDOW = DecoderType(window=True)
