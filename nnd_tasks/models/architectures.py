@@ -52,7 +52,11 @@ class DecoderType:
 
     def describe(self) -> str:
         """Return what models of this type may have, in words."""
-        if self.layers:
+        if self.recurrent:
+            words = "recurrent layers: their state is copied for each candidate"
+        elif self.alibi:
+            words = "full attention, linear biases"
+        elif self.layers:
             words = "full attention, chunks" if CHUNKED in self.layers else "full attention, windows"
         else:
             words = "full attention, or windows in all layers" if self.window else "full attention"
@@ -143,7 +147,10 @@ DECODERS: dict[str, DecoderType] = {
 }
 
 #: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
-SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus"}
+SEQ2SEQ: dict[str, DecoderType] = {
+    **dict.fromkeys(("bart", "mbart", "mt5", "pegasus", "t5"), _FULL),
+    "t5gemma": replace(_LAYERS, cap=_CAPPED),  # its decoder takes positions and masks as those of Gemma 2
+}
 
 #: Types that were tried and cannot share, and why.
 REFUSED: dict[str, str] = {
@@ -154,6 +161,7 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(
         ("deepseek_v32", "glm_moe_dsa"), "its sparse attention chooses keys by a rule that takes no mask of a tree"
     ),
+    "t5gemma2": "its decoder sees context and candidate in one attention, which takes another mask",
 }
 
 #: Numbers of a config that may count tokens: windows, chunks, the reach of convolutions, and Llama 4's ``floor_scale``.
@@ -218,12 +226,12 @@ def text_config(config: Any) -> Any:
 
 
 def layout_of(config: Any) -> Layout:
-    """Return what the config of a decoder-only model asks for.
+    """Return what the config of a decoder asks for.
 
     Raises:
         ValueError: it asks for something that sharing cannot give; the message says what.
     """
-    kind = DECODERS[config.model_type]
+    kind = SEQ2SEQ.get(config.model_type) or DECODERS[config.model_type]
     text = text_config(config)
     kinds = set(getattr(text, "layer_types", None) or [FULL])
     if kind.recurrent:  # the model makes its masks itself
@@ -256,18 +264,17 @@ def why_not_config(config: Any, backend: str) -> str | None:
     if config.model_type not in known:
         return REFUSED.get(config.model_type, f"the architecture {config.model_type} is not known to allow it")
     text = text_config(config)
-    ropes = _rope_kinds(text) - (ROPE if backend == "seq2seq" else DECODERS[config.model_type].ropes)
+    ropes = (_rope_kinds(text) | _rope_kinds(getattr(config, "encoder", text))) - known[config.model_type].ropes
     if ropes:
         return f"rotary embeddings of type {min(ropes)} depend on how much is read at once"
     if getattr(text, "use_bidirectional_attention", None) in (True, "all") or not getattr(text, "is_causal", True):
         return "its tokens see those that follow them"
     if getattr(config, "quantization_config", None):
         return "a quantized model, whose numbers depend on what is read together"
-    if backend == "causal":
-        try:
-            layout_of(config)
-        except ValueError as error:
-            return str(error)
+    try:
+        layout_of(config)
+    except ValueError as error:
+        return str(error)
     return None
 
 
