@@ -74,7 +74,7 @@ def models(
 ) -> None:
     """Print which models share prefixes, and why the others do not.
 
-    No weights are read. How much faster sharing is: benchmarks/README.md.
+    Sharing reads what several requests begin with only once. No weights are read for this command.
     """
     from nnd_tasks.cli.model_types import describe_model, model_types
 

@@ -23,6 +23,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.documents import cluster_documents
 from nnd_tasks.models.architectures import Reach, layout_of, why_unsuitable
 from nnd_tasks.models.packed_decoder import PackedDecoder
+from nnd_tasks.models.prefix_scoring import ScoredRequest
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.models.tree_mask import TreeMask
 from nnd_tasks.models.vocabulary_head import VocabularyHead
@@ -571,6 +572,40 @@ def test_an_encoder_decoder_reads_every_context_and_every_distinct_beginning_of_
     assert sum(decoded) == 5 * (3 + 20), "start, 7 and 8 once for each context, then one token of each candidate"
 
 
+@pytest.mark.parametrize("failing", [None, 2])
+def test_the_progress_of_an_encoder_decoder_moves_per_row_also_where_memory_runs_out(
+    failing: int | None, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, sharing = pairs("t5")
+    for attribute in ("row_tokens", "source_tokens"):  # halved where memory runs out
+        monkeypatch.setattr(sharing, attribute, getattr(sharing, attribute))
+    monkeypatch.setattr(sharing, "decoder_row_tokens", 64)
+    draw = random.Random(5)
+    context = [draw.randrange(2, len(plain.tokenizer)) for _ in range(20)]
+    requests: Requests = [
+        (None, context, [draw.randrange(2, len(plain.tokenizer)) for _ in range(8)]) for _ in range(40)
+    ]
+    rows: list[list[ScoredRequest]] = []
+    reads: list[int] = []
+    read = PackedDecoder.read
+
+    def counting(self: Any, *args: Any) -> Any:
+        reads.append(1)
+        if len(reads) == failing:
+            raise torch.OutOfMemoryError
+        return read(self, *args)
+
+    monkeypatch.setattr(PackedDecoder, "read", counting)
+    with torch.inference_mode():
+        sharing.score_encoder_decoder(requests, lambda finished: rows.append(list(finished)))
+    monkeypatch.setattr(PackedDecoder, "read", read)
+    assert len(rows) == len(reads) - (failing is not None) >= 5
+    assert sorted(request.index for row in rows for request in row) == list(range(40))
+    expected = one_by_one(plain, requests)
+    for request in (request for row in rows for request in row):
+        assert request.total == pytest.approx(expected[request.index][0], rel=1e-6, abs=8e-5)
+
+
 @pytest.mark.parametrize("size", [7, 1024, 5000])
 def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nnd_tasks.models.vocabulary_head._ELEMENTS", 1500)
@@ -579,8 +614,9 @@ def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.
     rows, targets = torch.tensor([0, 0, 3, 4, 4]), torch.randint(0, size, (5,))
     targets[2] = linear(hidden)[3].argmax()
     with torch.no_grad():
-        logprobs, greedy = VocabularyHead(linear, scale=0.5)(hidden, rows, targets)
-        expected = torch.log_softmax(linear(hidden * 0.5), dim=-1)
+        head = VocabularyHead(linear, scale=0.5, logit_scale=0.7, cap=1.5)
+        logprobs, greedy = head(hidden, rows, targets)
+        expected = torch.log_softmax(torch.tanh(linear(hidden * 0.5) * 0.7 / 1.5) * 1.5, dim=-1)
     torch.testing.assert_close(logprobs, expected[rows, targets], atol=1e-5, rtol=1e-5)
     assert greedy.tolist() == (expected.argmax(-1)[rows] == targets).tolist()
 
