@@ -45,6 +45,7 @@ class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
         super().__init__(*args, **kwargs)
         if self.device.type != "cpu":  # short rows would leave most of an accelerator idle
             self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
+            self.batch_keys, self.trunk_price = 65536, 128
         self._reason: str | None = None if shared_prefix else "shared_prefix=False"
         self._checked = False
         self._covered = ""  # what the check on the model itself read beyond

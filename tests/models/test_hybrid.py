@@ -210,7 +210,7 @@ def test_adversarial_requests_score_as_with_plain_hf(
 ) -> None:
     plain, sharing = pairs(name)
     assert sharing.why_not() is None
-    requests = adversarial()[: None if os.environ.get("NND_TEST_ALL") else 30]
+    requests = adversarial()[: None if os.environ.get("NND_TEST_ALL") else 18]
     expected = one_by_one(plain, requests)
     assert_same(expected, sharing, requests)
     monkeypatch.setattr(sharing, "row_tokens", 16)  # trunks and leaves in pieces, and trunks within trunks
