@@ -28,6 +28,7 @@ _SIZE: dict[str, Any] = {
 }
 _HEAD_OF_32 = {**_SIZE, "head_dim": None}
 _PLAIN = {name: value for name, value in _SIZE.items() if name != "head_dim"}
+_UNGROUPED = {name: value for name, value in _PLAIN.items() if name != "num_key_value_heads"}
 _EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
 _NUMBERED = {**_SIZE, **_EXPERTS, "num_experts": 4}
 _LOCAL = {**_SIZE, **_EXPERTS, "num_local_experts": 4}
@@ -69,7 +70,7 @@ _IMAGES = {
     "patch_size": 14,
 }
 
-#: Name -> (``model_type``, its settings, what `Layout.describe` says of it). The first word of a name is the type.
+#: Name -> (settings, what `Layout.describe` says of it). The first word of a name is the type.
 TINY: dict[str, tuple[dict[str, Any], str]] = {}
 
 
@@ -85,7 +86,7 @@ for _type in ("apertus", "arcee", "glm4", "helium", "seed_oss", "llama", "gemma"
 for _type in ("olmo2", "stablelm"):
     _add(_type, _PLAIN)
 for _type in ("gpt2", "gpt_neox", "phi"):
-    _add(_type, {name: value for name, value in _PLAIN.items() if name != "num_key_value_heads"})
+    _add(_type, _UNGROUPED)
 _add("gpt_oss", {**_LOCAL, **_KINDS, "experts_per_token": 2}, _BOTH)
 _add("opt", {**_PLAIN, "ffn_dim": 32, "word_embed_proj_dim": 32})
 _add("llama tied", {**_SIZE, "tie_word_embeddings": True})
@@ -208,6 +209,39 @@ _add("mpt", {**_PLAIN, "d_model": 24, "n_heads": 6, "n_layers": 2, "max_seq_len"
 _add("falcon", _FALCON | {"num_attention_heads": 6, "hidden_size": 24, "alibi": True}, _BIASES)
 _add("falcon rotary", {**_FALCON, "new_decoder_architecture": True})
 _add("falcon parallel", {**_FALCON, "multi_query": True, "parallel_attn": True})
+
+
+#: Types that few people run: `make test` leaves them out.
+RARE: list[str] = []
+
+
+def _add_rare(name: str, settings: dict[str, Any], layout: str = "full attention") -> None:
+    _add(name, settings, layout)
+    RARE.append(name)
+
+
+for _type in ("glm", "ernie4_5", "jais2", "nemotron", "hunyuan_v1_dense", "internlm3", "iquestcoder"):
+    _add_rare(_type, _SIZE)
+for _type in ("olmo", "persimmon"):
+    _add_rare(_type, _PLAIN)
+_add_rare("gpt_bigcode", _UNGROUPED)
+_add_rare("gptj", {**_UNGROUPED, "rotary_dim": 4})
+_add_rare("codegen", {**_UNGROUPED, "rotary_dim": 4})
+_add_rare("cwm", {**_SIZE, **_KINDS}, _BOTH)
+_add_rare("mellum", {**_NUMBERED, **_KINDS}, _BOTH)
+_add_rare("laguna", {**_NUMBERED, **_KINDS}, _BOTH)
+_add_rare("vaultgemma", {**_SIZE, **_KINDS, "final_logit_softcapping": 2.0}, _BOTH)
+_add_rare("granite_swa", {**_SIZE, **_KINDS, "logits_scaling": 3.0}, _BOTH)
+_add_rare("granitemoe_swa", {**_LOCAL, **_KINDS, "logits_scaling": 3.0}, _BOTH)
+_add_rare("granitemoeshared", {**_LOCAL, "logits_scaling": 3.0, "shared_intermediate_size": 16})
+_add_rare("hyperclovax", {**_SIZE, "logits_scaling": 0.3})
+_add_rare("hunyuan_v1_moe", {**_NUMBERED, "moe_topk": 2})
+_add_rare("solar_open", {**_ROUTED, "n_shared_experts": 1})
+_SPARSE = {"mlp_layer_types": ["dense", "sparse"]}
+_add_rare("glm4_moe_lite", {**_ROUTED, **_LATENT, **_SPARSE, "n_shared_experts": 1})
+_add_rare("exaone_moe", {**_NUMBERED, **_KINDS, **_SPARSE, "num_shared_experts": 1}, _BOTH)
+_ERNIE = {"moe_num_experts": 4, "moe_k": 2, "moe_num_shared_experts": 1, "moe_layer_start_index": 0}
+_add_rare("ernie4_5_moe", {**_SIZE, **_ERNIE, "moe_intermediate_size": 16, "moe_layer_interval": 1})
 
 
 def tiny(name: str) -> Any:

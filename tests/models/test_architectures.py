@@ -21,11 +21,11 @@ from nnd_tasks.harness.documents import cluster_documents
 from nnd_tasks.models.architectures import DECODERS, Layout, Reach, layout_of, why_not_config, why_unsuitable
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.models.tree_mask import TreeMask
-from tests.models.decoder_configs import LENGTH, TINY, VOCABULARY, WINDOW, tiny
+from tests.models.decoder_configs import LENGTH, RARE, TINY, VOCABULARY, WINDOW, tiny
 
 Requests = list[tuple[Any, list[int], list[int]]]
-#: Configs that show one thing more of a type; `make test` reads one config of each type.
-MORE = [name for name in TINY if " " in name and name.split()[0] in TINY]
+#: Configs that show one thing more of a type, and rare types: `make test` leaves them out.
+MORE = {name for name in TINY if " " in name and name.split()[0] in TINY} | set(RARE)
 
 
 @pytest.fixture(scope="module")
