@@ -33,6 +33,10 @@ class DecoderType:
         divisor: the number of the config by which the logits are divided.
         ropes: kinds of rotary embedding that do not depend on the length of the input.
         places: whether some layers count the places of a row, and ignore the positions they are given.
+        alibi: whether its attention has linear biases, unless ``alibi`` of the config turns them off: see
+            `nnd_tasks.models.alibi`.
+        recurrent: whether it has recurrent layers, which no mask tells apart what they read: see `nnd_tasks.models.hybrid`.
+        scan: tokens that its recurrent layers read at once where no config names them, because its code does.
     """
 
     layers: frozenset[str] = frozenset()
@@ -42,10 +46,17 @@ class DecoderType:
     divisor: str | None = None
     ropes: frozenset[str] = ROPE
     places: bool = False
+    alibi: bool = False
+    recurrent: bool = False
+    scan: int | None = None
 
     def describe(self) -> str:
         """Return what models of this type may have, in words."""
-        if self.layers:
+        if self.recurrent:
+            words = "recurrent layers: their state is copied for each candidate"
+        elif self.alibi:
+            words = "full attention, linear biases"
+        elif self.layers:
             words = "full attention, chunks" if CHUNKED in self.layers else "full attention, windows"
         else:
             words = "full attention, or windows in all layers" if self.window else "full attention"
@@ -57,13 +68,17 @@ _FULL = DecoderType()
 _WINDOW = DecoderType(window=True)
 _LAYERS = DecoderType(layers=frozenset({FULL, SLIDING}))
 _CHUNKS = DecoderType(layers=frozenset({FULL, CHUNKED}), places=True)  # attn_temperature_tuning counts places
+_ALIBI = DecoderType(alibi=True)
+_RECURRENT = DecoderType(recurrent=True)
+_DELTA_RULE = DecoderType(recurrent=True, scan=64)
 _CAPPED = "final_logit_softcapping"
 
-#: ``model_type`` -> what it needs. All of them take a mask of four dimensions and explicit positions.
+#: ``model_type`` -> what it needs. Without recurrent layers, they take a mask of four dimensions and explicit positions.
 DECODERS: dict[str, DecoderType] = {
     "afmoe": _LAYERS,
     "apertus": _FULL,
     "arcee": _FULL,
+    "bloom": _ALIBI,
     "codegen": _FULL,
     "cohere": replace(_FULL, scale="logit_scale"),
     "cohere2": replace(_LAYERS, scale="logit_scale"),
@@ -76,6 +91,8 @@ DECODERS: dict[str, DecoderType] = {
     "ernie4_5_moe": _FULL,
     "exaone4": _LAYERS,
     "exaone_moe": _LAYERS,
+    "falcon": _ALIBI,
+    "falcon_h1": replace(_RECURRENT, scale="lm_head_multiplier"),
     "flex_olmo": _FULL,
     "gemma": _FULL,
     "gemma2": replace(_LAYERS, cap=_CAPPED),
@@ -98,6 +115,7 @@ DECODERS: dict[str, DecoderType] = {
     "granite_swa": replace(_LAYERS, divisor="logits_scaling"),
     "granitemoe": replace(_FULL, divisor="logits_scaling"),
     "granitemoe_swa": replace(_LAYERS, divisor="logits_scaling"),
+    "granitemoehybrid": replace(_RECURRENT, divisor="logits_scaling"),
     "granitemoeshared": replace(_FULL, divisor="logits_scaling"),
     "helium": _FULL,
     "hunyuan_v1_dense": _FULL,
@@ -107,10 +125,14 @@ DECODERS: dict[str, DecoderType] = {
     "internlm3": _FULL,
     "iquestcoder": _FULL,
     "jais2": _FULL,
+    "kimi_linear": _DELTA_RULE,
     "laguna": _LAYERS,
+    "lfm2": _RECURRENT,
+    "lfm2_moe": _RECURRENT,
     "llama": _FULL,
     "llama4": _CHUNKS,
     "llama4_text": _CHUNKS,
+    "mamba2": _RECURRENT,
     "mellum": _LAYERS,
     "mimo_v2_flash": _LAYERS,
     "minimax_m2": _FULL,
@@ -118,11 +140,14 @@ DECODERS: dict[str, DecoderType] = {
     "ministral3": _WINDOW,
     "mistral": _WINDOW,
     "mixtral": _WINDOW,
+    "mpt": _ALIBI,
     "nanochat": replace(_FULL, cap=_CAPPED),
     "nemotron": _FULL,
+    "nemotron_h": _RECURRENT,
     "olmo": _FULL,
     "olmo2": _FULL,
     "olmo3": _LAYERS,
+    "olmo_hybrid": _DELTA_RULE,
     "olmoe": _FULL,
     "opt": _FULL,
     "persimmon": _FULL,
@@ -132,7 +157,12 @@ DECODERS: dict[str, DecoderType] = {
     "qwen2": _LAYERS,
     "qwen2_moe": _LAYERS,
     "qwen3": _LAYERS,
+    "qwen3_5": _DELTA_RULE,
+    "qwen3_5_moe": _DELTA_RULE,
+    "qwen3_5_moe_text": _DELTA_RULE,
+    "qwen3_5_text": _DELTA_RULE,
     "qwen3_moe": _WINDOW,
+    "qwen3_next": _DELTA_RULE,
     "seed_oss": _FULL,
     "smollm3": _LAYERS,
     "solar_open": _FULL,
@@ -142,7 +172,10 @@ DECODERS: dict[str, DecoderType] = {
 }
 
 #: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
-SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus"}
+SEQ2SEQ: dict[str, DecoderType] = {
+    **dict.fromkeys(("bart", "mbart", "mt5", "pegasus", "t5"), _FULL),
+    "t5gemma": replace(_LAYERS, cap=_CAPPED),  # its decoder takes positions and masks as those of Gemma 2
+}
 
 #: Types that were tried and cannot share, and why.
 REFUSED: dict[str, str] = {
@@ -153,10 +186,13 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(
         ("deepseek_v32", "glm_moe_dsa"), "its sparse attention chooses keys by a rule that takes no mask of a tree"
     ),
+    "t5gemma2": "its decoder sees context and candidate in one attention, which takes another mask",
 }
 
-#: Numbers of a config that may count tokens: windows, chunks, and Llama 4's ``floor_scale``.
-_WINDOW_NAME = re.compile("^(?!.*(?:layer|expert|head|pattern|freq|theta)).*(?:window|chunk|local|floor_scale)")
+#: Numbers of a config that may count tokens: windows, chunks, the reach of convolutions, and Llama 4's ``floor_scale``.
+_WINDOW_NAME = re.compile(
+    "^(?!.*(?:layer|expert|head|pattern|freq|theta)).*(?:window|chunk|local|floor_scale|d_conv|conv_kernel|conv_L_cache)"
+)
 
 
 @dataclass(frozen=True)
@@ -185,15 +221,23 @@ class Layout:
         scale: the logits are multiplied with it.
         cap: then they are ``cap * tanh(logits / cap)``; None leaves them as they are.
         places: see `DecoderType`.
+        alibi: whether its attention has linear biases.
+        recurrent: see `DecoderType`.
     """
 
     reaches: dict[str, Reach]
     scale: float = 1.0
     cap: float | None = None
     places: bool = False
+    alibi: bool = False
+    recurrent: bool = False
 
     def describe(self) -> str:
         """Return the attention in words: ``full attention, windows of 512``."""
+        if self.recurrent:
+            return "recurrent layers"
+        if self.alibi:
+            return "full attention with linear biases"
         words = {
             f"windows of {reach.window:,}" if reach.window else f"chunks of {reach.chunk:,}" if reach.chunk else ""
             for reach in self.reaches.values()
@@ -207,14 +251,16 @@ def text_config(config: Any) -> Any:
 
 
 def layout_of(config: Any) -> Layout:
-    """Return what the config of a decoder-only model asks for.
+    """Return what the config of a decoder asks for.
 
     Raises:
         ValueError: it asks for something that sharing cannot give; the message says what.
     """
-    kind = DECODERS[config.model_type]
+    kind = SEQ2SEQ.get(config.model_type) or DECODERS[config.model_type]
     text = text_config(config)
     kinds = set(getattr(text, "layer_types", None) or [FULL])
+    if kind.recurrent:  # the model makes its masks itself
+        kinds = {FULL}
     if others := kinds - (kind.layers or {FULL}):
         raise ValueError(f"attention layers of other kinds ({', '.join(sorted(others))})")
     window, chunk = getattr(text, "sliding_window", None), getattr(text, "attention_chunk_size", None)
@@ -228,7 +274,8 @@ def layout_of(config: Any) -> Layout:
     if kind.divisor:
         scale /= float(getattr(text, kind.divisor))
     cap = getattr(text, kind.cap) if kind.cap else None
-    return Layout(reaches, scale, None if cap is None else float(cap), kind.places)
+    alibi = kind.alibi and getattr(text, "alibi", True)
+    return Layout(reaches, scale, None if cap is None else float(cap), kind.places, alibi, kind.recurrent)
 
 
 def why_not_config(config: Any, backend: str) -> str | None:
@@ -242,18 +289,17 @@ def why_not_config(config: Any, backend: str) -> str | None:
     if config.model_type not in known:
         return REFUSED.get(config.model_type, f"the architecture {config.model_type} is not known to allow it")
     text = text_config(config)
-    ropes = _rope_kinds(text) - (ROPE if backend == "seq2seq" else DECODERS[config.model_type].ropes)
+    ropes = (_rope_kinds(text) | _rope_kinds(getattr(config, "encoder", text))) - known[config.model_type].ropes
     if ropes:
         return f"rotary embeddings of type {min(ropes)} depend on how much is read at once"
     if getattr(text, "use_bidirectional_attention", None) in (True, "all") or not getattr(text, "is_causal", True):
         return "its tokens see those that follow them"
     if getattr(config, "quantization_config", None):
         return "a quantized model, whose numbers depend on what is read together"
-    if backend == "causal":
-        try:
-            layout_of(config)
-        except ValueError as error:
-            return str(error)
+    try:
+        layout_of(config)
+    except ValueError as error:
+        return str(error)
     return None
 
 
@@ -289,8 +335,12 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
 
 
 def windows(config: Any) -> set[int]:
-    """Return all positive whole numbers in a model's config whose name says that they may be a window or a chunk."""
-    sizes: set[int] = set()
+    """Return the numbers of tokens beyond which a model of this type and config may read differently.
+
+    These are all positive whole numbers whose name says that they may be a window, a chunk or the reach of a convolution.
+    """
+    scan = DECODERS.get(config.model_type, _FULL).scan
+    sizes: set[int] = {scan} if scan else set()
     waiting: list[tuple[bool, Any]] = [(False, text_config(config).to_dict())]
     while waiting:
         named, value = waiting.pop()

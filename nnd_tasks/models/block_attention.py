@@ -190,16 +190,16 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 @contextmanager
-def in_blocks(config: Any, mask: TreeMask | None) -> Iterator[None]:
+def in_blocks(config: Any, mask: TreeMask) -> Iterator[None]:
     """Within this context, a model with ``sdpa`` attention reads a row block by block, where that is more than one.
 
     Args:
-        config: of the model.
-        mask: of the row; None where each token sees all tokens before it.
+        config: of a model that takes attention from transformers' registry (``_supports_attention_backend``).
+        mask: of the row.
     """
     global _plan
-    blocks = blocks_of(mask) if mask is not None and config._attn_implementation == "sdpa" else []
-    if mask is None or len(blocks) < 2:
+    blocks = blocks_of(mask) if config._attn_implementation == "sdpa" else []
+    if len(blocks) < 2:
         yield
         return
     config._attn_implementation, _plan = NAME, _Plan((len(mask.ends), mask.keys), blocks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
+from nnd_tasks.models.alibi import keys_at
 from nnd_tasks.models.architectures import Layout, Reach, layout_of
 from nnd_tasks.models.block_attention import in_blocks
 from nnd_tasks.models.estimate import amount_of_packs
@@ -195,7 +197,11 @@ class DecoderOnlyScoring(PrefixScoring):
         body = self._inner.base_model
         if body is self._inner:  # Llama4ForCausalLM names a part that it does not have
             body = self._inner.model
-        with in_blocks(self._inner.config, mask):
+        with ExitStack() as stack:
+            if mask is not None and self._layout.alibi:
+                stack.enter_context(keys_at(body, self._tensor(mask.key_positions)))
+            if mask is not None and self._inner._supports_attention_backend:
+                stack.enter_context(in_blocks(self._inner.config, mask))
             hidden: torch.Tensor = body(**arguments, use_cache=cache is not None).last_hidden_state[0]
         if cache is not None:
             cache.shift = None

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from nnd_tasks.models.architectures import layout_of
 from nnd_tasks.models.packed_decoder import PackedDecoder
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, segment_targets
 from nnd_tasks.models.prefix_tree import make_packs
-from nnd_tasks.models.tree_mask import trunk_mask
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 
 
@@ -30,13 +30,15 @@ class EncoderDecoderScoring(PrefixScoring):
         inner = self._inner
         config = inner.config
         scaled = config.model_type == "t5" and config.scale_decoder_outputs
+        layout = layout_of(config)
         head = VocabularyHead(
             inner.get_output_embeddings(),
             scale=inner.model_dim**-0.5 if scaled else 1.0,
             bias=getattr(inner, "final_logits_bias", None),
+            cap=layout.cap,
             dtype=self.softmax_dtype,
         )
-        decoder = PackedDecoder(inner)
+        decoder = PackedDecoder(inner, layout)
         contexts: dict[tuple[int, ...], dict[tuple[int, ...], list[ScoredRequest]]] = {}
         for i, (text, context, continuation) in enumerate(requests):
             by_input = contexts.setdefault(tuple(context[-self.max_length :]), {})
@@ -86,10 +88,14 @@ class EncoderDecoderScoring(PrefixScoring):
         source = self._tensor(np.repeat(np.arange(len(group)), [len(context) for context in group]))
         for pack in packs:
             rows, about = pack.without_roots()
-            mask = trunk_mask(rows)
+            mask = decoder.mask_of(rows)
             positions = bias = None
             if mask is not None:
-                positions, bias = self._tensor(mask.positions), self._bias(mask.visible(self.device))
+                positions = self._tensor(mask.positions)
+                bias = {
+                    kind: self._bias(mask.visible(self.device, reach.within(mask.length)))[None, None]
+                    for kind, reach in decoder.layout.reaches.items()
+                }
             across = self._bias(self._tensor(about)[:, None] == source) if len(group) > 1 else None
             hidden = decoder.read(self._tensor(rows.tokens), positions, bias, across)
             self._settle(head, hidden, segment_targets(rows.paths, 0, sequences, by_input))

@@ -10,16 +10,22 @@ from unittest.mock import patch
 import torch
 from transformers import DynamicCache, EncoderDecoderCache
 
+from nnd_tasks.models.architectures import Layout
+from nnd_tasks.models.prefix_tree import Pack
+from nnd_tasks.models.tree_mask import TreeMask, trunk_mask
+
 
 class PackedDecoder:
-    """The decoder of T5, BART and similar models, for contexts that are encoded a few at a time.
+    """The decoder of T5, BART, T5Gemma and similar models, for contexts that are encoded a few at a time.
 
     Args:
         model: an encoder-decoder of transformers.
+        layout: what its config asks for.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, layout: Layout) -> None:
         self._model = model
+        self.layout = layout
         self._decoder = model.get_decoder()
         self._encoded: torch.Tensor | None = None
         self._cross: DynamicCache | None = None
@@ -46,11 +52,18 @@ class PackedDecoder:
         shifted: list[int] = self._model.prepare_decoder_input_ids_from_labels(candidate[None])[0].tolist()
         return shifted
 
+    def mask_of(self, rows: Pack) -> TreeMask | None:
+        """Return the tree of a row; None where each token sees all tokens before it and the decoder knows that by itself.
+
+        T5Gemma does not: left alone, it hides tokens that have the id of its padding (``modeling_t5gemma.py:754``).
+        """
+        return trunk_mask(rows) if "" in self.layout.reaches else TreeMask(rows.positions, rows.ends)
+
     def read(
         self,
         tokens: torch.Tensor,
         positions: torch.Tensor | None = None,
-        mask: torch.Tensor | None = None,
+        mask: dict[str, torch.Tensor] | None = None,
         context_mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the final hidden states of a row, shape (row, width).
@@ -58,8 +71,8 @@ class PackedDecoder:
         Args:
             tokens: shape (row,).
             positions: position of each token in its candidate, shape (row,); None numbers them from 0.
-            mask: added to the attention scores of the row with itself, shape (row, row); None lets each token see all tokens
-                before it.
+            mask: kind of layer -> added to the attention scores of the row with itself, shape (1, 1, row, row); see `Layout`.
+                None lets each token see all tokens before it.
             context_mask: added to the attention scores of the row with the contexts, one context after the other, shape
                 (row, contexts' tokens); None lets each token see all of them.
         """
@@ -71,11 +84,13 @@ class PackedDecoder:
         if self._cross is not None:
             arguments["past_key_values"] = EncoderDecoderCache(DynamicCache(), self._cross)
         if mask is not None:
-            arguments["attention_mask"] = mask[None, None]
+            arguments["attention_mask"] = mask.get("", mask)
         if context_mask is not None:
             arguments["encoder_attention_mask"] = context_mask[None, None]
         with ExitStack() as stack:
-            if positions is not None:
+            if positions is not None and "" not in self.layout.reaches:
+                arguments["position_ids"] = positions[None]
+            elif positions is not None:
                 stack.enter_context(self._placed(positions))
             hidden: torch.Tensor = self._decoder(**arguments).last_hidden_state[0]
         return hidden

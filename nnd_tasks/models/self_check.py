@@ -33,6 +33,8 @@ def short_pairs(size: int) -> Pairs:
     pairs = [(trunk, _draw(random, size, 3)), (trunk, _draw(random, size, 5))]
     pairs += [(trunk + twig, _draw(random, size, 2)), (trunk + twig, _draw(random, size, 4))]
     pairs += [(_draw(random, size, 6), _draw(random, size, 3)), (trunk, pairs[0][1][:1]), (trunk[:5], trunk[5:])]
+    other = trunk + _draw(random, size, 5)  # a second beginning after the same one
+    pairs += [(other, _draw(random, size, 2)), (other, _draw(random, size, 3))]
     return pairs
 
 
@@ -73,15 +75,18 @@ def shortened(config: Any) -> Iterator[None]:
             setattr(text, name, value)
 
 
-def covered(read: Sequence[int], short: Sequence[int]) -> str:
+def covered(read: Sequence[int], short: Sequence[int], recurrent: bool = False) -> str:
     """Return what a check covered, in words; ``""`` for models in which every token sees all tokens before it.
 
     Args:
         read: lengths that it read beyond.
         short: lengths of windows and chunks that it shortened.
+        recurrent: whether these could not be shortened, because they are the chunks of recurrent layers.
     """
     parts = [f"beyond {_listed(read)} tokens"] if read else []
-    if short:
+    if short and recurrent:
+        parts.append(f"not beyond {_listed(short)} tokens, which would take long")
+    elif short:
         parts.append(f"with windows or chunks of {_listed(short)} tokens shortened to {SHORT}")
     return " and ".join(parts)
 

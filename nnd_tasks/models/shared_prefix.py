@@ -20,6 +20,7 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.models.architectures import layout_of, text_config, why_unsuitable, windows
 from nnd_tasks.models.decoder_only import DecoderOnlyScoring
 from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
+from nnd_tasks.models.hybrid import HybridScoring
 from nnd_tasks.models.prefix_scoring import Response, ScoredRequest
 from nnd_tasks.models.self_check import SHORT, Pairs, covered, long_pairs, short_pairs, shortened, work_of
 
@@ -27,7 +28,7 @@ logger = logging.getLogger("lm_eval.nnd")
 
 
 @register_model("hf-shared-prefix")
-class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
+class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
     """`HFLM` with all its arguments, which reads common beginnings of requests once if the model allows it.
 
     With models in 16-bit types, log-probabilities are computed and summed in float32, unless ``softmax_dtype`` names
@@ -44,6 +45,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         super().__init__(*args, **kwargs)
         if self.device.type != "cpu":  # short rows would leave most of an accelerator idle
             self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
+            self.batch_keys, self.trunk_price = 65536, 128
         self._reason: str | None = None if shared_prefix else "shared_prefix=False"
         self._checked = False
         self._covered = ""  # what the check on the model itself read beyond
@@ -86,12 +88,13 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         limit = self.check_work[self.device.type != "cpu"] / self._costs.body
         read = [length for i, length in enumerate(lengths) if work_of(lengths[: i + 1]) <= limit]
         short = [length for length in lengths if length not in read]
-        self._covered = covered(read, short)
+        recurrent = self.backend != "seq2seq" and layout_of(config).recurrent
+        self._covered = covered(read, short, recurrent)
         pairs = short_pairs(size)
         for length in read:
             pairs += long_pairs(size, length, self.max_length)
         reason = self._difference(pairs)
-        if reason is None and short:
+        if reason is None and short and not recurrent:
             with shortened(config):
                 reason = self._difference(long_pairs(size, SHORT, self.max_length) + short_pairs(size))
         return reason
@@ -245,6 +248,8 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
             bar.update(len(finished))
 
         score = self.score_encoder_decoder if self.backend == "seq2seq" else self.score_decoder_only
+        if self.backend != "seq2seq" and layout_of(self._inner.config).recurrent:
+            score = self.score_hybrid
         with torch.autocast(
             device_type=self.device.type,
             dtype=self.mixed_precision_dtype,

@@ -44,6 +44,11 @@ class TreeMask:
         return self.stem + len(self.trunk_ends) + len(self.ends)
 
     @property
+    def key_positions(self) -> Ints:
+        """Position of each key in its sequences, shape (keys,)."""
+        return np.concatenate([np.arange(self.stem), self.trunk_positions, self.positions])
+
+    @property
     def length(self) -> int:
         """Length of the longest sequence that ends in the row, in tokens."""
         return int(self.positions.max()) + 1

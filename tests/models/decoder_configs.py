@@ -202,6 +202,13 @@ _add("glm4_moe", {**_ROUTED, "n_shared_experts": 1, "use_qk_norm": True})
 _add("dots1", {**_ROUTED, **_KINDS, "n_shared_experts": 1}, _BOTH)
 _add("deepseek_v2", {**_ROUTED, **_LATENT, "topk_method": "group_limited_greedy", "n_shared_experts": 1})
 _add("deepseek_v3", {**_ROUTED, **_LATENT, "n_shared_experts": 1})
+_FALCON = {**_PLAIN, "num_kv_heads": 2}
+_BIASES = "full attention with linear biases"
+_add("bloom", {**_PLAIN, "n_layer": 2, "n_head": 6, "hidden_size": 24}, _BIASES)  # 6 heads: no power of 2
+_add("mpt", {**_PLAIN, "d_model": 24, "n_heads": 6, "n_layers": 2, "max_seq_len": LENGTH}, _BIASES)
+_add("falcon", _FALCON | {"num_attention_heads": 6, "hidden_size": 24, "alibi": True}, _BIASES)
+_add("falcon rotary", {**_FALCON, "new_decoder_architecture": True})
+_add("falcon parallel", {**_FALCON, "multi_query": True, "parallel_attn": True})
 
 
 #: Types that few people run: `make test` leaves them out.

@@ -110,7 +110,7 @@ MODELS: dict[str, tuple[Any, dict[str, Any], bool]] = {
         },
         True,
     ),
-    "bloom": (tf.BloomConfig, {"hidden_size": 32, "n_layer": 2, "n_head": 4}, False),
+    "bloom": (tf.BloomConfig, {"hidden_size": 32, "n_layer": 2, "n_head": 4}, True),
     "mamba": (tf.MambaConfig, {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}, False),
     "t5": (tf.T5Config, {**T5, "decoder_start_token_id": 0, "dropout_rate": 0.0}, True),
     "t5 gated": (

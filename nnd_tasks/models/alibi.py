@@ -1,0 +1,47 @@
+"""Attention with linear biases (ALiBi) for trees: models number the keys of a row themselves, here by position.
+
+ALiBi adds to an attention score the position of the key, times a slope of the head. In a row that holds a tree, the place of a
+key is not its position in its sequence. So what the model computes for a row of consecutive positions is computed here too, and
+then taken at the positions of the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+
+@contextmanager
+def keys_at(body: Any, positions: torch.Tensor) -> Iterator[None]:
+    """Within this context, a model's attention takes its keys for tokens at ``positions``.
+
+    Args:
+        body: the model without its output layer: of BLOOM, Falcon or MPT (``modeling_bloom.py:438``, ``modeling_falcon.py:149``,
+            ``modeling_mpt.py:250`` of transformers 5.23).
+        positions: of the keys in their sequences, shape (keys,).
+    """
+    length = int(positions.max()) + 1
+    if hasattr(body, "build_mpt_alibi_tensor"):
+        owner, name = body, "build_mpt_alibi_tensor"
+    elif hasattr(body, "build_alibi_tensor"):
+        owner, name = body, "build_alibi_tensor"
+    else:
+        owner, name = import_module(type(body).__module__), "build_alibi_tensor"
+    original = getattr(owner, name)
+
+    def of_keys(first: Any, second: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Return the biases, shape (heads, 1, keys); takes (mask, heads ...), or of MPT (heads, length ...)."""
+        if isinstance(first, torch.Tensor):
+            first = torch.ones(1, length, dtype=torch.long, device=first.device)
+        else:
+            second = length
+        biases: torch.Tensor = original(first, second, *args, **kwargs)
+        return biases[..., positions.to(biases.device)]
+
+    with patch.object(owner, name, of_keys):
+        yield
