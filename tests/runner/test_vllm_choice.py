@@ -170,7 +170,7 @@ def test_an_engine_that_cannot_share_scores_as_lm_eval_does(
     for name in ("lies", "skew"):  # a faulty engine
         setattr(engine, name, arguments.get(name, getattr(engine, name)))
     arguments = {name: value for name, value in arguments.items() if name not in ("lies", "skew")}
-    settings = {"pretrained": str(tiny_models["gpt2"]), "max_model_len": 512, "block_size": 4}
+    settings = {"pretrained": str(tiny_models["gpt2"]), "max_model_len": 512, "block_size": 4, "dtype": "float32"}
     with caplog.at_level(logging.INFO):
         answers = VLLMSharedPrefixLM(**{**settings, **arguments})._loglikelihood_tokens(REQUESTS)
     [line] = said(caplog)
