@@ -8,8 +8,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# --no-compile: pip would compile one file after another; `compileall` takes all cores.
+# --no-compile: of all that is installed, only what is imported is compiled, once, when it is imported first.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
+# Where it is set, every process compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-all test-vllm browser lint docs install lock clean
 
@@ -21,7 +24,6 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock
 	$(PIP) --no-deps --require-hashes --requirement requirements.lock
 	$(PIP) --constraint constraints.txt torch
 	$(PIP) --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true # packages ship files for other Pythons
 	$(BIN)/python -m pip check
 	touch $@
 

@@ -211,8 +211,8 @@ def test_the_whole_chain_runs_and_is_used_again(small_demo: Callable[[Path, Path
 @pytest.mark.complete
 def test_the_demo_trains_and_shows_what_training_changed(tmp_path: Path) -> None:
     rows = check_demo(nnd_demo, tmp_path)
-    # What holds whatever the seed; off_target and unfaithful depend on it.
-    assert all(rows[name]["differences"][0]["low"] > 0 for name in ("disfluent", ALL)), rows
+    # What holds whatever the seed; the other categories depend on it.
+    assert rows["disfluent"]["differences"][0]["low"] > 0, rows
 
 
 def check_demo(run: Callable[[Path, Path], str], tmp_path: Path) -> dict[str, Any]:

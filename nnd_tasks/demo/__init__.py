@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rich.console import Console
@@ -29,6 +30,7 @@ from nnd_tasks.wording import counted
 COMPARISON = "comparison.json"
 #: Begins the log line that says whether prefixes were shared.
 _SHARING = "hf-shared-prefix: "
+_SAMPLES = "samples_nnd_demo_*.jsonl"
 
 
 def run_demo(
@@ -70,7 +72,7 @@ def run_demo(
 
     console.rule("3. score it with lm_eval, untrained and trained")
     options = [] if shared_prefix else ["--no-shared-prefix"]
-    samples = [_score(console, folder, model, options) for model in ("untrained", "trained")]
+    samples = _score(console, folder, ("untrained", "trained"), options)
 
     console.rule("4. compare them, test by test")
     [comparison] = compare_runs(read_runs(samples))
@@ -94,38 +96,48 @@ def _short(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _score(console: Console, folder: Path, model: str, options: Sequence[str]) -> Path:
-    """Score one of the models in a process of its own and return the samples file that lm_eval wrote.
+def _score(console: Console, folder: Path, models: Sequence[str], options: Sequence[str]) -> list[Path]:
+    """Score models side by side, each in a process of its own, and return the samples files that lm_eval wrote.
 
     Raises:
         NNDError: lm_eval failed, or wrote no samples.
     """
-    results = folder / "results" / model
-    command = [
-        *("--model", "hf", "--model_args", f"pretrained={_short(folder / model)}", "--device", "cpu"),
-        *("--tasks", "nnd_demo", "--output_path", _short(results), "--log_samples", *options),
+    outputs = [folder / "results" / model for model in models]
+    commands = [
+        [
+            *("--model", "hf", "--model_args", f"pretrained={_short(folder / model)}", "--device", "cpu"),
+            *("--tasks", "nnd_demo", "--output_path", _short(output), "--log_samples", *options),
+        ]
+        for model, output in zip(models, outputs, strict=True)
     ]
-    console.print(visible(f"nnd run {shlex.join(command)}"))
+    earlier = {path for output in outputs for path in output.rglob(_SAMPLES)}
+    # Most of a run is Python that imports, on one core.
+    with console.status("lm_eval scores both models"), ThreadPoolExecutor() as pool:
+        runs = list(pool.map(lambda command: _run(command, folder), commands))
+    samples = []
+    for command, output, done in zip(commands, outputs, runs, strict=True):
+        console.print(visible(f"nnd run {shlex.join(command)}"))
+        if done.returncode:
+            sys.stderr.write(done.stderr)
+            raise NNDError(f"lm_eval ended with status {done.returncode}; its own output above says why")
+        sharing = (line[line.index(_SHARING) :] for line in done.stderr.splitlines() if _SHARING in line)
+        table = (line for line in done.stdout.splitlines() if line.startswith("|"))
+        console.print("\n".join(map(visible, [*sharing, *table])))
+        written = set(output.rglob(_SAMPLES)) - earlier
+        if not written:
+            raise NNDError(f"lm_eval wrote no samples below {output}")
+        samples.append(max(written))
+    return samples
+
+
+def _run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     # Offline: the demo must neither need a network nor wait for one.
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-    environment = {**os.environ, "NND_HOME": str(folder), **offline}
-    earlier = set(results.rglob("samples_nnd_demo_*.jsonl"))
-    with console.status(f"lm_eval scores the {model} model"):
-        done = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "nnd_tasks.cli", "run", *command],
-            env=environment,
-            check=False,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-        )
-    if done.returncode:
-        sys.stderr.write(done.stderr)
-        raise NNDError(f"lm_eval ended with status {done.returncode}; its own output above says why")
-    sharing = (line[line.index(_SHARING) :] for line in done.stderr.splitlines() if _SHARING in line)
-    table = (line for line in done.stdout.splitlines() if line.startswith("|"))
-    console.print("\n".join(map(visible, [*sharing, *table])))
-    written = set(results.rglob("samples_nnd_demo_*.jsonl")) - earlier
-    if not written:
-        raise NNDError(f"lm_eval wrote no samples below {results}")
-    return max(written)
+    return subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "nnd_tasks.cli", "run", *command],
+        env={**os.environ, "NND_HOME": str(folder), **offline},
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+    )

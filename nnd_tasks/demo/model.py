@@ -50,13 +50,13 @@ class TrainingSettings:
 
     seed: int = 0
     steps: int = 240
-    batch_tokens: int = 2048
+    batch_tokens: int = 1024
     learning_rate: float = 0.015
     weight_decay: float = 0.1
     prompt_weight: float = 0.5
     vocabulary: int = 3000
     width: int = 128
-    layers: int = 3
+    layers: int = 2
     heads: int = 4
     window: int = 512
 

@@ -40,7 +40,7 @@ class Ask:
     fresh: bool = False
 
 
-class Answer(Protocol):
+class Reply(Protocol):
     """What the engine says to an `Ask`."""
 
     @property
@@ -109,7 +109,7 @@ class PrefixCacheScoring:
         sequences: Sequence[tuple[int, ...]],
         starts: Sequence[int],
         layout: CacheLayout,
-        send: Callable[[Sequence[Ask]], Sequence[Answer]],
+        send: Callable[[Sequence[Ask]], Sequence[Reply]],
     ) -> None:
         self._starts, self._layout, self._send = starts, layout, send
         self.sent = Sent()

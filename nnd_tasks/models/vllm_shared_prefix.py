@@ -31,7 +31,7 @@ _FOLLOWING = 128
 _ALLOWED, _ALLOWED_16 = 1e-3, 0.5
 
 
-class _Answer:
+class _Reply:
     """What vLLM says to a prompt.
 
     Args:
@@ -39,7 +39,7 @@ class _Answer:
         output: its `vllm.RequestOutput`.
 
     Attributes:
-        cached: see `nnd_tasks.models.prefix_cache.Answer`.
+        cached: see `nnd_tasks.models.prefix_cache.Reply`.
     """
 
     def __init__(self, ask: Ask, output: Any) -> None:
@@ -232,14 +232,14 @@ class VLLMSharedPrefixLM(VLLM):  # type: ignore[misc]
         if reset is not None:
             reset()
 
-    def _send(self, asks: Sequence[Ask]) -> list[_Answer]:
+    def _send(self, asks: Sequence[Ask]) -> list[_Reply]:
         outputs = self.model.generate(
             [TokensPrompt(prompt_token_ids=list(ask.tokens)) for ask in asks],
             sampling_params=[_sampling(ask) for ask in asks],
             use_tqdm=False,
             lora_request=self.lora_request,
         )
-        return [_Answer(ask, output) for ask, output in zip(asks, outputs, strict=True)]
+        return [_Reply(ask, output) for ask, output in zip(asks, outputs, strict=True)]
 
 
 def _sampling(ask: Ask) -> SamplingParams:

@@ -1,4 +1,8 @@
-"""The error types: the name of each, what its amount counts, and what it needs."""
+"""What an error type is, and how one is registered and looked up.
+
+The types themselves are in `nnd_tasks.stress.words` and `nnd_tasks.stress.sentences`; how much of each is made at each level,
+in `nnd_tasks.stress.levels`.
+"""
 
 from __future__ import annotations
 
