@@ -11,17 +11,7 @@ from typing import Any
 
 import torch
 from tokenizers import processors
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
 import nnd_tasks
 from nnd_tasks.harness.documents import cluster_documents
@@ -102,62 +92,84 @@ def tokenizer(folder: Path, texts: Iterable[str], *, seq2seq: bool) -> PreTraine
     return fast
 
 
+_SPECIAL = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1}
+_WIDE_512 = {
+    "vocab_size": 32000,
+    "hidden_size": 512,
+    "intermediate_size": 1408,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+    "max_position_embeddings": WINDOW,
+    **_SPECIAL,
+}
+_WIDE_64 = {
+    "vocab_size": 16000,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+}
+_WIDE_2048 = {
+    "vocab_size": 128256,
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "tie_word_embeddings": True,
+}
+_BART = {
+    "vocab_size": 50265,
+    "d_model": 768,
+    **{f"{part}_layers": 6 for part in ("encoder", "decoder")},
+    **{f"{part}_ffn_dim": 3072 for part in ("encoder", "decoder")},
+    **{f"{part}_attention_heads": 12 for part in ("encoder", "decoder")},
+    "max_position_embeddings": WINDOW,
+    "decoder_start_token_id": 1,
+    **_SPECIAL,
+}
+#: Name -> (type of transformers, its config). The last three are small models with the layers of well-known large ones.
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "GPT-2 small": ("gpt2", {"vocab_size": VOCABULARY, "n_positions": WINDOW, **_SPECIAL}),
+    "Llama 8 x 512": ("llama", {**_WIDE_512, "num_hidden_layers": 8}),
+    "Llama 1B": ("llama", {**_WIDE_512, **_WIDE_2048, "num_key_value_heads": 8}),
+    "tiny Llama": ("llama", {**_WIDE_512, **_WIDE_64}),
+    "T5 6 x 512": (
+        "t5",
+        {"vocab_size": 32128, "n_positions": WINDOW, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1},
+    ),
+    "BART 6 x 768": ("bart", _BART),
+    # Five layers with a window to one without.
+    "Gemma 3 6 x 512": ("gemma3_text", {**_WIDE_512, "num_hidden_layers": 6, "sliding_window": 256}),
+    # Each token goes to 4 of 16 experts.
+    "Qwen 3 MoE 6 x 512": (
+        "qwen3_moe",
+        {
+            **_WIDE_512,
+            "num_hidden_layers": 6,
+            "num_experts": 16,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 352,
+        },
+    ),
+    # Short convolutions, and attention in every third layer.
+    "LFM2 6 x 512": (
+        "lfm2",
+        {**_WIDE_512, "num_hidden_layers": 6, "layer_types": ["conv", "conv", "full_attention"] * 2},
+    ),
+}
+
+
 def make(shape: str, folder: Path) -> str:
     """Write a model with random weights into ``folder``; return ``causal`` or ``seq2seq``."""
     torch.manual_seed(0)
-    common = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1}
-    if shape == "GPT-2 small":
-        model: Any = GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_positions=WINDOW, **common))
-    elif shape in ("Llama 8 x 512", "Llama 1B"):
-        wide = shape == "Llama 1B"
-        config = LlamaConfig(
-            vocab_size=128256 if wide else 32000,
-            hidden_size=2048 if wide else 512,
-            intermediate_size=8192 if wide else 1408,
-            num_hidden_layers=16 if wide else 8,
-            num_attention_heads=32 if wide else 8,
-            num_key_value_heads=8 if wide else 4,
-            max_position_embeddings=WINDOW,
-            tie_word_embeddings=wide,
-            **common,
-        )
-        model = LlamaForCausalLM(config)
-    elif shape == "T5 6 x 512":
-        model = T5ForConditionalGeneration(
-            T5Config(vocab_size=32128, n_positions=WINDOW, decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
-        )
-    elif shape == "BART 6 x 768":
-        model = BartForConditionalGeneration(
-            BartConfig(
-                vocab_size=50265,
-                d_model=768,
-                encoder_layers=6,
-                decoder_layers=6,
-                encoder_ffn_dim=3072,
-                decoder_ffn_dim=3072,
-                encoder_attention_heads=12,
-                decoder_attention_heads=12,
-                max_position_embeddings=WINDOW,
-                decoder_start_token_id=1,
-                **common,
-            )
-        )
-    elif shape == "tiny Llama":
-        config = LlamaConfig(
-            vocab_size=16000,
-            hidden_size=64,
-            intermediate_size=128,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=WINDOW,
-            **common,
-        )
-        model = LlamaForCausalLM(config)
-    else:
-        raise ValueError(shape)
-    model.eval().save_pretrained(folder)
-    return "seq2seq" if model.config.is_encoder_decoder else "causal"
+    model_type, settings = SHAPES[shape]
+    config = AutoConfig.for_model(model_type, **settings)
+    kind: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    kind.from_config(config).eval().save_pretrained(folder)
+    return "seq2seq" if config.is_encoder_decoder else "causal"
 
 
 def machine() -> str:

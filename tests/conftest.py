@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 
@@ -30,6 +31,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from tests.commands import Outcome, warm_server
 from tests.warm_server import let_checks_fork
+
+settings.register_profile("nnd", deadline=None)  # a busy machine is no mistake
+settings.load_profile("nnd")
 
 REPO = Path(__file__).resolve().parent.parent
 DEMO_ANNOTATIONS = REPO / "task_yamls" / "demo" / "demo_annotations.csv"

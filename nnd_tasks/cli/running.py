@@ -1,4 +1,4 @@
-"""Commands that run models, or let lm-eval run them: run, register, unregister, tasks-dir, demo."""
+"""Commands that run models, or let lm-eval run them: run, models, register, unregister, tasks-dir, demo."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import say
+from nnd_tasks.cli.console import say, show
 from nnd_tasks.cli.typer_app import RUN, RUN_GPT2, app, examples
 from nnd_tasks.wording import counted
 
@@ -56,6 +56,29 @@ def run(
         say("The options of lm_eval:")
         say()
     run_lm_eval(words, shared_prefix=not no_shared_prefix)
+
+
+@app.command(
+    rich_help_panel=RUN,
+    epilog=examples(
+        ("nnd models", "every type that is known"),
+        ("nnd models gpt2", "one model, by its config alone"),
+        ("nnd models ./checkpoint", "a folder with a config.json"),
+    ),
+)
+def models(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A folder with a config.json, that file, or a name on the hub. Default: all types."),
+    ] = None,
+) -> None:
+    """Print which models share prefixes, and why the others do not.
+
+    Sharing reads what several requests begin with only once. No weights are read for this command.
+    """
+    from nnd_tasks.cli.model_types import describe_model, model_types
+
+    show(model_types() if name is None else describe_model(name))
 
 
 @app.command(

@@ -1,41 +1,260 @@
-"""Which models may share prefixes; the scores of other models might change."""
+"""Which model types may share prefixes, and what each of them needs. All of it is read from the model's config, here.
+
+Sharing reads requests as a tree in rows, so it must know which tokens a layer lets a token see, and what becomes of the logits
+after the last linear layer. `DECODERS` says it in one line per type. The rules stand in ``models/<type>/modeling_<type>.py`` of
+transformers 5.23: the masks where the model's ``forward`` calls ``create_causal_mask`` and its relatives (``masking_utils.py``),
+the logits where ``...ForCausalLM.forward`` calls ``self.lm_head``.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from transformers import PreTrainedModel
+#: The names that configs give to kinds of layers.
+FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
-#: ``model_type`` of the decoder-only architectures that take a mask of four dimensions and explicit positions, and whose
-#: logits are one linear layer of the final hidden states.
-CAUSAL = {
-    "gpt2",
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gpt_neox",
-    "opt",
-    "phi",
-    "gemma",
-    "olmo2",
-    "starcoder2",
-    "stablelm",
+#: Kinds of rotary embedding whose frequencies do not depend on the length of the input (``modeling_rope_utils.py``).
+ROPE = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
+
+
+@dataclass(frozen=True)
+class DecoderType:
+    """What a decoder-only type needs.
+
+    Attributes:
+        layers: the kinds of layers that ``layer_types`` may name: its ``forward`` takes a mask for each of them. Empty: it takes
+            one mask for all layers.
+        window: without ``layers``: whether all layers have a window where ``sliding_window`` is set.
+        cap: the number of the config that caps the logits.
+        scale: the number of the config with which the logits are multiplied.
+        divisor: the number of the config by which the logits are divided.
+        ropes: kinds of rotary embedding that do not depend on the length of the input.
+        places: whether some layers count the places of a row, and ignore the positions they are given.
+    """
+
+    layers: frozenset[str] = frozenset()
+    window: bool = False
+    cap: str | None = None
+    scale: str | None = None
+    divisor: str | None = None
+    ropes: frozenset[str] = ROPE
+    places: bool = False
+
+    def describe(self) -> str:
+        """Return what models of this type may have, in words."""
+        if self.layers:
+            words = "full attention, chunks" if CHUNKED in self.layers else "full attention, windows"
+        else:
+            words = "full attention, or windows in all layers" if self.window else "full attention"
+        logits = [self.cap and "capped", (self.scale or self.divisor) and "scaled"]
+        return words + "".join(f"; logits {word}" for word in logits if word)
+
+
+_FULL = DecoderType()
+_WINDOW = DecoderType(window=True)
+_LAYERS = DecoderType(layers=frozenset({FULL, SLIDING}))
+_CHUNKS = DecoderType(layers=frozenset({FULL, CHUNKED}), places=True)  # attn_temperature_tuning counts places
+_CAPPED = "final_logit_softcapping"
+
+#: ``model_type`` -> what it needs. All of them take a mask of four dimensions and explicit positions.
+DECODERS: dict[str, DecoderType] = {
+    "afmoe": _LAYERS,
+    "apertus": _FULL,
+    "arcee": _FULL,
+    "codegen": _FULL,
+    "cohere": replace(_FULL, scale="logit_scale"),
+    "cohere2": replace(_LAYERS, scale="logit_scale"),
+    "cohere2_moe": replace(_LAYERS, scale="logit_scale"),
+    "cwm": _LAYERS,
+    "deepseek_v2": _FULL,
+    "deepseek_v3": _FULL,
+    "dots1": _LAYERS,
+    "ernie4_5": _FULL,
+    "ernie4_5_moe": _FULL,
+    "exaone4": _LAYERS,
+    "exaone_moe": _LAYERS,
+    "flex_olmo": _FULL,
+    "gemma": _FULL,
+    "gemma2": replace(_LAYERS, cap=_CAPPED),
+    "gemma3": _LAYERS,  # with its image encoder (Gemma3ForConditionalGeneration), which caps no logits
+    "gemma3_text": replace(_LAYERS, cap=_CAPPED),
+    "gemma3n": replace(_LAYERS, cap=_CAPPED),
+    "gemma3n_text": replace(_LAYERS, cap=_CAPPED),
+    "gemma4": replace(_LAYERS, cap=_CAPPED),
+    "gemma4_text": replace(_LAYERS, cap=_CAPPED),
+    "glm": _FULL,
+    "glm4": _FULL,
+    "glm4_moe": _FULL,
+    "glm4_moe_lite": _FULL,
+    "gpt2": _FULL,
+    "gpt_bigcode": _FULL,
+    "gpt_neox": _FULL,
+    "gpt_oss": _LAYERS,
+    "gptj": _FULL,
+    "granite": replace(_FULL, divisor="logits_scaling"),
+    "granite_swa": replace(_LAYERS, divisor="logits_scaling"),
+    "granitemoe": replace(_FULL, divisor="logits_scaling"),
+    "granitemoe_swa": replace(_LAYERS, divisor="logits_scaling"),
+    "granitemoeshared": replace(_FULL, divisor="logits_scaling"),
+    "helium": _FULL,
+    "hunyuan_v1_dense": _FULL,
+    "hunyuan_v1_moe": _FULL,
+    "hy_v3": _FULL,
+    "hyperclovax": replace(_FULL, scale="logits_scaling"),  # Granite divides by this number
+    "internlm3": _FULL,
+    "iquestcoder": _FULL,
+    "jais2": _FULL,
+    "laguna": _LAYERS,
+    "llama": _FULL,
+    "llama4": _CHUNKS,
+    "llama4_text": _CHUNKS,
+    "mellum": _LAYERS,
+    "mimo_v2_flash": _LAYERS,
+    "minimax_m2": _FULL,
+    "ministral": _LAYERS,
+    "ministral3": _WINDOW,
+    "mistral": _WINDOW,
+    "mixtral": _WINDOW,
+    "nanochat": replace(_FULL, cap=_CAPPED),
+    "nemotron": _FULL,
+    "olmo": _FULL,
+    "olmo2": _FULL,
+    "olmo3": _LAYERS,
+    "olmoe": _FULL,
+    "opt": _FULL,
+    "persimmon": _FULL,
+    "phi": _FULL,
+    "phi3": _WINDOW,
+    "phimoe": replace(_WINDOW, ropes=frozenset({"default"})),  # all other kinds have a scale for long inputs
+    "qwen2": _LAYERS,
+    "qwen2_moe": _LAYERS,
+    "qwen3": _LAYERS,
+    "qwen3_moe": _WINDOW,
+    "seed_oss": _FULL,
+    "smollm3": _LAYERS,
+    "solar_open": _FULL,
+    "stablelm": _FULL,
+    "starcoder2": _WINDOW,
+    "vaultgemma": replace(_LAYERS, cap=_CAPPED),
 }
+
 #: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
 SEQ2SEQ = {"t5", "mt5", "bart", "mbart", "pegasus"}
 
-#: The types of `CAUSAL` whose sliding window ``use_sliding_window`` turns on or off (transformers 5.23); the others have a
-#: window whenever ``sliding_window`` is set.
-WINDOW_SWITCH = {"qwen2", "qwen3"}
+#: Types that were tried and cannot share, and why.
+REFUSED: dict[str, str] = {
+    **dict.fromkeys(
+        ("bamba", "falcon_mamba", "jamba", "mamba", "minimax"),
+        "its recurrent layers give other numbers when they read on from a stored state",
+    ),
+    **dict.fromkeys(
+        ("deepseek_v32", "glm_moe_dsa"), "its sparse attention chooses keys by a rule that takes no mask of a tree"
+    ),
+}
 
-#: Kinds of rotary embedding whose frequencies do not depend on the length of the input.
-ROPE = {"default", "linear", "llama3", "yarn"}
+#: Numbers of a config that may count tokens: windows, chunks, and Llama 4's ``floor_scale``.
+_WINDOW_NAME = re.compile("^(?!.*(?:layer|expert|head|pattern|freq|theta)).*(?:window|chunk|local|floor_scale)")
 
-_WINDOW_NAME = re.compile("window|chunk|local")
+
+@dataclass(frozen=True)
+class Reach:
+    """How far the tokens of a layer see, among the tokens before them and themselves (``masking_utils.py``).
+
+    Attributes:
+        window: a token at position p sees positions above p - window (``sliding_window_overlay``); None: all.
+        chunk: a token at position p sees positions with the same p // chunk (``chunked_overlay``); None: all.
+    """
+
+    window: int | None = None
+    chunk: int | None = None
+
+    def within(self, length: int) -> Reach:
+        """Return the reach among inputs of at most ``length`` tokens: all of them, where no bound is shorter."""
+        return Reach() if min(self.window or length, self.chunk or length) >= length else self
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a config asks for; see `DecoderType`.
+
+    Attributes:
+        reaches: kind of layer -> how far its tokens see; ``""`` is the kind of all layers where the model takes one mask.
+        scale: the logits are multiplied with it.
+        cap: then they are ``cap * tanh(logits / cap)``; None leaves them as they are.
+        places: see `DecoderType`.
+    """
+
+    reaches: dict[str, Reach]
+    scale: float = 1.0
+    cap: float | None = None
+    places: bool = False
+
+    def describe(self) -> str:
+        """Return the attention in words: ``full attention, windows of 512``."""
+        words = {
+            f"windows of {reach.window:,}" if reach.window else f"chunks of {reach.chunk:,}" if reach.chunk else ""
+            for reach in self.reaches.values()
+        }
+        return ", ".join(word or "full attention" for word in sorted(words))
+
+
+def text_config(config: Any) -> Any:
+    """Return the part of a config that describes the language model: of models with images or sound, not all of it."""
+    return config.get_text_config(decoder=True)
+
+
+def layout_of(config: Any) -> Layout:
+    """Return what the config of a decoder-only model asks for.
+
+    Raises:
+        ValueError: it asks for something that sharing cannot give; the message says what.
+    """
+    kind = DECODERS[config.model_type]
+    text = text_config(config)
+    kinds = set(getattr(text, "layer_types", None) or [FULL])
+    if others := kinds - (kind.layers or {FULL}):
+        raise ValueError(f"attention layers of other kinds ({', '.join(sorted(others))})")
+    window, chunk = getattr(text, "sliding_window", None), getattr(text, "attention_chunk_size", None)
+    if (SLIDING in kinds and not window) or (CHUNKED in kinds and not chunk):
+        raise ValueError("layers with a window whose length the config does not name")
+    possible = {FULL: Reach(), SLIDING: Reach(window=window), CHUNKED: Reach(chunk=chunk)}
+    reaches = {name: possible[name] for name in sorted(kinds)}
+    if not kind.layers:
+        reaches = {"": Reach(window=window if kind.window else None)}
+    scale = float(getattr(text, kind.scale)) if kind.scale else 1.0
+    if kind.divisor:
+        scale /= float(getattr(text, kind.divisor))
+    cap = getattr(text, kind.cap) if kind.cap else None
+    return Layout(reaches, scale, None if cap is None else float(cap), kind.places)
+
+
+def why_not_config(config: Any, backend: str) -> str | None:
+    """Return why no model with this config can share prefixes; None if it may be tried.
+
+    Args:
+        config: of transformers.
+        backend: ``causal`` or ``seq2seq``.
+    """
+    known = SEQ2SEQ if backend == "seq2seq" else DECODERS
+    if config.model_type not in known:
+        return REFUSED.get(config.model_type, f"the architecture {config.model_type} is not known to allow it")
+    text = text_config(config)
+    ropes = _rope_kinds(text) - (ROPE if backend == "seq2seq" else DECODERS[config.model_type].ropes)
+    if ropes:
+        return f"rotary embeddings of type {min(ropes)} depend on how much is read at once"
+    if getattr(text, "use_bidirectional_attention", None) in (True, "all") or not getattr(text, "is_causal", True):
+        return "its tokens see those that follow them"
+    if getattr(config, "quantization_config", None):
+        return "a quantized model, whose numbers depend on what is read together"
+    if backend == "causal":
+        try:
+            layout_of(config)
+        except ValueError as error:
+            return str(error)
+    return None
 
 
 def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
@@ -46,29 +265,19 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
         inner: the transformers model without them.
         backend: ``causal`` or ``seq2seq``.
     """
-    config = inner.config
-    text = getattr(config, "text_config", None) or config
-    known = SEQ2SEQ if backend == "seq2seq" else CAUSAL
-    if config.model_type not in known:
-        return f"the architecture {config.model_type} is not known to allow it"
-    switched_off = config.model_type in WINDOW_SWITCH and not getattr(text, "use_sliding_window", True)
-    if getattr(text, "sliding_window", None) is not None and not switched_off:
-        return "sliding-window attention"
-    kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
-    if kinds != {"full_attention"}:
-        return f"attention layers of other kinds ({', '.join(sorted(kinds - {'full_attention'}))})"
-    for name in ("attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "logits_scaling"):
-        if getattr(text, name, None):
-            return f"its config sets {name}"
-    ropes = {kind for kind in _rope_kinds(text) if kind not in ROPE}
-    if ropes:
-        return f"rotary embeddings of type {min(ropes)} depend on how much is read at once"
-    if getattr(config, "quantization_config", None) or getattr(inner, "is_quantized", False):
+    import torch
+    from transformers import PreTrainedModel
+
+    if reason := why_not_config(inner.config, backend):
+        return reason
+    if getattr(inner, "is_quantized", False):
         return "a quantized model, whose numbers depend on what is read together"
     if not type(inner).__module__.startswith("transformers.models."):
         return f"{type(inner).__name__} is not part of transformers"
-    if getattr(config, "_attn_implementation", "sdpa") not in ("sdpa", "eager"):
-        return f"attn_implementation={config._attn_implementation} takes no custom mask"
+    used = getattr(inner.config, "_attn_implementation", "sdpa")
+    if used not in ("sdpa", "eager"):
+        other = "sdpa" if getattr(inner, "_supports_sdpa", False) else "eager"
+        return f"attn_implementation={used} takes no custom mask; attn_implementation={other} in --model_args does"
     for adapter in (getattr(model, "peft_config", None) or {}).values():
         if adapter.is_prompt_learning or getattr(adapter, "alora_invocation_tokens", None):
             return "an adapter that looks at the whole prompt"
@@ -80,12 +289,9 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
 
 
 def windows(config: Any) -> set[int]:
-    """Return all positive whole numbers in a model's config whose name has "window", "chunk" or "local" in it.
-
-    Not all of them count tokens: ``max_window_layers``, for example, counts layers.
-    """
+    """Return all positive whole numbers in a model's config whose name says that they may be a window or a chunk."""
     sizes: set[int] = set()
-    waiting: list[tuple[bool, Any]] = [(False, config.to_dict())]
+    waiting: list[tuple[bool, Any]] = [(False, text_config(config).to_dict())]
     while waiting:
         named, value = waiting.pop()
         if isinstance(value, Mapping):

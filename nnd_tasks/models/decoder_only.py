@@ -8,28 +8,44 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import Cache, DynamicCache
+from transformers import DynamicCache
 
+from nnd_tasks.models.architectures import Layout, Reach, layout_of
+from nnd_tasks.models.block_attention import in_blocks
 from nnd_tasks.models.estimate import amount_of_packs
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
-from nnd_tasks.models.prefix_tree import Branch, Pack, branch_mask, make_packs, rows_of
+from nnd_tasks.models.prefix_tree import Branch, Pack, make_packs, rows_of
+from nnd_tasks.models.tree_mask import TreeMask, branch_mask, trunk_mask
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 
 
 class _Trunk(DynamicCache):  # type: ignore[misc]
     """The keys and values of a trunk. Branches that are read after it see them, and their own are not stored.
 
+    Layers with a window keep all of them too: which ones a token sees is the mask's business, as in the other layers.
+
     Args:
         stem: the stem that comes before the trunk, if any.
 
     Attributes:
         complete: the trunk was read as a whole; set by the caller.
+        shift: position of each token of the row that is read minus its place in the row, shape (row,); None where a model
+            reads positions from ``position_ids`` alone.
     """
 
     def __init__(self, stem: _Trunk | None = None) -> None:
         super().__init__()
         self.stem = stem
         self.complete = False
+        self.shift: torch.Tensor | None = None
+
+    def get_seq_length(self, layer_idx: int = 0) -> Any:
+        """Return how many tokens were read before; with `shift`, what makes positions of places in the row.
+
+        Llama 4's layers without rotary embeddings scale queries by position, and take for it the place in the row plus this
+        (``attn_temperature_tuning`` in ``modeling_llama4.py``).
+        """
+        return super().get_seq_length(layer_idx) if self.shift is None else self.shift
 
     def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
         """Store keys and values until the trunk is complete; return those of stem, trunk and of what is being read."""
@@ -64,6 +80,8 @@ class _Stem:
 class DecoderOnlyScoring(PrefixScoring):
     """The part of `SharedPrefixLM` for decoder-only models."""
 
+    _layout = Layout({"": Reach()})  # of the model, known when it scores
+
     def score_decoder_only(
         self, requests: Sequence[tuple[Any, list[int], list[int]]], done: Callable[[Sequence[ScoredRequest]], None]
     ) -> None:
@@ -78,7 +96,13 @@ class DecoderOnlyScoring(PrefixScoring):
             inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
             by_input.setdefault(inputs, []).append(ScoredRequest(i, text, continuation))
         sequences = sorted(by_input)
-        head = VocabularyHead(self._inner.get_output_embeddings(), dtype=self.softmax_dtype)
+        self._layout = layout_of(self._inner.config)
+        head = VocabularyHead(
+            self._inner.get_output_embeddings(),
+            logit_scale=self._layout.scale,
+            cap=self._layout.cap,
+            dtype=self.softmax_dtype,
+        )
         first = 0
         while first < len(sequences):
             left = sequences[first:]
@@ -106,7 +130,7 @@ class DecoderOnlyScoring(PrefixScoring):
         if stem is not None and stem.owner == pack.owner:
             return stem
         cache = _Trunk()
-        hidden = self._read(np.asarray(sequences[pack.owner][: pack.stem]), None, None, cache)
+        hidden = self._read(np.asarray(sequences[pack.owner][: pack.stem]), None, cache)
         cache.complete = True
         return _Stem(pack.owner, cache, hidden)
 
@@ -123,7 +147,7 @@ class DecoderOnlyScoring(PrefixScoring):
             self._settle(head, stem.hidden, segment_targets(whole, 0, sequences, by_input))
         cache = _Trunk(stem.cache if stem else None) if pack.branches or stem else None
         if len(pack.tokens):
-            hidden = self._read(pack.tokens, pack.positions, pack.trunk_mask(), cache)
+            hidden = self._read(pack.tokens, trunk_mask(pack), cache)
             self._settle(head, hidden, segment_targets(pack.paths, pack.stem, sequences, by_input))
         if cache is not None:
             cache.complete = True
@@ -142,10 +166,7 @@ class DecoderOnlyScoring(PrefixScoring):
         parts = [sequences[branch.sequence][branch.start :] for branch in row]
         lengths = [len(part) for part in parts]
         tokens = np.concatenate([np.asarray(part) for part in parts])
-        positions = np.concatenate([np.arange(b.start, b.start + n) for b, n in zip(row, lengths, strict=True)])
-        owners = np.repeat(np.arange(len(row)), lengths)
-        anchors = np.repeat([branch.anchor for branch in row], lengths)
-        hidden = self._read(tokens, positions, branch_mask(pack, owners, anchors), cache)
+        hidden = self._read(tokens, branch_mask(pack, row, lengths), cache)
         targets = TargetTokens()
         offset = 0
         for branch, length in zip(row, lengths, strict=True):
@@ -155,17 +176,37 @@ class DecoderOnlyScoring(PrefixScoring):
             offset += length
         self._settle(head, hidden, targets)
 
-    def _read(self, tokens: Any, positions: Any, mask: Any, cache: Cache | None) -> torch.Tensor:
+    def _read(self, tokens: Any, mask: TreeMask | None, cache: _Trunk | None) -> torch.Tensor:
         """Return the final hidden states of one row, shape (row, width). Without a mask, each token sees all before it."""
-        arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None], "use_cache": cache is not None}
+        if self._estimate is not None:
+            self._estimate.add(self._costs.read(len(tokens), len(tokens) if mask is None else mask.keys))
+        arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None]}
+        if mask is not None:
+            positions = self._tensor(mask.positions)
+            arguments["attention_mask"] = self._attention(mask)
+            arguments["position_ids"] = positions[None]
+            if self._layout.places:
+                if cache is None:
+                    cache = _Trunk()
+                    cache.complete = True  # nothing was read before, and nothing is kept
+                cache.shift = positions - torch.arange(len(positions), device=positions.device)
         if cache is not None:
             arguments["past_key_values"] = cache
-        bias = self._bias(mask)
-        if self._estimate is not None:
-            keys = len(tokens) if bias is None else bias.shape[1]
-            self._estimate.add(self._costs.read(len(tokens), keys))
-        if bias is not None:
-            arguments["attention_mask"] = bias[None, None]
-            arguments["position_ids"] = self._tensor(positions)[None]
-        hidden: torch.Tensor = self._inner.base_model(**arguments).last_hidden_state[0]
+        body = self._inner.base_model
+        if body is self._inner:  # Llama4ForCausalLM names a part that it does not have
+            body = self._inner.model
+        with in_blocks(self._inner.config, mask):
+            hidden: torch.Tensor = body(**arguments, use_cache=cache is not None).last_hidden_state[0]
+        if cache is not None:
+            cache.shift = None
         return hidden
+
+    def _attention(self, mask: TreeMask) -> torch.Tensor | dict[str, torch.Tensor]:
+        """Return what is added to attention scores, shape (1, 1, row, keys), for each kind of layer where the model has kinds."""
+        made: dict[Reach, torch.Tensor] = {}
+        for reach in self._layout.reaches.values():
+            bound = reach.within(mask.length)
+            if bound not in made:
+                made[bound] = self._bias(mask.visible(self.device, bound))[None, None]
+        found = {kind: made[reach.within(mask.length)] for kind, reach in self._layout.reaches.items()}
+        return found.get("", found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from nnd_tasks.models.packed_decoder import PackedDecoder
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, segment_targets
 from nnd_tasks.models.prefix_tree import make_packs
+from nnd_tasks.models.tree_mask import trunk_mask
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 
 
@@ -24,7 +25,7 @@ class EncoderDecoderScoring(PrefixScoring):
 
         Args:
             requests: (text, context tokens, continuation tokens) of each.
-            done: called with the requests of a group of contexts when they are scored.
+            done: called with the requests of a row of the decoder when they are scored.
         """
         inner = self._inner
         config = inner.config
@@ -53,14 +54,14 @@ class EncoderDecoderScoring(PrefixScoring):
             by_input = {
                 (k, *inputs): kept for k, context in enumerate(group) for inputs, kept in contexts[context].items()
             }
-            owners = [request for kept in by_input.values() for request in kept]
             try:
-                self._score_group(group, by_input, decoder, head)
+                for finished in self._score_group(group, by_input, decoder, head):
+                    done([request for inputs in finished for request in by_input.pop(inputs)])
+                    for numbered in finished:
+                        del contexts[group[numbered[0]]][numbered[1:]]
             except torch.OutOfMemoryError as error:
-                self._take_smaller_rows(owners, error)
-                continue
-            done(owners)
-            del waiting[: len(group)]
+                self._take_smaller_rows([request for kept in by_input.values() for request in kept], error)
+            waiting = [context for context in waiting if contexts[context]]
 
     def _work(self, source: int, target: float) -> float:
         """Return what a context of ``source`` tokens costs with candidates of ``target`` tokens together; see `Costs`.
@@ -73,8 +74,8 @@ class EncoderDecoderScoring(PrefixScoring):
 
     def _score_group(
         self, group: Sequence[tuple[int, ...]], by_input: ByInput, decoder: PackedDecoder, head: VocabularyHead
-    ) -> None:
-        """Score the candidates of contexts that are encoded together."""
+    ) -> Iterator[list[tuple[int, ...]]]:
+        """Score the candidates of contexts that are encoded together; after each row, yield the inputs that are finished."""
         sequences = sorted(by_input)
         packs = list(make_packs(sequences, self.decoder_row_tokens, self.decoder_row_tokens, stems=False))
         decoder.encode(group, keep=len(packs) > 1)
@@ -82,14 +83,17 @@ class EncoderDecoderScoring(PrefixScoring):
             targets = np.bincount([inputs[0] for inputs in sequences], [len(inputs) - 1 for inputs in sequences])
             lengths = zip(map(len, group), targets.tolist(), strict=True)
             self._estimate.add(sum(self._work(source, target) for source, target in lengths))
-        source = np.repeat(np.arange(len(group)), [len(context) for context in group])
+        source = self._tensor(np.repeat(np.arange(len(group)), [len(context) for context in group]))
         for pack in packs:
-            pack, about = pack.without_roots()
-            mask = self._bias(pack.trunk_mask())
-            positions = None if mask is None else self._tensor(pack.positions)
-            across = self._bias(about[:, None] == source[None, :]) if len(group) > 1 else None
-            hidden = decoder.read(self._tensor(pack.tokens), positions, mask, across)
-            self._settle(head, hidden, segment_targets(pack.paths, 0, sequences, by_input))
+            rows, about = pack.without_roots()
+            mask = trunk_mask(rows)
+            positions = bias = None
+            if mask is not None:
+                positions, bias = self._tensor(mask.positions), self._bias(mask.visible(self.device))
+            across = self._bias(self._tensor(about)[:, None] == source) if len(group) > 1 else None
+            hidden = decoder.read(self._tensor(rows.tokens), positions, bias, across)
+            self._settle(head, hidden, segment_targets(rows.paths, 0, sequences, by_input))
+            yield [sequences[i] for i in pack.paths]
 
 
 def _group(contexts: Sequence[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:

@@ -52,7 +52,7 @@ class Costs:
     @classmethod
     def of(cls, model: Any) -> Costs:
         """Return the costs of a model of transformers; only their ratios matter."""
-        config = model.config
+        config = model.config.get_text_config(decoder=True)
         embedding, output = model.get_input_embeddings(), model.get_output_embeddings()
         tables = {id(part.weight): part.weight.numel() for part in (embedding, output) if part is not None}
         body = sum(parameter.numel() for parameter in model.parameters()) - sum(tables.values())

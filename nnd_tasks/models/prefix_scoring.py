@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from nnd_tasks.harness.encodings import TokenizingOnce
 from nnd_tasks.models.estimate import Amount, Costs, RunEstimate, begin
@@ -127,15 +126,13 @@ class PrefixScoring(TokenizingOnce):
             self._estimate.add(len(tokens.targets) * self._costs.head)
             self._estimate.look()
 
-    def _bias(self, mask: NDArray[np.bool_] | None) -> torch.Tensor | None:
-        """Return a bias for attention scores of shape (row, keys), like ``mask``, which is True where a token sees a key.
+    def _bias(self, visible: torch.Tensor) -> torch.Tensor:
+        """Return what is added to attention scores, of the shape of ``visible``, which is True where a token sees a key.
 
-        The bias is 0 there, and the lowest number of the model's type elsewhere. Without a mask it is None.
+        It is 0 there, and the lowest number of the model's type elsewhere.
         """
-        if mask is None:
-            return None
-        bias = torch.zeros(mask.shape, dtype=self._dtype, device=self.device)
-        return bias.masked_fill_(~self._tensor(mask), torch.finfo(bias.dtype).min)
+        bias = torch.zeros(visible.shape, dtype=self._dtype, device=visible.device)
+        return bias.masked_fill_(~visible, torch.finfo(bias.dtype).min)
 
     def _take_smaller_rows(self, unfinished: Sequence[ScoredRequest], error: Exception) -> None:
         """Halve the rows after a lack of memory, and reset the requests that were being scored.

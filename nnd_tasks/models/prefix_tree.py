@@ -57,20 +57,6 @@ class Pack:
     stem: int = 0
     owner: int = -1
 
-    def trunk_mask(self) -> NDArray[np.bool_] | None:
-        """Return which trunk token sees which token of stem and trunk, shape (trunk, stem + trunk).
-
-        None if there is no stem and every token sees all tokens before it.
-        """
-        index = np.arange(len(self.tokens))
-        if not self.stem and np.array_equal(self.positions, index):
-            return None
-        return self.with_stem((index[None, :] <= index[:, None]) & (index[:, None] < self.ends[None, :]))
-
-    def with_stem(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return ``mask``, shape (row, keys), with columns for the stem before it; every token sees the whole stem."""
-        return np.concatenate([np.ones((len(mask), self.stem), dtype=bool), mask], axis=1) if self.stem else mask
-
     def without_roots(self) -> tuple[Pack, Ints]:
         """Return this pack, which is all trunk, without the first token of each sequence, and the removed tokens.
 
@@ -240,21 +226,3 @@ def rows_of(branches: Sequence[Branch], sequences: Sequence[tuple[int, ...]], mo
         size += length
     if row:
         yield row
-
-
-def branch_mask(pack: Pack, owners: Ints, anchors: Ints) -> NDArray[np.bool_]:
-    """Return which token of a row of branches sees which token of stem, trunk and row.
-
-    Args:
-        pack: the pack of the branches.
-        owners: for each token of the row, the number of its branch, ascending, shape (row,).
-        anchors: for each token of the row, the anchor of its branch, shape (row,).
-
-    Returns:
-        Shape (row, stem + trunk + row).
-    """
-    trunk = np.arange(len(pack.tokens))
-    left = (trunk[None, :] <= anchors[:, None]) & (anchors[:, None] < pack.ends[None, :])
-    index = np.arange(len(owners))
-    right = (owners[:, None] == owners[None, :]) & (index[None, :] <= index[:, None])
-    return pack.with_stem(np.concatenate([left, right], axis=1))

@@ -12,16 +12,16 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.models.architectures import why_unsuitable, windows
+from nnd_tasks.models.architectures import layout_of, text_config, why_unsuitable, windows
 from nnd_tasks.models.decoder_only import DecoderOnlyScoring
 from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
 from nnd_tasks.models.prefix_scoring import Response, ScoredRequest
+from nnd_tasks.models.self_check import SHORT, Pairs, covered, long_pairs, short_pairs, shortened, work_of
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -37,12 +37,16 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         shared_prefix: False scores every request as `HFLM` does.
     """
 
+    #: Most multiplications for reading beyond windows before a run, on a CPU and elsewhere: up to about half a minute.
+    check_work = 2e12, 2e15
+
     def __init__(self, *args: Any, shared_prefix: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.device.type != "cpu":  # short rows would leave most of an accelerator idle
             self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
         self._reason: str | None = None if shared_prefix else "shared_prefix=False"
         self._checked = False
+        self._covered = ""  # what the check on the model itself read beyond
 
     # ------------------------------------------------------------ may this model share?
 
@@ -53,7 +57,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
             if self._reason is None:
                 self._reason = why_unsuitable(self.model, self._inner, self.backend) or self._self_check()
             if self._reason is None:
-                logger.info("hf-shared-prefix: every distinct token is read once")
+                logger.info("hf-shared-prefix: every distinct token is read once%s", self._checked_on())
             else:
                 logger.info("hf-shared-prefix: not sharing prefixes, plain hf instead: %s", self._reason)
                 if self.softmax_dtype is None and self._dtype in (torch.bfloat16, torch.float16):
@@ -64,39 +68,41 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
                     )
         return self._reason
 
+    def _checked_on(self) -> str:
+        """Return what the model's layers see, and what the check on itself covered, in words, if there is anything to say."""
+        layout = layout_of(self._inner.config).describe() if self.backend == "causal" else ""
+        about = f" ({layout})" if layout not in ("", "full attention") else ""
+        return about + (f", checked {self._covered}" if self._covered else "")
+
     def _self_check(self) -> str | None:
         """Return how the sums of small random requests differ from the model's own logits; None if they do not.
 
-        For each window that the config names, some requests are longer than it: shorter ones would not show whether sharing
-        ignores the window, or counts its tokens wrongly.
+        For each window or chunk that the config names, some requests are longer than it. Where reading these would take too
+        long, the windows are shortened instead.
         """
-        random = np.random.default_rng(0)
-        size = min(int(self._inner.config.vocab_size), len(self.tokenizer))
+        config = self._inner.config
+        size = min(int(text_config(config).vocab_size), len(self.tokenizer))
+        lengths = sorted(length for length in windows(config) if length < self.max_length)
+        limit = self.check_work[self.device.type != "cpu"] / self._costs.body
+        read = [length for i, length in enumerate(lengths) if work_of(lengths[: i + 1]) <= limit]
+        short = [length for length in lengths if length not in read]
+        self._covered = covered(read, short)
+        pairs = short_pairs(size)
+        for length in read:
+            pairs += long_pairs(size, length, self.max_length)
+        reason = self._difference(pairs)
+        if reason is None and short:
+            with shortened(config):
+                reason = self._difference(long_pairs(size, SHORT, self.max_length) + short_pairs(size))
+        return reason
 
-        def draw(n: int) -> list[int]:
-            return [int(token) for token in random.integers(0, size, n)]
-
-        trunk, twig = draw(9), draw(4)
-        pairs = [
-            (trunk, draw(3)),
-            (trunk, draw(5)),
-            (trunk + twig, draw(2)),
-            (trunk + twig, draw(4)),
-            (draw(6), draw(3)),
-        ]
-        pairs += [(trunk, pairs[0][1][:1]), (trunk[:5], trunk[5:])]
-        for window in sorted(windows(self._inner.config)):
-            if window >= self.max_length:  # no input is longer than the window
-                continue
-            before = draw(max(window - 2, 1))
-            for context, length in ((before, 7), (before, 4), (before + twig, 3), (before[:3], window + 4)):
-                room = self.max_length + 1 - len(context)
-                pairs += [(context, draw(min(length, room)))] * (room > 0)
+    def _difference(self, pairs: Pairs) -> str | None:
+        """Return how the sums of requests differ from those of the model's own logits; None if they do not."""
         requests = [(None, context, continuation) for context, continuation in pairs]
         rows = self.row_tokens, self.decoder_row_tokens
         try:
             with torch.inference_mode():
-                expected = [self._own(context, continuation) for context, continuation in pairs]
+                expected = self._own(pairs)
                 totals = [total for total, _ in self._score(requests, disable_tqdm=True)]
                 # Once more with rows so short that there are stems, trunks, branches and several decoder rows.
                 self.row_tokens, self.decoder_row_tokens = 12, 8
@@ -114,17 +120,22 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
                 return f"on a small example the sums differ from the model's own ({total:.5f}, {own:.5f})"
         return None
 
-    def _own(self, context: list[int], continuation: list[int]) -> tuple[float, float]:
-        """Return the sum of log-probabilities straight from the model's logits, and the largest of these."""
-        targets = torch.tensor(continuation, device=self.device)
-        if self.backend == "seq2seq":
-            inputs = torch.tensor([context], device=self.device)
-            logits = self._model_call(inputs, attn_mask=torch.ones_like(inputs), labels=targets[None])[0]
-        else:
-            logits = self._model_call(torch.tensor([context + continuation[:-1]], device=self.device))[0]
-        logits = logits[-len(continuation) :].float()
-        chosen = torch.log_softmax(logits, dim=-1).gather(1, targets.to(logits.device)[:, None])
-        return float(chosen.sum()), float(logits.abs().max())
+    def _own(self, pairs: Pairs) -> list[tuple[float, float]]:
+        """Return for each request the sum of log-probabilities straight from the model's logits, and the largest of these."""
+        logits: torch.Tensor | None = None
+        found, last = [], None
+        for context, continuation in pairs:
+            targets = torch.tensor(continuation, device=self.device)
+            if self.backend == "seq2seq":
+                inputs = torch.tensor([context], device=self.device)
+                logits = self._model_call(inputs, attn_mask=torch.ones_like(inputs), labels=targets[None])[0]
+            elif logits is None or last != context + continuation:  # neighbours can be one input
+                last = context + continuation
+                logits = self._model_call(torch.tensor([last[:-1]], device=self.device))[0]
+            scored = logits[-len(continuation) :].float()
+            chosen = torch.log_softmax(scored, dim=-1).gather(1, targets.to(scored.device)[:, None])
+            found.append((float(chosen.sum()), float(scored.abs().max())))
+        return found
 
     # ------------------------------------------------------------ requests
 

@@ -17,13 +17,24 @@ class VocabularyHead:
         linear: the output embedding, a `torch.nn.Linear`.
         scale: hidden states are multiplied with this number first.
         bias: added to the logits, shape (vocabulary,); None takes the bias of ``linear``, if it has one.
+        logit_scale: the logits are multiplied with this number.
+        cap: then they become ``cap * tanh(logits / cap)``; None leaves them as they are.
         dtype: type in which the softmax is computed; None takes float32.
     """
 
-    def __init__(self, linear: Any, scale: float = 1.0, bias: torch.Tensor | None = None, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        linear: Any,
+        scale: float = 1.0,
+        bias: torch.Tensor | None = None,
+        logit_scale: float = 1.0,
+        cap: float | None = None,
+        dtype: Any = None,
+    ) -> None:
         self.weight = linear.weight
         self.scale = scale
         self.bias = linear.bias if bias is None else bias.reshape(-1).to(linear.weight.device)
+        self.logit_scale, self.cap = logit_scale, cap
         self.dtype = dtype or torch.float32
 
     def __call__(
@@ -53,6 +64,10 @@ class VocabularyHead:
             part = slice(start, min(start + step, size))
             bias = None if self.bias is None else self.bias[part]
             logits = functional.linear(hidden, self.weight[part], bias).to(self.dtype)
+            if self.logit_scale != 1.0:
+                logits *= self.logit_scale
+            if self.cap is not None:
+                logits = logits.div_(self.cap).tanh_().mul_(self.cap)
             inside = (targets >= part.start) & (targets < part.stop)
             chosen[inside] = logits[rows[inside], targets[inside] - part.start]
             high, where = logits.max(dim=-1)

@@ -7,15 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.models.prefix_tree import Pack, branch_mask, common_prefix, make_packs, rows_of
+from nnd_tasks.models.architectures import Reach
+from nnd_tasks.models.prefix_tree import Pack, common_prefix, make_packs, rows_of
+from nnd_tasks.models.tree_mask import TreeMask, branch_mask, trunk_mask
 
 tokens = st.integers(0, 2)
 sequences = st.sets(st.lists(tokens, min_size=1, max_size=12).map(tuple), min_size=1, max_size=25).map(sorted)
 
 
 def full_mask(pack: Pack) -> np.ndarray:
-    mask = pack.trunk_mask()
-    return np.tri(len(pack.tokens), dtype=bool) if mask is None else mask
+    mask = trunk_mask(pack)
+    return np.tri(len(pack.tokens), dtype=bool) if mask is None else mask.visible("cpu").numpy()
 
 
 @settings(max_examples=400)
@@ -44,9 +46,9 @@ def test_every_token_of_every_sequence_sees_its_own_ancestors(
         for branches in rows_of(pack.branches, found, row):
             lengths = [len(found[branch.sequence]) - branch.start for branch in branches]
             assert sum(lengths) <= row or len(branches) == 1
-            owners = np.repeat(np.arange(len(branches)), lengths)
-            anchors = np.repeat([branch.anchor for branch in branches], lengths)
-            seeing = branch_mask(pack, owners, anchors)
+            row_mask = branch_mask(pack, branches, lengths)
+            assert row_mask.keys == stem + trunk + sum(lengths)
+            seeing = row_mask.visible("cpu").numpy()
             assert seeing[:, :stem].all()
             seeing = seeing[:, stem:]
             offset = 0
@@ -59,6 +61,52 @@ def test_every_token_of_every_sequence_sees_its_own_ancestors(
                     assert (columns[columns >= trunk] - trunk).tolist() == list(range(offset, offset + k + 1))
                 offset += length
     assert seen == list(range(len(found)))
+
+
+def assert_reaches(mask: TreeMask, paths: dict[int, list[int]], reach: Reach) -> None:
+    """Check what each token of a row sees; ``paths`` has the keys of its ancestors and itself, in the order of positions."""
+    seen = mask.visible("cpu", reach).numpy()
+    for token, path in paths.items():
+        own = len(path) - 1
+        near = [
+            key
+            for position, key in enumerate(path)
+            if (reach.window is None or position > own - reach.window)
+            and (reach.chunk is None or position // reach.chunk == own // reach.chunk)
+        ]
+        assert np.flatnonzero(seen[token]).tolist() == sorted(near)
+    assert mask.length == max(map(len, paths.values()))
+
+
+@settings(max_examples=200)
+@given(
+    sequences,
+    st.sampled_from([1, 3, 10]),
+    st.builds(Reach, st.one_of(st.none(), st.integers(1, 9)), st.one_of(st.none(), st.integers(1, 9))),
+)
+def test_windows_and_chunks_are_counted_in_positions_also_over_stem_and_trunk(
+    found: list[tuple[int, ...]], row: int, reach: Reach
+) -> None:
+    for pack in make_packs(found, row, 4 * row, 0):
+        stem, trunk = list(range(pack.stem)), len(pack.tokens)
+        before = {i: [*stem, *(pack.stem + path).tolist()] for i, path in pack.paths.items()}
+        if (mask := trunk_mask(pack)) is not None and trunk:
+            ancestors = {k - pack.stem: keys[: at + 1] for keys in before.values() for at, k in enumerate(keys)}
+            assert_reaches(mask, {token: path for token, path in ancestors.items() if token >= 0}, reach)
+        for branches in rows_of(pack.branches, found, row):
+            lengths = [len(found[branch.sequence]) - branch.start for branch in branches]
+            offset, paths = 0, {}
+            for branch, length in zip(branches, lengths, strict=True):
+                own = [pack.stem + trunk + offset + k for k in range(length)]
+                paths |= {offset + k: [*before[branch.sequence], *own[: k + 1]] for k in range(length)}
+                offset += length
+            assert_reaches(branch_mask(pack, branches, lengths), paths, reach)
+
+
+def test_a_bound_that_no_input_is_longer_than_is_none() -> None:
+    assert Reach(window=8).within(8) == Reach(chunk=8).within(8) == Reach().within(100) == Reach()
+    assert Reach(window=8).within(9) == Reach(window=8)
+    assert Reach(chunk=8).within(9) == Reach(chunk=8)
 
 
 def read(found: list[tuple[int, ...]], row: int) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import datasets
-import numpy as np
 import pytest
 import torch
 import transformers as tf
@@ -21,9 +21,11 @@ import nnd_tasks
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.documents import cluster_documents
-from nnd_tasks.models.architectures import why_unsuitable
+from nnd_tasks.models.architectures import Reach, layout_of, why_unsuitable
 from nnd_tasks.models.packed_decoder import PackedDecoder
+from nnd_tasks.models.prefix_scoring import ScoredRequest
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.tree_mask import TreeMask
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 from tests import random_models
 
@@ -49,12 +51,12 @@ MODELS: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "gpt2": (tf.GPT2Config, {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": WINDOW}, True),
     "llama": (tf.LlamaConfig, {**GROUPED}, True),
     "mistral": (tf.MistralConfig, {**GROUPED, "sliding_window": None}, True),
-    "mistral sliding": (tf.MistralConfig, {**GROUPED, "sliding_window": 16}, False),
+    "mistral sliding": (tf.MistralConfig, {**GROUPED, "sliding_window": 16}, True),
     "qwen2": (tf.Qwen2Config, {**GROUPED}, True),
     "qwen3": (tf.Qwen3Config, {**GROUPED, "head_dim": 8}, True),
     "gpt_neox": (tf.GPTNeoXConfig, {**SMALL, "max_position_embeddings": WINDOW}, True),
     "gemma": (tf.GemmaConfig, {**GROUPED, "head_dim": 8}, True),
-    "gemma2": (tf.Gemma2Config, {**GROUPED, "head_dim": 8, "sliding_window": 16}, False),
+    "gemma2": (tf.Gemma2Config, {**GROUPED, "head_dim": 8, "sliding_window": 16}, True),
     "opt": (
         tf.OPTConfig,
         {
@@ -72,8 +74,8 @@ MODELS: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "stablelm": (tf.StableLmConfig, {**GROUPED}, True),
     "starcoder2": (tf.Starcoder2Config, {**GROUPED, "sliding_window": None}, True),
     # Of these four only the Qwens read the switch beside the window.
-    "mistral switch": (tf.MistralConfig, {**GROUPED, "sliding_window": 32, "use_sliding_window": False}, False),
-    "starcoder2 switch": (tf.Starcoder2Config, {**GROUPED, "sliding_window": 32, "use_sliding_window": False}, False),
+    "mistral switch": (tf.MistralConfig, {**GROUPED, "sliding_window": 32, "use_sliding_window": False}, True),
+    "starcoder2 switch": (tf.Starcoder2Config, {**GROUPED, "sliding_window": 32, "use_sliding_window": False}, True),
     "qwen2 switch": (tf.Qwen2Config, {**GROUPED, "sliding_window": 32, "use_sliding_window": False}, True),
     "qwen3 switch": (
         tf.Qwen3Config,
@@ -83,7 +85,7 @@ MODELS: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "qwen2 sliding": (
         tf.Qwen2Config,
         {**GROUPED, "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 0},
-        False,
+        True,
     ),
     # The frequencies follow from the longest input of a call.
     "llama longrope": (
@@ -309,7 +311,7 @@ def test_a_model_that_fails_the_check_on_itself_takes_the_plain_path(
     assert_same(plain, sharing, adversarial(len(plain.tokenizer))[:20])
 
 
-#: Windows that sharing ignores, were it tried: (config class, its arguments, whether they change any number).
+#: Windows that sharing is made to ignore: (config class, its arguments, whether they change any number).
 WINDOWED: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "mistral 16": (tf.MistralConfig, {**GROUPED, "sliding_window": 16}, True),
     "mistral 200": (tf.MistralConfig, {**GROUPED, "sliding_window": 200}, True),
@@ -325,27 +327,25 @@ WINDOWED: dict[str, tuple[Any, dict[str, Any], bool]] = {
 
 
 @pytest.fixture
-def windowed(
-    tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Any, dict[str, Any]], SharedPrefixLM]:
-    """Return a function: config class, its arguments -> a model with a window that sharing is made to ignore."""
+def windowed(tiny_models: dict[str, Path], tmp_path: Path) -> Callable[[Any, dict[str, Any]], SharedPrefixLM]:
+    """Return a function: config class, its arguments -> a model with a window."""
 
     def make(kind: Any, arguments: dict[str, Any]) -> SharedPrefixLM:
         folder = _save_random(kind, arguments, tiny_models["gpt2"], tmp_path)
-        sharing = SharedPrefixLM(pretrained=str(folder), dtype="float32", device="cpu", max_length=WINDOW)
-        assert why_unsuitable(sharing.model, sharing.model, "causal") == "sliding-window attention"
-        monkeypatch.setattr("nnd_tasks.models.shared_prefix.why_unsuitable", lambda *_: None)
-        return sharing
+        return SharedPrefixLM(pretrained=str(folder), dtype="float32", device="cpu", max_length=WINDOW)
 
     return make
 
 
 @pytest.mark.parametrize("name", WINDOWED)
-def test_the_check_finds_windows_that_nothing_else_kept_from_sharing(
-    name: str, windowed: Callable[[Any, dict[str, Any]], SharedPrefixLM]
+def test_the_check_finds_windows_that_sharing_ignores(
+    name: str, windowed: Callable[[Any, dict[str, Any]], SharedPrefixLM], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, arguments, matters = WINDOWED[name]
     sharing = windowed(kind, arguments)
+    layout = layout_of(sharing.model.config)
+    blind = replace(layout, reaches=dict.fromkeys(layout.reaches, Reach()))
+    monkeypatch.setattr("nnd_tasks.models.decoder_only.layout_of", lambda _: blind)
     assert ("differ from the model's own" in str(sharing.why_not())) == matters
     assert matters or sharing.why_not() is None
 
@@ -356,19 +356,18 @@ def test_the_check_finds_windows_that_are_counted_wrongly(
 ) -> None:
     window = 40
     sharing = windowed(tf.MistralConfig, {**GROUPED, "sliding_window": window})
-    read = SharedPrefixLM._read
+    visible = TreeMask.visible
 
-    def read_windowed(self: SharedPrefixLM, tokens: Any, positions: Any, mask: Any, cache: Any) -> torch.Tensor:
-        if mask is not None:
-            if counted == "in places of the row":
-                key = np.arange(mask.shape[1])
-                distance = key[-len(mask) :, None] - key[None, :]
-            else:  # a token sees its ancestors and itself, the nearest of them last
-                distance = np.cumsum(mask[:, ::-1], axis=1)[:, ::-1] - 1
-            mask = mask & (distance < window + (counted == "one more"))
-        return read(self, tokens, positions, mask, cache)
+    def wrong(self: TreeMask, device: Any, reach: Reach | None = None) -> torch.Tensor:
+        mask = visible(self, device)
+        if counted == "in places of the row":
+            key = torch.arange(mask.shape[1])
+            distance = key[-len(mask) :, None] - key[None, :]
+        else:  # a token sees its ancestors and itself, the nearest of them last
+            distance = mask.flip(1).cumsum(1).flip(1) - 1
+        return mask & (distance < window + (counted == "one more"))
 
-    monkeypatch.setattr(SharedPrefixLM, "_read", read_windowed)
+    monkeypatch.setattr(TreeMask, "visible", wrong)
     assert (sharing.why_not() is None) == (counted == "right"), sharing.why_not()
 
 
@@ -470,10 +469,10 @@ def test_models_that_cannot_share_say_why(pairs: Callable[[str], Any]) -> None:
 def test_a_model_that_cannot_share_says_that_its_sums_will_be_rounded(
     settings: dict[str, str], told: bool, tiny_models: dict[str, Path], tmp_path: Path, caplog: Any
 ) -> None:
-    kind, arguments, _ = MODELS["mistral sliding"]
+    kind, arguments, _ = MODELS["llama longrope"]
     folder = _save_random(kind, arguments, tiny_models["gpt2"], tmp_path)
     sharing = SharedPrefixLM(pretrained=str(folder), device="cpu", **{"dtype": "float32", **settings})
-    assert sharing.why_not() == "sliding-window attention"
+    assert "rotary embeddings of type longrope" in str(sharing.why_not())
     assert ("add softmax_dtype=float32" in caplog.text) == told
 
 
@@ -573,6 +572,40 @@ def test_an_encoder_decoder_reads_every_context_and_every_distinct_beginning_of_
     assert sum(decoded) == 5 * (3 + 20), "start, 7 and 8 once for each context, then one token of each candidate"
 
 
+@pytest.mark.parametrize("failing", [None, 2])
+def test_the_progress_of_an_encoder_decoder_moves_per_row_also_where_memory_runs_out(
+    failing: int | None, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, sharing = pairs("t5")
+    for attribute in ("row_tokens", "source_tokens"):  # halved where memory runs out
+        monkeypatch.setattr(sharing, attribute, getattr(sharing, attribute))
+    monkeypatch.setattr(sharing, "decoder_row_tokens", 64)
+    draw = random.Random(5)
+    context = [draw.randrange(2, len(plain.tokenizer)) for _ in range(20)]
+    requests: Requests = [
+        (None, context, [draw.randrange(2, len(plain.tokenizer)) for _ in range(8)]) for _ in range(40)
+    ]
+    rows: list[list[ScoredRequest]] = []
+    reads: list[int] = []
+    read = PackedDecoder.read
+
+    def counting(self: Any, *args: Any) -> Any:
+        reads.append(1)
+        if len(reads) == failing:
+            raise torch.OutOfMemoryError
+        return read(self, *args)
+
+    monkeypatch.setattr(PackedDecoder, "read", counting)
+    with torch.inference_mode():
+        sharing.score_encoder_decoder(requests, lambda finished: rows.append(list(finished)))
+    monkeypatch.setattr(PackedDecoder, "read", read)
+    assert len(rows) == len(reads) - (failing is not None) >= 5
+    assert sorted(request.index for row in rows for request in row) == list(range(40))
+    expected = one_by_one(plain, requests)
+    for request in (request for row in rows for request in row):
+        assert request.total == pytest.approx(expected[request.index][0], rel=1e-6, abs=8e-5)
+
+
 @pytest.mark.parametrize("size", [7, 1024, 5000])
 def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nnd_tasks.models.vocabulary_head._ELEMENTS", 1500)
@@ -581,8 +614,9 @@ def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.
     rows, targets = torch.tensor([0, 0, 3, 4, 4]), torch.randint(0, size, (5,))
     targets[2] = linear(hidden)[3].argmax()
     with torch.no_grad():
-        logprobs, greedy = VocabularyHead(linear, scale=0.5)(hidden, rows, targets)
-        expected = torch.log_softmax(linear(hidden * 0.5), dim=-1)
+        head = VocabularyHead(linear, scale=0.5, logit_scale=0.7, cap=1.5)
+        logprobs, greedy = head(hidden, rows, targets)
+        expected = torch.log_softmax(torch.tanh(linear(hidden * 0.5) * 0.7 / 1.5) * 1.5, dim=-1)
     torch.testing.assert_close(logprobs, expected[rows, targets], atol=1e-5, rtol=1e-5)
     assert greedy.tolist() == (expected.argmax(-1)[rows] == targets).tolist()
 

@@ -1,0 +1,209 @@
+"""Attention over the rows of a prefix tree, without most of what the mask leaves out.
+
+A row holds several contexts, or many branches of one trunk, and most of its tokens do not see each other. One call of
+attention over the whole row computes all scores and masks most of them away. Here a row is cut into *blocks*: some
+neighbouring tokens of the row, and the keys that at least one of them sees. Within a block the mask of the row still holds,
+so the result is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from nnd_tasks.models.prefix_tree import Ints
+from nnd_tasks.models.tree_mask import TreeMask
+
+#: Name of this attention in transformers' registry.
+NAME = "nnd_blocks"
+#: What a call costs beyond its scores, and beyond each key that has to be copied, in scores (query times key): measured on
+#: a CPU with 512 wide models, and of little weight elsewhere.
+CALL, COPY = 4096, 10
+
+#: Columns of keys from a start to a stop, ascending.
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring tokens of a row, and the keys that they see.
+
+    Attributes:
+        start: the first token.
+        stop: the token after the last one.
+        keys: the columns of the row's mask.
+    """
+
+    start: int
+    stop: int
+    keys: Ranges
+
+    def cost(self) -> int:
+        """Return what it takes to compute, in scores."""
+        keys = sum(stop - start for start, stop in self.keys)
+        return CALL + (self.stop - self.start + (COPY if len(self.keys) > 1 else 0)) * keys
+
+
+def _union(one: Ranges, two: Ranges) -> Ranges:
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted((*one, *two)):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], stop)
+        else:
+            merged.append((start, stop))
+    return tuple(merged)
+
+
+def merge(runs: Sequence[Block]) -> list[Block]:
+    """Join neighbouring blocks where one call for both takes less than a call for each."""
+    blocks: list[Block] = []
+    for run in runs:
+        if blocks:
+            last = blocks[-1]
+            joined = Block(last.start, run.stop, _union(last.keys, run.keys))
+            if joined.cost() <= last.cost() + run.cost():
+                blocks[-1] = joined
+                continue
+        blocks.append(run)
+    return blocks
+
+
+def _path(ends: Ints, token: int, pieces: Ranges) -> Ranges:
+    """Return the part of ``pieces``, which lie on one path of the tree, whose subtrees hold ``token``."""
+    kept = []
+    for start, stop in pieces:
+        # Subtrees on a path lie in each other, so these ends fall.
+        inside = int(np.searchsorted(-ends[start:stop], -token, side="left"))
+        if inside:
+            kept.append((start, start + inside))
+    return tuple(kept)
+
+
+def _chains(ends: Ints) -> Iterator[tuple[int, int, Ranges]]:
+    """Yield the chains of a tree, depth first: first token, token after the last one, and the ancestors of the first.
+
+    In a chain, each token is the parent of the next. ``ends`` as in `TreeMask`.
+    """
+    leaves = np.flatnonzero(ends == np.arange(1, len(ends) + 1)) + 1
+    pieces: Ranges = ()
+    start = 0
+    for stop in leaves.tolist():
+        pieces = _path(ends, start, pieces)
+        yield start, stop, pieces
+        pieces = (*pieces, (start, stop))
+        start = stop
+
+
+def _shifted(pieces: Ranges, offset: int) -> Ranges:
+    return tuple((start + offset, stop + offset) for start, stop in pieces)
+
+
+def blocks_of(mask: TreeMask) -> list[Block]:
+    """Return the blocks of a row; their columns are the keys of the mask: stem, trunk, row."""
+    stem: Ranges = ((0, mask.stem),) if mask.stem else ()
+    trunk = list(_chains(mask.trunk_ends))
+    starts = [start for start, _, _ in trunk]
+    row = mask.stem + len(mask.trunk_ends)
+    runs = []
+    for start, stop, pieces in _chains(mask.ends):
+        ancestors: Ranges = ()
+        if trunk and (anchor := int(mask.anchors[start])) >= 0:
+            begin, _, above = trunk[int(np.searchsorted(starts, anchor, side="right")) - 1]
+            ancestors = _shifted((*above, (begin, anchor + 1)), mask.stem)
+        own = _shifted((*pieces, (start, stop)), row)
+        runs.append(Block(start, stop, _union(stem, (*ancestors, *own))))
+    return merge(runs)
+
+
+@dataclass
+class _Plan:
+    """The blocks of the row that is being read.
+
+    Attributes:
+        shape: of the row's mask: (row, keys).
+        blocks: of the row.
+        masks: address of a mask -> the mask itself, and its part for each block.
+    """
+
+    shape: tuple[int, int]
+    blocks: Sequence[Block]
+    masks: dict[int, tuple[torch.Tensor, list[torch.Tensor]]] = field(default_factory=dict)
+
+    def parts(self, mask: torch.Tensor) -> list[torch.Tensor]:
+        """Return the part of a mask for each block; layers with the same mask share them."""
+        if id(mask) not in self.masks:  # the mask is kept, so that no other gets its address
+            parts = [_columns(mask[..., block.start : block.stop, :], block.keys, -1) for block in self.blocks]
+            self.masks[id(mask)] = mask, parts
+        return self.masks[id(mask)][1]
+
+
+_plan: _Plan | None = None
+
+
+def _columns(values: torch.Tensor, keys: Ranges, dim: int) -> torch.Tensor:
+    parts = [values.narrow(dim, start, stop - start) for start, stop in keys]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=dim)
+
+
+def block_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attend block by block within `in_blocks`; elsewhere, and with other masks than the row's, as ``sdpa`` does.
+
+    Args and returns as transformers' attention functions: query of shape (1, heads, row, width of a head), output of shape
+    (1, row, heads, width of a head).
+    """
+    plan = _plan
+    shape = query.shape[2], key.shape[2]
+    if plan is None or attention_mask is None or not plan.shape == shape == attention_mask.shape[2:]:
+        whole: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        return whole
+    outputs = [
+        sdpa_attention_forward(
+            module,
+            query[:, :, block.start : block.stop],
+            _columns(key, block.keys, 2),
+            _columns(value, block.keys, 2),
+            part,
+            **kwargs,
+        )[0]
+        for block, part in zip(plan.blocks, plan.parts(attention_mask), strict=True)
+    ]
+    return torch.cat(outputs, dim=1), None
+
+
+AttentionInterface.register(NAME, block_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+@contextmanager
+def in_blocks(config: Any, mask: TreeMask | None) -> Iterator[None]:
+    """Within this context, a model with ``sdpa`` attention reads a row block by block, where that is more than one.
+
+    Args:
+        config: of the model.
+        mask: of the row; None where each token sees all tokens before it.
+    """
+    global _plan
+    blocks = blocks_of(mask) if mask is not None and config._attn_implementation == "sdpa" else []
+    if mask is None or len(blocks) < 2:
+        yield
+        return
+    config._attn_implementation, _plan = NAME, _Plan((len(mask.ends), mask.keys), blocks)
+    try:
+        yield
+    finally:
+        config._attn_implementation, _plan = "sdpa", None

@@ -1,0 +1,90 @@
+"""What a model is asked before it may share prefixes: small random requests, some of them longer than what a layer sees.
+
+Requests shorter than a window, or a chunk, would not show whether sharing ignores it, or counts its tokens wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from nnd_tasks.models.architectures import text_config
+
+#: (context, continuation), both in tokens.
+Pairs = list[tuple[list[int], list[int]]]
+
+#: Where reading beyond a window would take too long, it has so many tokens while the model is checked.
+SHORT = 6
+#: Numbers of a config that its model reads again for every mask (``masking_utils.py``), so that they can be shortened.
+_SHORTENED = ("sliding_window", "attention_chunk_size")
+
+
+def _draw(random: np.random.Generator, size: int, count: int) -> list[int]:
+    return [int(token) for token in random.integers(0, size, count)]
+
+
+def short_pairs(size: int) -> Pairs:
+    """Return requests of up to 17 tokens that share beginnings in several ways; ``size`` is that of the vocabulary."""
+    random = np.random.default_rng(0)
+    trunk, twig = _draw(random, size, 9), _draw(random, size, 4)
+    pairs = [(trunk, _draw(random, size, 3)), (trunk, _draw(random, size, 5))]
+    pairs += [(trunk + twig, _draw(random, size, 2)), (trunk + twig, _draw(random, size, 4))]
+    pairs += [(_draw(random, size, 6), _draw(random, size, 3)), (trunk, pairs[0][1][:1]), (trunk[:5], trunk[5:])]
+    return pairs
+
+
+def long_pairs(size: int, length: int, most: int) -> Pairs:
+    """Return requests that cross a window or a chunk of ``length`` tokens, in several ways; two of them are one input.
+
+    Args:
+        size: of the vocabulary.
+        length: less than ``most``.
+        most: tokens that the model reads.
+    """
+    random = np.random.default_rng(length)
+    whole = _draw(random, size, length + 6)[: most + 1]
+    before, beyond = max(length - 2, 1), min(length + 2, most)
+    early = max(length - 40, 1)  # not 1: a model's logits at thousands of places may not fit into memory in float32
+    pairs = [(whole[:before], whole[before:]), (whole[:early], whole[early:])]
+    for start, count in ((beyond, 3), (before, 4)):
+        pairs.append((whole[:start], _draw(random, size, min(count, most + 1 - start))))
+    return pairs
+
+
+def work_of(lengths: Iterable[int]) -> int:
+    """Return about how many tokens a model reads to be checked beyond each of these lengths."""
+    return sum(5 * (length + 6) for length in lengths)
+
+
+@contextmanager
+def shortened(config: Any) -> Iterator[None]:
+    """Within this context, windows and chunks of a config are `SHORT` tokens long."""
+    text = text_config(config)
+    kept = {name: getattr(text, name) for name in _SHORTENED if getattr(text, name, None)}
+    try:
+        for name in kept:
+            setattr(text, name, SHORT)
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(text, name, value)
+
+
+def covered(read: Sequence[int], short: Sequence[int]) -> str:
+    """Return what a check covered, in words; ``""`` for models in which every token sees all tokens before it.
+
+    Args:
+        read: lengths that it read beyond.
+        short: lengths of windows and chunks that it shortened.
+    """
+    parts = [f"beyond {_listed(read)} tokens"] if read else []
+    if short:
+        parts.append(f"with windows or chunks of {_listed(short)} tokens shortened to {SHORT}")
+    return " and ".join(parts)
+
+
+def _listed(lengths: Sequence[int]) -> str:
+    return ", ".join(f"{length:,}" for length in sorted(lengths))

@@ -1,0 +1,98 @@
+"""Which token of a row sees which key. The numbers are few, the mask is made of them on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from nnd_tasks.models.architectures import Reach
+from nnd_tasks.models.prefix_tree import Branch, Ints, Pack
+
+
+def _none() -> Ints:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class TreeMask:
+    """The tree that a row is a part of. Its keys are the tokens of stem, trunk and row, in this order.
+
+    Attributes:
+        positions: position of each token of the row in its sequence, shape (row,).
+        ends: end of the subtree below each token of the row, shape (row,): token j is token i, or an ancestor of it, if
+            j <= i < ends[j].
+        stem: number of tokens of the stem; each token of the row sees them.
+        trunk_positions: of each token of the trunk, if it was read before the row, shape (trunk,).
+        trunk_ends: as ``ends``, in the trunk, shape (trunk,).
+        anchors: the last token of the trunk that each token of the row follows, shape (row,); -1 if it follows none.
+    """
+
+    positions: Ints
+    ends: Ints
+    stem: int = 0
+    trunk_positions: Ints = field(default_factory=_none)
+    trunk_ends: Ints = field(default_factory=_none)
+    anchors: Ints = field(default_factory=_none)
+
+    @property
+    def keys(self) -> int:
+        """Number of keys."""
+        return self.stem + len(self.trunk_ends) + len(self.ends)
+
+    @property
+    def length(self) -> int:
+        """Length of the longest sequence that ends in the row, in tokens."""
+        return int(self.positions.max()) + 1
+
+    def visible(self, device: Any, reach: Reach | None = None) -> torch.Tensor:
+        """Return which token of the row sees which key, shape (row, keys), made on ``device``.
+
+        Args:
+            device: of torch.
+            reach: how far tokens see among their ancestors and themselves; None: all of them.
+        """
+
+        def put(values: Ints) -> torch.Tensor:
+            return torch.from_numpy(values).to(device)
+
+        index = torch.arange(len(self.ends), device=device)
+        parts = [torch.ones(len(index), self.stem, dtype=torch.bool, device=device)]
+        if len(self.trunk_ends):
+            trunk, anchors = torch.arange(len(self.trunk_ends), device=device), put(self.anchors)[:, None]
+            parts.append((trunk <= anchors) & (anchors < put(self.trunk_ends)))
+        parts.append((index <= index[:, None]) & (index[:, None] < put(self.ends)))
+        seen = torch.cat(parts, dim=1)
+        if reach is None or reach == Reach():
+            return seen
+        own = put(self.positions)
+        keys = torch.cat([torch.arange(self.stem, device=device), put(self.trunk_positions), own])
+        if reach.window is not None:
+            seen &= own[:, None] - keys < reach.window
+        if reach.chunk is not None:
+            seen &= (own // reach.chunk)[:, None] == keys // reach.chunk
+        return seen
+
+
+def trunk_mask(pack: Pack) -> TreeMask | None:
+    """Return the tree of a pack's trunk; None if there is no stem and every token sees all tokens before it."""
+    if not pack.stem and np.array_equal(pack.positions, np.arange(len(pack.tokens))):
+        return None
+    return TreeMask(pack.positions, pack.ends, pack.stem)
+
+
+def branch_mask(pack: Pack, row: Sequence[Branch], lengths: Sequence[int]) -> TreeMask:
+    """Return the tree of a row of branches.
+
+    Args:
+        pack: the pack of the branches.
+        row: the branches.
+        lengths: number of tokens of each.
+    """
+    positions = [np.arange(branch.start, branch.start + length) for branch, length in zip(row, lengths, strict=True)]
+    ends = np.repeat(np.cumsum(lengths), lengths)
+    anchors = np.repeat([branch.anchor for branch in row], lengths)
+    return TreeMask(np.concatenate(positions), ends, pack.stem, pack.positions, pack.ends, anchors)

@@ -1,0 +1,133 @@
+"""Attention in blocks: what it leaves out is masked, and what it computes is what attention over the whole row computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from nnd_tasks.models import block_attention
+from nnd_tasks.models.block_attention import Block, _Plan, blocks_of, in_blocks
+from nnd_tasks.models.block_attention import block_attention as attend
+from nnd_tasks.models.prefix_tree import make_packs, rows_of
+from nnd_tasks.models.tree_mask import TreeMask, branch_mask, trunk_mask
+
+#: Sorted sequences of few different tokens: they share a lot, at many depths.
+sequences = st.lists(
+    st.lists(st.integers(0, 2), min_size=1, max_size=14).map(tuple), min_size=1, max_size=25, unique=True
+).map(sorted)
+
+
+def check(blocks: list[Block], mask: NDArray[np.bool_]) -> None:
+    """Assert that blocks hold every token once, and every key that one of their tokens sees."""
+    assert [block.start for block in blocks] == [0, *(block.stop for block in blocks[:-1])]
+    assert blocks[-1].stop == len(mask)
+    for block in blocks:
+        kept = np.zeros(mask.shape[1], dtype=bool)
+        assert list(block.keys) == sorted(block.keys)
+        for start, stop in block.keys:
+            assert 0 <= start < stop <= mask.shape[1]
+            assert not kept[start:stop].any(), "no key twice"
+            kept[start:stop] = True
+        assert not mask[block.start : block.stop, ~kept].any()
+
+
+def masks_of(found: list[tuple[int, ...]], row: int, total: int) -> Iterator[TreeMask]:
+    """Yield the trees of all rows with which these sequences are read."""
+    for pack in make_packs(found, row, total, worth=2):
+        if len(pack.tokens):
+            yield trunk_mask(pack) or TreeMask(pack.positions, pack.ends)
+        for branches in rows_of(pack.branches, found, row):
+            yield branch_mask(pack, branches, [len(found[branch.sequence]) - branch.start for branch in branches])
+
+
+@settings(max_examples=150, deadline=None)
+@given(sequences, st.integers(3, 12), st.integers(3, 40), st.sampled_from([0, 20, 4096]))
+def test_blocks_leave_out_only_what_is_masked(found: list[tuple[int, ...]], row: int, total: int, call: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_attention, "CALL", call)
+        patch.setattr(block_attention, "COPY", min(call, 10))
+        for mask in masks_of(found, row, total):
+            seen = mask.visible("cpu").numpy()
+            check(blocks_of(mask), seen)
+            if not call:  # each chain on its own: no more keys than the last of its tokens sees
+                for block in blocks_of(mask):
+                    assert sum(stop - start for start, stop in block.keys) <= seen[block.stop - 1].sum()
+
+
+def test_many_contexts_in_a_row_are_blocks_and_short_rows_are_one() -> None:
+    contexts = [(i, *range(10, 160)) for i in range(6)]
+    [mask] = masks_of(contexts, 1024, 4096)
+    assert [(block.start, block.keys) for block in blocks_of(mask)] == [
+        (151 * i, ((151 * i, 151 * (i + 1)),)) for i in range(6)
+    ]
+    [mask] = masks_of([(1, 2, 3), (1, 2, 4), (5, 6)], 1024, 4096)
+    assert len(blocks_of(mask)) == 1
+
+
+@contextmanager
+def planned(shape: tuple[int, int], blocks: list[Block]) -> Iterator[None]:
+    """Read rows of a mask of this shape in these blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_attention, "_plan", _Plan(shape, blocks))
+        yield
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_blocks_give_the_attention_of_the_whole_row(groups: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(1, 4, 9, 8, generator=generator)
+    key, value = (torch.randn(1, 4 // groups, 13, 8, generator=generator) for _ in range(2))
+    seen = torch.zeros(9, 13, dtype=torch.bool)
+    blocks = [Block(0, 4, ((0, 3), (5, 9))), Block(4, 5, ((2, 4),)), Block(5, 9, ((0, 2), (4, 5), (9, 13)))]
+    for block in blocks:
+        for start, stop in block.keys:
+            seen[block.start : block.stop, start:stop] = torch.rand(
+                block.stop - block.start, stop - start, generator=generator
+            ).gt(0.3)
+        seen[block.start : block.stop, block.keys[0][0]] = True
+    masks = [torch.zeros(1, 1, 9, 13).masked_fill(~seen, torch.finfo(torch.float32).min)]
+    masks.append(
+        masks[0].clone().masked_fill(seen & (torch.rand(9, 13, generator=generator) < 0.2), -3.0)
+    )  # of another layer
+    module: Any = SimpleNamespace(num_key_value_groups=groups, is_causal=True)
+    for mask in masks:
+        expected, _ = sdpa_attention_forward(module, query, key, value, mask, scaling=0.3)
+        with planned((9, 13), blocks):
+            for _ in range(2):
+                torch.testing.assert_close(attend(module, query, key, value, mask, scaling=0.3)[0], expected)
+        wrong = [Block(0, 9, ((0, 12),)), *blocks[1:]]
+        with planned((9, 13), wrong), pytest.raises(Exception):  # noqa: B017 - blocks are what is computed
+            torch.testing.assert_close(attend(module, query, key, value, mask, scaling=0.3)[0], expected)
+        # Another shape, and no blocks: the whole row at once.
+        with planned((9, 12), blocks):
+            torch.testing.assert_close(attend(module, query, key, value, mask, scaling=0.3)[0], expected)
+        torch.testing.assert_close(attend(module, query, key, value, mask, scaling=0.3)[0], expected)
+
+
+def test_the_model_gets_its_own_attention_back() -> None:
+    config = SimpleNamespace(_attn_implementation="sdpa")
+    mask = next(masks_of([(i, *range(10, 160)) for i in range(6)], 1024, 4096))
+
+    def read() -> None:
+        with in_blocks(config, mask):
+            assert config._attn_implementation == block_attention.NAME
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        read()
+    assert config._attn_implementation == "sdpa"
+    assert block_attention._plan is None
+    config._attn_implementation = "eager"
+    for config._attn_implementation, tree in (("eager", mask), ("sdpa", None)):
+        with in_blocks(config, tree):
+            assert config._attn_implementation in ("eager", "sdpa")
