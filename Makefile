@@ -1,5 +1,6 @@
 # make demo: the whole chain, offline, on the embedded set      make test: the test suite
 # make test-all: with what takes long or needs a browser      make browser: a Chromium for it
+# make test-vllm: with vLLM itself, in an environment of its own (VLLM_VENV=FOLDER takes one that has vLLM)
 # make lint: ruff and mypy      make docs: the site, in site/
 # make lock: requirements.lock from constraints.txt      make clean: remove what these made
 
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where it is set, every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all browser lint docs install lock clean
+.PHONY: demo test test-all test-vllm browser lint docs install lock clean
 
 install: $(STAMP)
 
@@ -39,6 +40,17 @@ test: install
 test-all: browser
 	HF_HUB_OFFLINE=1 NND_TEST_ALL=1 NND_FUZZ=10000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
+# vLLM wants torch and transformers of its own versions. `pip install vllm` is for GPUs; for a CPU, put a build for CPUs into
+# a virtual environment and name it: make test-vllm VLLM_VENV=FOLDER.
+VLLM_VENV ?= .venv-vllm
+VLLM ?= vllm>=0.32
+
+test-vllm:
+	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -c 'import vllm' 2>/dev/null || $(VLLM_VENV)/bin/python -m pip install --quiet '$(VLLM)'
+	$(VLLM_VENV)/bin/python -m pip install --quiet --editable '.' 'lm-eval[api]>=0.4.13,<0.5' 'hypothesis>=6.100' 'pytest>=8.2' 'pytest-xdist>=3.6'
+	HF_HUB_OFFLINE=1 NND_TEST_VLLM=1 $(VLLM_VENV)/bin/python -m pytest -s tests/vllm
+
 # Takes a Chromium or Chrome that is on the PATH (Debian: apt install chromium), else playwright's own.
 browser: install
 	$(PIP) --constraint constraints.txt 'playwright>=1.49,<2'
@@ -61,4 +73,4 @@ lock:
 	mv requirements.lock.new requirements.lock
 
 clean:
-	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) .venv-vllm .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

@@ -268,7 +268,7 @@ def main() -> None:
     if "lm_eval.tasks" in modules:
         for package in ("nnd_tasks", "hub_upload"):
             for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-                if not found.name.endswith("__main__"):
+                if not found.name.endswith(("__main__", ".vllm_shared_prefix")):  # the second needs vLLM
                     importlib.import_module(found.name)
         tasks = remember_yamls()
         tasks.build([Path(sys.modules["lm_eval.tasks"].__file__ or "").parent])

@@ -12,7 +12,7 @@ from nnd_tasks.cli.console import say, show
 from nnd_tasks.cli.typer_app import RUN, RUN_GPT2, app, examples
 from nnd_tasks.wording import counted
 
-_SHARING = "For --model hf: read every request on its own, as plain hf does."
+_SHARING = "For --model hf and vllm: read every request on its own, as lm-eval does."
 
 
 @app.command(
@@ -45,8 +45,8 @@ def run(
 ) -> None:
     """Run lm-eval with our tasks known to it; everything else on the line goes to lm_eval.
 
-    What requests to a model of type hf have in common at their beginning is read once. --cache_requests is refused. Before a long
-    run one line says about how long it will take.
+    What requests to a model of type hf or vllm have in common at their beginning is read once. --cache_requests is
+    refused. Before a long run one line says about how long it will take.
     """
     from nnd_tasks.runner.run import run_lm_eval
 

@@ -46,7 +46,9 @@ _HF = ("hf", "hf-auto", "huggingface")
 
 def _looks_like(backend: str, metadata: Mapping[str, Any], model_type: str | None) -> bool:
     """Tell whether the model is of a backend, from its arguments if its type is not known, as with stock lm-eval."""
-    return model_type == backend if model_type else any(name in metadata for name in _ARGUMENTS[backend])
+    if model_type:
+        return model_type.removesuffix("-shared-prefix") == backend
+    return any(name in metadata for name in _ARGUMENTS[backend])
 
 
 @cache

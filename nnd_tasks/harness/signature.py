@@ -222,11 +222,16 @@ def model_files(name: str, subfolder: str = "") -> list[Path]:
 # ---------------------------------------------------------------- the whole
 
 
-@lru_cache(maxsize=1)
-def environment() -> tuple[tuple[str, str], ...]:
-    """Return the third part of the signature: (package, version) of each package that computes the numbers."""
+def engine_packages(model_type: Any) -> tuple[str, ...]:
+    """Return the packages, besides those of every run, that compute the numbers of a type of models."""
+    return ("vllm",) if model_type in ("vllm", "vllm-shared-prefix") else ()
+
+
+@lru_cache
+def environment(*more: str) -> tuple[tuple[str, str], ...]:
+    """Return the third part of the signature: (package, version) of each package that computes the numbers, and of ``more``."""
     versions = [("nnd_tasks", __version__)]
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *more):
         try:
             versions.append((package, version(package)))
         except PackageNotFoundError:
@@ -236,7 +241,7 @@ def environment() -> tuple[tuple[str, str], ...]:
 
 def whole_signature(protocol: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
     """Return the signature of a run as the results file has it: the three parts, and all of them in one ``line``."""
-    packages = dict(environment())
+    packages = dict(environment(*engine_packages(model.get("type"))))
     return {
         "line": line(protocol, model, packages),
         "protocol": protocol,

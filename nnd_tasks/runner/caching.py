@@ -14,7 +14,7 @@ from typing import Any
 from lm_eval.api.model import CacheHook, CachingLM
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.signature import digest, environment, model_files
+from nnd_tasks.harness.signature import digest, engine_packages, environment, model_files
 
 #: Arguments that do not change what a model answers, except for how the hardware rounds.
 _INDIFFERENT = {
@@ -58,7 +58,9 @@ def cache_key(model: Any, arguments: Mapping[str, Any]) -> str:
             "files": {key: _state(value, given) for key, value in given.items() if isinstance(value, str)},
             "commits": {name: _commit(given[name], given) for name in _NAMES if isinstance(given.get(name), str)},
             "packages": [
-                item for item in environment() if item[0] in ("lm_eval", "torch", "transformers", "tokenizers")
+                item
+                for item in environment(*engine_packages(model))
+                if item[0] in ("lm_eval", "torch", "transformers", "tokenizers", "vllm")
             ],
         }
     )

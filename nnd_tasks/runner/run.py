@@ -30,12 +30,13 @@ from nnd_tasks.runner.patches import (
     whole_results,
 )
 from nnd_tasks.runner.register import include_paths
+from nnd_tasks.runner.vllm_choice import choose
 from nnd_tasks.secrets import Veiled, secret_values
 from nnd_tasks.wording import did_you_mean
 
 _VERBS = ("run", "ls", "validate")
 #: Types of models, besides those that begin with ``hf``, that need the argument ``pretrained``.
-_PRETRAINED = ("huggingface", "nnd_mlm", "vllm", "sglang")
+_PRETRAINED = ("huggingface", "nnd_mlm", "vllm", "vllm-shared-prefix", "sglang")
 
 
 def _check_name(name: str, manager: Any) -> None:
@@ -53,8 +54,8 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """Return lm-eval's `simple_evaluate` with our checks before it.
 
     Tasks are loaded before the model. A cache of answers is keyed by the model, and a cache of requests is refused. Models of
-    type ``hf`` read common beginnings of requests once, if that is known to give the same numbers. Only the model gets the
-    secrets among the arguments.
+    types ``hf`` and ``vllm`` read common beginnings of requests once, if that is known to give the same numbers. Only the model
+    gets the secrets among the arguments.
     """
 
     def run(
@@ -88,6 +89,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             )
         if shared_prefix and model == "hf":
             model = "hf-shared-prefix"
+        model = choose(model, shared_prefix=shared_prefix)
         for name in tasks or []:
             if isinstance(name, str):
                 _check_name(name, task_manager)
@@ -145,7 +147,7 @@ def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
     others = [str(key) for key in arguments if key != "pretrained"]
     hints = (f"for {key!r} {meant}" for key in others if (meant := did_you_mean(key, ["pretrained"], cutoff=0.7)))
     raise NNDError(
-        f"--model {'hf' if model == 'hf-shared-prefix' else model} needs to know which model: --model_args has no "
+        f"--model {model.removesuffix('-shared-prefix')} needs to know which model: --model_args has no "
         f"pretrained=NAME_OR_FOLDER; {next(hints, 'add it')}"
     )
 
@@ -187,7 +189,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
 
     Args:
         arguments: as one would type them after ``lm_eval``; the verb ``run`` may be left out.
-        shared_prefix: read common beginnings of requests once, for ``--model hf``.
+        shared_prefix: read common beginnings of requests once, for ``--model hf`` and ``--model vllm``.
 
     Raises:
         SystemExit: as lm-eval's command line does.
@@ -257,7 +259,7 @@ def evaluate(
         model_args: arguments of the model, as for ``--model_args``.
         metadata: settings of the tasks, as for ``--metadata``, such as ``{"append_eos": True}``.
         include_path: further folders of task YAMLs.
-        shared_prefix: read common beginnings of requests once, for ``model="hf"``.
+        shared_prefix: read common beginnings of requests once, for ``model="hf"`` and ``model="vllm"``.
         **kwargs: passed on to `lm_eval.simple_evaluate`.
 
     Returns:

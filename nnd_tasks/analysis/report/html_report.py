@@ -152,9 +152,10 @@ def command_of(run: Run) -> str:
     Secrets, such as a token for the hub or the password in a URL, are left out.
     """
     asked, protocol = run.command, run.protocol
-    shared = asked.get("model") == "hf-shared-prefix"  # what `nnd run --model hf` becomes
-    words = ["nnd", "run", *(["--no-shared-prefix"] if asked.get("model") == "hf" else [])]
-    words += ["--model", "hf" if shared else str(asked.get("model") or "hf")]
+    model = str(asked.get("model") or "hf")
+    # `nnd run --model hf` becomes hf-shared-prefix, and vllm becomes vllm-shared-prefix.
+    words = ["nnd", "run", *(["--no-shared-prefix"] if asked.get("model") in ("hf", "vllm") else [])]
+    words += ["--model", model.removesuffix("-shared-prefix")]
     if arguments := _arguments(asked.get("model_args")):
         words += ["--model_args", arguments]
     words += ["--tasks", run.task]

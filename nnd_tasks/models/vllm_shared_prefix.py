@@ -1,0 +1,262 @@
+"""``vllm-shared-prefix``: lm-eval's `VLLM`, but its cache of prefixes is read, so that a context is read once.
+
+lm-eval asks vLLM for the log-probabilities of whole prompts, for which vLLM writes its cache and does not read it (vLLM's
+`SamplingParams.__post_init__`). Here it does; `nnd_tasks.models.prefix_cache` sees to it that nothing is taken from rows that
+vLLM did not compute. Importing this module imports vLLM.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lm_eval.api.registry import register_model
+from lm_eval.models.vllm_causallms import VLLM
+from tqdm import tqdm
+from vllm import SamplingParams, TokensPrompt
+
+from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Scored, Sent
+
+logger = logging.getLogger("lm_eval.nnd")
+
+#: The smallest block that vLLM takes on a CPU; its own default there is 128, with which less is shared (vLLM 0.32).
+_CPU_BLOCK = 32
+#: vLLM's `MAX_LOGPROB_TOKEN_IDS` (0.32).
+_FOLLOWING = 128
+#: Largest difference of a log-probability in the check at the start, for float32 and for 16 bits. Garbage is nats away.
+_ALLOWED, _ALLOWED_16 = 1e-3, 0.5
+
+
+class _Reply:
+    """What vLLM says to a prompt.
+
+    Args:
+        ask: the prompt.
+        output: its `vllm.RequestOutput`.
+
+    Attributes:
+        cached: see `nnd_tasks.models.prefix_cache.Reply`.
+    """
+
+    def __init__(self, ask: Ask, output: Any) -> None:
+        self.cached: int | None = output.num_cached_tokens
+        self._ask, self._after = ask, output.outputs[0].logprobs if ask.following else None
+        self._rows, self._skipped = output.prompt_logprobs, 0
+        if self._rows is not None and self.cached is not None:
+            # vLLM's newer runner leaves the rows of cached tokens out, the older one fills them with garbage.
+            self._skipped = len(ask.tokens) - len(self._rows)
+            if self._skipped not in (0, self.cached):
+                self._rows = None
+
+    def row(self, position: int) -> Scored | None:
+        """Return what vLLM says of the prompt's token at ``position``; None if that cannot be its log-probability."""
+        if self._rows is None:
+            return None
+        entries = self._rows[
+            position - self._skipped
+        ]  # the token itself, and the likeliest one unless that is the same
+        token = self._ask.tokens[position]
+        if not entries or token not in entries:
+            return None
+        logprob = float(entries[token].logprob)
+        if math.isnan(logprob) or logprob > 1e-6 or (math.isinf(logprob) and not self._ask.fresh):
+            return None
+        return logprob, logprob >= max(entry.logprob for entry in entries.values())
+
+    def after(self, token: int) -> Scored | None:
+        """Return what vLLM says of ``token`` after the prompt; None if nothing."""
+        entries = self._after[0] if self._after else {}
+        if token not in entries:
+            return None
+        logprob = float(entries[token].logprob)  # the sampled token, which is the likeliest, is among the entries
+        return logprob, logprob >= max(entry.logprob for entry in entries.values())
+
+
+@register_model("vllm-shared-prefix")
+class VLLMSharedPrefixLM(VLLM):  # type: ignore[misc]
+    """`VLLM` with all its arguments, which reads each context once if the engine allows it.
+
+    On a CPU, ``block_size`` is 32 unless it is given.
+
+    Args:
+        shared_prefix: False scores every request as `VLLM` does.
+
+    Attributes:
+        sent: what the last call sent to the engine; None if it was scored as `VLLM` does.
+    """
+
+    def __init__(self, pretrained: str, *args: Any, shared_prefix: bool = True, **kwargs: Any) -> None:
+        if shared_prefix and "block_size" not in kwargs and _on_cpu():
+            kwargs["block_size"] = _CPU_BLOCK
+        super().__init__(pretrained, *args, **kwargs)
+        self._reason: str | None = None if shared_prefix else "shared_prefix=False"
+        self._checked = False
+        self.sent: Sent | None = None
+
+    # ------------------------------------------------------------ may this engine share?
+
+    def why_not(self) -> str | None:
+        """Return why requests are scored as `VLLM` does; None if prefixes are shared. The engine is checked once."""
+        if not self._checked:
+            self._checked = True
+            if self._reason is None:
+                self._reason = self._why_unsuitable() or self._self_check()
+            if self._reason is None:
+                logger.info("vllm-shared-prefix: contexts are read once, from vLLM's cache of prefixes")
+                if not self._wide:
+                    logger.warning(
+                        "vllm-shared-prefix: in 16 bits, log-probabilities can depend on the order of requests where vLLM "
+                        "caches prefixes (vllm issue 42019); the exact way is --no-shared-prefix with "
+                        "enable_prefix_caching=False in --model_args, or dtype=float32"
+                    )
+            else:
+                logger.info("vllm-shared-prefix: not sharing prefixes, plain vllm instead: %s", self._reason)
+        return self._reason
+
+    def _why_unsuitable(self) -> str | None:
+        if self.data_parallel_size > 1:
+            return "with data_parallel_size above 1, lm-eval starts engines anew for each batch, with empty caches"
+        config = self.model.llm_engine.vllm_config.cache_config
+        if not config.enable_prefix_caching:
+            return "vLLM caches no prefixes here (enable_prefix_caching=False, or the model does not allow it)"
+        mode = getattr(self.model.llm_engine.model_config, "logprobs_mode", "raw_logprobs")
+        if mode != "raw_logprobs":
+            return f"logprobs_mode={mode}"
+        if self._layout.capacity < 2 * self.max_length:
+            return f"vLLM's cache holds {self._layout.capacity} tokens, fewer than two windows"
+        if self.max_length - 1 < 2 * self._layout.block:
+            return f"the window of {self.max_length} tokens is too short for blocks of {self._layout.block}"
+        return None
+
+    @property
+    def _wide(self) -> bool:
+        return "float32" in str(self.model.llm_engine.model_config.dtype)
+
+    @property
+    def _layout(self) -> CacheLayout:
+        config = self.model.llm_engine.vllm_config.cache_config
+        blocks = int(config.num_gpu_blocks or 0) * int(config.block_size)
+        # Where layers differ in kind, a request takes blocks for each kind, and only this number says so.
+        capacity = getattr(config, "kv_cache_size_tokens", None) or blocks
+        block = getattr(config, "cache_hit_alignment_tokens", None) or config.block_size
+        return CacheLayout(int(block), int(capacity), _FOLLOWING if _takes("logprob_token_ids") else 0)
+
+    def _self_check(self) -> str | None:
+        """Return how the sums of small random requests differ from those of prompts read as a whole; None if they do not.
+
+        The requests have contexts that end with a block and within one, and candidates that share blocks beyond them.
+        """
+        random = np.random.default_rng(0)
+        ids = sorted(set(self.tok_encode("The quick brown fox jumps over the lazy dog, 0 1 2 3 4 5 6 7 8 9 times.")))
+        block, room = self._layout.block, self.max_length - 1
+
+        def text(length: int) -> tuple[int, ...]:
+            return tuple(random.choice(ids, length).tolist())
+
+        whole, part, common = text(block), text(max(block // 2, 1)), text(block)
+        pairs = [(whole, (ids[0], *text(2))), (whole, (ids[-1], *text(3)))]
+        pairs += [(whole + part, text(3)), (whole + part, text(5))]
+        pairs += [(part, (*common, ids[0])[: room - len(part)]), (part, (*common[:-1], *text(2))[: room - len(part)])]
+        rest = block - len(part)
+        pairs += [(part, (*common[:rest], ids[0], ids[1])), (part, (*common[:rest], ids[-1]))]
+        sequences, starts = [one + two for one, two in pairs], [len(one) for one, _ in pairs]
+        try:
+            self._forget()
+            scoring = PrefixCacheScoring(sequences, starts, self._layout, self._send)
+            ours = dict(scoring.run())
+            fresh = [Ask(sequence, rows=True, fresh=True) for sequence in sequences]
+            answers = self._send(fresh)
+        except Exception as error:  # an engine can raise anything
+            return f"the check on a small example failed ({typed_reason_of(error)})"
+        if not scoring.sent.cached:
+            return "vLLM says that nothing came from its cache"
+        for i, (sequence, start) in enumerate(zip(sequences, starts, strict=True)):
+            rows = [answers[i].row(position) for position in range(start, len(sequence))]
+            total = sum(row[0] if row else math.nan for row in rows)
+            allowed = len(rows) * (_ALLOWED if self._wide else _ALLOWED_16)
+            if not abs(ours[i][0] - total) <= allowed:
+                return f"on a small example the sums differ from those of whole prompts ({ours[i][0]:.5f}, {total:.5f})"
+        return None
+
+    # ------------------------------------------------------------ requests
+
+    def _loglikelihood_tokens(
+        self, requests: list[tuple[tuple[str, str], list[int], list[int]]], disable_tqdm: bool = False
+    ) -> list[Scored]:
+        """Score requests, each (text, context tokens, continuation tokens); see `VLLM`.
+
+        Raises:
+            NNDError: a context or a continuation has no token, or a continuation does not fit the window.
+        """
+        room = self.max_length - 1  # vLLM generates a token
+        sequences, starts = [], []
+        for text, context, continuation in requests:
+            shown = repr(text[1]) if text else "a part of a rolling request"
+            if not context or not continuation:
+                what = "the context of" if continuation else "the continuation"
+                raise NNDError(f"{what} {shown} has no token of its own; it cannot be scored")
+            if len(continuation) >= room:
+                raise NNDError(f"the continuation {shown} has more tokens than the window of {room}, less one")
+            sequence = tuple((*context, *continuation)[-room:])
+            sequences.append(sequence)
+            starts.append(len(sequence) - len(continuation))
+        self.sent = None
+        if not requests or self.why_not() is not None:
+            plain: list[Scored] = super()._loglikelihood_tokens(requests, disable_tqdm=disable_tqdm)
+            return plain
+        cut = sum(len(context) + len(continuation) > room for _, context, continuation in requests)
+        if cut:
+            logger.warning("%d requests are longer than the window of %d tokens; cut from the left", cut, room)
+        self._forget()
+        scoring = PrefixCacheScoring(sequences, starts, self._layout, self._send)
+        responses: list[Scored] = [(0.0, False)] * len(requests)
+        bar = tqdm(
+            total=len(requests), disable=disable_tqdm, desc="Running loglikelihood requests, vLLM's prefix cache read"
+        )
+        for i, response in scoring.run():
+            responses[i] = response
+            if requests[i][0] is not None:
+                self.cache_hook.add_partial("loglikelihood", requests[i][0], response)
+            bar.update()
+        bar.close()
+        self.sent = scoring.sent
+        return responses
+
+    def _forget(self) -> None:
+        """Empty the cache: of what earlier calls left there, no log-probabilities are known."""
+        reset = getattr(self.model, "reset_prefix_cache", None)
+        if reset is not None:
+            reset()
+
+    def _send(self, asks: Sequence[Ask]) -> list[_Reply]:
+        outputs = self.model.generate(
+            [TokensPrompt(prompt_token_ids=list(ask.tokens)) for ask in asks],
+            sampling_params=[_sampling(ask) for ask in asks],
+            use_tqdm=False,
+            lora_request=self.lora_request,
+        )
+        return [_Reply(ask, output) for ask, output in zip(asks, outputs, strict=True)]
+
+
+def _sampling(ask: Ask) -> SamplingParams:
+    """Return the parameters for a prompt. ``prompt_logprobs=1`` also gives the likeliest token, as lm-eval asks."""
+    more: dict[str, Any] = {}
+    if ask.rows:
+        more = {"prompt_logprobs": 1, **({"flat_logprobs": True} if _takes("flat_logprobs") else {})}
+    if ask.following:
+        more["logprob_token_ids"] = list(ask.following)
+    return SamplingParams(temperature=0, max_tokens=1, detokenize=False, skip_reading_prefix_cache=ask.fresh, **more)
+
+
+def _takes(parameter: str) -> bool:
+    return parameter in SamplingParams.__struct_fields__
+
+
+def _on_cpu() -> bool:
+    from vllm.platforms import current_platform
+
+    return bool(current_platform.is_cpu())

@@ -1,0 +1,298 @@
+"""Scoring with an engine that caches prefixes: garbage for what it read from its cache must never get into a sum.
+
+The engine is simulated: blocks are cached when they are scheduled, the longest cached beginning is taken, at least one token
+is read, and the rows of cached tokens are garbage that looks like log-probabilities, as with vLLM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Scored
+
+VOCABULARY = range(1, 6)
+GARBAGE = -0.125  # a plausible log-probability; no sum of the model has it in its digits
+Tokens = tuple[int, ...]
+
+
+def logprob(prefix: Tokens, token: int) -> float:
+    """The model: a function of the whole prefix, in thousandths, so that sums show what they are made of."""
+    value = hashlib.sha256(bytes([*prefix, 255, token])).digest()
+    return -(1 + int.from_bytes(value[:2], "big") % 5000) / 1000
+
+
+def truth(tokens: Tokens, start: int) -> Scored:
+    total, likeliest = 0.0, True
+    for at in range(start, len(tokens)):
+        total += logprob(tokens[:at], tokens[at])
+        likeliest &= logprob(tokens[:at], tokens[at]) == max(logprob(tokens[:at], other) for other in VOCABULARY)
+    return total, likeliest
+
+
+@dataclass
+class FakeAnswer:
+    ask: Ask
+    cached: int | None
+
+    def _scored(self, prefix: Tokens, token: int) -> Scored:
+        return logprob(prefix, token), logprob(prefix, token) == max(logprob(prefix, other) for other in VOCABULARY)
+
+    def row(self, position: int) -> Scored | None:
+        assert self.ask.rows
+        if position <= (self.cached or 0):
+            return GARBAGE, True
+        return self._scored(self.ask.tokens[:position], self.ask.tokens[position])
+
+    def after(self, token: int) -> Scored | None:
+        assert token in self.ask.following
+        return self._scored(self.ask.tokens, token)
+
+
+@dataclass
+class FakeEngine:
+    """An engine with a prefix cache of ``blocks`` blocks.
+
+    Attributes:
+        silent: it does not say how much came from its cache.
+        meddle: called before each prompt, with the cache.
+    """
+
+    block: int
+    blocks: int = 10**6
+    silent: bool = False
+    meddle: Callable[[OrderedDict[Tokens, None]], None] | None = None
+    cache: OrderedDict[Tokens, None] = field(default_factory=OrderedDict)
+    asks: list[Ask] = field(default_factory=list)
+    computed: list[Tokens] = field(default_factory=list)
+
+    def send(self, asks: Sequence[Ask]) -> list[FakeAnswer]:
+        return [self._one(ask) for ask in asks]
+
+    def _one(self, ask: Ask) -> FakeAnswer:
+        if self.meddle is not None:
+            self.meddle(self.cache)
+        self.asks.append(ask)
+        cached = 0
+        if not ask.fresh:
+            while cached + self.block < len(ask.tokens) and ask.tokens[: cached + self.block] in self.cache:
+                cached += self.block
+        for end in range(self.block, len(ask.tokens) + 1, self.block):
+            self.cache[ask.tokens[:end]] = None
+            self.cache.move_to_end(ask.tokens[:end])
+        while len(self.cache) > self.blocks:
+            self.cache.popitem(last=False)
+        self.computed += [ask.tokens[: at + 1] for at in range(cached, len(ask.tokens))]
+        return FakeAnswer(ask, None if self.silent else cached)
+
+
+def score(engine: FakeEngine, requests: Sequence[tuple[Tokens, Tokens]], **layout: int) -> PrefixCacheScoring:
+    """Score requests (context, continuation) with an engine, and compare every answer with the model's own."""
+    sequences = [context + continuation for context, continuation in requests]
+    starts = [len(context) for context, _ in requests]
+    capacity = layout.pop("capacity", 10**6)
+    scoring = PrefixCacheScoring(sequences, starts, CacheLayout(engine.block, capacity, **layout), engine.send)
+    answers = dict(scoring.run())
+    assert sorted(answers) == list(range(len(requests)))
+    for i, (sequence, start) in enumerate(zip(sequences, starts, strict=True)):
+        total, likeliest = truth(sequence, start)
+        assert answers[i][0] == pytest.approx(total, abs=1e-9), (i, sequence, start)
+        assert answers[i][1] == likeliest
+    return scoring
+
+
+def text(length: int, seed: int = 0) -> Tokens:
+    return tuple(random.Random(seed).choices(VOCABULARY, k=length))
+
+
+# ---------------------------------------------------------------- cases
+
+
+def test_a_context_is_read_once_and_without_log_probabilities() -> None:
+    engine = FakeEngine(4)
+    context = text(21)
+    requests = [(context, text(n, n)) for n in (3, 5, 6)]
+    scoring = score(engine, requests)
+    seed, *others = engine.asks
+    assert seed == Ask(context[:20])
+    assert [ask.tokens for ask in others] == sorted(context + continuation for _, continuation in requests)
+    assert scoring.sent.again == 0
+    assert scoring.sent.tokens == 20 + sum(1 + len(continuation) for _, continuation in requests)
+
+
+def test_the_first_token_after_a_context_that_ends_with_a_block_comes_from_the_context() -> None:
+    engine = FakeEngine(4)
+    context = text(8)
+    scoring = score(engine, [(context, (1, 2)), (context, (2, 2)), (context, (2, 3, 1)), (context, (5,))])
+    assert engine.asks[0] == Ask(context, following=(1, 2, 5))
+    assert scoring.sent.again == 0
+
+
+def test_hits_beyond_the_context_are_known_from_the_candidate_that_was_read_before() -> None:
+    engine = FakeEngine(4)
+    context, long = text(6), text(11, 1)
+    scoring = score(engine, [(context, (*long, 1)), (context, (*long, 2, 3)), (context, (*long[:7], 9 - long[7] % 5))])
+    assert scoring.sent.again == 0
+    assert any(ask.rows and answer > len(context) for ask, answer in hits(scoring, engine))
+
+
+def hits(scoring: PrefixCacheScoring, engine: FakeEngine) -> list[tuple[Ask, int]]:
+    """Send everything once more; return what each prompt finds in the cache then."""
+    return [(ask, engine.send([ask])[0].cached or 0) for ask, _ in scoring.plan()]
+
+
+def test_candidates_that_part_where_a_block_ends_need_one_prompt_more_and_none_twice() -> None:
+    engine = FakeEngine(4)
+    context, common = text(6), text(6, 1)  # 12 tokens, three blocks
+    scoring = score(engine, [(context, (*common, 1, 2)), (context, (*common, 2)), (context, (*common, 3, 3, 3))])
+    assert Ask(context + common, rows=True, following=(1, 2, 3)) in engine.asks
+    assert scoring.sent.again == 0
+
+
+def test_a_candidate_that_another_begins_with_is_not_sent() -> None:
+    engine = FakeEngine(4)
+    context, long = text(6), text(10, 1)
+    scoring = score(engine, [(context, long), (context, long[:6]), (context, long[:2]), (context, long)])
+    assert [ask.tokens for ask in engine.asks] == [context[:4], context + long]
+    assert scoring.sent.again == 0
+
+
+def test_a_context_that_is_another_context_with_its_candidate() -> None:
+    engine = FakeEngine(4)
+    context, candidate = text(9), text(8, 1)
+    longer = context + candidate + text(9, 2)
+    scoring = score(engine, [(context, candidate), (longer, (1, 2)), (longer, (2, 2)), (context, (1,))])
+    assert scoring.sent.again == 0
+
+
+def test_a_hit_on_purpose_beyond_the_context_is_not_believed() -> None:
+    engine = FakeEngine(4)
+    context, candidate = text(6), text(9, 1)
+    engine.send([Ask(context + candidate)])  # somebody else's
+    assert engine.send([Ask(context + candidate, rows=True)])[0].row(7) == (GARBAGE, True)
+    scoring = score(
+        engine, [(context, candidate), (context, (*candidate, 1)), (context, (*candidate, 2)), ((3,), (1,))]
+    )
+    assert scoring.sent.again == 1  # the other beginning is in one of the two
+    assert [ask.fresh for ask in engine.asks].count(True) == 1
+
+
+def test_an_engine_that_does_not_say_what_was_cached_is_not_believed() -> None:
+    engine = FakeEngine(4, silent=True)
+    with pytest.raises(RuntimeError, match="no log-probabilities"):
+        score(engine, [(text(6), (1, 2))])
+
+
+def test_a_fresh_prompt_that_still_came_from_the_cache_is_an_error() -> None:
+    class Stubborn(FakeEngine):
+        def _one(self, ask: Ask) -> FakeAnswer:
+            return FakeAnswer(ask, super()._one(Ask(ask.tokens, ask.rows, ask.following)).cached)
+
+    engine = Stubborn(4)
+    engine.send([Ask(text(6) + text(9, 1))])
+    with pytest.raises(RuntimeError, match="no log-probabilities"):
+        score(engine, [(text(6), text(9, 1))])
+
+
+def test_without_log_probabilities_of_tokens_that_follow() -> None:
+    engine = FakeEngine(4)
+    context, common = text(8), text(8, 1)
+    scoring = score(
+        engine, [(context, (*common, 1)), (context, (*common, 2)), (context, (common[0] % 5 + 1,))], following=0
+    )
+    assert not any(ask.following for ask in engine.asks)
+    assert scoring.sent.again > 0  # what cannot be asked for is sent again
+
+
+def test_more_first_tokens_than_one_prompt_may_ask_for() -> None:
+    engine = FakeEngine(4)
+    scoring = score(engine, [(text(8), (token,)) for token in VOCABULARY], following=2)
+    assert [ask.following for ask in engine.asks if not ask.rows] == [(1, 2), (3, 4), (5,)]
+    assert scoring.sent.again == 0
+
+
+def test_a_cache_that_holds_little_is_filled_part_by_part() -> None:
+    requests = [(text(18, seed), text(n, n)) for seed in range(6) for n in (3, 5, 9)]
+    roomy, small = FakeEngine(4), FakeEngine(4, blocks=40)
+    score(roomy, requests)
+    scoring = score(small, requests, capacity=160)
+    assert scoring.sent.again == 0
+    assert len(small.computed) == len(roomy.computed)  # nothing was evicted before its use
+
+
+def test_answers_come_as_soon_as_they_are_known() -> None:
+    engine = FakeEngine(4)
+    requests = [(text(9, seed), text(3, n)) for seed in range(5) for n in (3, 5)]
+    sequences = [context + continuation for context, continuation in requests]
+    layout = CacheLayout(4, 10**6, together=3)
+    scoring = PrefixCacheScoring(sequences, [len(context) for context, _ in requests], layout, engine.send)
+    sent_at = [len(engine.asks) for _ in scoring.run()]
+    assert sent_at[0] == 3
+    assert len(set(sent_at)) == len(range(0, sent_at[-1], 3))
+
+
+# ---------------------------------------------------------------- anything
+
+few = st.integers(1, 3)
+contexts = st.lists(few, min_size=1, max_size=14).map(tuple)
+continuations = st.lists(few, min_size=1, max_size=11).map(tuple)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> list[tuple[Tokens, Tokens]]:
+    """Requests with much in common: contexts that are beginnings of others, candidates that go on as others do."""
+    some = draw(st.lists(contexts, min_size=1, max_size=3))
+    found: list[tuple[Tokens, Tokens]] = []
+    for _ in range(draw(st.integers(1, 9))):
+        context = draw(st.sampled_from(some + [one + two for one, two in found]))[:24]
+        continuation = draw(continuations)
+        if found and draw(st.booleans()):
+            continuation = (draw(st.sampled_from(found))[1][: draw(st.integers(0, 9))] + continuation)[:14]
+        found.append((context, continuation))
+    return found
+
+
+@given(workloads(), st.integers(1, 6), st.sampled_from([0, 1, 2, 128]), st.integers(1, 9))
+@settings(max_examples=150, deadline=None)
+def test_any_requests(requests: list[tuple[Tokens, Tokens]], block: int, following: int, together: int) -> None:
+    score(FakeEngine(block), requests, following=following, together=together)
+
+
+@given(workloads(), st.integers(1, 6))
+@settings(max_examples=150, deadline=None)
+def test_with_an_empty_cache_that_is_large_enough_nothing_is_sent_twice(
+    requests: list[tuple[Tokens, Tokens]], block: int
+) -> None:
+    engine = FakeEngine(block)
+    scoring = score(engine, requests)
+    assert scoring.sent.again == 0
+    # A token is computed again only in a part of a block, or in the last block of a prompt that was asked what follows.
+    whole = [prefix for prefix in engine.computed if len(prefix) % block == 0]
+    asked = {ask.tokens for ask in engine.asks if ask.following}
+    assert {prefix for prefix in whole if whole.count(prefix) > 1} <= asked
+
+
+@given(workloads(), st.integers(1, 5), st.integers(1, 12), st.integers(0, 2**32))
+@settings(max_examples=150, deadline=None)
+def test_a_cache_of_which_nothing_is_as_expected(
+    requests: list[tuple[Tokens, Tokens]], block: int, blocks: int, seed: int
+) -> None:
+    """Blocks vanish, and beginnings that were never asked for are there."""
+    random_ = random.Random(seed)
+    known = [context + continuation for context, continuation in requests]
+
+    def meddle(cache: OrderedDict[Tokens, None]) -> None:
+        for prefix in [prefix for prefix in cache if random_.random() < 0.3]:
+            del cache[prefix]
+        tokens = random_.choice(known)
+        for end in range(block, len(tokens) + 1, block):
+            cache[tokens[:end]] = None
+
+    score(FakeEngine(block, blocks, meddle=meddle), requests, capacity=blocks * block)
