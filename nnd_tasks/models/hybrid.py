@@ -12,7 +12,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,29 +21,67 @@ import torch
 from transformers import Cache, DynamicCache
 
 from nnd_tasks.models.architectures import DECODERS, layout_of
-from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, segment_targets
+from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
+from nnd_tasks.models.prefix_tree import Ints
 from nnd_tasks.models.snapshot_plan import Trunk, plan_snapshots
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 
 #: Most tokens of a chunk of a scan, on a CPU.
 CHUNK = 64
+#: Number of hidden states that the vocabulary head takes together. Each call reads all of its weights, and a trunk with its
+#: leaves has few of them.
+HEAD_ROWS = 512
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Reading:
     """Sequences that are read as trunks and leaves.
 
     Attributes:
         sequences: distinct inputs, sorted.
         by_input: the requests of each.
-        head: gives log-probabilities.
+        settle: adds log-probabilities to requests, see `PrefixScoring._settle`.
         end: called with sequences whose requests are scored.
+        hidden: final hidden states that wait for the head, each of shape (some, width).
+        tokens: what to score at them.
+        read: indices of sequences whose last tokens were read, and may wait too.
     """
 
     sequences: Sequence[tuple[int, ...]]
     by_input: ByInput
-    head: VocabularyHead
+    settle: Callable[[torch.Tensor, TargetTokens], None]
     end: Callable[[Sequence[tuple[int, ...]]], None]
+    hidden: list[torch.Tensor] = field(default_factory=list)
+    tokens: TargetTokens = field(default_factory=TargetTokens)
+    read: list[int] = field(default_factory=list)
+
+    def add(self, hidden: torch.Tensor, begin: int, paths: dict[int, Ints], read: Sequence[int]) -> None:
+        """Add what was read.
+
+        Args:
+            hidden: final hidden states, shape (rows, width).
+            begin: position in their sequences of those that ``paths`` begin with.
+            paths: index of a sequence -> its rows in ``hidden``.
+            read: indices of the sequences that end here.
+        """
+        new = segment_targets(paths, begin, self.sequences, self.by_input)
+        if new.rows:
+            needed, rows = np.unique(new.rows, return_inverse=True)
+            waiting = sum(map(len, self.hidden))
+            self.hidden.append(hidden[torch.as_tensor(needed, device=hidden.device)])
+            self.tokens.rows += (rows + waiting).tolist()
+            self.tokens.targets += new.targets
+            self.tokens.owners += new.owners
+        self.read += read
+        if sum(map(len, self.hidden)) >= HEAD_ROWS:
+            self.finish()
+
+    def finish(self) -> None:
+        """Score what waits."""
+        if self.hidden:
+            self.settle(torch.cat(self.hidden), self.tokens)
+        self.end([self.sequences[i] for i in self.read])
+        self.hidden, self.tokens, self.read = [], TargetTokens(), []
 
 
 class HybridScoring(PrefixScoring):
@@ -84,11 +122,13 @@ class HybridScoring(PrefixScoring):
             root = plan_snapshots(left, self._price)
             if estimating:
                 estimating = False
-                tokens, reading = self._amount_of_trunks(root, left)
+                tokens, work = self._amount_of_trunks(root, left)
                 targets = sum(len(continuation) for _, _, continuation in requests)
-                self._expect(requests, tokens, reading + targets * self._costs.head)
+                self._expect(requests, tokens, work + targets * self._costs.head)
             try:
-                self._score_trunk(root, None, _Reading(left, by_input, head, end))
+                reading = _Reading(left, by_input, partial(self._settle, head), end)
+                self._score_trunk(root, None, reading)
+                reading.finish()
             except torch.OutOfMemoryError as error:
                 waiting = [sequence for sequence in left if sequence not in finished]
                 self._take_smaller_rows([request for sequence in waiting for request in by_input[sequence]], error)
@@ -122,9 +162,8 @@ class HybridScoring(PrefixScoring):
             state = self._empty() if around is None else copied(around)
             for begin, length in self._pieces(trunk.begin, trunk.end):
                 hidden = self._step([of.sequences[trunk.first][begin : begin + length]], begin, state)[0]
-                paths = dict.fromkeys(members, np.arange(length))
-                self._settle(of.head, hidden, segment_targets(paths, begin, of.sequences, of.by_input))
-            of.end([of.sequences[i] for i in members if len(of.sequences[i]) == trunk.end])
+                ended = [i for i in members if len(of.sequences[i]) == begin + length]
+                of.add(hidden, begin, dict.fromkeys(members, np.arange(length)), ended)
         for batch in self._batches(trunk, of.sequences):
             self._score_leaves(batch, trunk.end, state, of)
         for inner in trunk.within:
@@ -144,8 +183,7 @@ class HybridScoring(PrefixScoring):
             paths = {
                 i: row * length + np.arange(len(part)) for row, (i, part) in enumerate(zip(batch, parts, strict=True))
             }
-            self._settle(of.head, hidden.flatten(0, 1), segment_targets(paths, start, of.sequences, of.by_input))
-        of.end([of.sequences[i] for i in batch])
+            of.add(hidden.flatten(0, 1), start, paths, batch if start == pieces[-1][0] else [])
 
     def _pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield (begin, length) of pieces of at most a row, one after the other."""

@@ -239,16 +239,18 @@ def test_where_memory_runs_out_rows_get_shorter(pairs: Callable[[str], Any], mon
             raise torch.OutOfMemoryError
 
     monkeypatch.setattr(SharedPrefixLM, "_settle", failing)
+    monkeypatch.setattr(hybrid, "HEAD_ROWS", 1)
     before = sharing.row_tokens
     requests = adversarial()
     assert_same(one_by_one(plain, requests), sharing, requests)
     assert sharing.row_tokens == before // 8
 
 
-def test_answers_go_to_the_cache_before_the_next_context_is_read(
+def test_answers_go_to_the_cache_when_the_head_has_enough(
     pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, sharing = pairs("lfm2")
+    monkeypatch.setattr(hybrid, "HEAD_ROWS", 1)
     sharing.why_not()
     events: list[str] = []
     step = SharedPrefixLM._step
