@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush, heapreplace
-from itertools import pairwise
-from os.path import commonprefix
+from itertools import pairwise, takewhile
 from typing import TypeVar
 
 import numpy as np
@@ -107,7 +106,7 @@ def owners_of(
         count: number of processes.
         shared: whether a process reads once what its requests begin with in common.
     """
-    distinct = sorted(set(keys))
+    distinct: list[Key] = sorted(set(keys))
     together = np.asarray([0, *(common(one, two) for one, two in pairwise(distinct))][: len(distinct)], dtype=np.int64)
     costs = np.asarray([cost(key) for key in distinct], dtype=np.int64)
     number = dict(zip(distinct, divide(costs, together, count, shared=shared).tolist(), strict=True))
@@ -132,7 +131,7 @@ def owners_of_pairs(pairs: Sequence[Pair], count: int, *, shared: bool) -> list[
 
 
 def owners_of_masked(pairs: Sequence[Pair], count: int) -> list[int]:
-    """Return the number of the process for each (context, candidate) of a masked model, which reads both for each masked token."""
+    """Return the number of the process for each (context, candidate) of a masked model, which reads both for each token."""
 
     def common(one: Pair, two: Pair) -> int:
         return common_prefix(one[0] + one[1], two[0] + two[1])
@@ -145,4 +144,8 @@ def owners_of_masked(pairs: Sequence[Pair], count: int) -> list[int]:
 
 def owners_of_texts(texts: Sequence[str], count: int) -> list[int]:
     """Return the number of the process for each text that is to be read as a whole or continued."""
-    return owners_of(texts, lambda one, two: len(commonprefix([one, two])), len, count, shared=False)
+
+    def common(one: str, two: str) -> int:
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False)))
+
+    return owners_of(texts, common, len, count, shared=False)
