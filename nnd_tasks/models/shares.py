@@ -1,7 +1,8 @@
 """Which process scores which request: common beginnings stay together, and all processes read as many tokens.
 
 Requests are put in the order of their tokens, which makes a tree of their common beginnings. It is divided in two ways, by
-dealing out its branches and by cutting it into runs, and that is taken in which the busiest process has the least to read.
+dealing out its branches and by cutting it into runs. Of those with equal shares, that is taken which has the fewest tokens read
+twice; if there is none, that in which the busiest process has the least to read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from nnd_tasks.models.prefix_tree import Ints, common_prefix
 #: Branches are split until the largest share is at most this much larger than the mean; a cut between runs may be this far from
 #: the place of equal shares, as a part of a share.
 SLACK = 0.03
+#: With so many branches, each split is tried; with more, one in some.
+_FEW = 100
 
 #: What a decoder-only model reads for a request, or (context, candidate) of other models.
 Tokens = tuple[int, ...]
@@ -34,10 +37,18 @@ def divide(costs: Ints, common: Ints, count: int, *, shared: bool) -> Ints:
         count: number of processes.
         shared: whether a process reads once what its items begin with in common.
     """
-    fresh = costs - common if shared else costs
+    fresh = costs - common if shared else costs.copy()
+    every = int(common[1:].min()) if shared and len(common) > 1 else 0  # all begin with it, so every process reads it
+    fresh[:1] -= every
     before = np.concatenate([[0], np.cumsum(fresh)])  # cost of all items before this one
     proposals = [_branches(before, common, count), _runs(before, common, count)]
-    return min(proposals, key=lambda owners: max(loads(costs, common, owners, count, shared=shared)))
+
+    def merit(owners: Ints) -> tuple[bool, int]:
+        each = loads(costs, common, owners, count, shared=shared)
+        equal = max(each) <= (1 + 2 * SLACK) * (every + before[-1] / count)
+        return not equal, sum(each) if equal else max(each)
+
+    return min(proposals, key=merit)
 
 
 def loads(costs: Ints, common: Ints, owners: Ints, count: int, *, shared: bool) -> list[int]:
@@ -72,8 +83,8 @@ def _branches(before: Ints, common: Ints, count: int) -> Ints:
     whole: list[tuple[int, int, int]] = []  # those of one item
     tried = 0
     while branches or whole:
-        if len(branches) + len(whole) >= 1.2 * tried or not branches:
-            tried = len(branches) + len(whole)
+        if (made := len(branches) + len(whole)) <= _FEW or made >= 1.2 * tried or not branches:
+            tried = made
             busy = [(0, k) for k in range(count)]
             for cost, first, end in sorted(branches + whole):
                 load, k = busy[0]
