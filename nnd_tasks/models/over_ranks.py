@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -135,12 +136,17 @@ class OverRanks(_Model):  # type: ignore[misc]
             answers |= dict(zip(indices, given, strict=True))
         if len(answers) != len(requests):
             raise RuntimeError("a request has no answer")
-        known = {line for _, line in replies[0][2]}
-        for k, (_, _, lines) in enumerate(replies):
-            for level, line in lines:
-                if line not in known:  # only the first process is heard
-                    logger.log(level, "process %d of %d: %s", k + 1, self.ranks.count, line)
+        if self.ranks.first:
+            self._repeat([lines for _, _, lines in replies])
         return [answers[i] for i in range(len(requests))]
+
+    def _repeat(self, lines: Sequence[Sequence[tuple[int, str]]]) -> None:
+        """Log what the other processes have logged and this one has not; only this one is heard."""
+        known = {line for _, line in lines[0]}
+        for k, others in enumerate(lines):
+            for level, line in others:
+                if line not in known:
+                    logger.log(level, "process %d of %d: %s", k + 1, self.ranks.count, line)
 
 
 def divided(model_class: type, ranks: Ranks) -> type:
@@ -177,12 +183,14 @@ def _placed(model: OverRanks, arguments: dict[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def _recorded() -> Iterator[list[tuple[int, str]]]:
-    """Within this context, keep the log lines of lm-eval's models and ours, as (level, line)."""
+    """Within this context, keep the log lines that lm-eval's models and ours write in this thread, as (level, line)."""
     lines: list[tuple[int, str]] = []
+    thread = threading.get_ident()
 
     class Recorder(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            lines.append((record.levelno, record.getMessage()))
+            if record.thread == thread:
+                lines.append((record.levelno, record.getMessage()))
 
     recorder = Recorder(logging.INFO)
     log = logging.getLogger("lm_eval")
