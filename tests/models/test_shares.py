@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_the_tokens_of_a_process_are_the_distinct_beginnings_of_its_requests(
     inputs = sorted(found)
     owners = numbers[: len(inputs)]
     common = [0] + [next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-                    for a, b in zip(inputs, inputs[1:], strict=False)]  # fmt: skip
+                    for a, b in pairwise(inputs)]  # fmt: skip
     lengths = np.asarray([len(one) for one in inputs])
     assert loads(lengths, np.asarray(common), np.asarray(owners), 4, shared=True) == read(inputs, owners, 4)
 

@@ -200,21 +200,34 @@ def test_torchrun_divides_plain_requests_and_those_of_encoder_decoders(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
     """The launcher itself, on the plain path of a T5."""
-    launcher = [Path(sys.executable).with_name("torchrun"), "--nproc_per_node", "2", "--master_port", "0"]
-    arguments = ["--model", "hf", "--model_args", f"pretrained={tiny_models['t5']},dtype=float32", "--tasks", "nnd_demo"]
+    launcher = [Path(sys.executable).with_name("torchrun"), "--standalone", "--nproc_per_node", "2"]
+    arguments = [
+        "--model",
+        "hf",
+        "--model_args",
+        f"pretrained={tiny_models['t5']},dtype=float32",
+        "--tasks",
+        "nnd_demo",
+    ]
     arguments += ["--device", "cpu", "--limit", "6", "--log_samples", "--output_path", "out", "--no-shared-prefix"]
-    done = subprocess.run(
-        [*launcher, "-m", "nnd_tasks.cli", "run", *arguments, "--batch_size", "4"],
+    command = [*launcher, "-m", "nnd_tasks.cli", "run", *arguments, "--batch_size", "4"]
+    done = subprocess.Popen(
+        command,
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=300,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("|nnd_demo|") == 1
-    bars = set(re.findall(r"Running loglikelihood requests: 100%\|\S+\| (\d+)/", done.stderr))
+    try:
+        out, err = done.communicate(timeout=240)
+    except subprocess.TimeoutExpired:
+        os.killpg(done.pid, signal.SIGTERM)  # which torchrun hands on
+        raise
+    assert done.returncode == 0, err[-3000:]
+    assert out.count("|nnd_demo|") == 1
+    bars = set(re.findall(r"Running loglikelihood requests: 100%\|\S+\| (\d+)/", err))
     _, samples = written(tmp_path / "out")
     alone = evaluate(tiny_models["t5"], ["nnd_demo"], limit=6, shared_prefix=False)["samples"]["nnd_demo"]
     assert len(samples["nnd_demo"]) == len(alone) == 6
