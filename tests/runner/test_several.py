@@ -147,8 +147,8 @@ def test_a_users_mistake_is_said_once(tiny_models: dict[str, Path], home: Path, 
     outcomes = run(2, [*NND, *model, "--tasks", "nnd_dmo"], tmp_path)
     assert [outcome.status for outcome in outcomes] == [1, 1]
     said = [line for outcome in outcomes for line in outcome.err.splitlines() if line.startswith("nnd: error:")]
-    assert said == ["nnd: error: there is no task 'nnd_dmo'; did you mean nnd_demo?"] or len(said) == 1
-    assert "nnd_dmo" in said[0]
+    [line] = said
+    assert "there is no task 'nnd_dmo'" in line
 
 
 _TRAIN = """
