@@ -63,6 +63,8 @@ HUGGING_FACE = (
 )
 #: Variables that are read when something is done, or that the server hands on: commands with other values still fork.
 READ_LATE = {"NND_HOME", "NND_DEBUG", "COLUMNS", "NO_PROXY", "PYTEST_CURRENT_TEST", "HF_DATASETS_CACHE", "TMPDIR"}
+#: Variables by which a launcher numbers processes, read when these meet.
+LAUNCHER = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 #: Variables that libraries set when they are imported, in the servers as in the process of the tests.
 SET_AT_IMPORT = {
     *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"),
@@ -223,7 +225,7 @@ def kind_of_start(environment: Mapping[str, str]) -> str:
         environment: of the command.
     """
     names = {name for name in {*environment, *_BASELINE} if environment.get(name) != _BASELINE.get(name)}
-    names -= READ_LATE | SET_AT_IMPORT
+    names -= READ_LATE | LAUNCHER | SET_AT_IMPORT
     if os.environ.get("NND_COLD") or not hasattr(os, "pidfd_open"):
         return "cold"
     if not names:

@@ -56,6 +56,21 @@ def _check_endpoint() -> None:
             ) from error
 
 
+def _say(line: str) -> None:
+    """Print the line that this process ends with; where several have failed, one of them does."""
+    from nnd_tasks.cli.console import warn
+
+    if int(os.environ.get("WORLD_SIZE") or 1) == 1:
+        warn(line)
+        return
+    from nnd_tasks.models.ranks import met_before
+
+    ranks = met_before()
+    if here := ranks.may_say():
+        warn(line)
+    ranks.said(here=here)
+
+
 def main(command: Callable[[], object] | None = None) -> None:
     """Entry point: a user's mistake ends in one line and status 1, without a traceback.
 
@@ -72,12 +87,11 @@ def main(command: Callable[[], object] | None = None) -> None:
     except NNDError as error:
         if debug:
             raise
-        from nnd_tasks.cli.console import warn
-
-        warn(f"nnd: error: {error}")
+        _say(f"nnd: error: {error}")
         sys.exit(1)
     except KeyboardInterrupt:
         if debug:
             raise
-        print("nnd: interrupted", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # the first of several processes speaks
+            print("nnd: interrupted", file=sys.stderr)
         sys.exit(130)

@@ -82,6 +82,8 @@ class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
         For each window or chunk that the config names, some requests are longer than it. Where reading these would take too
         long, the windows are shortened instead.
         """
+        if self._inner.get_output_embeddings().weight.is_meta:  # accelerate lends it to the model's own pass only
+            return "the vocabulary head is kept on disk or in main memory"
         config = self._inner.config
         size = min(int(text_config(config).vocab_size), len(self.tokenizer))
         lengths = sorted(length for length in windows(config) if length < self.max_length)

@@ -18,13 +18,16 @@ from typing import Any
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import changing
 from nnd_tasks.runner.hiding import cleaned, without
+from nnd_tasks.runner.one_voice import met, one_voice
 from nnd_tasks.runner.patches import (
     as_list,
     command_line,
     json_cache,
     loaded_once,
+    one_logger,
     our_tasks,
     quiet_git,
+    requests_divided,
     stubs_give_way,
     veiled_config,
     whole_results,
@@ -77,6 +80,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
         from nnd_tasks.models.estimate import estimates_go_to
+        from nnd_tasks.models.ranks import ALONE, join
         from nnd_tasks.runner.caching import cache_key
 
         arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
@@ -96,8 +100,12 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         loaded = task_manager.load(tasks)
         ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
         tracker = kwargs.get("evaluation_tracker")
-        _check_output(tracker)
+        # A ready-made model is scored in the process that has it, as while it trains.
+        ranks = join() if isinstance(model, str) else ALONE
         with ExitStack() as stack:
+            stack.enter_context(one_voice(ranks))
+            if ranks.first:
+                _check_output(tracker)
             stack.enter_context(without(secret_values([arguments, kwargs.get("metadata")])))
             stack.enter_context(shared_encodings())
             stack.enter_context(quiet_git())
@@ -105,7 +113,9 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 task.prepare(model, arguments, chat=bool(apply_chat_template))
             stack.enter_context(loaded_once(task_manager, loaded))
             if isinstance(model, str):  # a ready-made model is scored often, as while it trains
-                stack.enter_context(estimates_go_to(_tell))
+                stack.enter_context(estimates_go_to(partial(_tell, count=ranks.count)))
+            if ranks.count > 1 and not _is_split(arguments):
+                stack.enter_context(requests_divided(ranks))
             if use_cache is not None:
                 use_cache = f"{use_cache}_{cache_key(model, arguments)}"
                 stack.enter_context(json_cache())
@@ -118,16 +128,21 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 apply_chat_template=apply_chat_template,
                 **kwargs,
             )
-            return cleaned(results, tracker)
+            return cleaned(results if ranks.first else None, tracker)
 
     return run
 
 
-def _tell(line: str) -> None:
-    """Print a line on standard error, above the progress bar where there is one."""
+def _tell(line: str, count: int = 1) -> None:
+    """Print a line on standard error, above the progress bar where there is one; ``count`` is the number of processes."""
     from tqdm import tqdm
 
-    tqdm.write(line, file=sys.stderr)
+    tqdm.write(line if count == 1 else f"{line}, in each of {count} processes", file=sys.stderr)
+
+
+def _is_split(arguments: Mapping[str, Any]) -> bool:
+    """Tell whether the processes of a launcher hold parts of one model, so that each of them must see every request."""
+    return bool(arguments.get("tp_plan")) or arguments.get("distributed_executor_backend") == "external_launcher"
 
 
 def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
@@ -202,8 +217,10 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
     evaluate_once = partial(guarded(lm_eval.simple_evaluate), shared_prefix=shared_prefix)
     secrets = secret_values(list(arguments))
     with (
+        met() as ranks,
         without(secrets),
         veiled_config(secrets),
+        one_logger(ranks),
         whole_results(),
         command_line(["lm_eval", *verb, *(arguments or ["--help"])], evaluate_once),
         our_tasks(_requested(arguments), _check_name),
