@@ -6,6 +6,8 @@ Fixtures import what they need when they are asked for, so that a simple test st
 from __future__ import annotations
 
 import functools
+import gc
+import logging
 import os
 import shutil
 import sys
@@ -59,6 +61,8 @@ def pytest_collection_finish() -> None:
         from torch.utils import collect_env
 
         collect_env.get_pretty_env_info = functools.cache(collect_env.get_pretty_env_info)
+    # What is imported and collected now stays to the end; the garbage collector need not look at it again and again.
+    gc.freeze()
 
 
 def pytest_sessionstart() -> None:
@@ -104,6 +108,15 @@ def nnd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "nnd_home"
     monkeypatch.setenv("NND_HOME", str(home))
     return home
+
+
+@pytest.fixture(autouse=True)
+def lm_eval_handlers() -> Iterator[None]:
+    """Take away what lm-eval adds to its logger when it starts: it would write to the streams of a test that has ended."""
+    handlers = logging.getLogger("lm_eval").handlers
+    before = list(handlers)
+    yield
+    handlers[:] = before
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ COMMANDS = {
     "new answers --from {repo}/examples/answers.csv --better right": (0, "nnd_answers"),
     "publish demo --repo a/b --dry-run": (0, "a/b"),
     "tasks-dir": (0, "task_yamls"),
+    "models": (0, "qwen3_moe"),
     "register --help": (0, "lm_eval"),  # the real one changes this environment
     "unregister --help": (0, "register"),
     "run --model hf --model_args pretrained={models}/gpt2 --tasks nnd_demo --limit 2": (0, "pass_rate"),

@@ -60,7 +60,7 @@ def _say(line: str) -> None:
     """Print the line that this process ends with; where several have failed, one of them does."""
     from nnd_tasks.cli.console import warn
 
-    if int(os.environ.get("WORLD_SIZE") or 1) == 1:
+    if not os.environ.get("WORLD_SIZE"):
         warn(line)
         return
     from nnd_tasks.models.ranks import met_before

@@ -38,6 +38,8 @@ def describe_model(name: str) -> str:
     reason = why_not_config(config, backend)
     lines = [f"- type: {plain(str(config.model_type))}"]
     if reason is not None:
+        if getattr(config, "quantization_config", None):
+            reason += "; if it is dequantized when it is loaded, it may share"
         return "\n".join([*lines, f"- shared: no, {plain(reason)}"])
     lines.append("- shared: yes, if a small example gives the numbers of plain hf, which each run checks")
     if backend == "causal":
@@ -54,7 +56,7 @@ def describe_model(name: str) -> str:
 
 def _experts(config: Any) -> int:
     """Return how many experts a layer has; 0 without a mixture of experts."""
-    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    names = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
     return max(int(getattr(config, name, None) or 0) for name in names)
 
 
@@ -62,6 +64,6 @@ def _read_config(name: str) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(name)
+        return AutoConfig.from_pretrained(name, trust_remote_code=False)
     except Exception as error:  # transformers raises many kinds
         raise NNDError(f"{name}: no config of a model that transformers knows ({typed_reason_of(error)})") from error

@@ -28,6 +28,9 @@ NAME = "nnd_blocks"
 #: a CPU with 512 wide models, and of little weight elsewhere.
 CALL, COPY = 4096, 10
 
+#: How many masks of a row are kept in parts: more than there are kinds of layers.
+_MASKS = 4
+
 #: Columns of keys from a start to a stop, ascending.
 Ranges = tuple[tuple[int, int], ...]
 
@@ -140,6 +143,8 @@ class _Plan:
     def parts(self, mask: torch.Tensor) -> list[torch.Tensor]:
         """Return the part of a mask for each block; layers with the same mask share them."""
         if id(mask) not in self.masks:  # the mask is kept, so that no other gets its address
+            if len(self.masks) == _MASKS:  # a model on several devices has a copy for each layer
+                self.masks.pop(next(iter(self.masks)))
             parts = [_columns(mask[..., block.start : block.stop, :], block.keys, -1) for block in self.blocks]
             self.masks[id(mask)] = mask, parts
         return self.masks[id(mask)][1]

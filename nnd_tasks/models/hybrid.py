@@ -132,6 +132,7 @@ class HybridScoring(PrefixScoring):
             except torch.OutOfMemoryError as error:
                 waiting = [sequence for sequence in left if sequence not in finished]
                 self._take_smaller_rows([request for sequence in waiting for request in by_input[sequence]], error)
+                self.batch_keys //= 2
             left = [sequence for sequence in left if sequence not in finished]
 
     @property

@@ -75,19 +75,25 @@ def shortened(config: Any) -> Iterator[None]:
             setattr(text, name, value)
 
 
-def covered(read: Sequence[int], short: Sequence[int], recurrent: bool = False) -> str:
+def lengths_to_shorten(config: Any) -> set[int]:
+    """Return the lengths that `shortened` shortens; others, such as the chunks of recurrent layers, stay as they are."""
+    text = text_config(config)
+    return {length for name in _SHORTENED if (length := getattr(text, name, None))}
+
+
+def covered(read: Sequence[int], short: Sequence[int], left: Sequence[int]) -> str:
     """Return what a check covered, in words; ``""`` for models in which every token sees all tokens before it.
 
     Args:
         read: lengths that it read beyond.
         short: lengths of windows and chunks that it shortened.
-        recurrent: whether these could not be shortened, because they are the chunks of recurrent layers.
+        left: lengths that it neither read beyond nor shortened.
     """
     parts = [f"beyond {_listed(read)} tokens"] if read else []
-    if short and recurrent:
-        parts.append(f"not beyond {_listed(short)} tokens, which would take long")
-    elif short:
+    if short:
         parts.append(f"with windows or chunks of {_listed(short)} tokens shortened to {SHORT}")
+    if left:
+        parts.append(f"not beyond {_listed(left)} tokens, which would take long")
     return " and ".join(parts)
 
 

@@ -22,7 +22,16 @@ from nnd_tasks.models.decoder_only import DecoderOnlyScoring
 from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
 from nnd_tasks.models.hybrid import HybridScoring
 from nnd_tasks.models.prefix_scoring import Response, ScoredRequest
-from nnd_tasks.models.self_check import SHORT, Pairs, covered, long_pairs, short_pairs, shortened, work_of
+from nnd_tasks.models.self_check import (
+    SHORT,
+    Pairs,
+    covered,
+    lengths_to_shorten,
+    long_pairs,
+    short_pairs,
+    shortened,
+    work_of,
+)
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -87,16 +96,17 @@ class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
         config = self._inner.config
         size = min(int(text_config(config).vocab_size), len(self.tokenizer))
         lengths = sorted(length for length in windows(config) if length < self.max_length)
-        limit = self.check_work[self.device.type != "cpu"] / self._costs.body
+        seq2seq = self.backend == "seq2seq"  # its decoder reads candidates only, which are short in this check
+        limit = 0 if seq2seq else self.check_work[self.device.type != "cpu"] / self._costs.body
         read = [length for i, length in enumerate(lengths) if work_of(lengths[: i + 1]) <= limit]
-        short = [length for length in lengths if length not in read]
-        recurrent = self.backend != "seq2seq" and layout_of(config).recurrent
-        self._covered = covered(read, short, recurrent)
+        can = set() if not seq2seq and layout_of(config).recurrent else lengths_to_shorten(config)
+        short = [length for length in lengths if length not in read and length in can]
+        self._covered = covered(read, short, [length for length in lengths if length not in read and length not in can])
         pairs = short_pairs(size)
         for length in read:
             pairs += long_pairs(size, length, self.max_length)
         reason = self._difference(pairs)
-        if reason is None and short and not recurrent:
+        if reason is None and short:
             with shortened(config):
                 reason = self._difference(long_pairs(size, SHORT, self.max_length) + short_pairs(size))
         return reason

@@ -195,7 +195,7 @@ def test_a_callback_in_two_processes_evaluates_and_writes_once(
     assert lines[1]["rates"]["all"]["rate"] == results["results"]["nnd_demo"]["pass_rate,none"]
 
 
-@pytest.mark.slow
+@pytest.mark.complete
 def test_torchrun_divides_plain_requests_and_those_of_encoder_decoders(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
