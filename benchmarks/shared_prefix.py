@@ -167,7 +167,7 @@ def compare(shape: str, work: workloads.Workload, arguments: dict[str, Any], rou
         methods["HFLM, naive pairs"] = lambda: score(plain, naive, batched[best_of(times, batched)])
     warm = requests[:3]
     score(ours, warm), score(plain, warm, 1)
-    times |= {name: [] for name in [*methods, "floor"]}
+    times |= {name: [] for name in methods}
     for number in range(rounds):
         best = best_of(times, batched) if number else None
         for name, call in methods.items():
@@ -175,7 +175,6 @@ def compare(shape: str, work: workloads.Workload, arguments: dict[str, Any], rou
             if best is None or (name == best if name in batched else times[name][0] <= LONG):
                 times[name].append(clock(plain, call))
                 print(f"    {shape}, {work.name}, {name}: {times[name][-1]:.2f} s", file=sys.stderr, flush=True)
-        times["floor"].append(floor(plain, work))
     worst = max(abs(a - b) / abs(a) for a, b in zip(answers["plain"], answers["ours"], strict=True))
     return {"model": shape, "set": work.name, "times": times, "requests": len(requests), "worst": worst}
 
@@ -183,6 +182,21 @@ def compare(shape: str, work: workloads.Workload, arguments: dict[str, Any], rou
 def best_of(times: dict[str, list[float]], batched: Iterable[str]) -> str:
     """Return the batch size that was fastest in the first round, in which all are timed."""
     return min(batched, key=lambda name: times[name][0])
+
+
+def against_floor(shape: str, work: workloads.Workload, arguments: dict[str, Any], rounds: int) -> str:
+    """Return a table row: ours against the floor, in turn."""
+    lm = SharedPrefixLM(**arguments)
+    assert lm.why_not() is None, lm.why_not()
+    score(lm, work.distinct)
+    floor(lm, work)
+    pairs = [(clock(lm, lambda: score(lm, work.distinct)), floor(lm, work)) for _ in range(rounds)]
+    ours, least = (statistics.median(seconds) for seconds in zip(*pairs, strict=True))
+    ratios = [one / other for one, other in pairs]
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    return (
+        f"| {shape} | {work.name} | {rounds} | {ours:.2f} | {least:.2f} | {statistics.median(ratios):.2f} | {spread} |"
+    )
 
 
 def naive_pairs(shape: str, articles: int, arguments: dict[str, Any]) -> str:
@@ -295,7 +309,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", nargs="*", help="only these shapes")
-    parser.add_argument("--skip", nargs="*", default=[], choices=["speed", "full", "memory", "growth"])
+    parser.add_argument("--skip", nargs="*", default=[], choices=["speed", "floor", "full", "memory", "growth"])
     parser.add_argument("--memory-of")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--backend")
@@ -323,6 +337,15 @@ def main() -> None:
                     print("\n".join(show(result)), flush=True)
                 if prepared[shape]["backend"] == "seq2seq":
                     print(naive_pairs(shape, 1, prepared[shape]), flush=True)
+        if "floor" not in given.skip:
+            print(
+                "\nAgainst the floor:\n\n| model | set | rounds | seconds | floor, seconds | ratio | spread |",
+                flush=True,
+            )
+            print("|---|---|---|---|---|---|---|", flush=True)
+            for shape in shapes:
+                for work in works:
+                    print(against_floor(shape, work, prepared[shape], given.rounds), flush=True)
         if "full" not in given.skip and not gpu:
             full = [workloads.quiz_design(None), workloads.summeval(None)]
             arguments = {**prepare("tiny Llama", full, Path(home) / "tiny"), **common}

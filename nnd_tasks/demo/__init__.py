@@ -62,7 +62,7 @@ def run_demo(
     settings = settings or TrainingSettings(seed=seed)
     console.print(
         f"{settings.steps} steps on text put together from the package's own words and sentences, none of it from the set; "
-        "half a minute to two minutes on two idle cores"
+        "about half a minute on two idle cores"
     )
     start = time.monotonic()
     if make_models(folder / "untrained", folder / "trained", settings):
