@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# --no-compile: of all that is installed, only what is imported is compiled, once, when it is imported first.
+# --no-compile: of all that is installed, only what is imported is compiled, once: most of it at the end of `install`.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 # Where it is set, every process compiles all modules again.
@@ -25,6 +25,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock
 	$(PIP) --constraint constraints.txt torch
 	$(PIP) --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m pip check
+	$(BIN)/python -c 'import lm_eval._cli.harness, transformers.models.llama.modeling_llama, nnd_tasks.demo, nnd_tasks.runner.run, nnd_tasks.models.shared_prefix'
 	touch $@
 
 demo: install
