@@ -93,18 +93,10 @@ class DecoderOnlyScoring(PrefixScoring):
             requests: (text, context tokens, continuation tokens) of each.
             done: called with the requests of a pack when they are scored.
         """
-        by_input: ByInput = {}
-        for i, (text, context, continuation) in enumerate(requests):
-            inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
-            by_input.setdefault(inputs, []).append(ScoredRequest(i, text, continuation))
+        by_input = self._by_input(requests)
         sequences = sorted(by_input)
         self._layout = layout_of(self._inner.config)
-        head = VocabularyHead(
-            self._inner.get_output_embeddings(),
-            logit_scale=self._layout.scale,
-            cap=self._layout.cap,
-            dtype=self.softmax_dtype,
-        )
+        head = self._head_of(self._layout)
         first = 0
         while first < len(sequences):
             left = sequences[first:]
@@ -209,10 +201,5 @@ class DecoderOnlyScoring(PrefixScoring):
 
     def _attention(self, mask: TreeMask) -> torch.Tensor | dict[str, torch.Tensor]:
         """Return what is added to attention scores, shape (1, 1, row, keys), for each kind of layer where the model has kinds."""
-        made: dict[Reach, torch.Tensor] = {}
-        for reach in self._layout.reaches.values():
-            bound = reach.within(mask.length)
-            if bound not in made:
-                made[bound] = self._bias(mask.visible(self.device, bound))[None, None]
-        found = {kind: made[reach.within(mask.length)] for kind, reach in self._layout.reaches.items()}
-        return found.get("", found)
+        biases = self._biases(mask, self._layout)
+        return biases.get("", biases)

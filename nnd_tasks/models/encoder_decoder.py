@@ -92,10 +92,7 @@ class EncoderDecoderScoring(PrefixScoring):
             positions = bias = None
             if mask is not None:
                 positions = self._tensor(mask.positions)
-                bias = {
-                    kind: self._bias(mask.visible(self.device, reach.within(mask.length)))[None, None]
-                    for kind, reach in decoder.layout.reaches.items()
-                }
+                bias = self._biases(mask, decoder.layout)
             across = self._bias(self._tensor(about)[:, None] == source) if len(group) > 1 else None
             hidden = decoder.read(self._tensor(rows.tokens), positions, bias, across)
             self._settle(head, hidden, segment_targets(rows.paths, 0, sequences, by_input))

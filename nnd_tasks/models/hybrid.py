@@ -24,7 +24,6 @@ from nnd_tasks.models.architectures import DECODERS, layout_of
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
 from nnd_tasks.models.prefix_tree import Ints
 from nnd_tasks.models.snapshot_plan import Trunk, plan_snapshots
-from nnd_tasks.models.vocabulary_head import VocabularyHead
 
 #: Most tokens of a chunk of a scan, on a CPU.
 CHUNK = 64
@@ -101,15 +100,8 @@ class HybridScoring(PrefixScoring):
             requests: (text, context tokens, continuation tokens) of each.
             done: called with requests when they are scored.
         """
-        by_input: ByInput = {}
-        for i, (text, context, continuation) in enumerate(requests):
-            inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
-            by_input.setdefault(inputs, []).append(ScoredRequest(i, text, continuation))
-        inner = self._inner
-        layout = layout_of(inner.config)
-        head = VocabularyHead(
-            inner.get_output_embeddings(), logit_scale=layout.scale, cap=layout.cap, dtype=self.softmax_dtype
-        )
+        by_input = self._by_input(requests)
+        head = self._head_of(layout_of(self._inner.config))
         left = sorted(by_input)
         estimating = self._estimating
         while left:

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 
 from nnd_tasks.harness.encodings import TokenizingOnce
+from nnd_tasks.models.architectures import Layout
 from nnd_tasks.models.estimate import Amount, Costs, RunEstimate, begin
 from nnd_tasks.models.prefix_tree import Ints
+from nnd_tasks.models.tree_mask import TreeMask
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -105,6 +107,24 @@ class PrefixScoring(TokenizingOnce):
     def _tensor(self, values: Any) -> torch.Tensor:
         return torch.as_tensor(np.asarray(values), device=self.device)
 
+    def _by_input(self, requests: Sequence[tuple[Any, list[int], list[int]]]) -> ByInput:
+        """Return what a decoder-only model reads, cut from the left where it is too long, with the requests that ask for it.
+
+        Args:
+            requests: (text, context tokens, continuation tokens) of each.
+        """
+        by_input: ByInput = {}
+        for i, (text, context, continuation) in enumerate(requests):
+            inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
+            by_input.setdefault(inputs, []).append(ScoredRequest(i, text, continuation))
+        return by_input
+
+    def _head_of(self, layout: Layout) -> VocabularyHead:
+        """Return the vocabulary head of a decoder-only model."""
+        return VocabularyHead(
+            self._inner.get_output_embeddings(), logit_scale=layout.scale, cap=layout.cap, dtype=self.softmax_dtype
+        )
+
     def _settle(self, head: VocabularyHead, hidden: torch.Tensor, tokens: TargetTokens) -> None:
         """Add the log-probabilities of ``tokens`` to their requests.
 
@@ -133,6 +153,12 @@ class PrefixScoring(TokenizingOnce):
         """
         bias = torch.zeros(visible.shape, dtype=self._dtype, device=visible.device)
         return bias.masked_fill_(~visible, torch.finfo(bias.dtype).min)
+
+    def _biases(self, mask: TreeMask, layout: Layout) -> dict[str, torch.Tensor]:
+        """Return what is added to attention scores, shape (1, 1, row, keys), for each kind of layer."""
+        reaches = {kind: reach.within(mask.length) for kind, reach in layout.reaches.items()}
+        made = {reach: self._bias(mask.visible(self.device, reach))[None, None] for reach in set(reaches.values())}
+        return {kind: made[reach] for kind, reach in reaches.items()}
 
     def _take_smaller_rows(self, unfinished: Sequence[ScoredRequest], error: Exception) -> None:
         """Halve the rows after a lack of memory, and reset the requests that were being scored.

@@ -20,6 +20,7 @@ from nnd_tasks.models.architectures import DECODERS
 from nnd_tasks.models.estimate import estimates_go_to
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests.models.hybrid_configs import DELTA, MODELS, PLAIN, WINDOW, WORDS
+from tests.models.memory import run_out_of_memory
 
 Requests = list[tuple[Any, list[int], list[int]]]
 
@@ -228,17 +229,7 @@ def test_the_check_reads_beyond_chunks_and_convolutions(
 def test_where_memory_runs_out_rows_get_shorter(pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     plain, sharing = pairs("lfm2")
     sharing.why_not()
-    for attribute in ("row_tokens", "decoder_row_tokens", "source_tokens"):  # they are halved
-        monkeypatch.setattr(sharing, attribute, getattr(sharing, attribute))
-    settle, calls = SharedPrefixLM._settle, []
-
-    def failing(self: Any, head: Any, hidden: Any, scores: Any) -> None:
-        calls.append(1)
-        settle(self, head, hidden, scores)
-        if len(calls) in (2, 5, 6):
-            raise torch.OutOfMemoryError
-
-    monkeypatch.setattr(SharedPrefixLM, "_settle", failing)
+    run_out_of_memory(monkeypatch, sharing, (2, 5, 6))
     monkeypatch.setattr(hybrid, "HEAD_ROWS", 1)
     before = sharing.row_tokens
     requests = adversarial()

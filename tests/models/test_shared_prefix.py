@@ -28,6 +28,7 @@ from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.models.tree_mask import TreeMask
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 from tests import random_models
+from tests.models.memory import run_out_of_memory
 
 WINDOW = 256
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -404,17 +405,7 @@ def test_where_memory_runs_out_rows_get_shorter(
 ) -> None:
     plain, sharing = pairs(name)
     sharing.why_not()
-    for attribute in ("row_tokens", "decoder_row_tokens", "source_tokens"):  # they are halved
-        monkeypatch.setattr(sharing, attribute, getattr(sharing, attribute))
-    settle, calls = SharedPrefixLM._settle, []
-
-    def failing(self: Any, head: Any, hidden: Any, scores: Any) -> None:
-        calls.append(1)
-        settle(self, head, hidden, scores)
-        if len(calls) in (1, 3, 4):
-            raise torch.OutOfMemoryError
-
-    monkeypatch.setattr(SharedPrefixLM, "_settle", failing)
+    run_out_of_memory(monkeypatch, sharing, (1, 3, 4))
     before = sharing.row_tokens
     assert_same(plain, sharing, adversarial(len(plain.tokenizer)))
     assert sharing.row_tokens == before // 8

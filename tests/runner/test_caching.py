@@ -23,6 +23,7 @@ from nnd_tasks.runner.caching import cache_key
 from tests import commands
 from tests.random_models import evaluate
 from tests.runner.completions_server import CompletionsServer
+from tests.runner.holding import HOLD
 
 
 @pytest.fixture
@@ -226,39 +227,6 @@ def test_a_killed_run_goes_on_where_it_was_and_asks_nothing_twice(
     assert len(set(before) | set(after)) == len(before) + len(after) == 305
 
 
-_HOLD_AT_A_PACK = """
-import sys, time
-from pathlib import Path
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.cli import main
-
-settle, score, seen, stop = SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens, [], int(sys.argv[1])
-check = SharedPrefixLM._self_check
-
-def checked(self):  # what the check of the model on itself scores does not count
-    SharedPrefixLM._settle = settle
-    try:
-        return check(self)
-    finally:
-        SharedPrefixLM._settle = hold
-
-def hold(self, *args):
-    seen.append(1)
-    if len(seen) == stop:
-        Path("holding").touch()
-        time.sleep(600)
-    settle(self, *args)
-
-def count(self, requests, *args, **kwargs):
-    Path("asked").write_text(str(len(requests)))
-    return score(self, requests, *args, **kwargs)
-
-SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens, SharedPrefixLM._self_check = hold, count, checked
-sys.argv = ["nnd", *sys.argv[2:]]
-main()
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_a_killed_run_of_a_model_in_process_goes_on_where_it_was(
@@ -269,7 +237,7 @@ def test_a_killed_run_of_a_model_in_process_goes_on_where_it_was(
     arguments += ["--device", "cpu", "--tasks", "nnd_demo", "--log_samples"]
 
     def command(hold_at: int, output: str, *more: str) -> list[str]:
-        return [sys.executable, "-c", _HOLD_AT_A_PACK, str(hold_at), *arguments, "--output_path", output, *more]
+        return [sys.executable, "-c", HOLD, str(hold_at), *arguments, "--output_path", output, *more]
 
     cached = "--use_cache", str(tmp_path / "answers")
     with (tmp_path / "log").open("wb") as log:

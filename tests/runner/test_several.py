@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.random_models import evaluate
+from tests.runner.holding import HOLD
 from tests.runner.several import NND, cached, run, start, written
 
 
@@ -65,39 +66,6 @@ def test_two_processes_give_what_one_gives(tiny_models: dict[str, Path], home: P
     ]
 
 
-_HOLD = """
-import os, sys, time
-from pathlib import Path
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.cli import main
-
-settle, score, seen, stop = SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens, [], int(sys.argv[1])
-check = SharedPrefixLM._self_check
-
-def checked(self):  # what the check of the model on itself scores does not count
-    SharedPrefixLM._settle = settle
-    try:
-        return check(self)
-    finally:
-        SharedPrefixLM._settle = hold
-
-def hold(self, *args):
-    seen.append(1)
-    if len(seen) == stop and os.environ["RANK"] == "1":
-        Path("holding").touch()
-        time.sleep(600)
-    settle(self, *args)
-
-def count(self, requests, *args, **kwargs):
-    Path("asked-" + os.environ["RANK"]).write_text(str(len(requests)))
-    return score(self, requests, *args, **kwargs)
-
-SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens, SharedPrefixLM._self_check = hold, count, checked
-sys.argv = ["nnd", *sys.argv[2:]]
-main()
-"""
-
-
 def test_a_run_whose_process_is_killed_ends_and_goes_on_with_another_number_of_them(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
@@ -106,7 +74,7 @@ def test_a_run_whose_process_is_killed_ends_and_goes_on_with_another_number_of_t
     arguments += ["--device", "cpu", "--tasks", "nnd_demo", "--log_samples", "--use_cache", "answers"]
 
     def command(hold_at: int, output: str) -> list[str]:
-        return [sys.executable, "-c", _HOLD, str(hold_at), *arguments, "--output_path", output]
+        return [sys.executable, "-c", HOLD, str(hold_at), *arguments, "--output_path", output]
 
     first, second = start(2, command(6, "killed"), tmp_path)
     for _ in range(1200):

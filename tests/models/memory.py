@@ -1,0 +1,26 @@
+"""A model whose device runs out of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+import torch
+
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+
+
+def run_out_of_memory(monkeypatch: pytest.MonkeyPatch, sharing: SharedPrefixLM, at: Collection[int]) -> None:
+    """Let memory run out after calls ``at`` of `_settle`, counted from 1; sizes of rows are put back after the test."""
+    for attribute in ("row_tokens", "decoder_row_tokens", "source_tokens"):  # they are halved
+        monkeypatch.setattr(sharing, attribute, getattr(sharing, attribute))
+    settle, calls = SharedPrefixLM._settle, []
+
+    def failing(self: Any, head: Any, hidden: Any, scores: Any) -> None:
+        calls.append(1)
+        settle(self, head, hidden, scores)
+        if len(calls) in at:
+            raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(SharedPrefixLM, "_settle", failing)
