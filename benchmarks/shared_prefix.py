@@ -2,6 +2,7 @@
 
     python benchmarks/shared_prefix.py                     # on a CPU: three models, three rounds
     python benchmarks/shared_prefix.py --device cuda       # bfloat16, a 1B-parameter model, all of SummEval
+    python benchmarks/shared_prefix.py --only prefill      # tokens per second as a share of the dense prefill, sdpa and flex
 
 All methods score the same requests with the same weights in one process, round by round; a ratio is taken within a round.
 """
@@ -33,6 +34,7 @@ from nnd_tasks.models.prefix_tree import common_prefix
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 
+PARTS = ("speed", "floor", "prefill", "full", "memory", "growth")
 #: Shapes that are timed on a CPU: those that have been from the start, and windows, experts and a hybrid.
 DENSE = ("Llama 8 x 512", "T5 6 x 512", "GPT-2 small")
 SPECIAL = ("Gemma 3 6 x 512", "Qwen 3 MoE 6 x 512", "LFM2 6 x 512")
@@ -75,17 +77,7 @@ def floor(lm: HFLM, work: workloads.Workload, row: int = 1024) -> float:
     encoded = [(prompt, *lm._encode_pair(prompt, text)) for prompt, text in work.distinct]
     if lm.backend == "seq2seq":
         return _floor_of_encoder_decoder(lm, encoded)
-    tree: list[int] = []  # the tokens, each distinct beginning once
-    scored: dict[int, list[int]] = {}  # place in the tree -> tokens that are scored there
-    path: list[int] = []
-    known: tuple[int, ...] = ()
-    for sequence, length, targets in sorted((tuple([*c, *k][:-1]), len(c), k) for _, c, k in encoded):
-        shared = common_prefix(known, sequence)
-        path = [*path[:shared], *range(len(tree), len(tree) + len(sequence) - shared)]
-        tree += sequence[shared:]
-        known = sequence
-        for place, target in zip(path[length - 1 :], targets, strict=True):
-            scored.setdefault(place, []).append(target)
+    tree, scored = tree_of(encoded)
     _synchronize(lm)
     start = time.perf_counter()
     for first in range(0, len(tree), row):
@@ -98,6 +90,50 @@ def floor(lm: HFLM, work: workloads.Workload, row: int = 1024) -> float:
             _head(lm, hidden[torch.tensor(places, device=lm.device) - first], rows, targets)
     _synchronize(lm)
     return time.perf_counter() - start
+
+
+def tree_of(encoded: Sequence[tuple[str, list[int], list[int]]]) -> tuple[list[int], dict[int, list[int]]]:
+    """Return the tokens of the prefix tree, depth first, and for each place in it the tokens that are scored there."""
+    tree: list[int] = []
+    scored: dict[int, list[int]] = {}
+    path: list[int] = []
+    known: tuple[int, ...] = ()
+    for sequence, length, targets in sorted((tuple([*c, *k][:-1]), len(c), k) for _, c, k in encoded):
+        shared = common_prefix(known, sequence)
+        path = [*path[:shared], *range(len(tree), len(tree) + len(sequence) - shared)]
+        tree += sequence[shared:]
+        known = sequence
+        for place, target in zip(path[length - 1 :], targets, strict=True):
+            scored.setdefault(place, []).append(target)
+    return tree, scored
+
+
+@torch.inference_mode()
+def prefill(lm: HFLM, tree: Sequence[int], row: int = 4096) -> None:
+    """Read the tokens of a tree as dense causal rows, without the vocabulary head: the most that the model can read."""
+    for first in range(0, len(tree), row):
+        lm.model.base_model(input_ids=torch.tensor([tree[first : first + row]], device=lm.device), use_cache=False)
+
+
+def share_of_prefill(
+    shape: str, work: workloads.Workload, arguments: dict[str, Any], rounds: int, attention: str
+) -> str:
+    """Return a table row: tokens per second of ours, and as a share of those of the dense prefill, which uses sdpa."""
+    dense = HFLM(**arguments, attn_implementation="sdpa")
+    lm = SharedPrefixLM(**arguments, attn_implementation=attention)
+    assert lm.why_not() is None, lm.why_not()
+    tree, _ = tree_of([(prompt, *lm._encode_pair(prompt, text)) for prompt, text in work.distinct])
+    score(lm, work.distinct)
+    prefill(dense, tree)
+    pairs = [
+        (clock(lm, lambda: score(lm, work.distinct)), clock(dense, lambda: prefill(dense, tree))) for _ in range(rounds)
+    ]
+    ours, least = (len(tree) / statistics.median(seconds) for seconds in zip(*pairs, strict=True))
+    shares = [least_seconds / our_seconds for our_seconds, least_seconds in pairs]
+    return (
+        f"| {shape} | {work.name} | {attention} | {rounds} | {len(tree):,} | {ours:,.0f} | {least:,.0f} | "
+        f"{statistics.median(shares):.0%} | {min(shares):.0%} to {max(shares):.0%} |"
+    )
 
 
 def _floor_of_encoder_decoder(lm: HFLM, encoded: Sequence[tuple[str, list[int], list[int]]]) -> float:
@@ -309,7 +345,11 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", nargs="*", help="only these shapes")
-    parser.add_argument("--skip", nargs="*", default=[], choices=["speed", "floor", "full", "memory", "growth"])
+    parser.add_argument("--skip", nargs="*", default=[], choices=PARTS)
+    parser.add_argument("--only", nargs="*", default=PARTS, choices=PARTS, help="only these parts")
+    parser.add_argument(
+        "--attention", nargs="*", default=["sdpa", "flex_attention"], help="kinds to compare in prefill"
+    )
     parser.add_argument("--memory-of")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--backend")
@@ -318,6 +358,7 @@ def main() -> None:
         memory_of(given.memory_of, given.folder, given.backend)
         return
     gpu = given.device.startswith("cuda")
+    skip = {*given.skip, *(set(PARTS) - set(given.only))}
     print(f"Machine: {workloads.machine()}\n")
     with tempfile.TemporaryDirectory() as home:
         workloads.build_sets(Path(home))
@@ -329,7 +370,7 @@ def main() -> None:
         prepared = {}
         for shape in shapes:
             prepared[shape] = {**prepare(shape, works, Path(home) / shape.replace(" ", "_")), **common}
-        if "speed" not in given.skip:
+        if "speed" not in skip:
             print(HEADER, flush=True)
             for shape in shapes:
                 for work in works:
@@ -337,7 +378,7 @@ def main() -> None:
                     print("\n".join(show(result)), flush=True)
                 if prepared[shape]["backend"] == "seq2seq":
                     print(naive_pairs(shape, 1, prepared[shape]), flush=True)
-        if "floor" not in given.skip:
+        if "floor" not in skip:
             print(
                 "\nAgainst the floor:\n\n| model | set | rounds | seconds | floor, seconds | ratio | spread |",
                 flush=True,
@@ -346,14 +387,24 @@ def main() -> None:
             for shape in shapes:
                 for work in works:
                     print(against_floor(shape, work, prepared[shape], given.rounds), flush=True)
-        if "full" not in given.skip and not gpu:
+        if "prefill" not in skip:
+            print("\nTokens per second as a share of the dense prefill, which uses sdpa and no vocabulary head:\n")
+            print(
+                "| model | set | attention | rounds | tokens | ours, per second | prefill, per second | share | spread |"
+            )
+            print("|---|---|---|---|---|---|---|---|---|", flush=True)
+            for shape in (shape for shape in shapes if prepared[shape]["backend"] == "causal"):
+                for work in works:
+                    for attention in given.attention:
+                        print(share_of_prefill(shape, work, prepared[shape], given.rounds, attention), flush=True)
+        if "full" not in skip and not gpu:
             full = [workloads.quiz_design(None), workloads.summeval(None)]
             arguments = {**prepare("tiny Llama", full, Path(home) / "tiny"), **common}
             print("\n".join(["\nDistinct tokens to read:\n", *tokens(full, arguments)]), flush=True)
             print(f"\nWhole sets:\n\n{HEADER}")
             for work in full:
                 print("\n".join(show(compare("tiny Llama", work, arguments, 1, slow=True))), flush=True)
-        if "growth" not in given.skip and not gpu:
+        if "growth" not in skip and not gpu:
             print(
                 "\nGrowth with the number of candidates:\n\n"
                 "| model | contexts | candidates of each | distinct tokens | seconds | ms per token "
@@ -361,7 +412,7 @@ def main() -> None:
             )
             for shape in shapes:
                 print("\n".join(growth(prepared[shape], shape)), flush=True)
-        if "memory" not in given.skip and not gpu:
+        if "memory" not in skip and not gpu:
             print(
                 "\nPeak memory above the loaded model, 6 SummEval articles:\n\n| model | method | peak |\n|---|---|---|"
             )

@@ -16,6 +16,9 @@ from typing import Any
 #: The names that configs give to kinds of layers.
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
+#: The attention of transformers that takes a mask in blocks, and leaves out those that nothing is seen in; not for T5.
+FLEX = "flex_attention"
+
 #: Kinds of rotary embedding whose frequencies do not depend on the length of the input (``modeling_rope_utils.py``).
 ROPE = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
 
@@ -321,7 +324,7 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
     if not type(inner).__module__.startswith("transformers.models."):
         return f"{type(inner).__name__} is not part of transformers"
     used = getattr(inner.config, "_attn_implementation", "sdpa")
-    if used not in ("sdpa", "eager"):
+    if used not in ("sdpa", "eager", FLEX) or (used == FLEX and backend == "seq2seq"):
         other = "sdpa" if getattr(inner, "_supports_sdpa", False) else "eager"
         return f"attn_implementation={used} takes no custom mask; attn_implementation={other} in --model_args does"
     for adapter in (getattr(model, "peft_config", None) or {}).values():

@@ -199,7 +199,7 @@ class DecoderOnlyScoring(PrefixScoring):
             cache.shift = None
         return hidden
 
-    def _attention(self, mask: TreeMask) -> torch.Tensor | dict[str, torch.Tensor]:
-        """Return what is added to attention scores, shape (1, 1, row, keys), for each kind of layer where the model has kinds."""
-        biases = self._biases(mask, self._layout)
-        return biases.get("", biases)
+    def _attention(self, mask: TreeMask) -> Any:
+        """Return the mask of a row, or one for each kind of layer where the model has kinds."""
+        masks = self._masks(mask, self._layout)
+        return masks.get("", masks)

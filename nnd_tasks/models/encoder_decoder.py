@@ -92,7 +92,7 @@ class EncoderDecoderScoring(PrefixScoring):
             positions = bias = None
             if mask is not None:
                 positions = self._tensor(mask.positions)
-                bias = self._biases(mask, decoder.layout)
+                bias = self._masks(mask, decoder.layout)
             across = self._bias(self._tensor(about)[:, None] == source) if len(group) > 1 else None
             hidden = decoder.read(self._tensor(rows.tokens), positions, bias, across)
             self._settle(head, hidden, segment_targets(rows.paths, 0, sequences, by_input))

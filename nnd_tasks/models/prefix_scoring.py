@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.attention.flex_attention import create_block_mask
 
 from nnd_tasks.harness.encodings import TokenizingOnce
-from nnd_tasks.models.architectures import Layout
+from nnd_tasks.models.architectures import FLEX, Layout
 from nnd_tasks.models.estimate import Amount, Costs, RunEstimate, begin
 from nnd_tasks.models.prefix_tree import Ints
 from nnd_tasks.models.tree_mask import TreeMask
@@ -154,11 +155,19 @@ class PrefixScoring(TokenizingOnce):
         bias = torch.zeros(visible.shape, dtype=self._dtype, device=visible.device)
         return bias.masked_fill_(~visible, torch.finfo(bias.dtype).min)
 
-    def _biases(self, mask: TreeMask, layout: Layout) -> dict[str, torch.Tensor]:
-        """Return what is added to attention scores, shape (1, 1, row, keys), for each kind of layer."""
+    def _masks(self, mask: TreeMask, layout: Layout) -> dict[str, Any]:
+        """Return the mask, shape (1, 1, row, keys), for each kind of layer."""
         reaches = {kind: reach.within(mask.length) for kind, reach in layout.reaches.items()}
-        made = {reach: self._bias(mask.visible(self.device, reach))[None, None] for reach in set(reaches.values())}
+        made = {reach: self._mask_of(mask.visible(self.device, reach)) for reach in set(reaches.values())}
         return {kind: made[reach] for kind, reach in reaches.items()}
+
+    def _mask_of(self, visible: torch.Tensor) -> Any:
+        """Return what the model's attention takes as a mask: flex attention the blocks of ``visible``, all others a bias."""
+        if self._inner.config._attn_implementation != FLEX:
+            return self._bias(visible)[None, None]
+        return create_block_mask(
+            lambda batch, head, row, key: visible[row, key], None, None, *visible.shape, device=visible.device
+        )
 
     def _take_smaller_rows(self, unfinished: Sequence[ScoredRequest], error: Exception) -> None:
         """Halve the rows after a lack of memory, and reset the requests that were being scored.

@@ -21,8 +21,9 @@ from nnd_tasks.datasets import read_table
 from nnd_tasks.harness.documents import cluster_documents
 from nnd_tasks.models import block_attention
 from nnd_tasks.models.architectures import DECODERS, Layout, Reach, layout_of, why_not_config, why_unsuitable
+from nnd_tasks.models.prefix_tree import make_packs
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.models.tree_mask import TreeMask
+from nnd_tasks.models.tree_mask import TreeMask, trunk_mask
 from tests.models.decoder_configs import LENGTH, RARE, TINY, VOCABULARY, WINDOW, tiny
 
 Requests = list[tuple[Any, list[int], list[int]]]
@@ -311,8 +312,43 @@ def test_a_config_says_why_it_cannot_share(kind: str, settings: dict[str, Any], 
 def test_attention_without_masks_of_our_own_says_which_one_to_ask_for() -> None:
     for name, other in (("llama", "sdpa"), ("gpt_oss", "eager")):
         model = tiny(name)
-        model.config._attn_implementation = "flex_attention"
+        model.config._attn_implementation = "flash_attention_2"
         assert f"attn_implementation={other} in --model_args" in str(why_unsuitable(model, model, "causal"))
+        model.config._attn_implementation = "flex_attention"
+        assert why_unsuitable(model, model, "causal") is None
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 16}
+    model = tf.T5ForConditionalGeneration(tf.T5Config(**sizes))
+    model.config._attn_implementation = "flex_attention"  # its biases need the whole mask
+    assert "takes no custom mask" in str(why_unsuitable(model, model, "seq2seq"))
+
+
+def test_flex_attention_gets_the_masks_as_blocks(make: Make) -> None:
+    sharing = make("gemma3_text")[1]
+    sequences = sorted({tuple(([*context, *more])[:-1]) for _, context, more in adversarial(4)})
+    pack = next(make_packs(sequences, 1024, 1024))
+    mask = trunk_mask(pack)
+    assert mask is not None
+    layout = layout_of(sharing.model.config)
+    biases = sharing._masks(mask, layout)
+    sharing.model.config._attn_implementation = "flex_attention"
+    for kind, blocks in sharing._masks(mask, layout).items():
+        index = torch.arange(len(pack.tokens))
+        assert torch.equal(blocks.mask_mod(0, 0, index[:, None], index[None]), biases[kind][0, 0] == 0)
+        assert blocks.shape == biases[kind].shape
+
+
+@pytest.mark.complete
+def test_flex_attention_scores_as_plain_hf(make: Make) -> None:
+    """Compiled, as transformers does it; windows and full attention."""
+    plain, sharing = make("gemma3_text")
+    requests = adversarial(4)
+    expected = [plain._loglikelihood_tokens([request], disable_tqdm=True)[0][0] for request in requests]
+    sharing.model.set_attn_implementation("flex_attention")
+    assert sharing.why_not() is None
+    for sharing.row_tokens in (1024, 16):
+        sums = [total for total, _ in sharing._loglikelihood_tokens(requests, disable_tqdm=True)]
+        for (_, _, continuation), total, other in zip(requests, expected, sums, strict=True):
+            assert abs(total - other) <= 1e-6 * abs(total) + 1e-5 * len(continuation)
 
 
 def test_gpt_oss_has_no_sdpa_that_could_be_asked_for() -> None:
