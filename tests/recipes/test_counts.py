@@ -21,7 +21,7 @@ import pytest
 
 from nnd_tasks.build import BuildResult, build_set
 from nnd_tasks.datasets import list_configs, read_table
-from nnd_tasks.schema import language_pair
+from nnd_tasks.languages import language_pair
 
 Row = dict[str, Any]
 #: context id, context, better, worse, category, whether the better comes first in the file

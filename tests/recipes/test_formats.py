@@ -15,8 +15,8 @@ import pytest
 from nnd_tasks.build import build_set
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.languages import language_pair
 from nnd_tasks.recipes.make import config_of
-from nnd_tasks.schema import language_pair
 from tests.conftest import DEMO_ANNOTATIONS as DEMO_PATH
 from tests.conftest import SOURCES
 from tests.recipes.small_files import (
