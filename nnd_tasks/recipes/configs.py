@@ -67,7 +67,7 @@ class Formed:
             NNDError: as `form`, or another config has this name.
         """
         made = make_tests(table, recipe)
-        self.notes += table.notes
+        self.notes += [note if config == CONFIG else f"{config}: {note}" for note in table.notes]
         self.dropped[config] = dropped = made.dropped
         details = {
             **made.counts,

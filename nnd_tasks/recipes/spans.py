@@ -5,7 +5,8 @@ A recipe's ``spans`` has one of these forms:
 - ``{marks: ["<v>", "</v>"]}``: a span stands between marks in the text itself; the marks are taken out;
 - ``{column: errors, start: startIndex, end: endIndex}``: a cell is an object with two character positions, or a list of such
   objects. ``end_inside: true`` says that the end is the last character of the span. ``text: term`` names the field with the
-  words of the span: where these do not stand at its positions, the nearest place where they stand is taken;
+  words of the span: where these do not stand at its positions, the nearest place where they stand is taken,
+  and none where they stand nowhere;
 - ``{start: error_start, end: error_end}``: the same, where each position has a column of its own;
 - ``{column: error_words}``: a cell holds the words of the span; the first place where they stand is taken.
 
@@ -145,10 +146,11 @@ def _by_place(item: Mapping[str, Any], text: str, spans: Mapping[str, Any]) -> d
     if start is None or end is None:
         return _by_words(words, text)
     end += bool(spans.get("end_inside"))
-    if isinstance(words, str) and words and text[start:end] != words:
+    if isinstance(words, str) and words.strip() and text[start:end] != words:
         place = _nearest(words, text, start)
-        if place is not None:
-            start, end = place, place + len(words)
+        if place is None:  # the positions are those of another text
+            return None
+        start, end = place, place + len(words)
     return {"start": start, "end": end} if 0 <= start < end <= len(text) else None
 
 
