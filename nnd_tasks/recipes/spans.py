@@ -16,6 +16,7 @@ In a file format without lists a cell may hold them as JSON.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -63,23 +64,17 @@ def check_spans(spans: Mapping[str, Any], where: str) -> None:
 def _marked(text: str, opening: str, closing: str) -> list[dict[str, Any]]:
     """Return the spans between marks, in characters of the text without marks; one that is not closed ends with the text."""
     spans: list[dict[str, Any]] = []
-    clean = 0
     start: int | None = None
-    place = 0
-    while place < len(text):
-        if text.startswith(opening, place):
+    clean = 0
+    for part in [*re.split(f"({re.escape(opening)}|{re.escape(closing)})", text), closing]:
+        if part == opening:
             start = clean if start is None else start
-            place += len(opening)
-        elif text.startswith(closing, place):
+        elif part == closing:
             if start is not None and clean > start:
                 spans.append({"start": start, "end": clean})
             start = None
-            place += len(closing)
         else:
-            clean += 1
-            place += 1
-    if start is not None and clean > start:
-        spans.append({"start": start, "end": clean})
+            clean += len(part)
     return spans
 
 
