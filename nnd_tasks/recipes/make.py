@@ -71,7 +71,7 @@ def tables_of(name: str, recipe: Recipe, files: Mapping[str, Path], options: Map
             raise NNDError(f"{path}: another file gives the config {config!r} too; rename one")
         if recipe.config == FOLDER and folders.setdefault(config, path.parent) != path.parent:
             raise NNDError(
-                f"{path.parent}: {folders[config]} gives the config {config!r} too; name one of the folders above them"
+                f"{path.parent}: {folders[config]} gives the config {config!r} too; name one of them as the source"
             )
         tables.setdefault(config, []).append(open_table(str(path), recipe))
     return {config: as_one(several) for config, several in tables.items()}
