@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nnd_tasks.build import BuildResult, build_set
-from nnd_tasks.datasets import read_table, tasks_dir
+from nnd_tasks.build import build_set
+from nnd_tasks.datasets import read_report, read_table, tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.recipes.recipe import File
@@ -47,8 +48,8 @@ def source() -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> BuildResult:
-    return build_set("bio_mqm", source, tmp_path_factory.mktemp("bio") / "bio_mqm")
+def built(source: Path, real_sets: Callable[[str], Path]) -> Path:
+    return real_sets("bio_mqm")
 
 
 def nfc(text: str) -> str:
@@ -85,8 +86,8 @@ def expected(folder: Path) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_tests_and_spans_are_those_of_the_files(pair: str, built: BuildResult, source: Path) -> None:
-    rows = read_table(built.folder, pair).to_pylist()
+def test_tests_and_spans_are_those_of_the_files(pair: str, built: Path, source: Path) -> None:
+    rows = read_table(built, pair).to_pylist()
     found = Counter(
         (
             *(row[name] or "" for name in ("context_id", "high", "low", "category", "subcategory", "severity")),
@@ -108,32 +109,33 @@ def test_tests_and_spans_are_those_of_the_files(pair: str, built: BuildResult, s
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_the_clean_config_has_no_text_that_was_judged_both_ways(pair: str, built: BuildResult) -> None:
-    rows = read_table(built.folder, f"{pair}_clean").to_pylist()
-    assert {row["test_id"] for row in rows} <= set(read_table(built.folder, pair).column("test_id").to_pylist())
+def test_the_clean_config_has_no_text_that_was_judged_both_ways(pair: str, built: Path) -> None:
+    rows = read_table(built, f"{pair}_clean").to_pylist()
+    assert {row["test_id"] for row in rows} <= set(read_table(built, pair).column("test_id").to_pylist())
     better = {(row["cluster_id"], " ".join(row["high"].split())) for row in rows}
     assert not better & {(row["cluster_id"], " ".join(row["low"].split())) for row in rows}
     keys = [(row["cluster_id"], row["high"], row["low"], row["category"]) for row in rows]
     assert len(set(keys)) == len(keys)
 
 
-def test_the_recipe_pins_the_files_and_each_config_has_tasks(built: BuildResult, source: Path) -> None:
+def test_the_recipe_pins_the_files_and_each_config_has_tasks(built: Path, source: Path) -> None:
     recipe = find_recipe("bio_mqm").recipe
     assert {file.sha256 for file in recipe.files.values()} == {sha256_of(path) for path in source.glob("*/*.json")}
     assert all(
         file.url.endswith(f"/b35bd75/data/v2/target/main_phase/round_two/{name}") for name, file in recipe.files.items()
     )
-    assert built.report["en2de"]["source_sha256"] == {name: file.sha256 for name, file in recipe.files.items()}
+    report = read_report(built)
+    assert report["en2de"]["source_sha256"] == {name: file.sha256 for name, file in recipe.files.items()}
     for pair in PAIRS:
         said = read_yaml(tasks_dir() / "bio_mqm" / f"nnd_bio_mqm_{pair}.yaml")
         clean = read_yaml(tasks_dir() / "bio_mqm" / f"nnd_bio_mqm_{pair}_clean.yaml")
         assert (said["dataset_name"], clean["dataset_name"]) == (pair, f"{pair}_clean")
         assert f"languages: {pair.replace('2', '-')} " in said["doc_to_text"]
         for config in (pair, f"{pair}_clean"):
-            assert said["metadata"]["categories"] == sorted(built.report[config]["categories"])
-    card = (built.folder / "README.md").read_text("utf-8")
+            assert said["metadata"]["categories"] == sorted(report[config]["categories"])
+    card = (built / "README.md").read_text("utf-8")
     assert "language:\n- de\n- en\n- es\n- ru\n- zh\n" in card
-    assert not any("published" in note for note in built.notes)
+    assert {pair: report[pair]["tests"] for pair in PAIRS} == recipe.published
 
 
 # ---------------------------------------------------------------- small files
