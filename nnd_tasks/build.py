@@ -12,6 +12,7 @@ from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.harness.user_tasks import shipped_task
+from nnd_tasks.languages import language_pair, read_pair
 from nnd_tasks.recipes.configs import Formed, form, form_own, judging_part, write_formed
 from nnd_tasks.recipes.download import Fetched, fetch
 from nnd_tasks.recipes.places import locate
@@ -47,6 +48,7 @@ def build_set(
     out: str | Path | None = None,
     options: Mapping[str, str] | None = None,
     *,
+    languages: str | None = None,
     progress: bool = True,
     replace: bool = False,
 ) -> BuildResult:
@@ -57,15 +59,17 @@ def build_set(
         source: the publisher's file, an archive or a folder that holds it; None downloads it.
         out: the dataset folder to write; None takes ``$NND_HOME/nnd/NAME``.
         options: options of the recipe, such as ``{"rows": "all"}`` for SummEval.
+        languages: languages of translations whose file does not name them, such as ``zh-en``.
         progress: show the progress of downloads.
         replace: overwrite a set of this name that another recipe made.
 
     Raises:
-        NNDError: unknown set or option, a source that cannot be read, a folder that cannot be written, or one that holds the set
-            of another recipe.
+        NNDError: unknown set, option or language, a source that cannot be read, a folder that cannot be written, or one that
+            holds the set of another recipe.
     """
     set_recipe = name if isinstance(name, SetRecipe) else find_recipe(name)
     recipe = set_recipe.recipe
+    pair = _languages(set_recipe, languages)
     folder = expand(out) if out is not None else dataset_folder(set_recipe.name)
     if not set_recipe.shipped:
         _check_name(set_recipe)
@@ -97,6 +101,9 @@ def build_set(
             f"{' and '.join(fetched.unsure)}: not kept, as it may be cut off; the next build downloads it again"
         )
         fetched.discard(fetched.unsure)
+    for config, part in formed.report.items():
+        if pair is not None:
+            part["languages"] = list(_agreed(config, pair))
     summaries = write_formed(set_recipe.name, recipe, formed, folder, shipped=set_recipe.shipped)
     return BuildResult(
         folder=folder,
@@ -105,6 +112,27 @@ def build_set(
         notes=notes,
         report=formed.report,
     )
+
+
+def _languages(set_recipe: SetRecipe, languages: str | None) -> tuple[str, str] | None:
+    """Return the codes of ``--languages``; raise NNDError for a set whose prompts it could not change."""
+    if languages is None:
+        return None
+    if not set_recipe.has_translations:
+        raise NNDError(
+            f"set {set_recipe.name}: --languages is for sets of translations that come with the package, such as mqm"
+        )
+    return read_pair(languages)
+
+
+def _agreed(config: str, pair: tuple[str, str]) -> tuple[str, str]:
+    """Return the languages of a config; raise NNDError where its name has others than the user says."""
+    if (named := language_pair(config)) not in (None, pair):
+        raise NNDError(
+            f"--languages {'-'.join(pair)}: config {config} is named for {'-'.join(named or ())}; leave the option out, or "
+            "rename the file"
+        )
+    return pair
 
 
 def _notes(recipe: Recipe, formed: Formed) -> list[str]:

@@ -117,6 +117,13 @@ TED = Terms(
     "https://www.ted.com/about/our-organization/our-policies-terms/ted-talks-usage-policy",
     redistribute=False,
 )
+MEDLINE = Terms(
+    "abstracts of articles in MEDLINE, their translations by people, and by the systems of the WMT21 biomedical task",
+    "the National Library of Medicine says that abstracts may be under the copyright of the articles' publishers; we know of "
+    "no licence from them. The Apache-2.0 of the release is read as that of the annotations.",
+    "https://www.nlm.nih.gov/databases/download/terms_and_conditions.html",
+    redistribute=False,
+)
 WIKITEXT = Terms(
     "paragraphs of Wikipedia (WikiText-103), and the same with synthetic errors",
     "CC BY-SA 3.0 and GFDL: the authors are those of the Wikipedia articles, and what is made from the texts stays under "
@@ -168,6 +175,7 @@ SETS: Mapping[str, tuple[Terms, ...]] = {
     "summeval": (CNN_DM,),
     "frank": (CNN_DM, XSUM),
     "mqm": (WMT, TED),
+    "bio_mqm": (MEDLINE,),
     "news_gpt3": (NEWS,),
     "demo": (OWN,),
     "hanna": (STORIES,),

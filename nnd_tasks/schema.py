@@ -75,22 +75,6 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-#: Languages of WMT, as names of configs and files have them.
-LANGUAGES = {
-    **{"cs": "Czech", "de": "German", "en": "English", "es": "Spanish", "et": "Estonian", "fi": "Finnish"},
-    **{"fr": "French", "gu": "Gujarati", "ha": "Hausa", "he": "Hebrew", "hi": "Hindi", "is": "Icelandic"},
-    **{"ja": "Japanese", "kk": "Kazakh", "lt": "Lithuanian", "lv": "Latvian", "pl": "Polish", "ro": "Romanian"},
-    **{"ru": "Russian", "ta": "Tamil", "tr": "Turkish", "uk": "Ukrainian", "zh": "Chinese"},
-}
-_PAIR = re.compile(rf"_({'|'.join(LANGUAGES)})({'|'.join(LANGUAGES)})(?=_|$)")
-
-
-def language_pair(config: str) -> tuple[str, str] | None:
-    """Return the languages of a translation config: ``ted_zhen`` -> ``("zh", "en")``; None where its name has no pair."""
-    pairs = _PAIR.findall(config)
-    return pairs[-1] if pairs else None
-
-
 #: What follows ``pass_rate_`` in metrics that are not of a category; no category may have such a slug.
 RESERVED_SLUGS = frozenset({"all", "sum", "bytes", "stderr", "pmi"})
 

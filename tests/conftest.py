@@ -194,7 +194,8 @@ def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
         def make(home: Path) -> None:
             from nnd_tasks.build import build_set
 
-            build_set(name, None if name == "demo" else DATA / name, home / "nnd" / name)
+            source = next((DATA / place for place in (name, f"today/{name}") if (DATA / place).is_dir()), None)
+            build_set(name, None if name == "demo" else source, home / "nnd" / name)
 
         return once(tmp_path_factory, f"set_{name}", make) / "nnd" / name
 
@@ -213,7 +214,7 @@ def _build_all(home: Path, real_sets: Callable[[str], Path]) -> None:
     from nnd_tasks.stress.corpora import KNOWN
     from nnd_tasks.stress.stress_set import build_stress_set
 
-    for name in ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3"):
+    for name in ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3", "bio_mqm"):
         shutil.copytree(real_sets(name), home / "nnd" / name)
     build_set("summeval", DATA / "summeval", home / "nnd" / "summeval", {"rows": "all"})
     for name, file in (("webnlg", "webnlg2020_en_human.jsonl"), ("hanna", "hanna.jsonl")):

@@ -24,8 +24,8 @@ _SHARING = "For --model hf and vllm: read every request on its own, as lm-eval d
             "what nnd compare reads is in out",
         ),
         (
-            f"{RUN_GPT2} --tasks nnd_summeval,nnd_frank --limit 20",
-            "20 prompts of each",
+            f"{RUN_GPT2} --tasks nnd_summeval,nnd_frank --sample 20",
+            "20 prompts of each, from all categories",
         ),
         ("nnd run ls tasks", "every task that lm_eval knows, ours too"),
     ),
@@ -39,6 +39,13 @@ def run(
             help="Whatever lm_eval takes, such as --model, --model_args, --tasks, --batch_size, --device, --output_path, "
             "--log_samples, --limit, --use_cache. All of them follow below this help.",
             autocompletion=completion.run_arguments,
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Take N prompts of each task, spread over its categories, always the same ones; --limit takes the first.",
         ),
     ] = None,
     no_shared_prefix: Annotated[bool, typer.Option("--no-shared-prefix", help=_SHARING)] = False,
@@ -55,7 +62,7 @@ def run(
         say(context.get_help())
         say("The options of lm_eval:")
         say()
-    run_lm_eval(words, shared_prefix=not no_shared_prefix)
+    run_lm_eval(words, shared_prefix=not no_shared_prefix, sample=sample)
 
 
 @app.command(

@@ -70,6 +70,7 @@ def show_set(
     epilog=examples(
         ("nnd build quiz_design", "downloads from the publisher"),
         ("nnd build challenge300 --source ~/data/challenge300-outputs.tsv", "from a file that you have"),
+        ("nnd build mqm --source mqm_ted_zhen.tsv", "and a task with a prompt for its languages"),
         ("nnd build ./from_a_colleague/_recipe --source ratings.csv", "a recipe that somebody sent"),
     ),
 )
@@ -97,8 +98,16 @@ def build(
         str | None,
         typer.Option(help="summeval only: dataset that holds the articles. Default: the hub's CNN/DailyMail."),
     ] = None,
+    languages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE-TARGET",
+            help="Sets of translations only: the languages, such as zh-en, where the file's name does not have them.",
+        ),
+    ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a set of this name that another recipe made.")
+        bool,
+        typer.Option("--replace", help="Replace a set of this name that another recipe made, and tasks of it."),
     ] = False,
     brief: Brief = False,
 ) -> None:
@@ -106,10 +115,13 @@ def build(
     from nnd_tasks.new.keep import build_recipe
 
     options = {key: value for key, value in {"rows": rows, "articles": articles}.items() if value is not None}
-    result, task = build_recipe(name, source, out_dir, options, progress=sys.stderr.isatty(), replace=replace)
+    result, tasks = build_recipe(
+        name, source, out_dir, options, languages=languages, progress=sys.stderr.isatty(), replace=replace
+    )
     _print_build(result, brief)
-    if task is not None:
-        say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {task.name}")
+    if tasks:
+        names = ",".join(task.name for task in tasks)
+        say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")
 
 
 def _print_build(result: BuildResult, brief: bool) -> None:

@@ -17,7 +17,7 @@ from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.answers import Answer, check_sums, document_metrics
-from nnd_tasks.harness.documents import cluster_documents, load_tests
+from nnd_tasks.harness.documents import cluster_documents, load_tests, sample_of
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.preflight import check_bos, check_metadata, check_tokenizer, warn_of_rounding
 from nnd_tasks.harness.prompts import ClusterSampler
@@ -88,6 +88,7 @@ class NNDTask(SandboxedTask):
         self._model_type: str | None = None  # what ``--model`` names; stock lm-eval does not pass it to tasks
         self._ready_made = False  # the model is a Python object, whose precision its name does not tell
         self._run = _Run()
+        self._sample: int | None = None  # number of prompts asked for with ``nnd run --sample``
         super().__init__(data_dir, cache_dir, download_mode, config=config)
         self.check_templates(self.eval_docs[0])
         self._metric_fn_list: dict[str, Any] = {}  # the harness's defaults for multiple choice; ours depend on the data
@@ -127,6 +128,11 @@ class NNDTask(SandboxedTask):
         A candidate that is empty or white space has no token to score, unless ``append_eos`` adds one.
         """
         return [i for i, text in enumerate(doc["candidates"]) if self.settings.append_eos or text.strip()]
+
+    def sample(self, count: int) -> list[int]:
+        """Return the places of ``count`` documents for lm-eval's ``samples``, see `sample_of`; the results will say ``count``."""
+        self._sample = count
+        return sample_of(self.eval_docs, count)
 
     # ------------------------------------------------------------ before the model is loaded
 
@@ -379,6 +385,7 @@ class NNDTask(SandboxedTask):
                 "ties": self.settings.ties,
                 "rounded_to": self._run.rounded_to,
                 **self._run.sizes,
+                **({"sample": self._sample} if self._sample else {}),
                 **({"signature": self.signature()} if self._run.protocol else {}),
             },
         }

@@ -14,7 +14,7 @@ from lm_eval import utils
 from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.schema import LANGUAGES, language_pair
+from nnd_tasks.languages import language_pair, translation_prompt
 
 #: A comment in a template that says which languages its words are for, such as ``{# languages: en-de #}``. It is part of
 #: the template, so a YAML that includes another one and sets its own prompt does not inherit it.
@@ -78,10 +78,9 @@ def check_languages(template: Any, config: str, task: str | None, where: str) ->
     languages = language_pair(config)
     if declared is None or languages is None or languages == declared.groups():
         return
-    source, target = (LANGUAGES[code] for code in languages)
     raise NNDError(
         f"task {task}: its prompt is for {'-'.join(declared.groups())}, {where} config {config} is {'-'.join(languages)}; "
-        f'set a prompt of your own in the YAML: doc_to_text: "{source}: {{{{context}}}}\\n{target}:"'
+        f"take the task that `nnd build` wrote for this config, or set doc_to_text in the YAML: {translation_prompt(languages)!r}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,17 +16,18 @@ from nnd_tasks.baselines import SAMPLE, table_rates
 from nnd_tasks.card_sections import set_card, set_header
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.dataset_writing import write_dataset
+from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.judgements import Dropped
+from nnd_tasks.languages import language_pair
 from nnd_tasks.recipes.base_table import Table
 from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.recipes.make import config_of, make_tests, tables_of
 from nnd_tasks.recipes.places import locate, named_files
 from nnd_tasks.recipes.readers import open_table
-from nnd_tasks.recipes.recipe import FILE, Recipe
+from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.recipes.shelf import SetRecipe
-from nnd_tasks.schema import language_pair
 from nnd_tasks.tables import ConfigSummary, summarize
 from nnd_tasks.wording import counted
 
@@ -66,7 +67,7 @@ class Formed:
             NNDError: as `form`, or another config has this name.
         """
         made = make_tests(table, recipe)
-        self.notes += table.notes
+        self.notes += [note if config == CONFIG else f"{config}: {note}" for note in table.notes]
         self.dropped[config] = dropped = made.dropped
         details = {
             **made.counts,
@@ -211,15 +212,16 @@ def write_formed(
     facts = recipe.facts(name, shown=not shipped)
     columns = list(dict.fromkeys(column for table in formed.tables.values() for column in table.column_names))
     default = next(iter(formed.tables))
-    if recipe.config == FILE and recipe.files:
+    if recipe.config in (FILE, FOLDER) and recipe.files:
         first = next(iter(recipe.files))
         default = config_of(name, recipe, first, Path(first))
     elif recipe.config and not recipe.config.startswith("@"):
         default = recipe.config
+    known = {**read_report(folder), **formed.report}
     return write_dataset(
         folder,
         formed.tables,
-        header=lambda summaries: {**set_header(facts), **_languages(recipe, [summary.name for summary in summaries])},
+        header=lambda summaries: {**set_header(facts), **_languages(recipe, summaries, known)},
         body=lambda summaries, reports: set_card(facts, summaries, columns, reports).body(),
         default=default,
         report=formed.report,
@@ -228,7 +230,10 @@ def write_formed(
     )
 
 
-def _languages(recipe: Recipe, configs: list[str]) -> dict[str, list[str]]:
-    """Return the languages in the names of configs, such as ``newstest_ende``, as a field of the card; else nothing."""
-    pairs = [pair for name in configs if recipe.config == FILE and (pair := language_pair(name))]
-    return {"language": sorted({code for pair in pairs for code in pair})} if pairs else {}
+def _languages(recipe: Recipe, configs: Sequence[ConfigSummary], report: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the languages of configs as a field of the card: those said at the build, or in a name such as ``newstest_ende``."""
+    if recipe.config not in (FILE, FOLDER):
+        return {}
+    pairs = [report.get(config.name, {}).get("languages") or language_pair(config.name) or () for config in configs]
+    codes = sorted({str(code) for pair in pairs for code in pair})
+    return {"language": codes} if codes else {}

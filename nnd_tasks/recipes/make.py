@@ -64,10 +64,15 @@ def tables_of(name: str, recipe: Recipe, files: Mapping[str, Path], options: Map
         where = ", ".join(str(path) for path in files.values())
         return {config: Rows(where, rows) for config, rows in STEPS[recipe.step](files, options).items()}
     tables: dict[str, list[Table]] = {}
+    folders: dict[str, Path] = {}
     for file, path in files.items():
         config = config_of(name, recipe, file, path)
         if recipe.config == FILE and config in tables:
             raise NNDError(f"{path}: another file gives the config {config!r} too; rename one")
+        if recipe.config == FOLDER and folders.setdefault(config, path.parent) != path.parent:
+            raise NNDError(
+                f"{path.parent}: {folders[config]} gives the config {config!r} too; name one of them as the source"
+            )
         tables.setdefault(config, []).append(open_table(str(path), recipe))
     return {config: as_one(several) for config, several in tables.items()}
 

@@ -109,6 +109,8 @@ def _check_limits(recipe: Recipe, where: str) -> None:
     roles = ("group", "context", "candidate", "label", "score", "chosen", "rejected")
     if empty := [role for role in roles if getattr(recipe, role) == ""]:
         raise NNDError(f"{where}: {empty[0]} names no column")
+    if recipe.subcategory and (recipe.categories or recipe.separator):
+        raise NNDError(f"{where}: subcategory does not go with categories or separator, which make one themselves")
     if recipe.separator == "":
         raise NNDError(f"{where}: separator is what stands between the parts of a label, such as /")
 
@@ -322,7 +324,7 @@ def _file(name: str, value: Any, where: str) -> File:
         raise NNDError(f"{where}: files: {name} is a mapping with {', '.join(_FILE_KEYS)}, not {short_repr(value)}")
     given = dict(value or {})
     _check_keys(given, _FILE_KEYS, f"{where}: files: {name}")
-    limits.check_file_name(name, f"{where}: files")
+    limits.check_place(name, f"{where}: files")
     optional = _truth("optional", given.pop("optional", False), where)
     file = File(name, optional=optional, **{k: _text(k, v, where) for k, v in given.items() if v is not None})
     if file.url:

@@ -147,7 +147,7 @@ def _in_folder(set_recipe: SetRecipe, folder: Path, named: Path) -> dict[str, Pa
     recipe, name = set_recipe.recipe, set_recipe.name
     places = (folder, folder / name)
     if recipe.pattern:
-        for place in places:
+        for place in reversed(places):  # a folder of the set's name has the files of this set alone
             # mqm_x.avg_seg_scores.tsv has averages, not judgements.
             matching = [
                 path for path in sorted(place.rglob(recipe.pattern)) if path.is_file() and ".avg" not in path.name

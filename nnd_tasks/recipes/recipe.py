@@ -15,7 +15,7 @@ from nnd_tasks.recipes.spans import columns_of
 #: Roles that a recipe gives to one column each.
 ROLES = (
     *("context", "candidate", "label", "score", "system", "rater", "severity"),
-    *("chosen", "rejected", "winner", "category"),
+    *("chosen", "rejected", "winner", "category", "subcategory"),
 )
 #: Columns that every table has besides its own.
 FILE, FOLDER, KEY = "@file", "@folder", "@key"
@@ -81,6 +81,7 @@ class Recipe:
         pair: the two columns of the texts of a pair, where another column names the winner.
         winner: the column that names the winner.
         category: column of the category of tests.
+        subcategory: column of a finer label of the worse candidate.
         categories: label, or value of ``category``, -> category; null leaves it out.
         separator: where labels are paths (``Accuracy/Mistranslation``), what separates their parts; the first is the category.
         spans: where the errors of a candidate are; see `nnd_tasks.recipes.spans`.
@@ -144,6 +145,7 @@ class Recipe:
     pair: tuple[str, ...] = ()
     winner: str | None = None
     category: str | None = None
+    subcategory: str | None = None
     categories: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
     separator: str | None = None
     spans: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -24,7 +24,7 @@ from nnd_tasks.schema import normalize
 from nnd_tasks.wording import some_of
 
 #: Roles whose texts are names; white space around a name does not count.
-_NAMES = ("system", "rater", "category", "severity")
+_NAMES = ("system", "rater", "category", "subcategory", "severity")
 #: Roles whose texts a model reads; where candidates are rows, blank ones are kept.
 _BODIES = ("context", "candidate", "chosen", "rejected")
 
@@ -125,7 +125,7 @@ class _Gathered:
         self._table, self._recipe = table, recipe
         roles = {
             role: column
-            for role in ("context", "candidate", "system", "rater", "category", "severity")
+            for role in ("context", "candidate", "system", "rater", "category", "subcategory", "severity")
             if (column := getattr(recipe, role))
         } | field_roles(recipe)
         if recipe.score and recipe.label:
@@ -180,7 +180,9 @@ class _Gathered:
         prompt, prompts = prompts_of(reader, recipe)
         group, groups = self._groups.gather(prompt, rows, self._table)
         facts: dict[str, Codes] = {
-            role: reader.codes(role) for role in ("system", "rater", "severity", "shown") if role in reader.roles
+            role: reader.codes(role)
+            for role in ("system", "rater", "subcategory", "severity", "shown")
+            if role in reader.roles
         }
         texts = dict(reader.texts)
         if labels is not None:

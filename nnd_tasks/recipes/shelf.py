@@ -9,7 +9,7 @@ from nnd_tasks.datasets import REPORT, built_sets, dataset_folder, read_report, 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.recipes.parse import make_recipe, read_recipe
-from nnd_tasks.recipes.recipe import Recipe
+from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.wording import did_you_mean
 
 #: In the folder of a set; without .yaml, which lm-eval would take for a task.
@@ -33,6 +33,11 @@ class SetRecipe:
     recipe: Recipe
     shipped: bool
     sent: bool = False
+
+    @property
+    def has_translations(self) -> bool:
+        """Whether each file of a set of the package is a config of its own, with translations from and into other languages."""
+        return self.shipped and self.recipe.task_category == "translation" and self.recipe.config in (FILE, FOLDER)
 
 
 def recipe_paths() -> dict[str, tuple[Path, bool]]:

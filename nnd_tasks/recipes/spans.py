@@ -5,7 +5,8 @@ A recipe's ``spans`` has one of these forms:
 - ``{marks: ["<v>", "</v>"]}``: a span stands between marks in the text itself; the marks are taken out;
 - ``{column: errors, start: startIndex, end: endIndex}``: a cell is an object with two character positions, or a list of such
   objects. ``end_inside: true`` says that the end is the last character of the span. ``text: term`` names the field with the
-  words of the span: where these do not stand at its positions, the nearest place where they stand is taken;
+  words of the span: where these do not stand at its positions, the nearest place where they stand is taken,
+  and none where they stand nowhere;
 - ``{start: error_start, end: error_end}``: the same, where each position has a column of its own;
 - ``{column: error_words}``: a cell holds the words of the span; the first place where they stand is taken.
 
@@ -15,6 +16,7 @@ In a file format without lists a cell may hold them as JSON.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,23 +64,17 @@ def check_spans(spans: Mapping[str, Any], where: str) -> None:
 def _marked(text: str, opening: str, closing: str) -> list[dict[str, Any]]:
     """Return the spans between marks, in characters of the text without marks; one that is not closed ends with the text."""
     spans: list[dict[str, Any]] = []
-    clean = 0
     start: int | None = None
-    place = 0
-    while place < len(text):
-        if text.startswith(opening, place):
+    clean = 0
+    for part in [*re.split(f"({re.escape(opening)}|{re.escape(closing)})", text), closing]:
+        if part == opening:
             start = clean if start is None else start
-            place += len(opening)
-        elif text.startswith(closing, place):
+        elif part == closing:
             if start is not None and clean > start:
                 spans.append({"start": start, "end": clean})
             start = None
-            place += len(closing)
         else:
-            clean += 1
-            place += 1
-    if start is not None and clean > start:
-        spans.append({"start": start, "end": clean})
+            clean += len(part)
     return spans
 
 
@@ -145,10 +141,11 @@ def _by_place(item: Mapping[str, Any], text: str, spans: Mapping[str, Any]) -> d
     if start is None or end is None:
         return _by_words(words, text)
     end += bool(spans.get("end_inside"))
-    if isinstance(words, str) and words and text[start:end] != words:
+    if isinstance(words, str) and words.strip() and text[start:end] != words:
         place = _nearest(words, text, start)
-        if place is not None:
-            start, end = place, place + len(words)
+        if place is None:  # the positions are those of another text
+            return None
+        start, end = place, place + len(words)
     return {"start": start, "end": end} if 0 <= start < end <= len(text) else None
 
 

@@ -68,6 +68,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         *,
         task_manager: Any,
         shared_prefix: bool = True,
+        sample: int | None = None,
         use_cache: str | None = None,
         cache_requests: bool = False,
         apply_chat_template: bool | str = False,
@@ -86,6 +87,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
         _check_model(model, arguments)
         _check_options(model, arguments, kwargs)
+        _check_sample(sample, kwargs)
         if cache_requests:
             raise NNDError(
                 "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
@@ -99,6 +101,12 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 _check_name(name, task_manager)
         loaded = task_manager.load(tasks)
         ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
+        if sample is not None:
+            if others := [name for name, task in loaded["tasks"].items() if task not in ours]:
+                raise NNDError(
+                    f"--sample: {others[0]} is none of our tasks, so it has no categories; run it apart, with --limit"
+                )
+            kwargs["samples"] = {name: task.sample(sample) for name, task in loaded["tasks"].items()}
         tracker = kwargs.get("evaluation_tracker")
         # A ready-made model is scored in the process that has it, as while it trains.
         ranks = join() if isinstance(model, str) else ALONE
@@ -187,6 +195,17 @@ def _check_options(model: Any, arguments: Mapping[str, Any], options: Mapping[st
             raise NNDError(f"--model_args {name}={value}: PyTorch has no such type; take float32, bfloat16 or float16")
 
 
+def _check_sample(sample: int | None, options: Mapping[str, Any]) -> None:
+    """Raise NNDError for a sample without prompts, or beside another option that chooses prompts."""
+    if sample is None:
+        return
+    if sample < 1:
+        raise NNDError(f"--sample {sample}: no prompt is left; take 1 or more, or leave it out")
+    for name in ("limit", "samples"):
+        if options.get(name) is not None:
+            raise NNDError(f"--sample and --{name} both say which prompts are taken; leave one out")
+
+
 def _check_output(tracker: Any) -> None:
     """Raise NNDError if the results cannot be written, which lm-eval would only log, and only after the run."""
     path = getattr(tracker, "output_path", None)
@@ -199,12 +218,13 @@ def _check_output(tracker: Any) -> None:
             pass
 
 
-def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None:
+def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample: int | None = None) -> None:
     """Run ``lm_eval`` in this process with ``arguments``, our tasks known to it.
 
     Args:
         arguments: as one would type them after ``lm_eval``; the verb ``run`` may be left out.
         shared_prefix: read common beginnings of requests once, for ``--model hf`` and ``--model vllm``.
+        sample: number of prompts of each task, spread over its categories; None takes all.
 
     Raises:
         SystemExit: as lm-eval's command line does.
@@ -214,7 +234,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True) -> None
     from lm_eval.__main__ import cli_evaluate
 
     verb = [] if arguments and arguments[0] in _VERBS else ["run"]
-    evaluate_once = partial(guarded(lm_eval.simple_evaluate), shared_prefix=shared_prefix)
+    evaluate_once = partial(guarded(lm_eval.simple_evaluate), shared_prefix=shared_prefix, sample=sample)
     secrets = secret_values(list(arguments))
     with (
         met() as ranks,
@@ -277,7 +297,7 @@ def evaluate(
         metadata: settings of the tasks, as for ``--metadata``, such as ``{"append_eos": True}``.
         include_path: further folders of task YAMLs.
         shared_prefix: read common beginnings of requests once, for ``model="hf"`` and ``model="vllm"``.
-        **kwargs: passed on to `lm_eval.simple_evaluate`.
+        **kwargs: ``sample``, see `run_lm_eval`; all others are passed on to `lm_eval.simple_evaluate`.
 
     Returns:
         lm-eval's results: ``results``, ``configs``, ``samples`` and so on.

@@ -26,6 +26,7 @@ from nnd_tasks.harness.requests import Request
 from nnd_tasks.harness.settings import Settings
 from nnd_tasks.harness.task import NNDTask
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.new.keep import build_recipe
 from nnd_tasks.tables import fingerprint, to_table
 from tests.conftest import REPO
 from tests.random_models import WINDOW, evaluate
@@ -532,10 +533,8 @@ def test_a_prompt_is_not_used_for_other_languages_than_its_own(tmp_path: Path, n
         (tmp_path / "mine.yaml").write_text(f"{mine}dataset_name: {config}\n")
         with pytest.raises(NNDError, match=f"task mine: its prompt is for en-de, .*{config} is zh-en; .*Chinese: "):
             load_task("mine", include=[tmp_path])
-    page = (REPO / "docs" / "running.md").read_text("utf-8")
-    own = next(line for line in page.splitlines() if line.startswith("doc_to_text:") and "Chinese" in line)
-    (tmp_path / "mine.yaml").write_text(f"{mine}dataset_name: ted_zhen\n{own}\n")
-    task = load_task("mine", include=[tmp_path])
+    build_recipe("mqm", tmp_path / "mqm_ted_zhen.tsv")
+    task = load_task("nnd_mqm_ted_zhen", include=[nnd_home / "task_yamls"])
     assert task.doc_to_text(task.eval_docs[0]) == "Chinese: The mill stands still.\nEnglish:"
 
 

@@ -44,9 +44,8 @@ def sent(folder: Path, **changes: object) -> Path:
 def test_a_recipe_with_its_data_beside_it_is_built_and_kept_with_a_task(home: Path, tmp_path: Path) -> None:
     path = sent(tmp_path / "friend")
     (tmp_path / "friend" / "nnd_friend.yaml").write_text("task: !function os.system\n")
-    result, task = build_recipe(str(path))
+    result, [task] = build_recipe(str(path))
     assert [(one.name, one.tests) for one in result.built] == [("default", 3)]
-    assert task is not None
     said = yaml.safe_load(task.path.read_text("utf-8"))
     assert said["task"] == "nnd_friend"
     assert said["doc_to_text"] == "{{context}}\nAnswer:"
@@ -66,8 +65,7 @@ def test_another_recipe_of_that_name_does_not_replace_the_set_unasked(home: Path
     ):
         build_recipe(str(other))
     assert fingerprint(read_table(home / "nnd" / "friend")) == before
-    _, task = build_recipe(str(other), replace=True)
-    assert task is not None
+    _, [task] = build_recipe(str(other), replace=True)
     assert yaml.safe_load(task.path.read_text("utf-8"))["doc_to_text"] == "{{context}} ="
     assert fingerprint(read_table(home / "nnd" / "friend")) != before
     assert find_recipe("friend").recipe.better == ("wrong",)
@@ -115,8 +113,8 @@ def test_a_list_of_objects_around_the_rows_is_pointed_out_in_a_build(home: Path,
 
 
 def test_with_out_only_the_dataset_folder_is_written(home: Path, tmp_path: Path) -> None:
-    result, task = build_recipe(str(sent(tmp_path / "friend")), out=tmp_path / "out")
-    assert task is None
+    result, tasks = build_recipe(str(sent(tmp_path / "friend")), out=tmp_path / "out")
+    assert not tasks
     assert list_configs(result.folder)[0] == ["default"]
     assert not home.exists()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
-import tarfile
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,7 @@ import pytest
 
 from nnd_tasks.build import BuildResult, build_set
 from nnd_tasks.datasets import list_configs, read_table
-from nnd_tasks.schema import language_pair
+from nnd_tasks.languages import language_pair
 
 Row = dict[str, Any]
 #: context id, context, better, worse, category, whether the better comes first in the file
@@ -438,18 +438,47 @@ def test_mqm_severity_and_rater_come_from_the_worse_rating(
     assert {(r["context_id"], r["low"], r["subcategory"], r["severity"], r["rater"]) for r in rows} <= ratings
 
 
+def marked_places(target: str) -> tuple[tuple[int, int], ...]:
+    """Return the places of ``<v>...</v>`` in a text without the marks, split by another way than the package's."""
+    places, length, opened = [], 0, -1
+    for part in re.split("(</?v>)", target):
+        if part == "<v>":
+            opened = length if opened < 0 else opened
+        elif part == "</v>":
+            places += [(opened, length)] if 0 <= opened < length else []
+            opened = -1
+        else:
+            length += len(part)
+    return tuple([*places, (opened, length)] if 0 <= opened < length else places)
+
+
+@pytest.mark.parametrize("config", ["newstest2021_ende", "ted_ende"])
+def test_mqm_spans_are_where_the_marks_stood(built: Callable[[str], Built], data: Path, config: str) -> None:
+    header, *lines = (data / f"mqm/mqm_{config}.tsv").read_text("utf-8").split("\n")
+    names = header.split("\t")
+    known = set()
+    for cells in (dict(zip(names, line.split("\t"), strict=False)) for line in lines if line):
+        text = cells["target"].replace("<v>", "").replace("</v>", "")
+        known.add(
+            (nfc(text), cells["category"], cells["severity"], cells["rater"], marked_places(nfc(cells["target"])))
+        )
+    rows = built("mqm").rows[config]
+    spans = [tuple((span["start"], span["end"]) for span in row["low_spans"] or ()) for row in rows]
+    found = {
+        (row["low"], row["subcategory"], row["severity"], row["rater"], at) for row, at in zip(rows, spans, strict=True)
+    }
+    assert found <= known
+    assert sum(map(bool, spans)) > 0.9 * len(rows)
+    assert all(0 <= start < end <= len(row["low"]) for row, at in zip(rows, spans, strict=True) for start, end in at)
+
+
 SIDE_BY_SIDE = "today/mqm2023/sxs_mqm_generalMT2023_ende.3ratingsPerSegment.tsv.tar.gz"
 
 
 def test_mqm_side_by_side_file_has_the_26518_tests_of_the_authors_rule(data: Path, tmp_path: Path) -> None:
     if not (data / SIDE_BY_SIDE).is_file():
         pytest.skip("no side-by-side ratings in the annotation data")
-    file = tmp_path / Path(SIDE_BY_SIDE).name.removesuffix(".tar.gz")
-    with tarfile.open(data / SIDE_BY_SIDE) as archive:
-        unpacked = archive.extractfile(archive.getmember(file.name))
-        assert unpacked is not None
-        file.write_bytes(unpacked.read())
-    result = build_set("mqm", file, tmp_path / "out")
+    result = build_set("mqm", data / SIDE_BY_SIDE, tmp_path / "out")
     [config, clean] = list_configs(result.folder)[0]
     report = result.report[config]
     assert (report["rows"], report["dropped"]["by_recipe"], report["tests"]) == (10970, 245, 26518)
@@ -459,6 +488,10 @@ def test_mqm_side_by_side_file_has_the_26518_tests_of_the_authors_rule(data: Pat
     assert "Missed" not in report["categories"]
     # 28,144 with the marks out of sources, 752 of them of the category "Source issue".
     assert report["cleaning"]["mended"] == {"left_out": 520, "tests": 27392}
+    full = read_table(result.folder, config).to_pylist()
+    marked = [row["low"][span["start"] : span["end"]] for row in full for span in row["low_spans"] or ()]
+    assert len(marked) > 0.9 * len(full)
+    assert all(marked)
     rows = read_table(result.folder, clean).to_pylist()
     assert not any("v>" in row["context"] or row["category"] == "Source issue" for row in rows)
     assert language_pair(config) == ("en", "de")

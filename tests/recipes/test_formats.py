@@ -15,8 +15,8 @@ import pytest
 from nnd_tasks.build import build_set
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.languages import language_pair
 from nnd_tasks.recipes.make import config_of
-from nnd_tasks.schema import language_pair
 from tests.conftest import DEMO_ANNOTATIONS as DEMO_PATH
 from tests.conftest import SOURCES
 from tests.recipes.small_files import (
@@ -316,7 +316,7 @@ def test_mqm_a_comment_at_the_end_of_the_header_is_no_column(tmp_path: Path) -> 
     assert mqm_tests(tmp_path, tsv([*MQM_COLUMNS, "metadata", "# Documentation: ..."], rows)) == MQM_TESTS
 
 
-@pytest.mark.parametrize("severity", ["HOTW-test", "hotw-test "])
+@pytest.mark.parametrize("severity", ["HOTW-test", "hotw-test ", "Major"])
 def test_mqm_attention_checks_are_no_judgements(tmp_path: Path, severity: str) -> None:
     check = ["beta", "news.1", "1", "1", "rater2", "The mill stands still.", "Die Mühle stehen."]
     rows = [*mqm_rows(), [*check, "Found", severity], [*check, "Missed", severity]]
@@ -326,7 +326,7 @@ def test_mqm_attention_checks_are_no_judgements(tmp_path: Path, severity: str) -
     assert report["dropped"]["by_recipe"] == 2
     assert report["dropped_rows"]["by_recipe"] == [len(rows), len(rows) + 1]
     assert [note for note in result.notes if "HOTW" in note] == [
-        "newstest2021_ende: 2 rows left out, no judgements by the recipe (severity 'HOTW-test')"
+        "newstest2021_ende: 2 rows left out, no judgements by the recipe (severity 'HOTW-test', category 'Found', 'Missed')"
     ]
 
 

@@ -76,7 +76,8 @@ SAID: dict[str, tuple[str, str]] = {
     "pattern absolute": ("pattern: /etc/*\n", "pattern is the name of files"),
     "pattern of all": ("pattern: '**'\n", "pattern is the name of files"),
     "file up": ("files: {../d.csv: null}\n", "file name, without folders"),
-    "file absolute": ("files: {/etc/passwd: null}\n", "file name, without folders"),
+    "file up and down": ("files: {a/../../d.csv: null}\n", "file name, without folders"),
+    "file absolute": ("files: {/etc/passwd: null}\n", "name of a file in the folder"),
     "file hidden": ("files: {.netrc: null}\n", "file name, without folders"),
     "file of hashes": ("files: {hashes.json: null}\n", "cannot be the name of a file"),
     "source up": (f"sources: {{../../etc/passwd: {'a' * 64}}}\n", "file name, without folders"),
@@ -310,7 +311,9 @@ def test_spans_outside_of_the_text_are_left_out() -> None:
 def test_spans_are_found_in_bounded_time() -> None:
     settings = {"column": "s", "start": "a", "end": "b", "text": "w"}
     cell = [{"a": 5, "b": 6, "w": "a" * 50_000 + "b"}] * 100
-    assert len(find_spans(cell, "a" * 100_000, settings, ())) == 100  # as the file says: the words are not there
+    assert (
+        find_spans(cell, "a" * 100_000, settings, ()) == []
+    )  # the words are not there, so the positions are of another text
     with pytest.raises(ValueError, match="spans"):
         find_spans(cell * 1000, "a", settings, ())
 

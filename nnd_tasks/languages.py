@@ -1,0 +1,71 @@
+"""Languages of translations: their codes, their names in prompts, and pairs of them in names of files and configs."""
+
+from __future__ import annotations
+
+import re
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.wording import did_you_mean
+
+#: Code of a language (ISO 639-1) -> its English name, as prompts have it.
+LANGUAGES = {
+    **{"ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "cy": "Welsh"},
+    **{"da": "Danish", "de": "German", "el": "Greek", "en": "English", "es": "Spanish", "et": "Estonian"},
+    **{"eu": "Basque", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish", "gu": "Gujarati"},
+    **{"ha": "Hausa", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian"},
+    **{"is": "Icelandic", "it": "Italian", "ja": "Japanese", "ka": "Georgian", "kk": "Kazakh", "km": "Khmer"},
+    **{"ko": "Korean", "la": "Latin", "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian", "mr": "Marathi"},
+    **{"ms": "Malay", "mt": "Maltese", "ne": "Nepali", "nl": "Dutch", "no": "Norwegian", "pl": "Polish"},
+    **{"ps": "Pashto", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "si": "Sinhala", "sk": "Slovak"},
+    **{"sl": "Slovenian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil", "te": "Telugu"},
+    **{"th": "Thai", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "xh": "Xhosa"},
+    **{"yo": "Yoruba", "zh": "Chinese", "zu": "Zulu"},
+}
+_CODES = {name.lower(): code for code, name in LANGUAGES.items()}
+#: Languages of WMT that occur in pairs without English, such as ``csuk``. Any two codes would make words such as ``data``.
+_WMT = "cs|de|es|et|fi|fr|gu|ha|he|hi|is|ja|kk|lt|lv|pl|ro|ru|ta|tr|uk|zh"
+_ANY = "|".join(LANGUAGES)
+_PAIR = re.compile(
+    rf"(?:(?<=_)(?:(en)({_ANY})|({_ANY})(en)|({_WMT})({_WMT}))"
+    rf"|(?:^|(?<=_))(?:({_ANY})2({_ANY})|(en)_({_ANY})|({_ANY})_(en)|({_WMT})_({_WMT})))(?=_|$)"
+)
+_NAME = re.compile(rf"(?<![a-z])({'|'.join(_CODES)})(?![a-z])")
+
+
+def language_pair(config: str) -> tuple[str, str] | None:
+    """Return the languages of a translation config, as codes; None where its name has no pair.
+
+    ``ted_zhen``, ``ted_zh_en``, ``zh2en`` and ``chinese_english`` are from Chinese to English.
+    """
+    coded = _NAME.sub(lambda match: _CODES[match[1]], config)
+    found = [tuple(filter(None, groups)) for groups in _PAIR.findall(coded)]
+    pairs = [(one, other) for one, other in found if one != other]
+    return pairs[-1] if pairs else None
+
+
+def read_pair(text: str) -> tuple[str, str]:
+    """Return the codes of ``--languages``, such as ``zh-en`` or ``chinese-english``.
+
+    Raises:
+        NNDError: it does not name two languages, or one that is not in `LANGUAGES`.
+    """
+    parts = [part for part in re.split(r"[-_,>\s]+", text.strip().lower()) if part]
+    if len(parts) != 2 or parts[0] == parts[1]:
+        raise NNDError(f"--languages {text}: name two languages, of the source and of the translation, such as zh-en")
+    codes = [_CODES.get(part, part) for part in parts]
+    for code in codes:
+        if code not in LANGUAGES:
+            hint = did_you_mean(code, [*LANGUAGES, *_CODES], cutoff=0.7) or f"known are {', '.join(LANGUAGES)}"
+            raise NNDError(f"--languages {text}: {code} is no code of a language that we have a name of; {hint}")
+    return codes[0], codes[1]
+
+
+def translation_prompt(languages: tuple[str, str] | None) -> str:
+    """Return the template of a prompt for translations; it names no languages where they are not known.
+
+    The comment in it renders to nothing; it refuses data of other languages (`nnd_tasks.harness.templates`).
+    """
+    if languages is None:
+        return "Source: {{context}}\nTranslation:"
+    source, target = (LANGUAGES[code] for code in languages)
+    return f"{{# languages: {'-'.join(languages)} #}}{source}: {{{{context}}}}\n{target}:"

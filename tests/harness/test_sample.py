@@ -1,0 +1,120 @@
+"""Samples of prompts: the same ones in every run, spread over categories, and a part of every larger sample."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lm_eval.api.model import LM
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.documents import sample_of
+from tests.random_models import evaluate
+
+#: Categories of each prompt; every prompt has a test.
+PROMPTS = st.lists(st.sets(st.sampled_from("abcdef"), min_size=1, max_size=4), min_size=1, max_size=40)
+
+
+def documents(prompts: list[set[str]]) -> datasets.Dataset:
+    rows = [
+        {"cluster_id": f"p{i}", "tests": [{"category": category} for category in sorted(categories)]}
+        for i, categories in enumerate(prompts)
+    ]
+    return datasets.Dataset.from_list(rows)
+
+
+@settings(max_examples=25)
+@given(PROMPTS, st.integers(1, 45), st.randoms())
+def test_a_sample_is_spread_deterministic_and_nested(prompts: list[set[str]], count: int, random: Any) -> None:
+    found = sample_of(documents(prompts), count)
+    assert found == sorted(set(found))
+    assert len(found) == min(count, len(prompts))
+    assert set(found) <= set(sample_of(documents(prompts), count + 1)), "a smaller sample is a part of a larger one"
+    sizes = Counter(category for one in prompts for category in one)
+    taken = Counter(category for place in found for category in prompts[place])
+    for category, size in sizes.items():
+        assert taken[category] >= min(size, count // len(sizes)), "each category gets its share, as far as it goes"
+    order = list(range(len(prompts)))
+    random.shuffle(order)
+    moved = documents(prompts).select(order)
+    assert {moved[place]["cluster_id"] for place in sample_of(moved, count)} == {f"p{place}" for place in found}
+
+
+def test_a_sample_is_not_the_first_prompts() -> None:
+    assert sample_of(documents([{"a"}] * 50 + [{"b"}] * 2), 6) != list(range(6))
+    assert set(sample_of(documents([{"a"}] * 50 + [{"b"}] * 2), 4)) > {50, 51}, "a rare category is in it"
+
+
+# ---------------------------------------------------------------- runs
+
+
+def about(results: dict[str, Any]) -> dict[str, Any]:
+    return dict(results["configs"]["nnd_demo"]["metadata"]["nnd"])
+
+
+def outcomes(results: dict[str, Any]) -> dict[str, Any]:
+    return {test["test_id"]: test["passed"] for row in results["samples"]["nnd_demo"] for test in row["tests"]}
+
+
+def test_a_run_of_a_sample_is_a_part_of_the_whole_run(tiny_models: dict[str, Path], home: Path) -> None:
+    whole, five, eight = (evaluate(tiny_models["gpt2"], ["nnd_demo"], sample=count) for count in (None, 5, 8))
+    assert five["n-samples"]["nnd_demo"] == {"original": 60, "effective": 5}
+    assert outcomes(five).items() < outcomes(eight).items() < outcomes(whole).items()
+    assert (about(five)["sample"], about(eight)["sample"], about(whole).get("sample")) == (5, 8, None)
+    selections = [about(one)["signature"]["protocol"]["selection"] for one in (five, eight, whole)]
+    assert [text.split(" (")[0] for text in selections] == ["5 of 60", "8 of 60", "all"]
+    digests = {about(one)["signature"]["protocol_digest"] for one in (five, eight, whole)}
+    assert len(digests) == 3, "runs with different samples are never compared as equal"
+    first = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=5)
+    assert about(first)["signature"]["protocol_digest"] not in digests
+    assert "sample" not in about(first)
+
+
+def test_a_larger_sample_scores_only_what_the_cache_lacks(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nnd_tasks.models.shared_prefix import SharedPrefixLM
+
+    scored: list[int] = []
+    score = SharedPrefixLM.loglikelihood
+
+    def counted(self: LM, requests: list[Any], *args: Any, **kwargs: Any) -> Any:
+        scored.append(len(requests))
+        return score(self, requests, *args, **kwargs)
+
+    monkeypatch.setattr(SharedPrefixLM, "loglikelihood", counted)
+    runs = [evaluate(tiny_models["gpt2"], ["nnd_demo"], sample=n, use_cache=str(tmp_path / "c")) for n in (5, 8, 8)]
+    texts = [run["results"]["nnd_demo"]["candidates,none"] for run in runs]
+    assert sum(scored[1:]) == texts[1] - texts[0] == texts[1] - scored[0]
+    assert outcomes(runs[1]) == outcomes(runs[2])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sample": 0}, "--sample 0: no prompt is left"),
+        ({"sample": 3, "limit": 2}, "--sample and --limit both say which prompts are taken"),
+        ({"sample": 3, "samples": {"nnd_demo": [1]}}, "--sample and --samples both"),
+    ],
+)
+def test_a_sample_that_cannot_be_taken_is_one_error(
+    options: dict[str, Any], message: str, tiny_models: dict[str, Path], home: Path
+) -> None:
+    with pytest.raises(NNDError, match=message):
+        evaluate(tiny_models["gpt2"], ["nnd_demo"], **options)
+
+
+def test_a_task_without_categories_is_refused(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
+    plain = "task: mine\ndataset_path: json\noutput_type: multiple_choice\ntest_split: train\ndoc_to_text: '{{q}}'\n"
+    data = tmp_path / "d.jsonl"
+    data.write_text('{"q": "Q", "a": 0}\n')
+    (tmp_path / "mine.yaml").write_text(
+        f"{plain}dataset_kwargs: {{data_files: {data}}}\ndoc_to_choice: ['a', 'b']\ndoc_to_target: '{{{{a}}}}'\n"
+    )
+    with pytest.raises(NNDError, match="--sample: mine is none of our tasks"):
+        evaluate(tiny_models["gpt2"], ["nnd_demo", "mine"], sample=3, include_path=tmp_path)
