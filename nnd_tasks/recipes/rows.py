@@ -16,15 +16,15 @@ from nnd_tasks.judgements import Dropped, Judgements, Prompts, number_prompts
 from nnd_tasks.qualities import unranked
 from nnd_tasks.recipes.base_table import Batch, Table
 from nnd_tasks.recipes.cells import check_size, short_repr, strings
-from nnd_tasks.recipes.flatten import batches, without
+from nnd_tasks.recipes.flatten import LEFT_OUT, batches, without
 from nnd_tasks.recipes.marks import Marks
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.spans import SpanReader
-from nnd_tasks.schema import normalize
+from nnd_tasks.schema import normalize, short_hash
 from nnd_tasks.wording import some_of
 
 #: Roles whose texts are names; white space around a name does not count.
-_NAMES = ("system", "rater", "category", "severity")
+_NAMES = ("system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
 #: Roles whose texts a model reads; where candidates are rows, blank ones are kept.
 _BODIES = ("context", "candidate", "chosen", "rejected")
 
@@ -125,7 +125,7 @@ class _Gathered:
         self._table, self._recipe = table, recipe
         roles = {
             role: column
-            for role in ("context", "candidate", "system", "rater", "category", "severity")
+            for role in ("context", "candidate", "system", "rater", "category", "subcategory", "severity")
             if (column := getattr(recipe, role))
         } | field_roles(recipe)
         if recipe.score and recipe.label:
@@ -160,7 +160,7 @@ class _Gathered:
         reader, recipe, labels = self.reader, self._recipe, self._marks.labels
         self._place, self._mark, self._aspect = self._marks.gather()
         rows, candidate = reader.numbers, reader.codes("candidate")
-        count = len(rows) + self._dropped.counts.get("by_recipe", 0)
+        count = len(rows) + sum(self._dropped.counts.get(reason, 0) for reason in LEFT_OUT)
         empty, unknown = candidate < 0, reader.codes("context") < 0
         judged = np.zeros(len(rows), dtype=bool)
         judged[self._place] = True
@@ -180,7 +180,9 @@ class _Gathered:
         prompt, prompts = prompts_of(reader, recipe)
         group, groups = self._groups.gather(prompt, rows, self._table)
         facts: dict[str, Codes] = {
-            role: reader.codes(role) for role in ("system", "rater", "severity", "shown") if role in reader.roles
+            role: reader.codes(role)
+            for role in ("system", "rater", "subcategory", "severity", "shown")
+            if role in reader.roles
         }
         texts = dict(reader.texts)
         if labels is not None:
@@ -270,7 +272,9 @@ class _Groups:
         if self._template is None or not len(batch.numbers):
             return
         values = [self._cells(batch, part) for part in self._parts]
-        if self._template == self._parts[0]:
+        if isinstance(self._template, tuple):
+            texts = [short_hash(*row) for row in zip(*values, strict=True)]
+        elif self._template == self._parts[0]:
             texts = values[0]
         else:
             pattern = self._template
