@@ -162,7 +162,9 @@ def table_rates(tests: pa.Table, sample: int | None = None) -> dict[str, dict[st
         tests: the table.
         sample: number of tests to draw where there are more, always the same ones; None takes all.
     """
-    part = tests.select([name for name in ("context", "high", "low", "category", *WRITERS) if name in tests.column_names])
+    part = tests.select(
+        [name for name in ("context", "high", "low", "category", *WRITERS) if name in tests.column_names]
+    )
     if sample is not None and part.num_rows > sample:
         part = part.take(sorted(random.Random(0).sample(range(part.num_rows), sample)))  # noqa: S311
     columns = part.to_pydict()

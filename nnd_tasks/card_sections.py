@@ -83,7 +83,10 @@ def set_header(facts: Facts) -> dict[str, Any]:
         "language": languages or [todo("language")],
         "pretty_name": f"NND {facts.title}",
         "task_categories": [facts.task_category],
-        "tags": [*_TAGS, "synthetic" if facts.synthetic else "made-errors" if facts.made_errors else "human-evaluation"],
+        "tags": [
+            *_TAGS,
+            "synthetic" if facts.synthetic else "made-errors" if facts.made_errors else "human-evaluation",
+        ],
     }
 
 

@@ -18,12 +18,17 @@ _LANGUAGES = (
 _CODES = dict(zip(_LANGUAGES.split()[::2], _LANGUAGES.split()[1::2], strict=True))
 
 
+def code_of(language: str) -> str:
+    """Return the code that a language's name or a spelling of its code stands for: ``German`` and ``de`` -> ``de``."""
+    plain = language.strip().lower()
+    return _CODES.get(plain) or plain.replace("_", "-")
+
+
 def check_language(language: str) -> None:
     """Raise NNDError for what is not the code of a language: the hub and `nnd check` know only codes."""
     if re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", language) or language in ("multilingual", "code"):
         return
-    plain = language.strip().lower()
-    code = _CODES.get(plain) or plain.replace("_", "-")
+    code = code_of(language)
     meant = (
         f"write {code}"
         if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", code)
