@@ -47,7 +47,7 @@ _ALPHABET = "whether the better candidate comes first in the order of the alphab
 #: Reason -> what was left out, in words.
 DROPPED: Mapping[str, str] = {
     "by_recipe": "rows that are no judgements by the recipe",
-    "not_same": "rows that differ in columns that must be the same",
+    "not_same": "rows that are different in columns that must be the same",
     "empty": "rows with an empty candidate",
     "no_context": "rows with an empty context",
     "no_judgement": "rows without a judgement",

@@ -61,7 +61,7 @@ def read_preferences(table: Table, recipe: Recipe) -> Preferences:
     pairs, dropped = _Pairs(recipe), Dropped()
     for batch in batches(table, recipe):
         pairs.take(without(batch, recipe, dropped))
-    if not pairs.reader.count:
+    if not (pairs.reader.count or dropped.counts):
         raise table.empty()
     pairs.spans.note_lost(table)
     return _assemble(pairs, recipe, dropped)
