@@ -27,7 +27,7 @@ def add_missing(card: Card, tables: Mapping[str, pa.Table], reports: Mapping[str
         lines = baselines_section({config: {"trivial_rules": by_category} for config, by_category in rates.items()})
         card.put(BASELINES_HEADING, lines)
     if HEADING not in card.sections:
-        report = next(iter(reports.values()), {})
+        report: Mapping[str, Any] = next(iter(reports.values()), {})
         made = "synthetic" if "corpus" in report else "made" if report.get("errors") == "made" else "judged"
         card.put(HEADING, known_limits(tables, rates, errors=made))
 
