@@ -39,15 +39,10 @@ def pinned(folder: Path) -> dict[str, Any]:
     return pins
 
 
-@pytest.fixture(scope="module")
-def built(built_home: Path) -> Path:
-    return built_home / "nnd"
-
-
-@pytest.fixture(scope="module")
-def folder_of(built: Path, real_sets: Callable[[str], Path]) -> Callable[[str], Path]:
+@pytest.fixture
+def folder_of(request: pytest.FixtureRequest, real_sets: Callable[[str], Path]) -> Callable[[str], Path]:
     """Return what gives the folder of a set."""
-    return lambda name: real_sets(name) if name in TODAY else built / name
+    return lambda name: real_sets(name) if name in TODAY else request.getfixturevalue("built_home") / "nnd" / name
 
 
 @needs_data
