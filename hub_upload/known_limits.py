@@ -27,7 +27,9 @@ def add_missing(card: Card, tables: Mapping[str, pa.Table], reports: Mapping[str
         lines = baselines_section({config: {"trivial_rules": by_category} for config, by_category in rates.items()})
         card.put(BASELINES_HEADING, lines)
     if HEADING not in card.sections:
-        card.put(HEADING, known_limits(tables, rates, synthetic="corpus" in next(iter(reports.values()), {})))
+        report: Mapping[str, Any] = next(iter(reports.values()), {})
+        made = "synthetic" if "corpus" in report else "made" if report.get("errors") == "made" else "judged"
+        card.put(HEADING, known_limits(tables, rates, errors=made))
 
 
 def _rates(table: pa.Table, report: Mapping[str, Any]) -> Mapping[str, Mapping[str, float]]:
@@ -38,18 +40,19 @@ def _rates(table: pa.Table, report: Mapping[str, Any]) -> Mapping[str, Mapping[s
 
 
 def known_limits(
-    tables: Mapping[str, pa.Table], rates: Mapping[str, Mapping[str, Mapping[str, float]]], *, synthetic: bool
+    tables: Mapping[str, pa.Table], rates: Mapping[str, Mapping[str, Mapping[str, float]]], *, errors: str
 ) -> list[str]:
     """Return one line per limit.
 
     Args:
         tables: config -> its tests.
         rates: config -> category -> baseline -> pass rate.
-        synthetic: whether the errors were put in by a program.
+        errors: ``synthetic`` (put in by a program of ours), ``made`` (put in on purpose) or ``judged``.
     """
+    what = {"synthetic": "synthetic", "made": "made on purpose"}
     lines = [
-        "- The errors are synthetic: rates say which of them a model notices, not how it ranks texts that systems write."
-        if synthetic
+        f"- The errors are {what[errors]}: rates say which of them a model notices, not how it ranks texts that systems write."
+        if errors in what
         else "- Rates say how a model ranks the texts of the systems that were judged, and the judgements are those of "
         "the people asked then. They extend a human evaluation, they do not replace one."
     ]

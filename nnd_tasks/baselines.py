@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -64,17 +64,31 @@ BASELINES: Mapping[str, str] = {
     "longer": "the longer candidate wins (characters)",
     "overlap": "the candidate with the larger share of words from the context wins",
     "unigram": "the candidate with the higher mean word frequency in the set's own candidates wins (log-likelihood per word)",
+    "system": "the texts of one system win, of the one with which most tests pass",
 }
+#: Names of those who wrote the better and the worse candidate of a test; several names are separated by bars.
+Writers: TypeAlias = tuple[str, str]
+
+
+def favourite(writers: Iterable[Writers]) -> str:
+    """Return the system whose texts win most often, the first in the alphabet of several; ``""`` where no test names one."""
+    wins = Counter(name for high, low in writers for name in {*_names(high)} - {*_names(low)})
+    return min(wins, key=lambda name: (-wins[name], name), default="")
+
+
+def _names(writer: str) -> list[str]:
+    return [name for name in writer.split("|") if name]
 
 
 def baseline_passes(
-    pairs: Sequence[tuple[str, str, str]], texts: Sequence[str] | None = None
+    pairs: Sequence[tuple[str, str, str]], texts: Sequence[str] | None = None, writers: Sequence[Writers] = ()
 ) -> dict[str, np.ndarray[Any, np.dtype[np.bool_]]]:
     """Tell which tests each of `BASELINES` passes; a tie fails, as for a model.
 
     Args:
         pairs: (context, better candidate, worse candidate) of each test.
         texts: distinct candidates to count words in; None takes those of ``pairs``.
+        writers: of each test; empty where they are not known, and then there is no ``system``.
 
     Returns:
         Baseline -> whether it passes each test, shape (tests,).
@@ -90,14 +104,21 @@ def baseline_passes(
         "overlap": shared,
         "unigram": lambda _, text: frequency(text),
     }
-    return {
+    passes = {
         name: np.array([score(context, high) > score(context, low) for context, high, low in pairs], dtype=bool)
         for name, score in rules.items()
     }
+    if best := favourite(writers):
+        won = [best in _names(high) and best not in _names(low) for high, low in writers]
+        passes["system"] = np.array(won, dtype=bool)
+    return passes
 
 
 def baseline_rates(
-    pairs: Sequence[tuple[str, str, str]], categories: Sequence[str], texts: Sequence[str] | None = None
+    pairs: Sequence[tuple[str, str, str]],
+    categories: Sequence[str],
+    texts: Sequence[str] | None = None,
+    writers: Sequence[Writers] = (),
 ) -> dict[str, dict[str, float]]:
     """Return how often each baseline passes: category, or ``all``, -> baseline -> pass rate.
 
@@ -105,8 +126,9 @@ def baseline_rates(
         pairs: (context, better candidate, worse candidate) of each test.
         categories: of each test.
         texts: as for `baseline_passes`.
+        writers: likewise.
     """
-    passes = baseline_passes(pairs, texts)
+    passes = baseline_passes(pairs, texts, writers)
     if not categories:
         return {}
     labels = np.asarray(categories, dtype=object)
@@ -115,6 +137,18 @@ def baseline_rates(
         name: {baseline: float(passed[tests].mean()) for baseline, passed in passes.items()}
         for name, tests in chosen.items()
     }
+
+
+#: Columns of those who wrote the better and the worse candidate.
+WRITERS = ("high_system", "low_system")
+
+
+def writers_of(tests: pa.Table) -> list[Writers]:
+    """Return who wrote the candidates of each test of a table; an empty list where it does not say."""
+    if not {*WRITERS} <= {*tests.column_names}:
+        return []
+    columns = (tests.column(name).to_pylist() for name in WRITERS)
+    return [(high or "", low or "") for high, low in zip(*columns, strict=True)]
 
 
 #: On a larger set, cards give the baselines' rates on this many tests, drawn at random.
@@ -128,9 +162,11 @@ def table_rates(tests: pa.Table, sample: int | None = None) -> dict[str, dict[st
         tests: the table.
         sample: number of tests to draw where there are more, always the same ones; None takes all.
     """
-    part = tests.select(["context", "high", "low", "category"])
+    part = tests.select(
+        [name for name in ("context", "high", "low", "category", *WRITERS) if name in tests.column_names]
+    )
     if sample is not None and part.num_rows > sample:
         part = part.take(sorted(random.Random(0).sample(range(part.num_rows), sample)))  # noqa: S311
     columns = part.to_pydict()
     triples = list(zip(columns["context"], columns["high"], columns["low"], strict=True))
-    return baseline_rates(triples, columns["category"])
+    return baseline_rates(triples, columns["category"], writers=writers_of(part))

@@ -143,10 +143,15 @@ def _notes(recipe: Recipe, formed: Formed) -> list[str]:
         if file.config and file.config not in formed.tables
     ]
     values = ", ".join(f"{column} {some_of(left)}" for column, left in recipe.leave_out.items())
+    why = {
+        "by_recipe": f"no judgements by the recipe ({values})",
+        "not_same": f"as {' and '.join(recipe.same)} differ",
+    }
     notes += [
-        f"{config}: {counted(count, 'row')} left out, no judgements by the recipe ({values})"
+        f"{config}: {counted(count, 'row')} left out, {text}"
         for config, dropped in formed.dropped.items()
-        if (count := dropped.counts.get("by_recipe", 0))
+        for reason, text in why.items()
+        if (count := dropped.counts.get(reason, 0))
     ]
     for config in formed.unlike_published(recipe):
         tests, published = formed.tables[config].num_rows, recipe.published[config]

@@ -45,6 +45,7 @@ class Facts:
         pairs: whether the table held ready-made pairs.
         recipe: how the set was made, as YAML; ``""`` where the card need not show it.
         synthetic: whether the errors were put in by a program.
+        made_errors: whether people, or a program for them, put the errors in on purpose.
         clean_note: what is changed for the clean configs before they are cleaned.
         made: Markdown lines on how the set was made, where no recipe says it.
     """
@@ -60,6 +61,7 @@ class Facts:
     recipe: str = ""
     synthetic: bool = False
     clean_note: str = ""
+    made_errors: bool = False
     made: tuple[str, ...] = ()
 
     def say(self, key: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnd_tasks import __version__
-from nnd_tasks.baselines import BASELINES
+from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.card import Card, Facts, safe, todo
 from nnd_tasks.cleaning import REASONS as CLEANING
 from nnd_tasks.cleaning import clean_name
@@ -47,6 +47,7 @@ _ALPHABET = "whether the better candidate comes first in the order of the alphab
 #: Reason -> what was left out, in words.
 DROPPED: Mapping[str, str] = {
     "by_recipe": "rows that are no judgements by the recipe",
+    "not_same": "rows that are different in columns that must be the same",
     "empty": "rows with an empty candidate",
     "no_context": "rows with an empty context",
     "no_judgement": "rows without a judgement",
@@ -66,6 +67,8 @@ DROPPED: Mapping[str, str] = {
 }
 #: Note on pairs of chats whose texts share turns that the column of the context lacks.
 FULLER = "both texts begin with turns that column {} does not have; they are part of the context"
+#: What a card says of the errors of worse candidates, by whether they were put in on purpose.
+ERRORS = ("judged (people judged texts as systems or people had written them)", "made (put in on purpose)")
 #: Heading of the rates of baselines.
 BASELINES_HEADING = "What baselines reach"
 _TAGS = ("nnd", "near-negative-distinction", "lm-evaluation-harness")
@@ -80,7 +83,10 @@ def set_header(facts: Facts) -> dict[str, Any]:
         "language": languages or [todo("language")],
         "pretty_name": f"NND {facts.title}",
         "task_categories": [facts.task_category],
-        "tags": [*_TAGS, "synthetic" if facts.synthetic else "human-evaluation"],
+        "tags": [
+            *_TAGS,
+            "synthetic" if facts.synthetic else "made-errors" if facts.made_errors else "human-evaluation",
+        ],
     }
 
 
@@ -107,6 +113,8 @@ def set_card(
             + (
                 "a text and the same with one synthetic error"
                 if facts.synthetic
+                else "a context with a right candidate and one with an error that was put in on purpose"
+                if facts.made_errors
                 else "a context with a better and a worse candidate by human judgement"
             )
             + ". A language model passes when the mean log-likelihood per token that it gives the better candidate "
@@ -207,7 +215,7 @@ def made_section(facts: Facts, reports: Mapping[str, Any]) -> list[str]:
     parts = {name: part for name, part in reports.items() if isinstance(part, Mapping) and "dropped" in part}
     if not parts:
         return [safe(facts.rule)] if facts.rule else []
-    lines = [safe(facts.rule), ""]
+    lines = [safe(facts.rule), "", f"Errors: {ERRORS[facts.made_errors]}.", ""]
     for name, part in parts.items():
         said = f"`{name}`: {counted(part.get('rows', 0), 'row')}"
         if "judgements" in part:
@@ -230,8 +238,11 @@ def baselines_section(reports: Mapping[str, Any]) -> list[str]:
     }
     if not rates_of:
         return []
+    known = [rule for rule in BASELINES if any(rule in rates[ALL] for rates in rates_of.values())]
+    best = {part["trivial_system"]: None for part in reports.values() if "trivial_system" in part}
+    notes = {"system": f" ({', '.join(map(code, best))})"} if best else {}
     rows = [
-        [code(name), cell(category), *[f"{rates[rule]:.3f}" for rule in BASELINES]]
+        [code(name), cell(category), *[f"{rates[rule]:.3f}" if rule in rates else "-" for rule in known]]
         for name, by_category in rates_of.items()
         for category, rates in by_category.items()
     ]
@@ -239,9 +250,9 @@ def baselines_section(reports: Mapping[str, Any]) -> list[str]:
     return [
         "Pass rates of rules that read no meaning; a tie fails. The rate of a model means something where it is above these.",
         "",
-        *[f"- `{rule}`: {what}" for rule, what in BASELINES.items()],
+        *[f"- `{rule}`: {BASELINES[rule]}{notes.get(rule, '')}" for rule in known],
         "",
-        *table(["config", "category", *[f"`{rule}`" for rule in BASELINES]], rows),
+        *table(["config", "category", *[f"`{rule}`" for rule in known]], rows),
         *(["", f"The rates are of {sampled:,} of the tests, drawn at random."] if sampled else []),
     ]
 
@@ -297,7 +308,7 @@ def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True, note:
 def origin_section(facts: Facts) -> list[str]:
     """Return where a set comes from, and what it may be used for."""
     named = [safe(" ".join(facts.title.split())), safe(facts.say("homepage"))]
-    kind = "Texts" if facts.synthetic else "Human evaluation"
+    kind = "Texts" if facts.synthetic or facts.made_errors else "Human evaluation"
     return [
         f"{kind}: {', '.join(filter(None, named))}. "
         f"Licence: {safe(facts.say('license'))}. {safe(facts.license_note)}".rstrip(),

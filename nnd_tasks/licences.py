@@ -161,6 +161,43 @@ WEBNLG = Terms(
     redistribute=True,
     licences=("cc-by-nc-sa-4.0",),
 )
+HUMANEVAL = Terms(
+    "programming problems of HumanEval and their translations into five languages, with right solutions and such with a bug",
+    "MIT with the rest of the publisher's repository. HumanEval, from which the problems come, is under MIT too, and "
+    "HumanEval-X, from which their translations come, under Apache-2.0.",
+    "https://github.com/openai/human-eval; https://github.com/bigcode-project/octopack",
+    redistribute=True,
+    licences=("apache-2.0",),
+)
+COMPETITIONS = Terms(
+    "problems of mathematical competitions (of MATH, by way of PRM800K), and solutions by models",
+    "the problems belong to those who hold the competitions. MATH was taken from the hub in 2025 after a notice of the Art of "
+    "Problem Solving. The Apache-2.0 of the release is read as that of the changed solutions.",
+    "https://huggingface.co/datasets/hendrycks/competition_math/discussions/5; https://github.com/openai/prm800k",
+    redistribute=False,
+)
+EIGHT_DOMAINS = Terms(
+    "documents of eight domains: news, dialogues of SAMSum, earnings calls, meetings, abstracts, podcasts, sales calls and "
+    "emails; and edited summaries",
+    "the news articles and podcasts belong to their publishers; SAMSum is under CC BY-NC-ND 4.0, which allows no derivatives. "
+    "The Apache-2.0 of the release is read as that of the edits and judgements.",
+    "https://github.com/salesforce/factualNLG; https://huggingface.co/datasets/Samsung/samsum",
+    redistribute=False,
+)
+INSTRUCTIONS = Terms(
+    "instructions and answers from Alpaca, OpenAssistant, ShareGPT, AlpacaFarm and LLMEval2, and such that the authors wrote",
+    "Alpaca and AlpacaFarm are under CC BY-NC 4.0; we know of no licence of those who shared their dialogues on ShareGPT. The "
+    "MIT licence of the release is read as that of the annotations.",
+    "https://github.com/princeton-nlp/LLMBar; https://github.com/tatsu-lab/alpaca_farm",
+    redistribute=False,
+)
+REDDIT = Terms(
+    "questions and answers that users of Reddit wrote (ELI5), and answers of models",
+    "those of people belong to their writers; we know of no licence from them. The CC BY-SA 4.0 of the release is read as that "
+    "of the annotations and of the models' answers; whether it is meant for commercial use is to be checked.",
+    "https://github.com/UKPLab/arxiv2024-lfqa-hallucination",
+    redistribute=False,
+)
 OWN = Terms(
     "contexts and candidates that were written for this project",
     "Apache-2.0, as the package that they come with.",
@@ -180,6 +217,12 @@ SETS: Mapping[str, tuple[Terms, ...]] = {
     "demo": (OWN,),
     "hanna": (STORIES,),
     "webnlg": (WEBNLG,),
+    "humanevalfix": (HUMANEVAL,),
+    "prmbench": (COMPETITIONS,),
+    "summedits": (EIGHT_DOMAINS,),
+    "llmbar": (INSTRUCTIONS,),
+    "lfqa": (REDDIT,),
+    "bump": (CNN_DM,),
 }
 #: Corpus of `nnd stress build` -> terms of its texts.
 CORPORA: Mapping[str, tuple[Terms, ...]] = {

@@ -51,6 +51,12 @@ MODELS = _beside("NND_TEST_MODELS", "models")
 #: Set -> its recipe, of those that come with the package.
 SOURCES = {name: find_recipe(name) for name, (_, shipped) in recipe_paths().items() if shipped}
 
+#: Set of today -> the folder of its files in `DATA`.
+TODAY = {
+    name: f"today/{'humanevalpack' if name == 'humanevalfix' else name}"
+    for name in ("humanevalfix", "prmbench", "summedits", "llmbar", "lfqa", "bump", "bio_mqm")
+}
+
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no annotation data at {DATA}; set NND_TEST_DATA")
 needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason=f"no trained models at {MODELS}; set NND_TEST_MODELS")
 
@@ -188,14 +194,13 @@ def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     """
 
     def get(name: str) -> Path:
-        if name != "demo" and not DATA.is_dir():
+        if name != "demo" and not (DATA / TODAY.get(name, "")).is_dir():
             pytest.skip(f"no annotation data at {DATA}; set NND_TEST_DATA")
 
         def make(home: Path) -> None:
             from nnd_tasks.build import build_set
 
-            source = next((DATA / place for place in (name, f"today/{name}") if (DATA / place).is_dir()), None)
-            build_set(name, None if name == "demo" else source, home / "nnd" / name)
+            build_set(name, None if name == "demo" else DATA / TODAY.get(name, name), home / "nnd" / name)
 
         return once(tmp_path_factory, f"set_{name}", make) / "nnd" / name
 

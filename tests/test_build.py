@@ -86,11 +86,12 @@ def test_report_counts_what_was_read_and_what_came_out_of_it(quiz: Path, tmp_pat
             gains = [len(row["high"]) - len(row["low"]) for row in rows if category in ("all", row["category"])]
             assert rules[category]["longer"] == pytest.approx(sum(gain > 0 for gain in gains) / len(gains))
             assert rules[category]["shorter"] == pytest.approx(sum(gain < 0 for gain in gains) / len(gains))
-            assert set(rules[category]) == {"longer", "overlap", "shorter", "unigram"}
+            assert set(rules[category]) == {"longer", "overlap", "shorter", "unigram", "system"}
+        assert result.report[config].pop("trivial_system") in {row["high_system"] for row in rows}
     assert result.report["clean"] == {
         "cleaned_from": "authors",
         **{key: getattr(cleaned, key) for key in ("tests", "clusters", "candidates", "categories", "fingerprint")},
-        **{key: result.report["authors"][key] for key in ("source_sha256", "options", "nnd_tasks")},
+        **{key: result.report["authors"][key] for key in ("source_sha256", "options", "errors", "nnd_tasks")},
     }
     cleaning = result.report["authors"].pop("cleaning")
     assert {reason: part["tests"] for reason, part in cleaning["reasons"].items()} == {
@@ -115,6 +116,7 @@ def test_report_counts_what_was_read_and_what_came_out_of_it(quiz: Path, tmp_pat
             "fingerprint": summary.fingerprint,
             "source_sha256": {QUIZ_FILE: hashlib.sha256(quiz_text().encode()).hexdigest()},
             "options": {},
+            "errors": "judged",
             "nnd_tasks": __version__,
         }
     }

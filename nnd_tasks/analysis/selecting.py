@@ -25,6 +25,7 @@ PARTS: Mapping[str, str] = {
     "eos": "yes or no",
     "bos": "yes or no",
     "candidate_prefix": "text before each candidate",
+    "number_lines": "yes, or no where lines stay as they are",
     "ties": "fail or authors",
     "overlong": "shorten or refuse",
     "normalization": "token",

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, planned_by_category, points
-from nnd_tasks.baselines import ALL, BASELINES, baseline_passes
+from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.check.findings import EXAMPLES, Finding, Severity, finding, shown
 from nnd_tasks.check.loading import Config, distinct_first
 from nnd_tasks.cleaning import clean_name
@@ -156,10 +156,11 @@ def _decided_by_baselines(config: Config) -> Iterator[Finding]:
     columns = config.columns
     triples = list(zip(columns["context"], columns["high"], columns["low"], strict=True))
     categories = np.asarray(columns["category"], dtype=object)
-    passes = {(rule, ""): passed for rule, passed in baseline_passes(triples).items()}
+    writers = list(zip(*(columns[name] for name in WRITERS), strict=True)) if {*WRITERS} <= columns.keys() else []
+    passes = {(rule, ""): passed for rule, passed in baseline_passes(triples, writers=writers).items()}
     # The opposite of a baseline gives the label away as well; "shorter" and "longer" are opposites already.
     turned = baseline_passes([(context, low, high) for context, high, low in triples])
-    passes |= {(rule, "not "): turned[rule] for rule in BASELINES if rule not in ("shorter", "longer")}
+    passes |= {(rule, "not "): passed for rule, passed in turned.items() if rule not in ("shorter", "longer")}
     names = sorted(set(columns["category"]))
     for name in names if len(names) == 1 else [*names, ALL]:
         chosen = np.full(len(categories), True) if name == ALL and name not in names else categories == name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from nnd_tasks.analysis.compare.power import marked_points, planned_by_category
 from nnd_tasks.assembly import examples
 from nnd_tasks.card import read_card
+from nnd_tasks.card_sections import ERRORS
 from nnd_tasks.check.yamls import read_task_yaml
 from nnd_tasks.datasets import (
     built_sets,
@@ -23,10 +24,12 @@ from nnd_tasks.datasets import (
 )
 from nnd_tasks.errors import NNDError, typed_reason_of, visible
 from nnd_tasks.markdown import code, fenced, plain, table
+from nnd_tasks.recipes.languages import code_of
 from nnd_tasks.recipes.limits import check_prompt
 from nnd_tasks.recipes.shelf import SetRecipe, find_recipe, load_recipe, recipe_paths
+from nnd_tasks.schema import language_pair
 from nnd_tasks.tables import summarize
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, did_you_mean
 
 _SHOWN = 300  # characters of a text
 
@@ -56,6 +59,8 @@ class Entry:
         name: name of the set.
         kind: what a model is asked to do.
         license: licence of texts and judgements.
+        errors: ``judged`` or ``made``; ``""`` where nothing says it.
+        languages: codes of the languages.
         shipped: whether it comes with the package.
         built: whether it is built and can be read.
         folder: the dataset folder, where there is one.
@@ -68,6 +73,8 @@ class Entry:
     name: str
     kind: str = ""
     license: str = ""
+    errors: str = ""
+    languages: list[str] = field(default_factory=list)
     shipped: bool = False
     built: bool = False
     folder: str = ""
@@ -92,9 +99,13 @@ def _of_recipe(name: str, path: Path, shipped: bool) -> Entry:
         entry = _with_data(Entry(name, shipped=shipped, recipe=str(path)), dataset_folder(name))
         state = f"recipe unreadable: {error}"
         return replace(entry, state=f"{entry.state}; {state}" if entry.folder else state)
-    published = dict(recipe.published) or ({"default": sum(recipe.expected.values())} if recipe.expected else {})
-    entry = Entry(name, recipe.kind or "", recipe.license or "", shipped, recipe=str(path), published=published)
-    return _with_data(entry, dataset_folder(name))
+    expected = {recipe.config or "default": sum(recipe.expected.values())} if recipe.expected else {}
+    published = dict(recipe.published) or expected
+    entry = Entry(name, recipe.kind or "", recipe.license or "", recipe.errors, list(recipe.language), shipped,
+                  recipe=str(path), published=published)  # fmt: skip
+    entry = _with_data(entry, dataset_folder(name))
+    pairs = [language_pair(config) or () for config in (*published, *(one.name for one in entry.configs))]
+    return replace(entry, languages=list(dict.fromkeys([*recipe.language, *(code for pair in pairs for code in pair)])))
 
 
 def _with_data(entry: Entry, folder: Path) -> Entry:
@@ -119,6 +130,28 @@ def _config(folder: Path, name: str) -> ConfigEntry:
     return ConfigEntry(name, summary.tests, summary.categories, points)
 
 
+def narrowed(entries: Sequence[Entry], language: str | None = None, task: str | None = None) -> list[Entry]:
+    """Return the sets of a language and of a kind of task; None takes all.
+
+    Raises:
+        NNDError: no set has this language, or this task.
+    """
+    of_task = {entry.name: [kind.strip() for kind in entry.kind.split(",") if kind.strip()] for entry in entries}
+    of_language = {entry.name: [code.lower() for code in entry.languages] for entry in entries}
+    chosen = list(entries)
+    for option, value, known in (("--language", language, of_language), ("--task", task, of_task)):
+        if value is None:
+            continue
+        every = sorted({one for values in known.values() for one in values})
+        wanted = value.strip().lower()
+        if wanted not in every:
+            code = code_of(wanted) if option == "--language" else ""
+            meant = f"did you mean {code!r}?" if code in every else did_you_mean(wanted, every)
+            raise NNDError(f"{option} {value}: no set has it; {meant or 'there are: ' + ', '.join(every)}")
+        chosen = [entry for entry in chosen if wanted in known[entry.name]]
+    return chosen
+
+
 def listing(entries: Iterable[Entry], *, brief: bool = False) -> str:
     """Return a table of sets as Markdown: a row per config, or with ``brief`` a row per set."""
     rows = []
@@ -126,7 +159,16 @@ def listing(entries: Iterable[Entry], *, brief: bool = False) -> str:
         built = entry.state == f"built in {entry.folder}"
         name, state = code(entry.name), f"built in {code(entry.folder)}" if built else plain(entry.state)
         about = plain(
-            "; ".join(part for part in ("" if entry.shipped else "your own", entry.kind, entry.license) if part)
+            "; ".join(
+                part
+                for part in (
+                    "" if entry.shipped else "your own",
+                    entry.kind,
+                    entry.license,
+                    f"errors: {entry.errors}" if entry.errors else "",
+                )
+                if part
+            )
         )
         counts = {config.name: config.tests for config in entry.configs} or entry.published
         if brief:
@@ -179,6 +221,7 @@ def describe(name: str, config: str | None = None, count: int = 5, *, brief: boo
             yield f"- {key}: {plain(facts.say(key))}"
         if not brief:
             yield f"- rule: {plain(facts.rule)}"
+            yield f"- errors: {plain(ERRORS[facts.made_errors])}"
             yield f"- recipe: {code(str(recipe.path), in_table=False)}"
     elif folder is not None:
         header = read_card(folder).header

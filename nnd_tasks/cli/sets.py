@@ -23,23 +23,30 @@ if TYPE_CHECKING:
 @app.command(
     "list",
     rich_help_panel=SETS,
-    epilog=examples(("nnd list --brief", "which sets there are"), ("nnd list > sets.md", "everything, as Markdown")),
+    epilog=examples(
+        ("nnd list --brief", "which sets there are"),
+        ("nnd list --task code", "sets of one task"),
+        ("nnd list > sets.md", "everything, as Markdown"),
+    ),
 )
 def list_sets(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
     brief: Brief = False,
+    language: Annotated[str | None, typer.Option(help="Only sets with texts of this language, such as zh.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only sets of this task, such as code or summarization.")] = None,
 ) -> None:
     """Show every set and recipe: size, categories, licence, built or not and where.
 
     In parentheses: the smallest difference between two models that a category can be expected to show, in percentage points, if
     they decide 30% of its tests differently; ‡ marks what is too small to tell models apart.
     """
-    from nnd_tasks.cli.catalogue import catalogue, listing
+    from nnd_tasks.cli.catalogue import catalogue, listing, narrowed
 
+    entries = narrowed(catalogue(), language, task)
     if as_json:
-        typer.echo(json.dumps([asdict(entry) for entry in catalogue()], indent=2))
+        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
     else:
-        show(listing(catalogue(), brief=brief))
+        show(listing(entries, brief=brief))
 
 
 @app.command(

@@ -99,7 +99,7 @@ def _scores(doc: Mapping[str, Any], answers: Iterable[Answer], settings: Setting
     for answer in answers:
         if answer.candidate is not None:
             total, _, tokens = answer
-            text = settings.candidate_prefix + doc["candidates"][answer.candidate]
+            text = settings.scored(doc["candidates"][answer.candidate])
             scores[answer.candidate] = Score(float(total), tokens, max(len(text.encode("utf-8")), 1))
     return scores
 

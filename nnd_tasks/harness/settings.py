@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -20,6 +21,7 @@ class Settings:
         append_eos: score the end-of-sequence token after each candidate too, as the authors' code does.
         append_bos: put the beginning-of-sequence token between prompt and candidate, as the authors do for GPT-2.
         candidate_prefix: text before each candidate that is scored with it, such as Macaw's ``$answer$ = ``.
+        number_lines: put its number before each line of a candidate that does not begin with it, for reasoning in steps.
         ties: ``fail`` or ``authors``; see `nnd_tasks.harness.metrics.decide`.
         overlong: ``shorten``: a context that does not fit the model's window loses its end; ``refuse``: it is an error.
         categories: exactly the categories that the data must have; None accepts any.
@@ -29,10 +31,18 @@ class Settings:
     append_eos: bool = False
     append_bos: bool = False
     candidate_prefix: str = ""
+    number_lines: bool = False
     ties: str = "fail"
     overlong: str = "shorten"
     categories: tuple[str, ...] | None = None
     context_reliance: bool = False
+
+    def scored(self, candidate: str) -> str:
+        """Return the text of a candidate that a model scores; a blank one stays blank but for its prefix."""
+        if self.number_lines and candidate.strip():
+            lines = enumerate(candidate.split("\n"), start=1)
+            candidate = "\n".join(line if _begins(line, number) else f"{number}. {line}" for number, line in lines)
+        return self.candidate_prefix + candidate
 
     @classmethod
     def names(cls) -> list[str]:
@@ -64,11 +74,17 @@ class Settings:
             append_eos=_flag(metadata, "append_eos"),
             append_bos=_flag(metadata, "append_bos"),
             candidate_prefix=prefix,
+            number_lines=_flag(metadata, "number_lines"),
             ties=_choice(metadata, "ties", ("fail", "authors")),
             overlong=_choice(metadata, "overlong", ("shorten", "refuse")),
             categories=None if categories is None else tuple(categories),
             context_reliance=_flag(metadata, "context_reliance"),
         )
+
+
+def _begins(line: str, number: int) -> bool:
+    """Tell whether a line begins with its number, such as ``2. `` or ``2) ``."""
+    return re.match(rf"\s*{number}[.):]\s", line) is not None
 
 
 def _choice(metadata: Mapping[str, Any], name: str, values: Sequence[str]) -> str:

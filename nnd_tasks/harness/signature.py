@@ -78,6 +78,7 @@ def protocol_part(
         "eos": settings.append_eos,
         "bos": settings.append_bos,
         "candidate_prefix": settings.candidate_prefix,
+        **({"number_lines": True} if settings.number_lines else {}),
         "ties": settings.ties,
         "overlong": settings.overlong,
         "prompt": digest([rendered, config.target_delimiter, config.filter_list]),

@@ -166,7 +166,7 @@ class NNDTask(SandboxedTask):
     def doc_to_target(self, doc: Mapping[str, Any], doc_to_target: Any = None) -> str:
         """Return a better candidate, if possible one that is not empty: the target of a few-shot exemplar."""
         better = [str(doc["candidates"][test["high"]]) for test in doc["tests"]]
-        return self.settings.candidate_prefix + next((text for text in better if text.strip()), better[0])
+        return self.settings.scored(next((text for text in better if text.strip()), better[0]))
 
     def doc_to_choice(self, doc: Mapping[str, Any], doc_to_choice: Any = None) -> list[str]:
         """Return the texts to score, in the order of `scorable`.
@@ -176,7 +176,7 @@ class NNDTask(SandboxedTask):
         if not self.scorable(doc):
             return [metrics.PLACEHOLDER]
         eos = self.counter.special_text("eos") if self.settings.append_eos else ""
-        return [f"{self.settings.candidate_prefix}{doc['candidates'][i]}{eos}" for i in self.scorable(doc)]
+        return [f"{self.settings.scored(doc['candidates'][i])}{eos}" for i in self.scorable(doc)]
 
     # ------------------------------------------------------------ requests
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.baselines import SAMPLE, table_rates
+from nnd_tasks.baselines import SAMPLE, favourite, table_rates, writers_of
 from nnd_tasks.card_sections import set_card, set_header
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.dataset_writing import write_dataset
@@ -91,7 +91,8 @@ class Formed:
         sampled = {"trivial_rules_sample": SAMPLE} if table.num_rows > _EXACT else {}
         rates = table_rates(table, SAMPLE if sampled else None)
         self.tables[config] = table
-        self.report[config] = {**details, **counts, "trivial_rules": rates, **sampled}
+        best = {"trivial_system": name} if (name := favourite(writers_of(table))) else {}
+        self.report[config] = {**details, **counts, "trivial_rules": rates, **sampled, **best}
 
     def unlike_published(self, recipe: Recipe) -> list[str]:
         """Return the configs whose number of tests is not the published one."""
@@ -171,6 +172,7 @@ def origin_of(
         **({} if shipped else {"recipe": judging_part(recipe)}),
         "source_sha256": {file: sha256_of(path) for file, path in sorted(files.items())},
         "options": shown,
+        "errors": recipe.errors,
         "nnd_tasks": __version__,
     }
 

@@ -15,6 +15,7 @@ from nnd_tasks.recipes.base_table import Batch, Several, Table
 from nnd_tasks.recipes.cells import AbsentError, Column, Where, check_size, kind, listed, render, root, walk
 from nnd_tasks.recipes.chat import is_chat
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
+from nnd_tasks.schema import normalize
 from nnd_tasks.wording import did_you_mean, some_of
 
 #: Rows that a table may be taken apart into.
@@ -50,7 +51,7 @@ def batches(table: Table, recipe: Recipe, *, inside: bool = False) -> Iterator[B
         left -= len(apart.numbers) * len(choices)
         if left < 0:
             raise NNDError(f"{table.name}: its lists and `each` make more than {MAX_ROWS:,} rows")
-        yield _each(apart, recipe, [*names, *(_inside(apart, names) if inside else ())])
+        yield _one_category(_each(apart, recipe, [*names, *(_inside(apart, names) if inside else ())]), recipe)
 
 
 def _inside(batch: Batch, names: Sequence[str]) -> list[str]:
@@ -249,19 +250,42 @@ def _shown(cell: Any) -> str | None:
         return None
 
 
-def without(batch: Batch, recipe: Recipe, dropped: Dropped) -> Batch:
-    """Return a batch without the rows that `Recipe.leave_out` names, and add these to ``dropped``."""
-    if not recipe.leave_out:
+def _one_category(batch: Batch, recipe: Recipe) -> Batch:
+    """Return a batch in which a list of categories is the one that `Recipe.list_category` says."""
+    if not recipe.list_category:
         return batch
-    keep = [True] * len(batch.numbers)
+    column, names = str(recipe.category), recipe.list_category
+    cells: list[Any] = []
+    for i, cell in enumerate(listed(batch.columns[column])):
+        if not isinstance(cell, (list, tuple)):
+            raise NNDError(f"{batch.where(column)(i)}: expected a list of categories, found {kind(cell)}")
+        cells.append(cell[0] if len(cell) == 1 else names["several" if cell else "none"])
+    return Batch(batch.numbers, {**batch.columns, column: cells}, batch.place, batch.named)
+
+
+#: Reasons for which `without` leaves rows out.
+LEFT_OUT = ("by_recipe", "not_same")
+
+
+def without(batch: Batch, recipe: Recipe, dropped: Dropped) -> Batch:
+    """Return a batch without the rows that `Recipe.leave_out` and `Recipe.same` name, and add these to ``dropped``."""
+    if not (recipe.leave_out or recipe.same):
+        return batch
+    reasons = [""] * len(batch.numbers)
+    for i, cells in enumerate(zip(*(listed(batch.columns[column]) for column in recipe.same), strict=True)):
+        if len({normalize(_shown(cell) or "") for cell in cells}) > 1:
+            reasons[i] = "not_same"
     for column, values in recipe.leave_out.items():
         wrong = {value.casefold() for value in values}
         for i, cell in enumerate(listed(batch.columns[column])):
-            keep[i] &= (_shown(cell) or "").strip().casefold() not in wrong
-    origin = [i for i, kept in enumerate(keep) if kept]
-    if len(origin) == len(keep):
+            if (_shown(cell) or "").strip().casefold() in wrong:
+                reasons[i] = "by_recipe"
+    for reason in LEFT_OUT:
+        rows = [batch.numbers[i] for i, given in enumerate(reasons) if given == reason]
+        dropped.add(reason, len(rows), rows)
+    origin = [i for i, reason in enumerate(reasons) if not reason]
+    if len(origin) == len(reasons):
         return batch
-    dropped.add("by_recipe", len(keep) - len(origin), [batch.numbers[i] for i, kept in enumerate(keep) if not kept])
     columns = {name: _repeat(values, origin, batch.where(name)) for name, values in batch.columns.items()}
     named = batch.named
 

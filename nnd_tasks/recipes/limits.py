@@ -161,10 +161,12 @@ def check_each(each: Mapping[str, tuple[str, ...]], columns: int, where: str) ->
 
 
 def check_marks(strip: Mapping[str, tuple[str, ...]], where: str) -> None:
-    """Raise NNDError for marks of ``strip`` that are empty or too many, or of a text other than candidate or context."""
+    """Raise NNDError for marks of ``strip`` that are empty or too many, or of a role whose text is taken as it is."""
     for role, marks in strip.items():
-        if role not in ("candidate", "context"):
-            raise NNDError(f"{where}: strip: marks are taken out of candidate or context, not of {short_repr(role)}")
+        if role not in ("candidate", "context", "subcategory"):
+            raise NNDError(
+                f"{where}: strip: marks are taken out of candidate, context or subcategory, not of {short_repr(role)}"
+            )
         if not all(marks) or len(marks) > _MAX_MARKS:
             raise NNDError(
                 f"{where}: strip: {role} is a list of marks such as <v>, {_MAX_MARKS} at most, none of them empty"

@@ -13,7 +13,8 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
 from nnd_tasks.recipes import limits
 from nnd_tasks.recipes.cells import render, short_repr
-from nnd_tasks.recipes.recipe import FILE, FOLDER, File, Recipe
+from nnd_tasks.recipes.languages import check_language
+from nnd_tasks.recipes.recipe import ERRORS, FILE, FOLDER, File, Recipe
 from nnd_tasks.recipes.spans import check_spans
 from nnd_tasks.schema import check_field_names, normalize
 from nnd_tasks.wording import did_you_mean
@@ -66,6 +67,8 @@ def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
         check_spans(recipe.spans, where)
     if recipe.pairs:
         _check_pairs(recipe)
+    elif recipe.systems:
+        raise NNDError(f"{where}: systems are of the two texts of a pair; of one candidate it is system")
     elif recipe.winner:
         raise NNDError("--winner says which column of a pair won; name the two columns with --pair A,B")
     _check_numbers(recipe)
@@ -79,7 +82,7 @@ def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
     _check_clean(recipe, options, where)
     check_field_names(recipe.field)
     for language in recipe.language:
-        _check_language(language)
+        check_language(language)
     if recipe.context is not None and recipe.context == recipe.candidate:
         raise NNDError(f"column {recipe.context!r} cannot be both context and candidate")
     return recipe
@@ -109,6 +112,14 @@ def _check_limits(recipe: Recipe, where: str) -> None:
     roles = ("group", "context", "candidate", "label", "score", "chosen", "rejected")
     if empty := [role for role in roles if getattr(recipe, role) == ""]:
         raise NNDError(f"{where}: {empty[0]} names no column")
+    if recipe.systems and len(recipe.systems) != 2:
+        raise NNDError(f"{where}: systems are two columns, one for each text of a pair")
+    if len(recipe.same) == 1:
+        raise NNDError(f"{where}: same is two columns or more that must hold the same")
+    if recipe.errors not in ERRORS:
+        raise NNDError(f"{where}: errors is {' or '.join(ERRORS)}, not {short_repr(recipe.errors)}")
+    if recipe.list_category and ({*recipe.list_category} != {"none", "several"} or not recipe.category):
+        raise NNDError(f"{where}: list_category names a category for `none` and one for `several`, beside category")
     if recipe.subcategory and (recipe.categories or recipe.separator):
         raise NNDError(f"{where}: subcategory does not go with categories or separator, which make one themselves")
     if recipe.separator == "":
@@ -118,7 +129,7 @@ def _check_limits(recipe: Recipe, where: str) -> None:
 #: Keys that may have another value for the clean config: how rows are read and compared, not where they come from.
 _CLEAN = (
     *("best", "better", "categories", "category", "ignore", "leave_out", "majority", "min_gap", "missing", "order"),
-    *("scale", "separator", "severity", "strip"),
+    *("same", "scale", "separator", "severity", "strip"),
 )
 
 
@@ -130,32 +141,6 @@ def _check_clean(recipe: Recipe, options: Mapping[str, Any], where: str) -> None
         raise NNDError(f"{where}: clean changes the clean config, which only a set with `candidates: rows` has")
     _check_keys(recipe.clean, _CLEAN, f"{where}: clean")
     make_recipe({**{key: value for key, value in options.items() if key != "clean"}, **recipe.clean}, f"{where}: clean")
-
-
-#: Names of languages, as people write them in place of codes, each followed by its code.
-_LANGUAGES = (
-    "arabic ar bengali bn bulgarian bg catalan ca chinese zh mandarin zh croatian hr czech cs danish da dutch nl "
-    "english en estonian et finnish fi french fr fran\u00e7ais fr german de deutsch de greek el hebrew he hindi hi "
-    "hungarian hu icelandic is indonesian id irish ga italian it italiano it japanese ja kazakh kk korean ko latin "
-    "la latvian lv lithuanian lt malay ms norwegian no persian fa farsi fa polish pl portuguese pt romanian ro "
-    "russian ru serbian sr slovak sk slovenian sl spanish es espa\u00f1ol es swahili sw swedish sv tamil ta telugu te "
-    "thai th turkish tr ukrainian uk urdu ur vietnamese vi welsh cy"
-)
-_CODES = dict(zip(_LANGUAGES.split()[::2], _LANGUAGES.split()[1::2], strict=True))
-
-
-def _check_language(language: str) -> None:
-    """Raise NNDError for what is not the code of a language: the hub and `nnd check` know only codes."""
-    if re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", language) or language in ("multilingual", "code"):
-        return
-    plain = language.strip().lower()
-    code = _CODES.get(plain) or plain.replace("_", "-")
-    meant = (
-        f"write {code}"
-        if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", code)
-        else "write a code such as en or pt-BR (ISO 639)"
-    )
-    raise NNDError(f"--language {language}: is not a language code; {meant}")
 
 
 def _check_numbers(recipe: Recipe) -> None:
@@ -245,6 +230,11 @@ def _categories(key: str, value: Any, where: str) -> dict[str, Any]:
 def _exact(key: str, value: Any, where: str) -> tuple[str, ...]:
     values = value if isinstance(value, (list, tuple)) else [value]
     return tuple(_text(key, one, where) for one in values)
+
+
+def _group(key: str, value: Any, where: str) -> str | tuple[str, ...]:
+    """Return the column or template of a group; a list of columns as it is."""
+    return _exact(key, value, where) if isinstance(value, (list, tuple)) else _text(key, value, where)
 
 
 def _order(key: str, value: Any, where: str) -> tuple[tuple[str, ...], ...]:
@@ -374,6 +364,10 @@ _READERS: Mapping[str, Reader] = {
     "attribute": _attribute,
     "field": _of("columns", _text),
     "pair": _texts,
+    "systems": _exact,
+    "same": _exact,
+    "group": _group,
+    "list_category": _of("categories", _text),
     "categories": _categories,
     "spans": _of("columns and settings", _any),
     "leave_out": _of("lists of values", _labels),

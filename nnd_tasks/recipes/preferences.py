@@ -17,7 +17,7 @@ from nnd_tasks.judgements import Dropped
 from nnd_tasks.recipes.base_table import Batch, Table
 from nnd_tasks.recipes.cells import Column, listed, render
 from nnd_tasks.recipes.chat import Split, add_context, split_pair
-from nnd_tasks.recipes.flatten import batches, without
+from nnd_tasks.recipes.flatten import LEFT_OUT, batches, without
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.rows import Reader, field_roles, prompts_of
 from nnd_tasks.recipes.spans import SpanReader
@@ -26,6 +26,7 @@ from nnd_tasks.schema import SPANS_COLUMN
 
 #: Columns of a batch that are made from others; no table has a column of these names.
 _CONTEXT, _CHOSEN, _REJECTED = "\0context", "\0chosen", "\0rejected"
+_SYSTEMS = {"high_system": "\0high_system", "low_system": "\0low_system"}
 
 
 @dataclass
@@ -60,7 +61,7 @@ def read_preferences(table: Table, recipe: Recipe) -> Preferences:
     pairs, dropped = _Pairs(recipe), Dropped()
     for batch in batches(table, recipe):
         pairs.take(without(batch, recipe, dropped))
-    if not pairs.reader.count:
+    if not (pairs.reader.count or dropped.counts):
         raise table.empty()
     pairs.spans.note_lost(table)
     return _assemble(pairs, recipe, dropped)
@@ -80,7 +81,8 @@ class _Pairs:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         roles = {"context": _CONTEXT, "chosen": _CHOSEN, "rejected": _REJECTED}
-        roles |= {"category": recipe.category} if recipe.category else {}
+        roles |= {role: name for role in ("category", "subcategory") if (name := getattr(recipe, role))}
+        roles |= _SYSTEMS if recipe.systems else {}
         self.reader = Reader({**roles, **field_roles(recipe)}, recipe)
         self.reader.texts["rejected"] = self.reader.texts["chosen"]  # one numbering of candidates
         self.apart: list[bool] = []
@@ -97,6 +99,11 @@ class _Pairs:
             _CHOSEN: [part.chosen for part in parts],
             _REJECTED: [part.rejected for part in parts],
         }
+        if self._recipe.systems:
+            one, other = (listed(batch.columns[column]) for column in self._recipe.systems)
+            turned = [side == 1 for side in self._sides]
+            made[_SYSTEMS["high_system"]] = [b if turn else a for a, b, turn in zip(one, other, turned, strict=True)]
+            made[_SYSTEMS["low_system"]] = [a if turn else b for a, b, turn in zip(one, other, turned, strict=True)]
         split = Batch(batch.numbers, {**batch.columns, **made}, batch.place)
         self.reader.add(split)
         self.spans.add(split, _REJECTED)
@@ -107,17 +114,18 @@ class _Pairs:
         contexts: list[Any] = [None] * len(batch.numbers)
         if recipe.context is not None:
             contexts = [self._text(batch, i, cell) for i, cell in enumerate(listed(batch.columns[recipe.context]))]
+        self._sides: list[int | str] = [0] * len(contexts)
         if not recipe.pair:
             self.undecided += [""] * len(contexts)
             chosen, rejected = (listed(batch.columns[str(column)]) for column in (recipe.chosen, recipe.rejected))
             return zip(chosen, rejected, contexts, strict=True)
-        sides = self._sides(batch, str(recipe.winner))
+        sides = self._sides = self._won_by(batch, str(recipe.winner))
         self.undecided += [side if isinstance(side, str) else "" for side in sides]
         one, other = (listed(batch.columns[column]) for column in recipe.pair)
         ordered = [(b, a) if side == 1 else (a, b) for a, b, side in zip(one, other, sides, strict=True)]
         return ((*pair, context) for pair, context in zip(ordered, contexts, strict=True))
 
-    def _sides(self, batch: Batch, column: str) -> list[int | str]:
+    def _won_by(self, batch: Batch, column: str) -> list[int | str]:
         """Return what `winner` says of each cell; a text that comes again is read once."""
         where, sides = batch.where(column), []
         for i, cell in enumerate(listed(batch.columns[column])):
@@ -161,7 +169,7 @@ def _assemble(pairs: _Pairs, recipe: Recipe, dropped: Dropped) -> Preferences:
     reader = pairs.reader
     rows, chosen, rejected = reader.numbers, reader.codes("chosen"), reader.codes("rejected")
     context, texts = reader.codes("context"), reader.texts["chosen"]
-    count = len(rows) + dropped.counts.get("by_recipe", 0)
+    count = len(rows) + sum(dropped.counts.get(reason, 0) for reason in LEFT_OUT)
     one, other = fold_codes(texts, chosen), fold_codes(texts, rejected)
     wrong = np.zeros(len(rows), dtype=bool)
     whole = recipe.candidates == "rows"  # equal and empty texts stay; the clean config leaves them out
@@ -198,11 +206,13 @@ def _assemble(pairs: _Pairs, recipe: Recipe, dropped: Dropped) -> Preferences:
         "category": Coded(np.zeros(len(keep), np.int64), [PREFERENCE]),
         "high_first": np.array([texts.texts[one] < texts.texts[other] for one, other in both], dtype=bool),
     }
-    if category is not None:
-        columns["category"] = Coded(category[keep].astype(np.int64), reader.texts["category"].texts)
+    for role in ("category", "subcategory", *_SYSTEMS):
+        if role in reader.roles:
+            columns[role] = Coded(reader.codes(role)[keep].astype(np.int64), reader.texts[role].texts)
     if recipe.spans:
         columns[SPANS_COLUMN] = Spans(pairs.spans.codes()[keep].astype(np.int64), pairs.spans.texts.texts)
-    return Preferences(table_of_tests(prompt[keep], prompts, columns), count, dropped, pairs.fuller)
+    groups = Coded(prompt[keep], prompts.ids) if whole else None  # a test that comes again needs an id of its own
+    return Preferences(table_of_tests(prompt[keep], prompts, columns, groups), count, dropped, pairs.fuller)
 
 
 def _decide(

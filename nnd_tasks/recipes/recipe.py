@@ -17,6 +17,8 @@ ROLES = (
     *("context", "candidate", "label", "score", "system", "rater", "severity"),
     *("chosen", "rejected", "winner", "category", "subcategory"),
 )
+#: Where the errors of worse texts come from: people judged texts as they are, or an error was put in on purpose.
+ERRORS = ("judged", "made")
 #: Columns that every table has besides its own.
 FILE, FOLDER, KEY = "@file", "@folder", "@key"
 _PLACE = re.compile(r"\{([^{}]+)\}")
@@ -63,10 +65,11 @@ class Recipe:
             itself in a column ``name`` (for a table in which each system has columns of its own).
         constant: column -> text that it holds in every row.
         group: column of the group within which pairs are formed, or a template of several such as ``{doc}_{seg}``; None takes
-            the prompt. ``{a|b}`` takes the first of the two columns that the table has.
+            the prompt. ``{a|b}`` takes the first of the two columns that the table has. A list of columns holds long texts; the
+            group is then named by a hash of them.
         context: column of what a model is given.
         candidate: column of the text that was judged.
-        strip: ``candidate`` or ``context`` -> marks that are taken out of its text.
+        strip: ``candidate``, ``context`` or ``subcategory`` -> marks that are taken out of its text.
         label: column of a label.
         score: column of a number (higher is better), or of a list of them, one per rater.
         votes: ``best`` and ``worst`` -> column of the systems with such a vote; the score is best minus worst votes.
@@ -80,12 +83,16 @@ class Recipe:
         rejected: column of the worse text, likewise.
         pair: the two columns of the texts of a pair, where another column names the winner.
         winner: the column that names the winner.
+        systems: the two columns of who wrote the texts of a pair, in the order of ``pair``, or of ``chosen`` and ``rejected``.
         category: column of the category of tests.
+        list_category: ``none`` and ``several`` -> the category where the column of the category holds a list with no item, and
+            with several; a list of one item is that item.
         subcategory: column of a finer label of the worse candidate.
         categories: label, or value of ``category``, -> category; null leaves it out.
         separator: where labels are paths (``Accuracy/Mistranslation``), what separates their parts; the first is the category.
         spans: where the errors of a candidate are; see `nnd_tasks.recipes.spans`.
         leave_out: column -> values: rows with one of these values are not judgements, such as attention checks.
+        same: columns that must hold the same; rows in which they differ are left out.
         missing: texts that mean that nobody judged, besides empty cells.
         complete: whether every row must have every column, with text where text belongs, and a judgement; a row that lacks one
             is then an error.
@@ -104,7 +111,8 @@ class Recipe:
         prompt: template of what a model reads before a candidate.
         title: of the human evaluation.
         summary: what was evaluated, in a sentence or two.
-        kind: what a model is asked to do, in words.
+        kind: what a model is asked to do, in words; several are separated by commas.
+        errors: one of `ERRORS`: ``judged`` (people judged texts as they are) or ``made`` (errors were put in on purpose).
         license: of the texts and judgements.
         license_note: what else people should know about the licence.
         language: codes of the languages.
@@ -128,7 +136,7 @@ class Recipe:
     rows: str | None = None
     each: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     constant: Mapping[str, str] = field(default_factory=dict)
-    group: str | None = None
+    group: str | tuple[str, ...] | None = None
     context: str | None = None
     candidate: str | None = None
     strip: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -144,12 +152,15 @@ class Recipe:
     rejected: str | None = None
     pair: tuple[str, ...] = ()
     winner: str | None = None
+    systems: tuple[str, ...] = ()
     category: str | None = None
+    list_category: Mapping[str, str] = dataclasses.field(default_factory=dict)
     subcategory: str | None = None
     categories: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
     separator: str | None = None
     spans: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     leave_out: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    same: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     complete: bool = False
     scale: tuple[float, float] | None = None
@@ -167,6 +178,7 @@ class Recipe:
     title: str | None = None
     summary: str | None = None
     kind: str | None = None
+    errors: str = ERRORS[0]
     license: str | None = None
     license_note: str | None = None
     language: tuple[str, ...] = ()
@@ -232,14 +244,15 @@ class Recipe:
     def columns(self) -> list[str]:
         """Return the names of the columns that are read, each once."""
         single = [getattr(self, role) for role in ROLES]
-        several = [*self.attribute.values(), *self.field.values(), *self.votes.values(), *self.pair, *self.leave_out]
+        several = [*self.attribute.values(), *self.field.values(), *self.votes.values(), *self.pair, *self.systems]
+        several += [*self.leave_out, *self.same]
         parts = [part for part in self.group_parts() for part in part.split("|")] if self.group else []
         return list(dict.fromkeys(name for name in (*single, *several, *parts, *columns_of(self.spans)) if name))
 
     def group_parts(self) -> list[str]:
-        """Return the names in the template of a group."""
-        if not self.group:
-            return []
+        """Return the names in the template of a group, or in its list."""
+        if not self.group or isinstance(self.group, tuple):
+            return list(self.group or ())
         return _PLACE.findall(self.group) or [self.group]
 
     def unknown(self) -> list[str]:
@@ -259,11 +272,13 @@ class Recipe:
         return Facts(
             name, self.title or name, {key: text for key, text in known.items() if text is not None}, self.license_note or "",
             self.task_category, self.rule_text(), fields, self.pairs, dump_yaml(self.dump()) if shown else "",
-            clean_note=self.clean_note or "",
+            clean_note=self.clean_note or "", made_errors=self.errors == "made",
         )  # fmt: skip
 
     def rule_text(self) -> str:
         """Return the rule as a sentence."""
+        if self.pairs and self.errors == "made":
+            return "The table pairs each right text with one in which an error was put on purpose."
         if self.pairs:
             return "The table says of each pair which text people preferred."
         if self.better:

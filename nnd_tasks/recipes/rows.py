@@ -16,15 +16,15 @@ from nnd_tasks.judgements import Dropped, Judgements, Prompts, number_prompts
 from nnd_tasks.qualities import unranked
 from nnd_tasks.recipes.base_table import Batch, Table
 from nnd_tasks.recipes.cells import check_size, short_repr, strings
-from nnd_tasks.recipes.flatten import batches, without
+from nnd_tasks.recipes.flatten import LEFT_OUT, batches, without
 from nnd_tasks.recipes.marks import Marks
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.spans import SpanReader
-from nnd_tasks.schema import normalize
+from nnd_tasks.schema import normalize, short_hash
 from nnd_tasks.wording import some_of
 
 #: Roles whose texts are names; white space around a name does not count.
-_NAMES = ("system", "rater", "category", "subcategory", "severity")
+_NAMES = ("system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
 #: Roles whose texts a model reads; where candidates are rows, blank ones are kept.
 _BODIES = ("context", "candidate", "chosen", "rejected")
 
@@ -107,7 +107,7 @@ def read_judgements(table: Table, recipe: Recipe) -> Judgements:
     gathered = _Gathered(table, recipe)
     for batch in batches(table, recipe):
         gathered.add(batch)
-    if not gathered.reader.count:
+    if not (gathered.reader.count or gathered.dropped.counts):
         raise table.empty()
     gathered.spans.note_lost(table)
     return gathered.judgements()
@@ -119,6 +119,7 @@ class _Gathered:
     Attributes:
         reader: texts of all rows.
         spans: error spans of all rows.
+        dropped: what is left out.
     """
 
     def __init__(self, table: Table, recipe: Recipe) -> None:
@@ -133,7 +134,7 @@ class _Gathered:
         self.reader = Reader(roles, recipe)
         self.spans = SpanReader(recipe.spans, recipe.strip.get("candidate", ()))
         self._marks, self._groups = Marks(recipe), _Groups(recipe)
-        self._dropped = Dropped()
+        self.dropped = Dropped()
         # Of each judgement that is still in: position of the row, mark, number of the aspect.
         self._place: Index
         self._mark: NDArray[Any]
@@ -141,7 +142,7 @@ class _Gathered:
 
     def add(self, whole: Batch) -> None:
         """Read a batch, without the rows that the recipe leaves out."""
-        batch = without(whole, self._recipe, self._dropped)
+        batch = without(whole, self._recipe, self.dropped)
         self._marks.add(batch, self.reader.count)
         self.reader.add(batch)
         self._groups.add(batch)
@@ -152,7 +153,7 @@ class _Gathered:
 
     def _leave_out(self, reason: str, wrong: Mask) -> None:
         """Leave out the judgements that are marked as wrong."""
-        self._dropped.add(reason, int(wrong.sum()), self.reader.numbers[self._place[wrong]])
+        self.dropped.add(reason, int(wrong.sum()), self.reader.numbers[self._place[wrong]])
         self._keep(~wrong)
 
     def judgements(self) -> Judgements:
@@ -160,7 +161,7 @@ class _Gathered:
         reader, recipe, labels = self.reader, self._recipe, self._marks.labels
         self._place, self._mark, self._aspect = self._marks.gather()
         rows, candidate = reader.numbers, reader.codes("candidate")
-        count = len(rows) + self._dropped.counts.get("by_recipe", 0)
+        count = len(rows) + sum(self.dropped.counts.get(reason, 0) for reason in LEFT_OUT)
         empty, unknown = candidate < 0, reader.codes("context") < 0
         judged = np.zeros(len(rows), dtype=bool)
         judged[self._place] = True
@@ -169,13 +170,13 @@ class _Gathered:
             ("no_context", unknown & ~empty),
             ("no_judgement", ~judged & ~empty & ~unknown),
         ):
-            self._dropped.add(reason, int(wrong.sum()), rows[wrong])
+            self.dropped.add(reason, int(wrong.sum()), rows[wrong])
         self._keep(~(empty | unknown)[self._place])
         if labels is not None:
             ignored = [code for label in recipe.ignore if (code := labels.find(label)) is not None]
             self._leave_out("ignored", np.isin(self._mark, ignored))
             if codes := unranked(labels, recipe.rule, recipe.ignore):
-                self._dropped.labels = [labels.texts[code] for code in codes]
+                self.dropped.labels = [labels.texts[code] for code in codes]
                 self._leave_out("unranked", np.isin(self._mark, codes))
         prompt, prompts = prompts_of(reader, recipe)
         group, groups = self._groups.gather(prompt, rows, self._table)
@@ -196,7 +197,7 @@ class _Gathered:
         return Judgements(
             prompt[place], group[place], candidate[place], self._aspect, self._mark, place, rows[place],
             {**{name: codes[place] for name, codes in facts.items()}, **categories}, prompts, groups, self._marks.aspects,
-            texts, count, self._dropped,
+            texts, count, self.dropped,
         )  # fmt: skip
 
     def _categories(self, texts: dict[str, Texts]) -> dict[str, Codes]:
@@ -272,7 +273,9 @@ class _Groups:
         if self._template is None or not len(batch.numbers):
             return
         values = [self._cells(batch, part) for part in self._parts]
-        if self._template == self._parts[0]:
+        if isinstance(self._template, tuple):
+            texts = [short_hash(*row) for row in zip(*values, strict=True)]
+        elif self._template == self._parts[0]:
             texts = values[0]
         else:
             pattern = self._template

@@ -8,7 +8,9 @@ A recipe's ``spans`` has one of these forms:
   words of the span: where these do not stand at its positions, the nearest place where they stand is taken,
   and none where they stand nowhere;
 - ``{start: error_start, end: error_end}``: the same, where each position has a column of its own;
-- ``{column: error_words}``: a cell holds the words of the span; the first place where they stand is taken.
+- ``{column: error_words}``: a cell holds the words of the span; the first place where they stand is taken;
+- ``{column: error_steps, items: true}``: a cell holds numbers, counted from 1, of the items of a candidate that is a list, or of
+  its lines.
 
 In a file format without lists a cell may hold them as JSON.
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +28,7 @@ import pyarrow as pa
 
 from nnd_tasks.codes import Codes, Texts
 from nnd_tasks.errors import NNDError
-from nnd_tasks.recipes.cells import listed, short_repr
+from nnd_tasks.recipes.cells import listed, render, short_repr
 from nnd_tasks.schema import normalize
 from nnd_tasks.wording import counted
 
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 MAX_SPANS = 1000
 #: Keys of ``spans`` that name a column of the table, or a field of the objects in one.
 _NAMES = ("start", "end", "text", "category", "severity")
-_KEYS = ("marks", "column", "end_inside", *_NAMES)
+_KEYS = ("marks", "column", "end_inside", "items", *_NAMES)
 
 
 def check_spans(spans: Mapping[str, Any], where: str) -> None:
@@ -53,10 +56,13 @@ def check_spans(spans: Mapping[str, Any], where: str) -> None:
             f"{where}: spans: marks are two texts, one that opens and one that closes, not {short_repr(marks)}"
         )
     for key, value in spans.items():
-        if key not in ("marks", "end_inside") and not (isinstance(value, str) and value):
+        if key not in ("marks", "end_inside", "items") and not (isinstance(value, str) and value):
             raise NNDError(f"{where}: spans: {key} is a name, not {short_repr(value)}")
-    if not isinstance(spans.get("end_inside", False), bool):
-        raise NNDError(f"{where}: spans: end_inside is true or false, not {short_repr(spans['end_inside'])}")
+    for key in ("end_inside", "items"):
+        if not isinstance(spans.get(key, False), bool):
+            raise NNDError(f"{where}: spans: {key} is true or false, not {short_repr(spans[key])}")
+    if spans.get("items") and {*spans} != {"column", "items"}:
+        raise NNDError(f"{where}: spans: items goes with column alone, which holds the numbers of items")
     if ("start" in spans) != ("end" in spans):
         raise NNDError(f"{where}: spans: start and end go together")
 
@@ -164,14 +170,21 @@ def _by_words(words: Any, text: str) -> dict[str, Any] | None:
     return {"start": start, "end": start + len(words)} if start >= 0 else None
 
 
+def _by_items(numbers: Sequence[Any], items: Sequence[str]) -> list[dict[str, Any]]:
+    """Return where the items with these numbers stand in their text, in which each item is a line."""
+    ends = list(accumulate(len(item) + 1 for item in items))
+    wanted = [number for one in numbers if (number := _number(one)) is not None and 1 <= number <= len(items)]
+    return [{"start": ends[n - 1] - len(items[n - 1]) - 1, "end": ends[n - 1] - 1} for n in wanted if items[n - 1]]
+
+
 def find_spans(
-    cell: Any, candidate: str, recipe_spans: Mapping[str, Any], marks: Sequence[str]
+    cell: Any, candidate: Any, recipe_spans: Mapping[str, Any], marks: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the spans of a candidate, in characters of the text that the set holds (NFC, without marks).
 
     Args:
         cell: the cell of the column of spans, or None.
-        candidate: the text as published, with its marks.
+        candidate: the text as published, with its marks; or the list that it is made of.
         recipe_spans: a recipe's ``spans``.
         marks: marks that are taken out of candidates.
 
@@ -179,10 +192,18 @@ def find_spans(
         ValueError: there are too many spans.
     """
     of_spans = recipe_spans.get("marks", ())
-    for mark in marks:
-        if mark not in of_spans:
-            candidate = candidate.replace(mark, "")
-    text = normalize(candidate)
+
+    def plain(text: str) -> str:
+        for mark in marks:
+            if mark not in of_spans:
+                text = text.replace(mark, "")
+        return normalize(text)
+
+    if recipe_spans.get("items"):
+        of_list = isinstance(candidate, (list, tuple))
+        parts = [render([item]) or "" for item in candidate] if of_list else (render(candidate) or "").split("\n")
+        return _by_items(_items(cell), [plain(part) for part in parts])
+    text = plain(render(candidate) or "")
     return _marked(text, *of_spans) if of_spans else _located(_items(cell), text, recipe_spans)
 
 
@@ -220,7 +241,7 @@ class SpanReader:
         texts = []
         for i, (cell, text) in enumerate(zip(cells, listed(batch.columns[column]), strict=True)):
             try:
-                placed = find_spans(cell, str(text or ""), self._spans, self._marks)
+                placed = find_spans(cell, text, self._spans, self._marks)
             except ValueError as error:
                 raise NNDError(f"{batch.where(columns[0])(i)}: {error}") from None
             texts.append(json.dumps(placed) if placed else "")

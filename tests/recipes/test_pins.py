@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.tables import summarize
-from tests.conftest import needs_data
+from tests.conftest import TODAY, needs_data
 
 PINS = Path(__file__).with_name("pins.json")
 SETS = ("quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3", "demo", "webnlg", "hanna")
@@ -38,19 +39,20 @@ def pinned(folder: Path) -> dict[str, Any]:
     return pins
 
 
-@pytest.fixture(scope="module")
-def built(built_home: Path) -> Path:
-    return built_home / "nnd"
+@pytest.fixture
+def folder_of(request: pytest.FixtureRequest, real_sets: Callable[[str], Path]) -> Callable[[str], Path]:
+    """Return what gives the folder of a set."""
+    return lambda name: real_sets(name) if name in TODAY else request.getfixturevalue("built_home") / "nnd" / name
 
 
 @needs_data
 @pytest.mark.skipif("NND_WRITE_PINS" not in os.environ, reason="pins are not to be written; set NND_WRITE_PINS")
-def test_pins_are_written(built: Path) -> None:
-    found = {name: pinned(built / name) for name in SETS}
+def test_pins_are_written(folder_of: Callable[[str], Path]) -> None:
+    found = {name: pinned(folder_of(name)) for name in (*SETS, *TODAY)}
     PINS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @needs_data
-@pytest.mark.parametrize("name", SETS)
-def test_every_config_is_what_it_was(name: str, built: Path) -> None:
-    assert pinned(built / name) == json.loads(PINS.read_text("utf-8"))[name]
+@pytest.mark.parametrize("name", [*SETS, *TODAY])
+def test_every_config_is_what_it_was(name: str, folder_of: Callable[[str], Path]) -> None:
+    assert pinned(folder_of(name)) == json.loads(PINS.read_text("utf-8"))[name]

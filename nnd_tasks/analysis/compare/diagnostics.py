@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from nnd_tasks.baselines import ALL, baseline_rates
+from nnd_tasks.baselines import ALL, Writers, baseline_rates, writers_of
 from nnd_tasks.datasets import find_dataset, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.tables import fingerprint
@@ -60,10 +60,10 @@ def diagnostics_of(run: Run) -> dict[str, Diagnostics]:
         )
     ]
     protocol = run.protocol
-    texts = None
-    if protocol.get("selection") != ALL:  # words are counted in the whole set, of which this run has a part
-        texts = _set_texts(*(str(protocol.get(key, "")) for key in ("set", "config", "data")))
-    baselines = _remembered_rates(tuple(pairs), tuple(tests["category"]), texts)
+    whole, known = _set_facts(*(str(protocol.get(key, "")) for key in ("set", "config", "data"))) or (None, {})
+    texts = whole if protocol.get("selection") != ALL else None  # words are counted in the whole set
+    writers = tuple(known.get(name, ("", "")) for name in tests["test_id"]) if known else ()
+    baselines = _remembered_rates(tuple(pairs), tuple(tests["category"]), texts, writers)
     tests = tests.assign(without=_margins_without_context(run, tests))
     return {
         name: _diagnostics(tests if name == ALL else tests[tests["category"] == name], rates)
@@ -72,8 +72,8 @@ def diagnostics_of(run: Run) -> dict[str, Diagnostics]:
 
 
 @lru_cache(maxsize=4)
-def _set_texts(name: str, config: str, data: str) -> tuple[str, ...] | None:
-    """Return the distinct candidates of a whole set; None where this very set is not built here.
+def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...], dict[str, Writers]] | None:
+    """Return the distinct candidates of a whole set, and who wrote those of each test; None where it is not built here.
 
     Args:
         name: of the set.
@@ -88,7 +88,8 @@ def _set_texts(name: str, config: str, data: str) -> tuple[str, ...] | None:
     if table is None or fingerprint(table) != data:
         return None
     pairs = zip(table.column("high").to_pylist(), table.column("low").to_pylist(), strict=True)
-    return tuple(dict.fromkeys(text for pair in pairs for text in pair))
+    writers = dict(zip(table.column("test_id").to_pylist(), writers_of(table), strict=False))
+    return tuple(dict.fromkeys(text for pair in pairs for text in pair)), writers
 
 
 def _diagnostics(tests: pd.DataFrame, baselines: dict[str, float]) -> Diagnostics:

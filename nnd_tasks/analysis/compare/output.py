@@ -141,22 +141,29 @@ _PER_MODEL = {"flips, bytes": "flips_bytes", "flips, sum": "flips_sum", "near ti
 _WITH_CONTEXT = {"PMI": "pmi", "survives": "survives"}
 
 
+def baselines_of(diagnostics: ByModel) -> list[str]:
+    """Return the baselines that some diagnostics have: ``system`` is known only where the set says who wrote its texts."""
+    found = {name for by_category in diagnostics.values() for one in by_category.values() for name in one.baselines}
+    return [name for name in BASELINES if name in found]
+
+
 def diagnostics_table(comparison: Comparison, diagnostics: ByModel) -> TextTable:
     """Return a row per category: rates of the baselines, then each diagnostic of each model."""
     models = comparison.paired.models
     with_context = any(one.pmi is not None for by_category in diagnostics.values() for one in by_category.values())
     columns = {**_PER_MODEL, **(_WITH_CONTEXT if with_context else {})}
+    known = baselines_of(diagnostics)
     rows = []
     for result in comparison.categories:
         here = [diagnostics[model].get(result.category) for model in models]
         if here[0] is None:
             continue
-        row = [result.category, *(number(here[0].baselines[name]) for name in BASELINES)]
+        row = [result.category, *(number(here[0].baselines.get(name, math.nan)) for name in known)]
         for field in columns.values():
             values = [getattr(one, field, None) for one in here]
             row += [number(math.nan if value is None else value) for value in values]
         rows.append(row)
-    head = ["category", *BASELINES, *(f"{heading}: {model}" for heading in columns for model in models)]
+    head = ["category", *known, *(f"{heading}: {model}" for heading in columns for model in models)]
     return TextTable(head, rows)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnd_tasks import __version__
 from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostics_of
-from nnd_tasks.analysis.compare.output import between, few, odd, p_value, underpowered
+from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, p_value, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, LEVEL, POWER
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, Example, failed_examples
@@ -260,6 +260,7 @@ def render(
         else [],
         "allowed": list(allow),
         "baselines": BASELINES,
+        "baselines_of": baselines_of,
         "limits": {"context": CONTEXT_LIMIT, "candidate": CANDIDATE_LIMIT, "page": PAGE_LIMIT, "wanted": EXAMPLES},
         "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
         "unfolded": UNFOLDED,
