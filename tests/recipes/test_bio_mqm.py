@@ -33,6 +33,14 @@ EN2DE = {
     **{"Linguistic_conventions": 14453, "Other": 1719, "Style": 1375, "Terminology": 1024, "Accuracy": 809},
     **{"Unintelligible": 426, "Locale_conventions": 154},
 }
+#: Fingerprints of a pair's configs; a change of them changes numbers of users.
+PINS = {
+    "en2de": ["346a5b2380d2d37e", "5f9f5d49a06fad67"],
+    "en2es": ["7948275d9b2dd3f6", "d182aecafc17353f"],
+    "en2ru": ["ecb3ae73a50dc762", "3a45ccdb50ad0990"],
+    "en2zh": ["bee509cae9ac4ada", "a9ad4d635c3f9965"],
+    "zh2en": ["0f92b47bb8d5b20b", "079d3e720061024d"],
+}
 #: Tests whose error names words that stand nowhere in the translation.
 WITHOUT_SPAN = {"en2zh": 11, "zh2en": 5}
 Row = dict[str, Any]
@@ -135,6 +143,7 @@ def test_the_recipe_pins_the_files_and_each_config_has_tasks(built: Path, source
             assert said["metadata"]["categories"] == sorted(report[config]["categories"])
     card = (built / "README.md").read_text("utf-8")
     assert "language:\n- de\n- en\n- es\n- ru\n- zh\n" in card
+    assert {pair: [report[name]["fingerprint"] for name in (pair, f"{pair}_clean")] for pair in PAIRS} == PINS
     assert {pair: report[pair]["tests"] for pair in PAIRS} == recipe.published
 
 
