@@ -20,7 +20,6 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.models.architectures import layout_of, text_config, why_unsuitable, windows
 from nnd_tasks.models.decoder_only import DecoderOnlyScoring
 from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
-from nnd_tasks.models.hybrid import HybridScoring
 from nnd_tasks.models.prefix_scoring import Response, ScoredRequest
 from nnd_tasks.models.self_check import (
     SHORT,
@@ -37,7 +36,7 @@ logger = logging.getLogger("lm_eval.nnd")
 
 
 @register_model("hf-shared-prefix")
-class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
+class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
     """`HFLM` with all its arguments, which reads common beginnings of requests once if the model allows it.
 
     With models in 16-bit types, log-probabilities are computed and summed in float32, unless ``softmax_dtype`` names
@@ -54,7 +53,7 @@ class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
         super().__init__(*args, **kwargs)
         if self.device.type != "cpu":  # short rows would leave most of an accelerator idle
             self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
-            self.batch_keys, self.trunk_price = 65536, 128
+            self.scan_price = 512
         self._reason: str | None = None if shared_prefix else "shared_prefix=False"
         self._checked = False
         self._covered = ""  # what the check on the model itself read beyond
@@ -260,8 +259,6 @@ class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
             bar.update(len(finished))
 
         score = self.score_encoder_decoder if self.backend == "seq2seq" else self.score_decoder_only
-        if self.backend != "seq2seq" and layout_of(self._inner.config).recurrent:
-            score = self.score_hybrid
         with torch.autocast(
             device_type=self.device.type,
             dtype=self.mixed_precision_dtype,
