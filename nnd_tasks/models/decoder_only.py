@@ -233,9 +233,9 @@ class DecoderOnlyScoring(PrefixScoring):
     @contextmanager
     def _along_tree(self, body: Any, mask: TreeMask | None, length: int, cache: _Trunk | None) -> Iterator[None]:
         """Within this context, recurrent layers read a row as a tree, on from the states of its stem or trunk."""
-        before = None
-        if cache is not None:
-            before = cache.states or (cache.stem and cache.stem.states)
+        before = None if cache is None else cache.states
+        if before is None and cache is not None and cache.stem is not None:
+            before = cache.stem.states
         anchors = np.full(length, -1) if mask is None or not len(mask.anchors) else mask.anchors
         keep = cache.keep if cache is not None and not cache.complete else np.zeros(0, dtype=np.int64)
         origins = np.zeros(length, dtype=np.int64) if before is None else before.rows(anchors)
