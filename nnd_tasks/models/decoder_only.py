@@ -100,8 +100,9 @@ class _Stem:
 class DecoderOnlyScoring(PrefixScoring):
     """The part of `SharedPrefixLM` for decoder-only models."""
 
-    #: What one more call of a scan costs, in tokens of it.
-    scan_price = 64
+    #: What one more call of a scan costs, in tokens of it; and the most states of recurrent layers that a pack keeps, each as
+    #: large as the keys and values of some hundreds of tokens.
+    scan_price, most_states = 64, 32
 
     _layout = Layout({"": Reach()})  # of the model, known when it scores
 
@@ -118,11 +119,12 @@ class DecoderOnlyScoring(PrefixScoring):
         sequences = sorted(by_input)
         self._layout = layout_of(self._inner.config)
         head = self._head_of(self._layout)
+        most_states = self.most_states if self._layout.recurrent else None
         first = 0
         while first < len(sequences):
             left = sequences[first:]
             stem: _Stem | None = None
-            packs = list(make_packs(left, self.row_tokens, self.pack_tokens))
+            packs = list(make_packs(left, self.row_tokens, self.pack_tokens, anchors=most_states))
             if first == 0 and self._estimating:
                 tokens, reading = amount_of_packs(packs, left, self.row_tokens, self._costs)
                 targets = sum(len(continuation) for _, _, continuation in requests)
@@ -242,7 +244,7 @@ class DecoderOnlyScoring(PrefixScoring):
         ends = np.full(length, length) if mask is None else mask.ends
         with along_tree(body, TreeScan(ends, origins, keep, self.scan_price), before) as kept:
             yield
-        if len(keep):
+        if cache is not None and len(keep):
             cache.states = kept
 
     def _attention(self, mask: TreeMask) -> Any:

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
 
@@ -32,6 +33,9 @@ from nnd_tasks.models.tree_mask import chains
 CHUNK = 64
 #: Most segments that are read together: each has a state of its own.
 BATCH = 128
+#: A segment is read again by those that follow it if that takes no more than this part of what a call costs: other segments
+#: share the call.
+AGAIN = 8
 
 #: The convolution of all types, and their scans -> the argument that is the state to go on from (transformers 5.23, for example
 #: ``modeling_mamba2.py:147`` and ``:257``, ``modeling_qwen3_next.py:370``, ``modeling_kimi_linear.py:466``).
@@ -109,13 +113,14 @@ class TreeScan:
         cuts = {*starts, *(self.parents[starts] + 1).tolist(), *(self.keep + 1).tolist(), self.length}
         bounds = sorted(cuts | {0})
         before = []  # for each segment, the one that it follows
-        for number, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        for number, (start, stop) in enumerate(pairwise(bounds)):
             self._segment_of[stop - 1] = number
             before.append(self._segment_of.get(int(self.parents[start]), -1))
         followers = np.bincount(np.asarray(before) + 1, minlength=len(before) + 1)[1:]
         kept = set(self.keep.tolist())
         again: dict[int, Ints] = {}  # a segment that is read by those that follow it -> what they read
-        after, levels = [], []
+        after: list[int] = []
+        levels: list[int] = []
         found = []
         for number, above in enumerate(before):
             start, stop = bounds[number], bounds[number + 1]
@@ -125,7 +130,7 @@ class TreeScan:
                 above = after[above]
             after.append(above)
             levels.append(levels[above] + 1 if above >= 0 else 0)
-            if followers[number] and stop - 1 not in kept and (followers[number] - 1) * len(tokens) <= price:
+            if followers[number] and stop - 1 not in kept and (followers[number] - 1) * len(tokens) <= price // AGAIN:
                 again[number] = tokens
             else:
                 found.append((number, tokens, above, levels[number]))
@@ -204,7 +209,9 @@ class _Reading:
         self.scan, self.kept = scan, States(scan.keep)
         self._before = None if before is None else iter(before.tensors)
 
-    def convolve(self, original: Callable[..., Any], inputs: torch.Tensor, weight: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def convolve(
+        self, original: Callable[..., Any], inputs: torch.Tensor, weight: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
         """Return the convolution of the row; ``inputs`` of shape (1, channels, row)."""
         width = weight.shape[-1] - 1
         reads, results, kept = (torch.from_numpy(part).to(inputs.device) for part in self.scan.windows(width))
@@ -225,7 +232,9 @@ class _Reading:
             kwargs: of the scan.
         """
         scan, asked = self.scan, True
-        if state == SCANS[STATE_SPACE]:  # a step of 0 changes no state, so all that makes steps of what is 0 is done here
+        if (
+            state == SCANS[STATE_SPACE]
+        ):  # a step of 0 changes no state, so all that makes steps of what is 0 is done here
             values, steps, *others = args
             asked = kwargs.pop("return_final_states")
             steps = functional.softplus(steps.float() + kwargs.pop("dt_bias")).clamp(*kwargs.pop("dt_limit"))

@@ -113,18 +113,21 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
     def _difference(self, pairs: Pairs) -> str | None:
         """Return how the sums of requests differ from those of the model's own logits; None if they do not."""
         requests = [(None, context, continuation) for context, continuation in pairs]
-        rows = self.row_tokens, self.decoder_row_tokens
+        rows = self.row_tokens, self.decoder_row_tokens, self.scan_price
         try:
             with torch.inference_mode():
                 expected = self._own(pairs)
+                self.scan_price = (
+                    3  # recurrent layers read in levels, with some padding, although there is little to read
+                )
                 totals = [total for total, _ in self._score(requests, disable_tqdm=True)]
                 # Once more with rows so short that there are stems, trunks, branches and several decoder rows.
-                self.row_tokens, self.decoder_row_tokens = 12, 8
+                self.row_tokens, self.decoder_row_tokens, self.scan_price = 12, 8, rows[2]
                 totals += [total for total, _ in self._score(requests, disable_tqdm=True)]
         except Exception as error:  # an unsuitable model can raise anything
             return f"the check on a small example failed ({typed_reason_of(error)})"
         finally:
-            self.row_tokens, self.decoder_row_tokens = rows
+            self.row_tokens, self.decoder_row_tokens, self.scan_price = rows
         precision = torch.finfo(self.mixed_precision_dtype or self._dtype).eps
         for i, total in enumerate(totals):
             own, largest = expected[i % len(pairs)]
