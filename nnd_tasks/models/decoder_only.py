@@ -14,12 +14,12 @@ import torch
 from transformers import DynamicCache
 
 from nnd_tasks.models.alibi import keys_at
-from nnd_tasks.models.architectures import Layout, Reach, layout_of
+from nnd_tasks.models.architectures import FULL, Layout, Reach, layout_of
 from nnd_tasks.models.block_attention import in_blocks
 from nnd_tasks.models.estimate import amount_of_packs
 from nnd_tasks.models.hybrid import States, TreeScan, along_tree
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
-from nnd_tasks.models.prefix_tree import Branch, Ints, Pack, make_packs, rows_of
+from nnd_tasks.models.prefix_tree import Branch, Pack, make_packs, rows_of
 from nnd_tasks.models.tree_mask import TreeMask, branch_mask, trunk_mask
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 
@@ -250,4 +250,6 @@ class DecoderOnlyScoring(PrefixScoring):
     def _attention(self, mask: TreeMask) -> Any:
         """Return the mask of a row, or one for each kind of layer where the model has kinds."""
         masks = self._masks(mask, self._layout)
+        if self._layout.recurrent and self._cache_argument == "past_key_values":
+            return {FULL: masks[""], "linear_attention": None, "conv": None}
         return masks.get("", masks)

@@ -105,6 +105,8 @@ class TreeScan:
             self.parents[start] = above[-1][1] - 1 if above else -1
         self._segment_of: dict[int, int] = {}  # the last token of a segment -> its number
         self.batches = self._batches(self._segments(price), price)
+        #: Segments whose last state is needed.
+        self.needed = {*map(self.segment_at, keep.tolist()), *(i for batch in self.batches for i in batch.after)}
         self._windows: dict[int, tuple[Ints, Ints, Ints]] = {}
 
     def _segments(self, price: int) -> list[tuple[int, Ints, int, int]]:
@@ -234,7 +236,7 @@ class _Reading:
         scan, asked = self.scan, True
         if (
             state == SCANS[STATE_SPACE]
-        ):  # a step of 0 changes no state, so all that makes steps of what is 0 is done here
+        ):  # a step of 0 changes no state: what would make padding longer steps is done here
             values, steps, *others = args
             asked = kwargs.pop("return_final_states")
             steps = functional.softplus(steps.float() + kwargs.pop("dt_bias")).clamp(*kwargs.pop("dt_limit"))
@@ -250,7 +252,7 @@ class _Reading:
             if isinstance(value, torch.Tensor) and value.shape[:2] == (1, scan.length)
         }
         before = None if self._before is None else next(self._before).to(device)
-        states: dict[int, torch.Tensor] = {}
+        states: dict[int, torch.Tensor] = {}  # after segments; -1: before the row
         outputs = []
         for batch in scan.batches:
             if batch.after[0] >= 0:
@@ -266,11 +268,8 @@ class _Reading:
             positional = [given.pop(i) for i in range(len(args))]
             output, last = original(*positional, **given)
             outputs.append(output.flatten(0, 1))
-            states |= zip(batch.segments, last, strict=True)
-        if before is None:
-            states[-1] = torch.zeros_like(last[0])
-        elif -1 in scan.keep:
-            states[-1] = before[scan.origins[0]]
+            states |= {i: one for i, one in zip(batch.segments, last, strict=True) if i in scan.needed}
+        states[-1] = torch.zeros_like(last[0]) if before is None else before[scan.origins[0]]
         kept = [states[scan.segment_at(place)] for place in scan.keep.tolist()]
         self.kept.tensors.append(torch.stack(kept) if kept else last[:0])
         found = torch.cat(outputs)[torch.from_numpy(scan.results()).to(device)][None]
