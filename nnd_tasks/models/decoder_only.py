@@ -249,7 +249,11 @@ class DecoderOnlyScoring(PrefixScoring):
 
     def _attention(self, mask: TreeMask) -> Any:
         """Return the mask of a row, or one for each kind of layer where the model has kinds."""
+        if self._cache_argument == "cache_params":  # a model without attention
+            return None
         masks = self._masks(mask, self._layout)
-        if self._layout.recurrent and self._cache_argument == "past_key_values":
-            return {FULL: masks[""], "linear_attention": None, "conv": None}
-        return masks.get("", masks)
+        return (
+            {FULL: masks[""], "linear_attention": None, "conv": None}
+            if self._layout.recurrent
+            else masks.get("", masks)
+        )
