@@ -35,9 +35,9 @@ from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 
 PARTS = ("speed", "floor", "prefill", "full", "memory", "growth")
-#: Shapes that are timed on a CPU: those that have been from the start, and windows, experts and a hybrid.
+#: Shapes that are timed on a CPU: those that have been from the start, and windows, experts and hybrids.
 DENSE = ("Llama 8 x 512", "T5 6 x 512", "GPT-2 small")
-SPECIAL = ("Gemma 3 6 x 512", "Qwen 3 MoE 6 x 512", "LFM2 6 x 512")
+SPECIAL = ("Gemma 3 6 x 512", "Qwen 3 MoE 6 x 512", "LFM2 6 x 512", "Qwen3-Next 6 x 512", "Granite 4 hybrid 6 x 512")
 Requests = Sequence[tuple[str, str]]
 BATCHES = (1, 8, 16)
 LONG = 30.0  # seconds; a method that took longer in the first round is not timed again

@@ -130,7 +130,7 @@ _BART = {
     "decoder_start_token_id": 1,
     **_SPECIAL,
 }
-#: Name -> (type of transformers, its config). The last three are small models with the layers of well-known large ones.
+#: Name -> (type of transformers, its config). The last five are small models with the layers of well-known large ones.
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "GPT-2 small": ("gpt2", {"vocab_size": VOCABULARY, "n_positions": WINDOW, **_SPECIAL}),
     "Llama 8 x 512": ("llama", {**_WIDE_512, "num_hidden_layers": 8}),
@@ -158,6 +158,38 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "LFM2 6 x 512": (
         "lfm2",
         {**_WIDE_512, "num_hidden_layers": 6, "layer_types": ["conv", "conv", "full_attention"] * 2},
+    ),
+    # A gated delta rule, attention in every third layer, and experts.
+    "Qwen3-Next 6 x 512": (
+        "qwen3_next",
+        {
+            **_WIDE_512,
+            "num_hidden_layers": 6,
+            "layer_types": ["linear_attention", "linear_attention", "full_attention"] * 2,
+            "linear_num_value_heads": 8,
+            "linear_num_key_heads": 4,
+            "linear_key_head_dim": 64,
+            "linear_value_head_dim": 64,
+            "num_experts": 16,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 352,
+            "shared_expert_intermediate_size": 352,
+        },
+    ),
+    # A state space of Mamba 2, and attention in every third layer.
+    "Granite 4 hybrid 6 x 512": (
+        "granitemoehybrid",
+        {
+            **_WIDE_512,
+            "num_hidden_layers": 6,
+            "layer_types": ["mamba", "mamba", "attention"] * 2,
+            "mamba_n_heads": 16,
+            "mamba_d_head": 64,
+            "mamba_d_state": 128,
+            "mamba_n_groups": 1,
+            "num_local_experts": 0,
+            "shared_intermediate_size": 1408,
+        },
     ),
 }
 

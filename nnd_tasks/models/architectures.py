@@ -38,7 +38,7 @@ class DecoderType:
         places: whether some layers count the places of a row, and ignore the positions they are given.
         alibi: whether its attention has linear biases, unless ``alibi`` of the config turns them off: see
             `nnd_tasks.models.alibi`.
-        recurrent: whether it has recurrent layers, which no mask tells apart what they read: see `nnd_tasks.models.hybrid`.
+        recurrent: whether it has recurrent layers, for which there is no mask: see `nnd_tasks.models.hybrid`.
         scan: tokens that its recurrent layers read at once where no config names them, because its code does.
     """
 
@@ -56,7 +56,7 @@ class DecoderType:
     def describe(self) -> str:
         """Return what models of this type may have, in words."""
         if self.recurrent:
-            words = "recurrent layers: their state is copied for each candidate"
+            words = "recurrent layers: they go on from their state where texts part"
         elif self.alibi:
             words = "full attention, linear biases"
         elif self.layers:
@@ -76,11 +76,13 @@ _RECURRENT = DecoderType(recurrent=True)
 _DELTA_RULE = DecoderType(recurrent=True, scan=64)
 _CAPPED = "final_logit_softcapping"
 
-#: ``model_type`` -> what it needs. Without recurrent layers, they take a mask of four dimensions and explicit positions.
+#: ``model_type`` -> what it needs. They take a mask of four dimensions, which is not for their recurrent layers, and explicit
+#: positions where they have any.
 DECODERS: dict[str, DecoderType] = {
     "afmoe": _LAYERS,
     "apertus": _FULL,
     "arcee": _FULL,
+    "bamba": _RECURRENT,
     "bloom": _ALIBI,
     "codegen": _FULL,
     "cohere": replace(_FULL, scale="logit_scale"),
@@ -183,7 +185,7 @@ SEQ2SEQ: dict[str, DecoderType] = {
 #: Types that were tried and cannot share, and why.
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
-        ("bamba", "falcon_mamba", "jamba", "mamba", "minimax"),
+        ("falcon_mamba", "jamba", "mamba", "minimax"),
         "its recurrent layers give other numbers when they read on from a stored state",
     ),
     **dict.fromkeys(
@@ -262,7 +264,7 @@ def layout_of(config: Any) -> Layout:
     kind = SEQ2SEQ.get(config.model_type) or DECODERS[config.model_type]
     text = text_config(config)
     kinds = set(getattr(text, "layer_types", None) or [FULL])
-    if kind.recurrent:  # the model makes its masks itself
+    if kind.recurrent:  # the mask is for all layers with attention, which have no windows
         kinds = {FULL}
     if others := kinds - (kind.layers or {FULL}):
         raise ValueError(f"attention layers of other kinds ({', '.join(sorted(others))})")

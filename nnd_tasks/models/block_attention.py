@@ -19,8 +19,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from nnd_tasks.models.prefix_tree import Ints
-from nnd_tasks.models.tree_mask import TreeMask
+from nnd_tasks.models.tree_mask import Ranges, TreeMask, chains
 
 #: Name of this attention in transformers' registry.
 NAME = "nnd_blocks"
@@ -30,9 +29,6 @@ CALL, COPY = 4096, 10
 
 #: How many masks of a row are kept in parts: more than there are kinds of layers.
 _MASKS = 4
-
-#: Columns of keys from a start to a stop, ascending.
-Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -79,32 +75,6 @@ def merge(runs: Sequence[Block]) -> list[Block]:
     return blocks
 
 
-def _path(ends: Ints, token: int, pieces: Ranges) -> Ranges:
-    """Return the part of ``pieces``, which lie on one path of the tree, whose subtrees hold ``token``."""
-    kept = []
-    for start, stop in pieces:
-        # Subtrees on a path lie in each other, so these ends fall.
-        inside = int(np.searchsorted(-ends[start:stop], -token, side="left"))
-        if inside:
-            kept.append((start, start + inside))
-    return tuple(kept)
-
-
-def _chains(ends: Ints) -> Iterator[tuple[int, int, Ranges]]:
-    """Yield the chains of a tree, depth first: first token, token after the last one, and the ancestors of the first.
-
-    In a chain, each token is the parent of the next. ``ends`` as in `TreeMask`.
-    """
-    leaves = np.flatnonzero(ends == np.arange(1, len(ends) + 1)) + 1
-    pieces: Ranges = ()
-    start = 0
-    for stop in leaves.tolist():
-        pieces = _path(ends, start, pieces)
-        yield start, stop, pieces
-        pieces = (*pieces, (start, stop))
-        start = stop
-
-
 def _shifted(pieces: Ranges, offset: int) -> Ranges:
     return tuple((start + offset, stop + offset) for start, stop in pieces)
 
@@ -112,11 +82,11 @@ def _shifted(pieces: Ranges, offset: int) -> Ranges:
 def blocks_of(mask: TreeMask) -> list[Block]:
     """Return the blocks of a row; their columns are the keys of the mask: stem, trunk, row."""
     stem: Ranges = ((0, mask.stem),) if mask.stem else ()
-    trunk = list(_chains(mask.trunk_ends))
+    trunk = list(chains(mask.trunk_ends))
     starts = [start for start, _, _ in trunk]
     row = mask.stem + len(mask.trunk_ends)
     runs = []
-    for start, stop, pieces in _chains(mask.ends):
+    for start, stop, pieces in chains(mask.ends):
         ancestors: Ranges = ()
         if trunk and (anchor := int(mask.anchors[start])) >= 0:
             begin, _, above = trunk[int(np.searchsorted(starts, anchor, side="right")) - 1]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,10 @@ import torch
 from transformers import DynamicCache
 
 from nnd_tasks.models.alibi import keys_at
-from nnd_tasks.models.architectures import Layout, Reach, layout_of
+from nnd_tasks.models.architectures import FULL, Layout, Reach, layout_of
 from nnd_tasks.models.block_attention import in_blocks
 from nnd_tasks.models.estimate import amount_of_packs
+from nnd_tasks.models.hybrid import States, TreeScan, along_tree
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
 from nnd_tasks.models.prefix_tree import Branch, Pack, make_packs, rows_of
 from nnd_tasks.models.tree_mask import TreeMask, branch_mask, trunk_mask
@@ -33,6 +36,8 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
         complete: the trunk was read as a whole; set by the caller.
         shift: position of each token of the row that is read minus its place in the row, shape (row,); None where a model
             reads positions from ``position_ids`` alone.
+        keep: places in the trunk after which rows go on that are read later, ascending; -1 is the place before it.
+        states: of recurrent layers at these places; None before the trunk is read, and for models without such layers.
     """
 
     def __init__(self, stem: _Trunk | None = None) -> None:
@@ -40,6 +45,8 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
         self.stem = stem
         self.complete = False
         self.shift: torch.Tensor | None = None
+        self.keep = np.zeros(0, dtype=np.int64)
+        self.states: States | None = None
 
     def get_seq_length(self, layer_idx: int = 0) -> Any:
         """Return how many tokens were read before; with `shift`, what makes positions of places in the row.
@@ -63,6 +70,17 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
         keys, values = zip(*seen, strict=True)
         return torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
 
+    def get_conv_state(self, *_: Any, **__: Any) -> None:
+        """Return no state: what recurrent layers go on from is not stored here, see `nnd_tasks.models.hybrid`."""
+
+    get_recurrent_state = get_conv_state
+
+    def update_conv_state(self, state: Any, *_: Any, **__: Any) -> Any:
+        """Return what was to be stored."""
+        return state
+
+    update_recurrent_state = update_conv_state
+
 
 @dataclass
 class _Stem:
@@ -82,6 +100,10 @@ class _Stem:
 class DecoderOnlyScoring(PrefixScoring):
     """The part of `SharedPrefixLM` for decoder-only models."""
 
+    #: What one more call of a scan costs, in tokens of it; and the most states of recurrent layers that a pack keeps, each as
+    #: large as the keys and values of some hundreds of tokens.
+    scan_price, most_states = 64, 32
+
     _layout = Layout({"": Reach()})  # of the model, known when it scores
 
     def score_decoder_only(
@@ -97,11 +119,12 @@ class DecoderOnlyScoring(PrefixScoring):
         sequences = sorted(by_input)
         self._layout = layout_of(self._inner.config)
         head = self._head_of(self._layout)
+        most_states = self.most_states if self._layout.recurrent else None
         first = 0
         while first < len(sequences):
             left = sequences[first:]
             stem: _Stem | None = None
-            packs = list(make_packs(left, self.row_tokens, self.pack_tokens))
+            packs = list(make_packs(left, self.row_tokens, self.pack_tokens, anchors=most_states))
             if first == 0 and self._estimating:
                 tokens, reading = amount_of_packs(packs, left, self.row_tokens, self._costs)
                 targets = sum(len(continuation) for _, _, continuation in requests)
@@ -124,6 +147,7 @@ class DecoderOnlyScoring(PrefixScoring):
         if stem is not None and stem.owner == pack.owner:
             return stem
         cache = _Trunk()
+        cache.keep = np.array([pack.stem - 1])
         hidden = self._read(np.asarray(sequences[pack.owner][: pack.stem]), None, cache)
         cache.complete = True
         return _Stem(pack.owner, cache, hidden)
@@ -140,6 +164,8 @@ class DecoderOnlyScoring(PrefixScoring):
             whole = dict.fromkeys(pack.paths, np.arange(pack.stem))
             self._settle(head, stem.hidden, segment_targets(whole, 0, sequences, by_input))
         cache = _Trunk(stem.cache if stem else None) if pack.branches or stem else None
+        if cache is not None:
+            cache.keep = np.unique(np.array([branch.anchor for branch in pack.branches], dtype=np.int64))
         if len(pack.tokens):
             hidden = self._read(pack.tokens, trunk_mask(pack), cache)
             self._settle(head, hidden, segment_targets(pack.paths, pack.stem, sequences, by_input))
@@ -185,7 +211,7 @@ class DecoderOnlyScoring(PrefixScoring):
                     cache.complete = True  # nothing was read before, and nothing is kept
                 cache.shift = positions - torch.arange(len(positions), device=positions.device)
         if cache is not None:
-            arguments["past_key_values"] = cache
+            arguments[self._cache_argument] = cache
         body = self._inner.base_model
         if body is self._inner:  # Llama4ForCausalLM names a part that it does not have
             body = self._inner.model
@@ -194,12 +220,40 @@ class DecoderOnlyScoring(PrefixScoring):
                 stack.enter_context(keys_at(body, self._tensor(mask.key_positions)))
             if mask is not None and self._inner._supports_attention_backend:
                 stack.enter_context(in_blocks(self._inner.config, mask))
+            if self._layout.recurrent:
+                stack.enter_context(self._along_tree(body, mask, len(tokens), cache))
             hidden: torch.Tensor = body(**arguments, use_cache=cache is not None).last_hidden_state[0]
         if cache is not None:
             cache.shift = None
         return hidden
 
+    @cached_property
+    def _cache_argument(self) -> str:
+        names = inspect.signature(self._inner.base_model.forward).parameters
+        return "cache_params" if "cache_params" in names else "past_key_values"
+
+    @contextmanager
+    def _along_tree(self, body: Any, mask: TreeMask | None, length: int, cache: _Trunk | None) -> Iterator[None]:
+        """Within this context, recurrent layers read a row as a tree, on from the states of its stem or trunk."""
+        before = None if cache is None else cache.states
+        if before is None and cache is not None and cache.stem is not None:
+            before = cache.stem.states
+        anchors = np.full(length, -1) if mask is None or not len(mask.anchors) else mask.anchors
+        keep = cache.keep if cache is not None and not cache.complete else np.zeros(0, dtype=np.int64)
+        origins = np.zeros(length, dtype=np.int64) if before is None else before.rows(anchors)
+        ends = np.full(length, length) if mask is None else mask.ends
+        with along_tree(body, TreeScan(ends, origins, keep, self.scan_price), before) as kept:
+            yield
+        if cache is not None and len(keep):
+            cache.states = kept
+
     def _attention(self, mask: TreeMask) -> Any:
         """Return the mask of a row, or one for each kind of layer where the model has kinds."""
+        if self._cache_argument == "cache_params":  # a model without attention
+            return None
         masks = self._masks(mask, self._layout)
-        return masks.get("", masks)
+        return (
+            {FULL: masks[""], "linear_attention": None, "conv": None}
+            if self._layout.recurrent
+            else masks.get("", masks)
+        )

@@ -1,300 +1,302 @@
-"""Scoring with decoder-only models that have recurrent layers: common beginnings are read once, and their state is copied.
+"""Recurrent layers (linear attention, state space, short convolution) in the rows of a prefix tree.
 
-A recurrent layer (linear attention, state space, short convolution) has no mask that could keep the branches of a tree apart.
-So a trunk is read into a cache of transformers, and the candidates after it are read as a batch, each on from a copy of this
-cache. They are padded on the right: what comes after a token changes nothing for it, and the state after the padding is not
-used. `nnd_tasks.models.snapshot_plan` says which beginnings are trunks.
+Such a layer reads a row from its first token to its last, and no mask keeps the branches of a tree apart. Nearly all of what it
+computes is per token. Two functions of a modeling file look at other tokens, and only these read the tree here:
+
+- the short convolution: each run of tokens gets the few inputs before it in front;
+- the scan: the row is cut into segments without a branching point. Segments are read as batches, each on from the state at
+  the end of the segment before it, where a state is what a scan knows of all tokens before.
+
+The rest of the model reads the row as it is.
 """
 
 from __future__ import annotations
 
-import copy
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
+from importlib import import_module
+from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
-from transformers import Cache, DynamicCache
+from torch.nn import functional
 
-from nnd_tasks.models.architectures import DECODERS, layout_of
-from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
 from nnd_tasks.models.prefix_tree import Ints
-from nnd_tasks.models.snapshot_plan import Trunk, plan_snapshots
+from nnd_tasks.models.tree_mask import chains
 
 #: Most tokens of a chunk of a scan, on a CPU.
 CHUNK = 64
-#: Number of hidden states that the vocabulary head takes together. Each call reads all of its weights, and a trunk with its
-#: leaves has few of them.
-HEAD_ROWS = 512
+#: Most segments that are read together: each has a state of its own.
+BATCH = 128
+#: A segment is read again by those that follow it if that takes no more than this part of what a call costs: other segments
+#: share the call.
+AGAIN = 8
+
+#: The convolution of all types, and their scans -> the argument that is the state to go on from (transformers 5.23, for example
+#: ``modeling_mamba2.py:147`` and ``:257``, ``modeling_qwen3_next.py:370``, ``modeling_kimi_linear.py:466``).
+CONVOLUTION = "causal_conv1d_fn"
+STATE_SPACE = "mamba2_chunk_scan"
+SCANS = {
+    STATE_SPACE: "initial_states",
+    "torch_chunk_gated_delta_rule": "initial_state",
+    "chunk_kimi_delta_attention": "initial_state",
+}
+
+#: The functions are replaced where all threads see them, so one thread at a time reads a row.
+_one_at_a_time = threading.Lock()
 
 
 @dataclass
-class _Reading:
-    """Sequences that are read as trunks and leaves.
+class States:
+    """What the recurrent layers of a model know after some tokens of a row.
 
     Attributes:
-        sequences: distinct inputs, sorted.
-        by_input: the requests of each.
-        settle: adds log-probabilities to requests, see `PrefixScoring._settle`.
-        end: called with sequences whose requests are scored.
-        hidden: final hidden states that wait for the head, each of shape (some, width).
-        tokens: what to score at them.
-        read: indices of sequences whose last tokens were read, and may wait too.
+        places: of these tokens in the row, ascending; -1 is the place before the row.
+        tensors: for each call of a convolution or a scan within a pass, in order, what it keeps, shape (places, ...).
     """
 
-    sequences: Sequence[tuple[int, ...]]
-    by_input: ByInput
-    settle: Callable[[torch.Tensor, TargetTokens], None]
-    end: Callable[[Sequence[tuple[int, ...]]], None]
-    hidden: list[torch.Tensor] = field(default_factory=list)
-    tokens: TargetTokens = field(default_factory=TargetTokens)
-    read: list[int] = field(default_factory=list)
+    places: Ints
+    tensors: list[torch.Tensor] = field(default_factory=list)
 
-    def add(self, hidden: torch.Tensor, begin: int, paths: dict[int, Ints], read: Sequence[int]) -> None:
-        """Add what was read.
-
-        Args:
-            hidden: final hidden states, shape (rows, width).
-            begin: position in their sequences of those that ``paths`` begin with.
-            paths: index of a sequence -> its rows in ``hidden``.
-            read: indices of the sequences that end here.
-        """
-        new = segment_targets(paths, begin, self.sequences, self.by_input)
-        if new.rows:
-            needed, rows = np.unique(new.rows, return_inverse=True)
-            waiting = sum(map(len, self.hidden))
-            self.hidden.append(hidden[torch.as_tensor(needed, device=hidden.device)])
-            self.tokens.rows += (rows + waiting).tolist()
-            self.tokens.targets += new.targets
-            self.tokens.owners += new.owners
-        self.read += read
-        if sum(map(len, self.hidden)) >= HEAD_ROWS:
-            self.finish()
-
-    def finish(self) -> None:
-        """Score what waits."""
-        if self.hidden:
-            self.settle(torch.cat(self.hidden), self.tokens)
-        self.end([self.sequences[i] for i in self.read])
-        self.hidden, self.tokens, self.read = [], TargetTokens(), []
+    def rows(self, places: Ints) -> Ints:
+        """Return which rows of `tensors` are the states after the tokens at ``places``."""
+        return np.searchsorted(self.places, places)
 
 
-class HybridScoring(PrefixScoring):
-    """The part of `SharedPrefixLM` for decoder-only models with recurrent layers."""
+@dataclass(frozen=True)
+class _Batch:
+    """Segments that are read together.
 
-    #: Most keys of a batch: each of its branches is compared with its own copy of the trunk's.
-    batch_keys = 16384
-    #: What a trunk costs apart from its tokens, in tokens: one more call of the model, and the copies of its state.
-    trunk_price = 16
+    Attributes:
+        segments: their numbers.
+        tokens: places of their tokens in the row, shape (segments, longest); the row's length where there is none.
+        after: for each, the segment whose state it goes on from; -1: the state before the row.
+    """
 
-    def score_hybrid(
-        self, requests: Sequence[tuple[Any, list[int], list[int]]], done: Callable[[Sequence[ScoredRequest]], None]
-    ) -> None:
-        """Score requests, trunk by trunk; inputs that are too long are cut from the left, as `HFLM` does.
+    segments: list[int]
+    tokens: Ints
+    after: list[int]
 
-        Args:
-            requests: (text, context tokens, continuation tokens) of each.
-            done: called with requests when they are scored.
-        """
-        by_input = self._by_input(requests)
-        head = self._head_of(layout_of(self._inner.config))
-        left = sorted(by_input)
-        estimating = self._estimating
-        while left:
-            finished: set[tuple[int, ...]] = set()
 
-            def end(sequences: Sequence[tuple[int, ...]], finished: set[tuple[int, ...]] = finished) -> None:
-                finished.update(sequences)
-                done([request for sequence in sequences for request in by_input[sequence]])
+class TreeScan:
+    """A row of a prefix tree, cut into segments for recurrent layers.
 
-            root = plan_snapshots(left, self._price)
-            if estimating:
-                estimating = False
-                tokens, work = self._amount_of_trunks(root, left)
-                targets = sum(len(continuation) for _, _, continuation in requests)
-                self._expect(requests, tokens, work + targets * self._costs.head)
-            try:
-                reading = _Reading(left, by_input, partial(self._settle, head), end)
-                self._score_trunk(root, None, reading)
-                reading.finish()
-            except torch.OutOfMemoryError as error:
-                waiting = [sequence for sequence in left if sequence not in finished]
-                self._take_smaller_rows([request for sequence in waiting for request in by_input[sequence]], error)
-                self.batch_keys //= 2
-            left = [sequence for sequence in left if sequence not in finished]
+    Segments are read in levels, each after those whose states its segments go on from. A short segment gets no level of its
+    own: it is read again by each of those that follow it.
 
-    @property
-    def _price(self) -> int:
-        return min(self.trunk_price, self.row_tokens // 8)  # short rows, as in the self-check, take more trunks
+    Args:
+        ends: end of the subtree below each token of the row, see `TreeMask`.
+        origins: which state before the row each token's sequences have, shape (row,).
+        keep: places in the row, ascending, after which the state is needed later; -1 is the place before the row.
+        price: what one more call costs, in tokens.
+    """
 
-    def _amount_of_trunks(self, root: Trunk, sequences: Sequence[tuple[int, ...]]) -> tuple[int, float]:
-        """Return how many tokens are read for a plan, and what reading them costs; see `Costs`."""
-        tokens, work = 0, 0.0
-        for trunk in root.walk():
-            lengths = [len(sequences[i]) - trunk.end for i in trunk.leaves]
-            tokens += trunk.end - trunk.begin + sum(lengths)
-            work += self._costs.read(trunk.end - trunk.begin, trunk.end)
-            work += sum(self._costs.read(length, trunk.end + length) for length in lengths)
-        return tokens, work
+    def __init__(self, ends: Ints, origins: Ints, keep: Ints, price: int) -> None:
+        self.length, self.origins, self.keep = len(ends), origins, keep
+        self.parents = np.arange(self.length) - 1
+        self.runs = []
+        for start, stop, above in chains(ends):
+            self.runs.append((start, stop))
+            self.parents[start] = above[-1][1] - 1 if above else -1
+        self._segment_of: dict[int, int] = {}  # the last token of a segment -> its number
+        self.batches = self._batches(self._segments(price), price)
+        #: Segments whose last state is needed.
+        self.needed = {*map(self.segment_at, keep.tolist()), *(i for batch in self.batches for i in batch.after)}
+        self._windows: dict[int, tuple[Ints, Ints, Ints]] = {}
 
-    def _score_trunk(self, trunk: Trunk, around: Cache | None, of: _Reading) -> None:
-        """Score what is in a trunk and after it.
+    def _segments(self, price: int) -> list[tuple[int, Ints, int, int]]:
+        """Return the segments to be read: number, places of the tokens, segment whose state it goes on from, level."""
+        starts = [start for start, _ in self.runs]
+        cuts = {*starts, *(self.parents[starts] + 1).tolist(), *(self.keep + 1).tolist(), self.length}
+        bounds = sorted(cuts | {0})
+        before = []  # for each segment, the one that it follows
+        for number, (start, stop) in enumerate(pairwise(bounds)):
+            self._segment_of[stop - 1] = number
+            before.append(self._segment_of.get(int(self.parents[start]), -1))
+        followers = np.bincount(np.asarray(before) + 1, minlength=len(before) + 1)[1:]
+        kept = set(self.keep.tolist())
+        again: dict[int, Ints] = {}  # a segment that is read by those that follow it -> what they read
+        after: list[int] = []
+        levels: list[int] = []
+        found = []
+        for number, above in enumerate(before):
+            start, stop = bounds[number], bounds[number + 1]
+            tokens = np.arange(start, stop)
+            if above in again:
+                tokens = np.concatenate([again[above], tokens])
+                above = after[above]
+            after.append(above)
+            levels.append(levels[above] + 1 if above >= 0 else 0)
+            if followers[number] and stop - 1 not in kept and (followers[number] - 1) * len(tokens) <= price // AGAIN:
+                again[number] = tokens
+            else:
+                found.append((number, tokens, above, levels[number]))
+        return found
 
-        Args:
-            trunk: which is to be read.
-            around: the state at its beginning; None where this is the beginning of the sequences.
-            of: the sequences.
-        """
-        state = around
-        members = range(trunk.first, trunk.last + 1)
-        if trunk.end > trunk.begin:
-            state = self._empty() if around is None else copied(around)
-            for begin, length in self._pieces(trunk.begin, trunk.end):
-                hidden = self._step([of.sequences[trunk.first][begin : begin + length]], begin, state)[0]
-                ended = [i for i in members if len(of.sequences[i]) == begin + length]
-                of.add(hidden, begin, dict.fromkeys(members, np.arange(length)), ended)
-        for batch in self._batches(trunk, of.sequences):
-            self._score_leaves(batch, trunk.end, state, of)
-        for inner in trunk.within:
-            self._score_trunk(inner, state, of)
+    def _batches(self, segments: Sequence[tuple[int, Ints, int, int]], price: int) -> list[_Batch]:
+        """Return batches, level by level, with no more padding in each than one more call would cost."""
+        found: list[list[tuple[int, Ints, int, int]]] = []
+        padding = 0
+        for segment in sorted(segments, key=lambda one: (one[3], -len(one[1]))):
+            if found and found[-1][0][3] == segment[3]:
+                padding += len(found[-1][0][1]) - len(segment[1])
+                if padding <= price and len(found[-1]) < BATCH:
+                    found[-1].append(segment)
+                    continue
+            found.append([segment])
+            padding = 0
+        batches = []
+        for batch in found:
+            tokens = np.full((len(batch), len(batch[0][1])), self.length, dtype=np.int64)
+            for row, (_, own, _, _) in zip(tokens, batch, strict=True):
+                row[: len(own)] = own
+            batches.append(_Batch([one[0] for one in batch], tokens, [one[2] for one in batch]))
+        return batches
 
-    def _score_leaves(self, batch: Sequence[int], begin: int, state: Cache | None, of: _Reading) -> None:
-        """Score the leaves of sequences ``batch``, which begin at position ``begin`` with ``state``; the first is the longest."""
-        own = None if state is None else copied(state, len(batch))
-        pieces = list(self._pieces(begin, len(of.sequences[batch[0]])))  # several where the batch is one long sequence
-        if own is None and len(pieces) > 1:
-            own = self._empty()
-        for start, length in pieces:
-            if own is not None and start == pieces[-1][0]:
-                _forget_what_is_read(own)
-            parts = [of.sequences[i][start : start + length] for i in batch]
-            hidden = self._step(parts, start, own)
-            paths = {
-                i: row * length + np.arange(len(part)) for row, (i, part) in enumerate(zip(batch, parts, strict=True))
-            }
-            of.add(hidden.flatten(0, 1), start, paths, batch if start == pieces[-1][0] else [])
+    def results(self) -> Ints:
+        """Return for each token of the row where its result is among those of all batches, shape (row,)."""
+        where = np.zeros(self.length + 1, dtype=np.int64)
+        places = np.concatenate([batch.tokens.ravel() for batch in self.batches])
+        where[places] = np.arange(len(places))
+        return where[: self.length]
 
-    def _pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield (begin, length) of pieces of at most a row, one after the other."""
-        for start in range(begin, end, self.row_tokens):
-            yield start, min(self.row_tokens, end - start)
+    def segment_at(self, place: int) -> int:
+        """Return the segment that ends at a place that is kept; -1 for the place before the row."""
+        return -1 if place < 0 else self._segment_of[place]
 
-    def _batches(self, trunk: Trunk, sequences: Sequence[tuple[int, ...]]) -> Iterator[list[int]]:
-        """Yield a trunk's leaves in batches of at most a row of tokens, padding included, the longest one first in each."""
-        batch: list[int] = []
-        longest = 0
-        for i in sorted(trunk.leaves, key=lambda i: -len(sequences[i])):
-            size = len(batch) + 1
-            if batch and (
-                size * longest > self.row_tokens or size * (trunk.end + longest) > max(self.batch_keys, self.row_tokens)
-            ):
-                yield batch
-                batch = []
-            if not batch:
-                longest = len(sequences[i]) - trunk.end
-            batch.append(i)
-        if batch:
-            yield batch
+    def windows(self, width: int) -> tuple[Ints, Ints, Ints]:
+        """Return how a convolution that looks at ``width`` tokens before each one reads the row.
 
-    def _empty(self) -> Cache:
-        """Return the cache that ``generate`` would make."""
-        return DynamicCache(config=self._inner.config)
-
-    @cached_property
-    def _cache_argument(self) -> str:
-        names = inspect.signature(self._inner.base_model.forward).parameters
-        return "cache_params" if "cache_params" in names else "past_key_values"
-
-    def _step(self, parts: Sequence[Sequence[int]], begin: int, state: Cache | None) -> torch.Tensor:
-        """Read a batch on from a state, which moves on with it.
-
-        Args:
-            parts: token ids of each row; the first is the longest.
-            begin: number of tokens before them.
-            state: with as many rows; None where this is the beginning.
+        Inputs are numbered: those of the row, then ``width`` of each state before the row.
 
         Returns:
-            Final hidden states, shape (rows, longest, width).
+            The inputs to read, one run of the row after the other; for each token of the row, which of the results is its own;
+            and for each place to keep, the last ``width`` inputs there, shape (places, width).
         """
-        tokens = np.zeros((len(parts), len(parts[0])), dtype=np.int64)
-        for row, part in zip(tokens, parts, strict=True):
-            row[: len(part)] = part
-        if self._estimate is not None:
-            self._estimate.add(self._costs.read(sum(map(len, parts)), begin + len(parts[0])))
-        arguments: dict[str, Any] = {"input_ids": self._tensor(tokens), "use_cache": state is not None}
-        if state is not None:
-            arguments[self._cache_argument] = state
-        with self._chunks_for(len(parts[0]), arguments):
-            hidden: torch.Tensor = self._inner.base_model(**arguments).last_hidden_state
-        return hidden
+        if width not in self._windows:
+            reads, results = [], np.zeros(self.length, dtype=np.int64)
+            size = 0
+            for start, stop in self.runs:
+                reads += [self._window(self.parents[start], start, width), np.arange(start, stop)]
+                results[start:stop] = np.arange(size + width, size + width + stop - start)
+                size += width + stop - start
+            kept = [self._window(place, max(place, 0), width) for place in self.keep]
+            self._windows[width] = np.concatenate(reads), results, np.reshape(kept, (len(kept), width)).astype(np.int64)
+        return self._windows[width]
 
-    @contextmanager
-    def _chunks_for(self, length: int, arguments: dict[str, Any]) -> Iterator[None]:
-        """Within this context, let scans pad rows of ``length`` tokens as little as possible.
-
-        A scan cuts a row into chunks and pads the last one: a candidate of 12 tokens costs 64 or 256, which are the usual
-        chunks. Kernels for accelerators want a power of 2, so these are left alone. State spaces take the size of a chunk
-        from their layer, delta rules as an argument (transformers 5.23, for example modeling_qwen3_next.py:376).
-        """
-        chunk = -(-length // -(-length // CHUNK))
-        layers = self._scans if self.device.type == "cpu" else []
-        sizes = [layer.chunk_size for layer in layers]
-        if self.device.type == "cpu" and DECODERS[self._inner.config.model_type].scan:
-            arguments["chunk_size"] = chunk
-        try:
-            for layer in layers:
-                layer.chunk_size = min(chunk, layer.chunk_size)
-            yield
-        finally:
-            for layer, size in zip(layers, sizes, strict=True):
-                layer.chunk_size = size
-
-    @cached_property
-    def _scans(self) -> list[Any]:
-        return [module for module in self._inner.modules() if isinstance(getattr(module, "chunk_size", None), int)]
+    def _window(self, token: int, at: int, width: int) -> Ints:
+        """Return the ``width`` inputs up to a token: its own, and of its ancestors; ``at`` is a token with the same origin."""
+        found: list[int] = []
+        while token >= 0 and len(found) < width:
+            found.append(token)
+            token = self.parents[token]
+        outside = self.length + int(self.origins[at]) * width + np.arange(width)
+        return np.concatenate([outside[len(found) :], np.asarray(found[::-1], dtype=np.int64)])
 
 
-def copied(cache: Cache, rows: int = 1) -> Cache:
-    """Return a copy of a cache with one row that can be read on from in ``rows`` rows, and leaves the first as it is.
+class _Reading:
+    """One pass of a model over a row: the states that it goes on from, and those that it keeps.
 
-    Keys and values are not copied: layers replace these tensors, while they overwrite the states of recurrent layers.
+    Args:
+        scan: how the row is read.
+        before: states before the row; None where it begins the sequences.
     """
-    twin = copy.copy(cache)
-    twin.layers = []
-    for layer in cache.layers:
-        own = copy.copy(layer)
-        for name, value in vars(layer).items():
-            if name in ("keys", "values"):
-                setattr(own, name, value.expand(rows, *value.shape[1:]) if _has_rows(value) else value)
+
+    def __init__(self, scan: TreeScan, before: States | None) -> None:
+        self.scan, self.kept = scan, States(scan.keep)
+        self._before = None if before is None else iter(before.tensors)
+
+    def convolve(
+        self, original: Callable[..., Any], inputs: torch.Tensor, weight: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Return the convolution of the row; ``inputs`` of shape (1, channels, row)."""
+        width = weight.shape[-1] - 1
+        reads, results, kept = (torch.from_numpy(part).to(inputs.device) for part in self.scan.windows(width))
+        own = inputs[0].t()
+        before = own.new_zeros(1, width, own.shape[1]) if self._before is None else next(self._before).to(own.device)
+        known = torch.cat([own, before.flatten(0, 1)])
+        self.kept.tensors.append(known[kept])
+        found = original(known[reads].t()[None], weight, *args, **kwargs)
+        return found[..., results]
+
+    def scan_row(self, original: Callable[..., Any], state: str, *args: Any, **kwargs: Any) -> Any:
+        """Return what a scan returns for the row; arguments of shape (1, row, ...) are those of its tokens.
+
+        Args:
+            original: the scan.
+            state: see `SCANS`.
+            args: of the scan.
+            kwargs: of the scan.
+        """
+        scan, asked = self.scan, True
+        if (
+            state == SCANS[STATE_SPACE]
+        ):  # a step of 0 changes no state: what would make padding longer steps is done here
+            values, steps, *others = args
+            asked = kwargs.pop("return_final_states")
+            steps = functional.softplus(steps.float() + kwargs.pop("dt_bias")).clamp(*kwargs.pop("dt_limit"))
+            args = (values, steps, *others)
+            kwargs = {**kwargs, "dt_softplus": False, "return_final_states": True}
+        else:
+            kwargs["output_final_state"] = True
+        device = args[0].device
+        arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+        per_token = {
+            name: torch.cat([value[0], torch.zeros_like(value[0, :1])])  # padding is 0
+            for name, value in arguments.items()
+            if isinstance(value, torch.Tensor) and value.shape[:2] == (1, scan.length)
+        }
+        before = None if self._before is None else next(self._before).to(device)
+        states: dict[int, torch.Tensor] = {}  # after segments; -1: before the row
+        outputs = []
+        for batch in scan.batches:
+            if batch.after[0] >= 0:
+                arguments[state] = torch.stack([states[i] for i in batch.after])
             else:
-                setattr(own, name, _repeated(value, rows))
-        twin.layers.append(own)
-    return twin
+                origins = torch.from_numpy(scan.origins[batch.tokens[:, 0]]).to(device)
+                arguments[state] = None if before is None else before[origins]
+            if device.type == "cpu":  # the last chunk is padded; kernels for accelerators want chunks of a power of 2
+                longest = batch.tokens.shape[1]
+                arguments["chunk_size"] = -(-longest // -(-longest // CHUNK))
+            tokens = torch.from_numpy(batch.tokens).to(device)
+            given = arguments | {name: value[tokens] for name, value in per_token.items()}
+            positional = [given.pop(i) for i in range(len(args))]
+            output, last = original(*positional, **given)
+            outputs.append(output.flatten(0, 1))
+            states |= {i: one for i, one in zip(batch.segments, last, strict=True) if i in scan.needed}
+        states[-1] = torch.zeros_like(last[0]) if before is None else before[scan.origins[0]]
+        kept = [states[scan.segment_at(place)] for place in scan.keep.tolist()]
+        self.kept.tensors.append(torch.stack(kept) if kept else last[:0])
+        found = torch.cat(outputs)[torch.from_numpy(scan.results()).to(device)][None]
+        return (found, last[:1]) if asked else found  # nobody looks at this state: see `_Trunk`
 
 
-def _repeated(value: Any, rows: int) -> Any:
-    """Return a deep copy of ``value`` in which each tensor that has rows has ``rows`` of them."""
-    if isinstance(value, torch.Tensor):
-        return value.repeat(rows, *[1] * (value.ndim - 1)) if _has_rows(value) else value.clone()
-    if isinstance(value, Mapping):
-        return {name: _repeated(part, rows) for name, part in value.items()}
-    return [_repeated(part, rows) for part in value] if isinstance(value, list) else value
+@contextmanager
+def along_tree(body: Any, scan: TreeScan, before: States | None) -> Iterator[States]:
+    """Within this context, the recurrent layers of a model read a row as a tree; yields the states that they keep.
 
+    Args:
+        body: the model without its output layer.
+        scan: how the row is read.
+        before: states before the row; None where it begins the sequences.
+    """
+    module = import_module(type(body).__module__)
+    reading = _Reading(scan, before)
+    thread = threading.get_ident()
 
-def _has_rows(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.ndim > 1
+    def replaced(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: (ours if threading.get_ident() == thread else original)(*args, **kwargs)
 
-
-def _forget_what_is_read(cache: Cache) -> None:
-    """Let attention layers not store keys and values from here on: nothing is read after them."""
-    for layer in cache.layers:
-        if _has_rows(getattr(layer, "keys", None)):
-            layer.update = partial(_joined, layer.keys, layer.values)
-
-
-def _joined(old_keys: Any, old_values: Any, keys: Any, values: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-    return torch.cat([old_keys, keys], dim=-2), torch.cat([old_values, values], dim=-2)
+    with _one_at_a_time, ExitStack() as stack:
+        for name in (CONVOLUTION, *(name for name in SCANS if hasattr(module, name))):
+            original = getattr(module, name)
+            ours = partial(reading.convolve, original)
+            if name in SCANS:
+                ours = partial(reading.scan_row, original, SCANS[name])
+            stack.enter_context(patch.object(module, name, replaced(original, ours)))
+        yield reading.kept

@@ -84,7 +84,13 @@ def common_prefix(one: Sequence[int], two: Sequence[int]) -> int:
 
 
 def make_packs(
-    sequences: Sequence[tuple[int, ...]], row: int, total: int, worth: int = 8, *, stems: bool = True
+    sequences: Sequence[tuple[int, ...]],
+    row: int,
+    total: int,
+    worth: int = 8,
+    *,
+    stems: bool = True,
+    anchors: int | None = None,
 ) -> Iterator[Pack]:
     """Yield packs that together hold every sequence once.
 
@@ -98,6 +104,7 @@ def make_packs(
         total: most tokens of a pack.
         worth: see above.
         stems: whether packs may have stems. Without them, a long common beginning is read again for each sequence.
+        anchors: most different anchors of a pack's branches; None: any number.
     """
     shared = [0, *(common_prefix(a, b) for a, b in pairwise(sequences)), 0]
     first = 0
@@ -108,9 +115,9 @@ def make_packs(
             if stemmed:  # this run may have parts with different stems
                 while last + 1 < end and shared[last + 1] > row:
                     last += 1
-                yield from _stemmed(sequences, shared, first, last, row, total, worth)
+                yield from _stemmed(sequences, shared, first, last, row, total, worth, anchors)
             else:
-                last, whole = _extent(sequences, shared, first, end - 1, row, total, worth)
+                last, whole = _extent(sequences, shared, first, end - 1, row, total, worth, anchors)
                 yield _pack(sequences, shared, first, last, whole=whole)
             first = last + 1
 
@@ -123,6 +130,7 @@ def _stemmed(
     row: int,
     total: int,
     worth: int,
+    anchors: int | None,
 ) -> Iterator[Pack]:
     """Yield the packs of sequences ``first`` to ``last``, each of which has more than a row in common with the next."""
     stem = min(shared[first + 1 : last + 1])
@@ -133,11 +141,11 @@ def _stemmed(
             if end - start == 1:
                 yield _pack(sequences, shared, start, start, whole=True)
             else:
-                yield from _stemmed(sequences, shared, start, end - 1, row, total, worth)
+                yield from _stemmed(sequences, shared, start, end - 1, row, total, worth, anchors)
         return
     begin = first
     while begin <= last:
-        end, whole = _extent(sequences, shared, begin, last, row, total, worth, stem)
+        end, whole = _extent(sequences, shared, begin, last, row, total, worth, anchors, stem)
         yield _pack(sequences, shared, begin, end, whole=whole, stem=stem, owner=first)
         begin = end + 1
 
@@ -150,10 +158,12 @@ def _extent(
     row: int,
     total: int,
     worth: int,
+    anchors: int | None,
     stem: int = 0,
 ) -> tuple[int, bool]:
     """Return the index of the last sequence of the pack that begins with sequence ``first``, and whether it is all trunk."""
     last, trunk_size, size = first, 0, len(sequences[first]) - stem
+    places = 0  # no fewer than the different anchors: neighbours that share equally much have one
     whole = True  # one sequence, however long
     while last + 1 <= bound:
         # The next sequence adds to the trunk what it shares with the last one and is not in the trunk yet.
@@ -161,7 +171,9 @@ def _extent(
         in_trunk = shared[last] - stem if last > first else 0
         trunk_size += max(0, common - in_trunk)
         size += len(sequences[last + 1]) - stem - common
-        if trunk_size > row or size > (total if common >= worth else row):
+        places += last == first or common != in_trunk
+        many = anchors is not None and places > anchors
+        if trunk_size > row or size > (total if common >= worth and not many else row):
             break
         last += 1
         whole = size <= row

@@ -35,7 +35,8 @@ def short_pairs(size: int) -> Pairs:
     pairs += [(_draw(random, size, 6), _draw(random, size, 3)), (trunk, pairs[0][1][:1]), (trunk[:5], trunk[5:])]
     other = trunk + _draw(random, size, 5)  # a second beginning after the same one
     pairs += [(other, _draw(random, size, 2)), (other, _draw(random, size, 3))]
-    return pairs
+    fork = _draw(random, size, 10)  # candidates follow it and its beginning, and are too many for one short row
+    return pairs + [(context, _draw(random, size, 5)) for context in (fork, fork, fork[:8], fork[:8])]
 
 
 def long_pairs(size: int, length: int, most: int) -> Pairs:

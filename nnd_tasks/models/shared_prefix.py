@@ -20,7 +20,6 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.models.architectures import layout_of, text_config, why_unsuitable, windows
 from nnd_tasks.models.decoder_only import DecoderOnlyScoring
 from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
-from nnd_tasks.models.hybrid import HybridScoring
 from nnd_tasks.models.prefix_scoring import Response, ScoredRequest
 from nnd_tasks.models.self_check import (
     SHORT,
@@ -37,7 +36,7 @@ logger = logging.getLogger("lm_eval.nnd")
 
 
 @register_model("hf-shared-prefix")
-class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
+class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
     """`HFLM` with all its arguments, which reads common beginnings of requests once if the model allows it.
 
     With models in 16-bit types, log-probabilities are computed and summed in float32, unless ``softmax_dtype`` names
@@ -54,7 +53,7 @@ class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
         super().__init__(*args, **kwargs)
         if self.device.type != "cpu":  # short rows would leave most of an accelerator idle
             self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
-            self.batch_keys, self.trunk_price = 65536, 128
+            self.scan_price = 512
         self._reason: str | None = None if shared_prefix else "shared_prefix=False"
         self._checked = False
         self._covered = ""  # what the check on the model itself read beyond
@@ -114,18 +113,21 @@ class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
     def _difference(self, pairs: Pairs) -> str | None:
         """Return how the sums of requests differ from those of the model's own logits; None if they do not."""
         requests = [(None, context, continuation) for context, continuation in pairs]
-        rows = self.row_tokens, self.decoder_row_tokens
+        rows = self.row_tokens, self.decoder_row_tokens, self.scan_price
         try:
             with torch.inference_mode():
                 expected = self._own(pairs)
+                self.scan_price = (
+                    3  # recurrent layers read in levels, with some padding, although there is little to read
+                )
                 totals = [total for total, _ in self._score(requests, disable_tqdm=True)]
                 # Once more with rows so short that there are stems, trunks, branches and several decoder rows.
-                self.row_tokens, self.decoder_row_tokens = 12, 8
+                self.row_tokens, self.decoder_row_tokens, self.scan_price = 12, 8, rows[2]
                 totals += [total for total, _ in self._score(requests, disable_tqdm=True)]
         except Exception as error:  # an unsuitable model can raise anything
             return f"the check on a small example failed ({typed_reason_of(error)})"
         finally:
-            self.row_tokens, self.decoder_row_tokens = rows
+            self.row_tokens, self.decoder_row_tokens, self.scan_price = rows
         precision = torch.finfo(self.mixed_precision_dtype or self._dtype).eps
         for i, total in enumerate(totals):
             own, largest = expected[i % len(pairs)]
@@ -260,8 +262,6 @@ class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
             bar.update(len(finished))
 
         score = self.score_encoder_decoder if self.backend == "seq2seq" else self.score_decoder_only
-        if self.backend != "seq2seq" and layout_of(self._inner.config).recurrent:
-            score = self.score_hybrid
         with torch.autocast(
             device_type=self.device.type,
             dtype=self.mixed_precision_dtype,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,35 @@ import torch
 
 from nnd_tasks.models.architectures import Reach
 from nnd_tasks.models.prefix_tree import Branch, Ints, Pack
+
+#: Places from a start to a stop, ascending.
+Ranges = tuple[tuple[int, int], ...]
+
+
+def _path(ends: Ints, token: int, pieces: Ranges) -> Ranges:
+    """Return the part of ``pieces``, which lie on one path of the tree, whose subtrees hold ``token``."""
+    kept = []
+    for start, stop in pieces:
+        # Subtrees on a path lie in each other, so these ends fall.
+        inside = int(np.searchsorted(-ends[start:stop], -token, side="left"))
+        if inside:
+            kept.append((start, start + inside))
+    return tuple(kept)
+
+
+def chains(ends: Ints) -> Iterator[tuple[int, int, Ranges]]:
+    """Yield the chains of a tree, depth first: first token, token after the last one, and the ancestors of the first.
+
+    In a chain, each token is the parent of the next. ``ends`` as in `TreeMask`.
+    """
+    leaves = np.flatnonzero(ends == np.arange(1, len(ends) + 1)) + 1
+    pieces: Ranges = ()
+    start = 0
+    for stop in leaves.tolist():
+        pieces = _path(ends, start, pieces)
+        yield start, stop, pieces
+        pieces = (*pieces, (start, stop))
+        start = stop
 
 
 def _none() -> Ints:

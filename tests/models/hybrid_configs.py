@@ -70,6 +70,7 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
             "position_embedding_type": "rope",
         },
     ),
+    "bamba": (tf.BambaConfig, {**GROUPED, **MAMBA, "num_hidden_layers": 2, "attn_layer_indices": [1]}),
     "nemotron_h": (
         tf.NemotronHConfig,
         {
@@ -125,5 +126,4 @@ PLAIN: dict[str, tuple[Any, dict[str, Any]]] = {
         tf.JambaConfig,
         {**GROUPED, "num_hidden_layers": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8},
     ),
-    "bamba": (tf.BambaConfig, {**GROUPED, **MAMBA, "num_hidden_layers": 2, "attn_layer_indices": [1]}),
 }

@@ -5,22 +5,31 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from types import SimpleNamespace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, models
-from transformers import DynamicCache, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from nnd_tasks.models import hybrid
 from nnd_tasks.models.architectures import DECODERS
 from nnd_tasks.models.estimate import estimates_go_to
+from nnd_tasks.models.hybrid import TreeScan, _Reading, along_tree
+from nnd_tasks.models.prefix_tree import make_packs, rows_of
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests.models.hybrid_configs import DELTA, MODELS, PLAIN, WINDOW, WORDS
 from tests.models.memory import run_out_of_memory
+from tests.models.test_block_attention import sequences
+from tests.models.test_over_ranks import in_all, several
 
 Requests = list[tuple[Any, list[int], list[int]]]
 
@@ -143,84 +152,189 @@ def test_a_text_model_within_a_multimodal_config_shares() -> None:
 # ---------------------------------------------------------------- the check on itself
 
 
-def _lost(kind: str) -> Callable[..., Any]:
-    """Return a way of copying a cache that loses, or shares, one of its parts."""
-    copied = hybrid.copied
+def _states(kind: str, call: int) -> Callable[[pytest.MonkeyPatch], None]:
+    """Return a change of what is kept at branching points: ``lost`` or that of ``another`` branch, in every second call."""
 
-    def wrong(cache: Any, rows: int = 1) -> Any:
-        if kind == "shared":
-            return cache if rows == 1 else copied(cache, rows)
-        twin = copied(cache, rows)
-        for layer in twin.layers:
-            if kind == "keys" and getattr(layer, "keys", None) is not None:
-                layer.keys, layer.values = layer.keys * 0, layer.values * 0
-            if kind in ("conv_states", "recurrent_states"):
-                for state in getattr(layer, kind, {}).values():
-                    if state is not None:
-                        state.zero_()
-        return twin
+    def change(monkeypatch: pytest.MonkeyPatch) -> None:
+        rows = hybrid.States.rows
 
-    return wrong
+        def wrong(self: hybrid.States, places: Any) -> Any:
+            if kind == "another":
+                return (rows(self, places) + 1) % len(self.places)
+            self.tensors = [t * 0 if i % 2 == call else t for i, t in enumerate(self.tensors)]
+            return rows(self, places)
+
+        monkeypatch.setattr(hybrid.States, "rows", wrong)
+
+    return change
+
+
+def _leaking_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment goes on from the one before it in the row, which can be another branch."""
+    batches = TreeScan._batches
+
+    def wrong(self: TreeScan, *args: Any) -> Any:
+        return [replace(one, after=[i - 1 for i in one.segments]) for one in batches(self, *args)]
+
+    monkeypatch.setattr(hybrid.TreeScan, "_segments", _without_levels)
+    monkeypatch.setattr(hybrid.TreeScan, "_batches", wrong)
+
+
+def _without_levels(self: TreeScan, price: int, segments: Any = TreeScan._segments) -> Any:
+    return [(number, own, above, number) for number, own, above, _ in segments(self, -1)]
+
+
+def _leaking_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token sees the tokens before it in the row, whatever their branch."""
+    windows = TreeScan.windows
+
+    def wrong(self: TreeScan, width: int) -> Any:
+        self.parents = np.arange(self.length) - 1
+        return windows(self, width)
+
+    monkeypatch.setattr(hybrid.TreeScan, "windows", wrong)
+
+
+def _changing_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding is read like tokens."""
+    monkeypatch.setattr(hybrid.torch, "zeros_like", torch.ones_like)
+
+
+def _scan_ends_at(size: int) -> Callable[[pytest.MonkeyPatch], None]:
+    """Return a change that makes scans right only until the end of the first chunk."""
+
+    def change(monkeypatch: pytest.MonkeyPatch) -> None:
+        scan_row = _Reading.scan_row
+
+        def wrong(self: _Reading, *args: Any, **kwargs: Any) -> Any:
+            found = scan_row(self, *args, **kwargs)
+            output = found[0] if isinstance(found, tuple) else found
+            output[:, size:] = 0.0
+            return found
+
+        monkeypatch.setattr(_Reading, "scan_row", wrong)
+
+    return change
+
+
+SCANNING = ("qwen3_next", "falcon_h1", "kimi_linear", "granitemoehybrid", "nemotron_h", "mamba2")
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
+    ("name", "change"),
     [
-        *((name, kind) for name in ("qwen3_next", "falcon_h1") for kind in ("keys", "conv_states", "recurrent_states")),
-        *((name, "recurrent_states") for name in ("kimi_linear", "granitemoehybrid", "mamba2")),
-        ("lfm2", "conv_states"),
-        *((name, "shared") for name in ("qwen3_next", "falcon_h1", "lfm2", "mamba2")),
+        *((name, _states("lost", call)) for name in SCANNING for call in (0, 1)),
+        *((name, _states("another", 0)) for name in (*SCANNING, "lfm2")),
+        *((name, _leaking_scan) for name in SCANNING),
+        *((name, _leaking_convolution) for name in (*SCANNING, "lfm2")),
+        *((name, _changing_padding) for name in SCANNING),
+        ("lfm2", _states("lost", 0)),
+        ("qwen3_next", _scan_ends_at(64)),
+        ("mamba2", _scan_ends_at(16)),
     ],
 )
-def test_the_check_finds_a_state_that_is_lost_or_not_copied(
-    name: str, kind: str, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+def test_the_check_finds_states_and_inputs_that_are_not_of_the_own_branch(
+    name: str, change: Callable[[pytest.MonkeyPatch], None], pairs: Callable[[str], Any]
 ) -> None:
     _, sharing = pairs(name)
     assert sharing.why_not() is None
-    monkeypatch.setattr(hybrid, "copied", _lost(kind))
-    assert "differ from the model's own" in str(sharing._self_check())
+    with pytest.MonkeyPatch.context() as patch:
+        change(patch)
+        assert "differ from the model's own" in str(sharing._self_check())
+    assert sharing._self_check() is None
 
 
-@pytest.mark.parametrize("name", ["qwen3_next", "lfm2", "mamba2"])
-def test_the_check_finds_a_state_that_is_not_reset(
-    name: str, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+# ---------------------------------------------------------------- the way a row is read
+
+
+def _running_sum(values: torch.Tensor, g: Any, chunk_size: int, initial_state: Any, output_final_state: bool) -> Any:
+    """Return a scan whose result at a token is that before it, times 3, plus the token; padding (g is 0) changes nothing."""
+    state = torch.zeros(len(values), dtype=values.dtype) if initial_state is None else initial_state
+    results = []
+    for step in range(values.shape[1]):
+        state = torch.where(g[:, step] > 0, 3 * state + values[:, step], state)
+        results.append(state)
+    return torch.stack(results, dim=1), state
+
+
+@settings(max_examples=150, deadline=None)
+@given(sequences, st.integers(3, 12), st.integers(3, 40), st.sampled_from([0, 8, 30]))
+def test_each_token_goes_on_from_its_own_sequence(
+    found: list[tuple[int, ...]], row: int, total: int, price: int
 ) -> None:
-    _, sharing = pairs(name)
-    one = DynamicCache(config=sharing._inner.config)
-    monkeypatch.setattr(sharing, "_empty", lambda: one)
-    assert sharing._self_check() is not None
+    """A scan and a convolution over 3 tokens, in whole numbers, against each sequence read alone."""
+    expected: dict[tuple[int, ...], tuple[int, int]] = {}
+    for one in found:
+        result = 0
+        for k, token in enumerate(one, 1):
+            result = 3 * result + token + 1
+            expected[one[:k]] = result, sum((t + 1) * 10**i for i, t in enumerate(reversed(one[max(k - 3, 0) : k])))
+    weight = torch.tensor([[100, 10, 1]])
+
+    def read(tokens: Any, ends: Any, origins: Any, keep: Any, before: Any) -> tuple[Any, Any, hybrid.States]:
+        reading = _Reading(TreeScan(ends, origins, keep, price), before)
+        values = torch.as_tensor(np.asarray(tokens) + 1)[None]
+
+        def convolution(inputs: Any, weight: Any) -> Any:
+            padded = torch.nn.functional.pad(inputs, (2, 0))
+            return sum(padded[..., k : k + inputs.shape[-1]] * weight[0, k] for k in range(3))
+
+        convolved = reading.convolve(convolution, values[None], weight)[0, 0]
+        scanned, _ = reading.scan_row(_running_sum, "initial_state", values, g=torch.ones_like(values))
+        return scanned[0], convolved, reading.kept
+
+    nowhere = np.zeros(0, dtype=np.int64)
+    for pack in make_packs(found, row, total, worth=2, anchors=3):
+        stem, count = None, len(pack.tokens)
+        anchors = np.unique(np.array([branch.anchor for branch in pack.branches], dtype=np.int64))
+        assert len(anchors) <= 3
+        if pack.stem:
+            line = found[pack.owner][: pack.stem]
+            *_, stem = read(
+                line, np.full(pack.stem, pack.stem), np.zeros(pack.stem, int), np.array([pack.stem - 1]), None
+            )
+        states = stem
+        if count:
+            scanned, convolved, states = read(pack.tokens, pack.ends, np.zeros(count, int), anchors, stem)
+            for i, path in pack.paths.items():
+                for k, place in enumerate(path.tolist(), pack.stem + 1):
+                    assert (scanned[place], convolved[place]) == expected[found[i][:k]]
+        for branches in rows_of(pack.branches, found, row):
+            parts = [found[branch.sequence][branch.start :] for branch in branches]
+            lengths = [len(part) for part in parts]
+            of = np.repeat([branch.anchor for branch in branches], lengths)
+            origins = np.zeros(len(of), int) if states is None else states.rows(of)
+            ends = np.repeat(np.cumsum(lengths), lengths)
+            scanned, convolved, _ = read(np.concatenate(parts), ends, origins, nowhere, states)
+            places = [found[b.sequence][:k] for b in branches for k in range(b.start + 1, len(found[b.sequence]) + 1)]
+            assert list(zip(scanned.tolist(), convolved.tolist(), strict=True)) == [expected[one] for one in places]
 
 
-def test_the_check_finds_padding_on_the_wrong_side(
-    pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, sharing = pairs("falcon_h1")
-    step = SharedPrefixLM._step
-
-    def padded_left(self: Any, parts: Any, begin: int, state: Any) -> torch.Tensor:
-        width = len(parts[0])
-        hidden = step(self, [[0] * (width - len(part)) + list(part) for part in parts], begin, state)
-        return torch.stack([row.roll(len(part) - width, 0) for row, part in zip(hidden, parts, strict=True)])
-
-    monkeypatch.setattr(SharedPrefixLM, "_step", padded_left)
-    assert "differ from the model's own" in str(sharing._self_check())
+def test_a_context_and_its_candidates_are_two_calls_of_a_scan() -> None:
+    """Three contexts of 30 tokens with four candidates each, two of which begin with the same tokens."""
+    found = sorted(
+        (context,) * 30 + start + tuple(range(10, 18))
+        for context in (1, 2, 3)
+        for start in ((4,), (5,), (6, 6, 7), (6, 6, 8))
+    )
+    [pack] = make_packs(found, 1024, 4096)
+    scan = TreeScan(pack.ends, np.zeros(len(pack.ends), int), np.zeros(0, int), 64)
+    assert [batch.tokens.shape for batch in scan.batches] == [(3, 30), (12, 11)]
 
 
-@pytest.mark.parametrize(("name", "size"), [("qwen3_next", 64), ("mamba2", 16)])
-def test_the_check_reads_beyond_chunks_and_convolutions(
-    name: str, size: int, pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A state that is right only until the end of the first chunk."""
-    _, sharing = pairs(name)
-    step = SharedPrefixLM._step
-
-    def wrong_later(self: Any, parts: Any, begin: int, state: Any) -> torch.Tensor:
-        hidden = step(self, parts, begin, state)
-        hidden[:, max(size - begin, 0) :] *= 1.5
-        return hidden
-
-    monkeypatch.setattr(SharedPrefixLM, "_step", wrong_later)
-    assert "differ from the model's own" in str(sharing._self_check())
+def test_other_threads_and_later_calls_see_the_functions_of_transformers() -> None:
+    module = tf.models.lfm2.modeling_lfm2
+    original = module.causal_conv1d_fn
+    body = tf.Lfm2Model(tf.Lfm2Config(**MODELS["lfm2"][1]))
+    tokens = torch.arange(5)[None]
+    with torch.no_grad(), ThreadPoolExecutor(1) as pool:
+        expected = body(input_ids=tokens, use_cache=False).last_hidden_state
+        scan = TreeScan(np.arange(1, 6), np.zeros(5, int), np.zeros(0, int), 8)  # five sequences of one token
+        with along_tree(body, scan, None):
+            assert not torch.equal(body(input_ids=tokens, use_cache=False).last_hidden_state, expected)
+            other = pool.submit(lambda: body(input_ids=tokens, use_cache=False).last_hidden_state).result()
+        torch.testing.assert_close(other, expected)
+    assert module.causal_conv1d_fn is original
 
 
 # ---------------------------------------------------------------- memory, cache, estimate, cost
@@ -229,50 +343,49 @@ def test_the_check_reads_beyond_chunks_and_convolutions(
 def test_where_memory_runs_out_rows_get_shorter(pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     plain, sharing = pairs("lfm2")
     sharing.why_not()
-    run_out_of_memory(monkeypatch, sharing, (2, 5, 6))
-    monkeypatch.setattr(hybrid, "HEAD_ROWS", 1)
-    before = sharing.row_tokens
+    run_out_of_memory(monkeypatch, sharing, (2, 5))
+    sharing.row_tokens = 128
     requests = adversarial()
     assert_same(one_by_one(plain, requests), sharing, requests)
-    assert sharing.row_tokens == before // 8
+    assert sharing.row_tokens == 32
 
 
-def test_answers_go_to_the_cache_when_the_head_has_enough(
-    pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, sharing = pairs("lfm2")
-    monkeypatch.setattr(hybrid, "HEAD_ROWS", 1)
-    sharing.why_not()
-    events: list[str] = []
-    step = SharedPrefixLM._step
-    monkeypatch.setattr(SharedPrefixLM, "_step", lambda *args: (events.append("read"), step(*args))[1])
-    hook = SimpleNamespace(add_partial=lambda *_: events.append("kept"))
-    monkeypatch.setattr(sharing, "cache_hook", hook)
-    requests = [(("c", "x"), [k] * 30, [k, j, j]) for k in (5, 6, 7) for j in (8, 9)]
-    sharing._loglikelihood_tokens(requests, disable_tqdm=True)
-    assert events == ["read", "read", "kept", "kept"] * 3
-
-
-def test_each_context_is_read_once(pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A paragraph, three questions to it, four candidates each: 40 + 3 x 20 tokens, and the candidates."""
+def test_each_token_is_read_once(pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paragraph, three questions to it, four candidates each: 40 + 3 x 20 tokens, and the candidates, in one row."""
     _, sharing = pairs("lfm2")
     sharing.why_not()
     read: list[int] = []
-    step = SharedPrefixLM._step
-
-    def counted(self: Any, parts: Any, begin: int, state: Any) -> torch.Tensor:
-        read.append(sum(map(len, parts)))
-        return step(self, parts, begin, state)
-
-    monkeypatch.setattr(SharedPrefixLM, "_step", counted)
+    forward = sharing._inner.base_model.forward
+    monkeypatch.setattr(
+        sharing._inner.base_model,
+        "forward",
+        lambda input_ids, **others: (read.append(input_ids.shape[1]), forward(input_ids=input_ids, **others))[1],
+    )
     requests = [
         (("c", "x"), [5] * 40 + [question] * 20, [candidate] * 6)
         for question in (6, 7, 8)
         for candidate in range(10, 14)
     ]
     sharing._loglikelihood_tokens(requests, disable_tqdm=True)
-    assert sum(read) == 40 + 3 * 20 + 12 * 5  # the last token of a candidate is not read
-    assert len(read) == 1 + 3 + 3
+    assert read == [40 + 3 * 20 + 12 * 5]  # the last token of a candidate is not read
+
+
+@pytest.mark.parametrize("name", ["qwen3_next", "lfm2"])
+def test_two_processes_get_the_answers_of_one(name: str, pairs: Callable[[str], Any]) -> None:
+    """Threads that stand for processes, see `tests.models.test_over_ranks`."""
+    _, alone = pairs(name)
+    requests = adversarial()[:24]
+    texts = [Instance("loglikelihood", {}, (f"w{i}", "w3"), i) for i in range(len(requests))]
+    of = {f"w{i}": request for i, request in enumerate(requests)}
+    expected = alone._loglikelihood_tokens(requests, disable_tqdm=True)
+    settings = {"pretrained": alone._inner, "tokenizer": alone.tokenizer, "device": "cpu", "max_length": WINDOW}
+    models = several(SharedPrefixLM, 2, **settings)
+    for model in models:
+        model._encode_pair = lambda context, _: of[context][1:]
+    for answers in in_all(models, lambda lm: lm.loglikelihood(texts, disable_tqdm=True)):
+        for (total, greedy), (other, likeliest) in zip(expected, answers, strict=True):
+            assert total == pytest.approx(other, rel=1e-6, abs=1e-4)
+            assert greedy == likeliest
 
 
 def test_the_estimate_knows_all_that_is_read(pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
