@@ -1,6 +1,7 @@
 # make demo: the whole chain, offline, on the embedded set      make test: the test suite
 # make test-all: with what takes long or needs a browser      make browser: a Chromium for it
 # make test-vllm: with vLLM itself, in an environment of its own (VLLM_VENV=FOLDER takes one that has vLLM)
+# make test-llamacpp: with llama.cpp behind llama-cpp-python's server, likewise (LLAMACPP_VENV=FOLDER)
 # make lint: ruff and mypy      make docs: the site, in site/
 # make lock: requirements.lock from constraints.txt      make clean: remove what these made
 
@@ -14,7 +15,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where it is set, every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-vllm browser lint docs install lock clean
+.PHONY: demo test test-all test-vllm test-llamacpp browser lint docs install lock clean
 
 install: $(STAMP)
 
@@ -52,6 +53,15 @@ test-vllm:
 	$(VLLM_VENV)/bin/python -m pip install --quiet --editable '.' 'lm-eval[api]>=0.4.13,<0.5' 'hypothesis>=6.100' 'pytest>=8.2' 'pytest-xdist>=3.6'
 	HF_HUB_OFFLINE=1 NND_TEST_VLLM=1 $(VLLM_VENV)/bin/python -m pytest -s tests/vllm
 
+# llama-cpp-python compiles llama.cpp, which takes a C++ compiler and about 20 minutes on two cores.
+LLAMACPP_VENV ?= .venv-llamacpp
+
+test-llamacpp: install
+	test -x $(LLAMACPP_VENV)/bin/python || $(PYTHON) -m venv $(LLAMACPP_VENV)
+	$(LLAMACPP_VENV)/bin/python -c 'import gguf, llama_cpp.server.app' 2>/dev/null || \
+	  $(LLAMACPP_VENV)/bin/python -m pip install --quiet 'llama-cpp-python[server]>=0.3.36' 'gguf>=0.19'
+	HF_HUB_OFFLINE=1 NND_TEST_LLAMACPP=$(abspath $(LLAMACPP_VENV))/bin/python $(BIN)/python -m pytest -s tests/llamacpp
+
 # Takes a Chromium or Chrome that is on the PATH (Debian: apt install chromium), else playwright's own.
 browser: install
 	$(PIP) --constraint constraints.txt 'playwright>=1.49,<2'
@@ -74,4 +84,4 @@ lock:
 	mv requirements.lock.new requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-vllm .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) .venv-vllm .venv-llamacpp .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

@@ -255,6 +255,11 @@ def text_config(config: Any) -> Any:
     return config.get_text_config(decoder=True)
 
 
+def config_parts(config: Any) -> list[Any]:
+    """Return the configs of what reads text: of the language model or decoder, and of an encoder that has its own."""
+    return [text_config(config), *filter(None, [getattr(config, "encoder", None)])]
+
+
 def layout_of(config: Any) -> Layout:
     """Return what the config of a decoder asks for.
 
@@ -294,7 +299,7 @@ def why_not_config(config: Any, backend: str) -> str | None:
     if config.model_type not in known:
         return REFUSED.get(config.model_type, f"the architecture {config.model_type} is not known to allow it")
     text = text_config(config)
-    ropes = (_rope_kinds(text) | _rope_kinds(getattr(config, "encoder", text))) - known[config.model_type].ropes
+    ropes = set().union(*map(_rope_kinds, config_parts(config))) - known[config.model_type].ropes
     if ropes:
         return f"rotary embeddings of type {min(ropes)} depend on how much is read at once"
     if getattr(text, "use_bidirectional_attention", None) in (True, "all") or not getattr(text, "is_causal", True):
@@ -346,7 +351,7 @@ def windows(config: Any) -> set[int]:
     """
     scan = DECODERS.get(config.model_type, _FULL).scan
     sizes: set[int] = {scan} if scan else set()
-    waiting: list[tuple[bool, Any]] = [(False, text_config(config).to_dict())]
+    waiting: list[tuple[bool, Any]] = [(False, part.to_dict()) for part in config_parts(config)]
     while waiting:
         named, value = waiting.pop()
         if isinstance(value, Mapping):

@@ -6,6 +6,7 @@ Python objects are exchanged on the CPU, with gloo, whatever the model runs on: 
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -38,6 +39,9 @@ class Ranks:
     def __init__(self, index: int = 0, count: int = 1, local: int = 0, group: Any = None, store: Any = None) -> None:
         self.index, self.count, self.local = index, count, local
         self._group, self._store = group, store
+        self._places: list[tuple[int, str]] = []  # where the processes run, if it is known
+        self._depth = 0  # how many calls of `together` this process is in
+        self._failure = ""  # with which they end
 
     @property
     def first(self) -> bool:
@@ -48,48 +52,107 @@ class Ranks:
         """Return what every process passes, in the order of the processes.
 
         Raises:
-            NNDError: another process has ended.
+            NNDError: another process has failed or ended, wherever it was; the text is the same in all that go on.
         """
-        if self.count == 1:
-            return [mine]
-        import torch.distributed as dist
-
-        replies: list[Any] = [None] * self.count
-        try:
-            dist.all_gather_object(replies, mine, group=self._group)
-        except RuntimeError as error:  # gloo: connection closed by peer
-            raise NNDError(
-                f"process {self.index + 1} of {self.count}: another process of this run has ended"
-            ) from error
-        return replies
+        return self._tell(mine)
 
     def from_first(self, make: Callable[[], Result]) -> Result:
         """Return, in every process, what ``make`` returns in the first; it is not called in the others."""
         result: Result = self.together(lambda: make() if self.first else None)[0]  # type: ignore[assignment]
         return result
 
+    def in_step(self, work: Callable[[], Result]) -> Result:
+        """Do something in every process, and return what this one got, once all are done; see `together`."""
+        mine: list[Result] = []
+        self.together(lambda: mine.append(work()))
+        return mine[0]
+
     def together(self, work: Callable[[], Result]) -> list[Result]:
         """Do something in every process, and return what all of them got.
+
+        What is done may exchange things itself. Where it fails, the process tells the others when they exchange something next,
+        whatever that is.
 
         Raises:
             NNDError: it has failed in one process; then it is raised in all of them, with the same text.
         """
         if self.count == 1:
             return [work()]
-        caught: Exception | None = None
-        reply: tuple[Result | None, str] = None, ""
+        self._depth += 1
         try:
-            reply = work(), ""
-        except NNDError as error:
-            caught, reply = error, (None, str(error))
-        except Exception as error:  # the others must not wait for a process that has given up
-            at = f"process {self.index + 1} of {self.count}"
-            caught, reply = error, (None, f"{at} stopped with {typed_reason_of(error)} (traceback: --debug)")
-        replies = self.gather(reply)
-        for _, failure in replies:
-            if failure:
-                raise NNDError(failure) from caught
-        return [result for result, _ in replies]  # type: ignore[misc]
+            try:
+                mine = work()
+            except Exception as error:  # the others must not wait for a process that has given up
+                known = isinstance(error, NNDError)
+                if self._failure:  # which all of them know
+                    if known:
+                        raise
+                    raise NNDError(self._failure) from error
+                said = str(error) if known else f"stopped with {typed_reason_of(error)} (traceback: --debug)"
+                self._tell(None, (known, said), error)
+            return self._tell(mine)
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._failure = ""
+
+    def _tell(self, mine: Any, failure: tuple[bool, str] | None = None, cause: Exception | None = None) -> list[Any]:
+        """Exchange objects, or say that this process has failed.
+
+        Args:
+            mine: of this process.
+            failure: whether the text that follows is that of an NNDError, and the text.
+            cause: the failure itself.
+
+        Raises:
+            NNDError: this process or another one has failed, or has ended.
+        """
+        if self.count == 1:
+            return [mine]
+        try:
+            replies = self._exchange((mine, failure))
+        except RuntimeError as error:  # gloo: connection closed by peer
+            self._failure = self._who_ended()
+            raise NNDError(self._failure) from cause or error
+        failures = [(k, *failed) for k, (_, failed) in enumerate(replies) if failed]
+        if failures:
+            k, known, text = failures[0]
+            alike = len(failures) == self.count and len({said for _, _, said in failures}) == 1
+            who = "every process" if alike else f"process {k + 1} of {self.count}"
+            self._failure = text if alike and known else f"{who}: {text}" if known else f"{who} {text}"
+            raise NNDError(self._failure) from cause
+        return [reply for reply, _ in replies]
+
+    def _exchange(self, mine: Any) -> list[Any]:
+        """Return what every process passes."""
+        import torch.distributed as dist
+
+        replies: list[Any] = [None] * self.count
+        dist.all_gather_object(replies, mine, group=self._group)
+        return replies
+
+    def introduce(self) -> Ranks:
+        """Tell the other processes where this one runs, by which they can see that it has ended; return self."""
+        self._places = self._exchange((os.getpid(), socket.gethostname()))
+        return self
+
+    def _who_ended(self) -> str:
+        """Return which process has ended without saying why, in words; all that go on say the same."""
+        until = time.monotonic() + _HEAR
+        ended: list[int] = []
+        while not ended and time.monotonic() < until:  # its connections are closed a little before it has ended
+            time.sleep(0.05)
+            with suppress(Exception):  # the process that keeps the notes has ended
+                if self._store.check(["nnd/ended"]):
+                    return str(self._store.get("nnd/ended").decode())
+            ended = [k for k, place in enumerate(self._places) if _has_ended(*place)]
+        text = f"another of the {self.count} processes of this run has ended; what it, or the launcher, printed may say why"
+        if ended:
+            which = " and ".join(str(k + 1) for k in ended)
+            text = f"process {which} of {self.count} ended without saying why; the system may have killed it for lack of memory"
+        with suppress(Exception):
+            self._store.set("nnd/ended", text)
+        return text
 
     def may_say(self) -> bool:
         """Tell whether this process is to print the error that it ends with: the first that asks is; `said` must follow."""
@@ -114,6 +177,20 @@ class Ranks:
             until = time.monotonic() + _HEAR
             while self.first and time.monotonic() < until and self._store.add("nnd/failed", 0) < self.count:
                 time.sleep(0.05)
+
+
+def _has_ended(pid: int, host: str) -> bool:
+    """Tell whether a process has ended; one on another machine, or that may not be looked at, has not as far as is known."""
+    import psutil
+
+    if host != socket.gethostname():
+        return False
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False
 
 
 ALONE = Ranks()
@@ -170,12 +247,13 @@ def join() -> Ranks:
                 dist.init_process_group(
                     backend, store=dist.PrefixStore("nnd", store), rank=index, world_size=count, timeout=_SCORE
                 )
+            ranks = Ranks(index, count, local, group, store).introduce()
         except (RuntimeError, ValueError) as error:
             raise NNDError(
                 f"process {index + 1} of {count} did not meet the others ({typed_reason_of(error)}); start all of them with "
                 "torchrun or accelerate launch, or unset RANK and WORLD_SIZE"
             ) from error
-        _joined = _met = Ranks(index, count, local, group, store)
+        _joined = _met = ranks
     return _joined
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nnd_tasks.models.architectures import text_config
+from nnd_tasks.models.architectures import config_parts
 
 #: (context, continuation), both in tokens.
 Pairs = list[tuple[list[int], list[int]]]
@@ -62,24 +62,28 @@ def work_of(lengths: Iterable[int]) -> int:
     return sum(5 * (length + 6) for length in lengths)
 
 
+def _to_shorten(config: Any) -> list[tuple[Any, str, int]]:
+    """Return (part of the config, name, number) of each window or chunk that `shortened` shortens."""
+    named = [(part, name, getattr(part, name, None)) for part in config_parts(config) for name in _SHORTENED]
+    return [(part, name, length) for part, name, length in named if length]
+
+
 @contextmanager
 def shortened(config: Any) -> Iterator[None]:
     """Within this context, windows and chunks of a config are `SHORT` tokens long."""
-    text = text_config(config)
-    kept = {name: getattr(text, name) for name in _SHORTENED if getattr(text, name, None)}
+    kept = _to_shorten(config)
     try:
-        for name in kept:
-            setattr(text, name, SHORT)
+        for part, name, _ in kept:
+            setattr(part, name, SHORT)
         yield
     finally:
-        for name, value in kept.items():
-            setattr(text, name, value)
+        for part, name, length in kept:
+            setattr(part, name, length)
 
 
 def lengths_to_shorten(config: Any) -> set[int]:
     """Return the lengths that `shortened` shortens; others, such as the chunks of recurrent layers, stay as they are."""
-    text = text_config(config)
-    return {length for name in _SHORTENED if (length := getattr(text, name, None))}
+    return {length for _, _, length in _to_shorten(config)}
 
 
 def covered(read: Sequence[int], short: Sequence[int], left: Sequence[int]) -> str:

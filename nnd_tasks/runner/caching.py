@@ -139,7 +139,6 @@ class JSONCachingLM(CachingLM):  # type: ignore[misc]
             keys = (hash_args(attr, request.args) for request in requests)
             return {key: self.dbdict[key] for key in keys if key in self.dbdict}
 
-        answers: list[Any] = []
         with ExitStack() as stack:
             held = self._ranks.from_first(known)
             journal: Any = None
@@ -147,9 +146,7 @@ class JSONCachingLM(CachingLM):  # type: ignore[misc]
                 self.dbdict = _Known(held)
                 journal = stack.enter_context(closing(self._open(f"{self._stem}_rank{self._ranks.index}.db")))
                 self.lm.cache_hook.dbdict = journal
-            self._ranks.together(
-                lambda: answers.extend(answer(requests))
-            )  # afterwards, the first process has all of them
+            answers = self._ranks.in_step(lambda: answer(requests))  # afterwards, the first process has all of them
         if journal is not None:
             Path(journal.filename).unlink(missing_ok=True)
         return answers

@@ -61,7 +61,15 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     gets the secrets among the arguments.
     """
 
-    def run(
+    def run(model: Any, *args: Any, **kwargs: Any) -> Any:
+        from nnd_tasks.models.ranks import ALONE, join
+
+        # A ready-made model is scored in the process that has it, as while it trains.
+        ranks = join() if isinstance(model, str) else ALONE
+        return ranks.in_step(partial(in_one, ranks, model, *args, **kwargs))
+
+    def in_one(
+        ranks: Any,
         model: Any,
         model_args: Any = None,
         tasks: Any = None,
@@ -81,7 +89,6 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
         from nnd_tasks.models.estimate import estimates_go_to
-        from nnd_tasks.models.ranks import ALONE, join
         from nnd_tasks.runner.caching import cache_key
 
         arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
@@ -108,8 +115,6 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 )
             kwargs["samples"] = {name: task.sample(sample) for name, task in loaded["tasks"].items()}
         tracker = kwargs.get("evaluation_tracker")
-        # A ready-made model is scored in the process that has it, as while it trains.
-        ranks = join() if isinstance(model, str) else ALONE
         with ExitStack() as stack:
             stack.enter_context(one_voice(ranks))
             if ranks.first:
@@ -246,7 +251,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
         our_tasks(_requested(arguments), _check_name),
     ):
         try:
-            cli_evaluate()
+            ranks.in_step(cli_evaluate)
         except NNDError:
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake

@@ -42,7 +42,7 @@ class ThreadRanks(Ranks):
         super().__init__(index, count, index)
         self._threads = threads
 
-    def gather(self, mine: Any) -> list[Any]:
+    def _exchange(self, mine: Any) -> list[Any]:
         return self._threads.gather(self.index, mine)
 
 
@@ -147,6 +147,34 @@ def test_an_error_in_one_process_ends_all_with_the_same_line(pair: list[Any], mo
     for error in in_all(pair, lambda lm: lm.loglikelihood(requests("loglikelihood", *PAIRS), disable_tqdm=True)):
         assert isinstance(error, NNDError)
         assert str(error) == "process 2 of 2 stopped with MemoryError: no room (traceback: --debug)"
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("failing", [0, 2])
+def test_a_process_that_fails_outside_its_share_ends_all_with_the_same_line(
+    failing: int, depth: int, tiny_models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others compare their requests by then, which is not to be taken for other requests."""
+    models = several(SharedPrefixLM, 3, pretrained=str(tiny_models["gpt2"]), device="cpu", dtype="float32")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise KeyError("lost")
+
+    def work(lm: Any, depth: int = depth) -> Any:
+        return (
+            lm.ranks.in_step(lambda: work(lm, depth - 1))
+            if depth
+            else lm.loglikelihood(requests("loglikelihood", *PAIRS), disable_tqdm=True)
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(models[failing], "tok_encode", fail)
+        for error in in_all(models, work):
+            assert isinstance(error, NNDError)
+            assert str(error) == f"process {failing + 1} of 3 stopped with KeyError: 'lost' (traceback: --debug)"
+    first, *others = in_all(models, work)  # and all can go on
+    assert [first] * 2 == others
+    assert len(first) == len(PAIRS)
 
 
 def test_a_users_mistake_is_the_same_line_as_in_one_process(pair: list[Any]) -> None:

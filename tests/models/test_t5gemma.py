@@ -12,8 +12,9 @@ import torch
 import transformers as tf
 from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, models
+from transformers.models.t5gemma import modeling_t5gemma
 
-from nnd_tasks.models.architectures import Reach, layout_of, why_not_config
+from nnd_tasks.models.architectures import Layout, Reach, layout_of, why_not_config
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 
 WORDS, LENGTH, WINDOW = 64, 48, 8
@@ -26,7 +27,6 @@ MODULE = {
     "num_key_value_heads": 2,
     "head_dim": 8,
     "query_pre_attn_scalar": 8,
-    "sliding_window": WINDOW,
     "final_logit_softcapping": 2.0,
     "attn_logit_softcapping": 3.0,
     "pad_token_id": 0,
@@ -35,8 +35,9 @@ MODULE = {
 }
 
 
-def _config(**decoder: Any) -> Any:
-    return tf.T5GemmaConfig(encoder={**MODULE}, decoder={**MODULE, **decoder}, vocab_size=WORDS)
+def _config(window: int = WINDOW, **decoder: Any) -> Any:
+    module = {**MODULE, "sliding_window": window}
+    return tf.T5GemmaConfig(encoder=module, decoder={**module, **decoder}, vocab_size=WORDS)
 
 
 def _pair(config: Any) -> tuple[HFLM, SharedPrefixLM]:
@@ -84,19 +85,58 @@ def test_requests_score_as_with_plain_hf(decoder: dict[str, Any]) -> None:
             assert greedy == likeliest
 
 
-WRONG: dict[str, Callable[[Any], Any]] = {
-    "no window": lambda layout: replace(layout, reaches=dict.fromkeys(layout.reaches, Reach())),
-    "a window that is one longer": lambda layout: replace(
-        layout, reaches={**layout.reaches, "sliding_attention": Reach(window=WINDOW + 1)}
+def _sliding(change: Callable[[Reach], Reach]) -> Callable[[Layout], Layout]:
+    return lambda layout: replace(
+        layout, reaches={**layout.reaches, "sliding_attention": change(layout.reaches["sliding_attention"])}
+    )
+
+
+#: What is wrong -> what becomes of the right layout.
+WRONG: dict[str, Callable[[Layout], Layout]] = {
+    "no window": _sliding(lambda _: Reach()),
+    "a window that is one longer": _sliding(lambda reach: Reach(window=(reach.window or 0) + 1)),
+    "a window that is one shorter": _sliding(lambda reach: Reach(window=(reach.window or 0) - 1)),
+    "kinds of layers exchanged": lambda layout: replace(
+        layout, reaches=dict(zip(layout.reaches, reversed(layout.reaches.values()), strict=True))
     ),
     "no cap": lambda layout: replace(layout, cap=None),
 }
+#: Longer than all that the check reads, also in the encoder.
+LONG = 40
 
 
+@pytest.mark.parametrize("window", [WINDOW, LONG])
 @pytest.mark.parametrize("wrong", WRONG)
-def test_the_check_finds_a_wrong_layout(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, sharing = _pair(_config())
+def test_the_check_finds_a_wrong_layout(wrong: str, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, sharing = _pair(_config(window))
+    before = sharing.model.config.to_dict()
     monkeypatch.setattr("nnd_tasks.models.encoder_decoder.layout_of", lambda config: WRONG[wrong](layout_of(config)))
+    assert "differ from the model's own" in str(sharing.why_not())
+    assert sharing.model.config.to_dict() == before
+
+
+@pytest.mark.parametrize("window", [WINDOW, LONG])
+@pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
+def test_the_check_finds_padding_that_the_encoder_sees(kind: str, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts are encoded together, the shorter ones padded. In layers with windows, only where these are crossed."""
+    _, sharing = _pair(_config(window))
+    name = {"full_attention": "mask", "sliding_attention": "sliding_window_mask"}[kind]
+    original = getattr(modeling_t5gemma, f"create_bidirectional_{name}")
+
+    def blind(config: Any, inputs_embeds: Any, attention_mask: torch.Tensor, **more: Any) -> Any:
+        crossed = kind == "full_attention" or inputs_embeds.shape[1] > config.sliding_window
+        seen = torch.ones_like(attention_mask) if crossed else attention_mask
+        return original(config=config, inputs_embeds=inputs_embeds, attention_mask=seen, **more)
+
+    encoder = sharing.model.get_encoder()
+    forward = type(encoder).forward
+
+    def encode(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with monkeypatch.context() as patch:  # the decoder makes masks of the context by the same function
+            patch.setattr(modeling_t5gemma, f"create_bidirectional_{name}", blind)
+            return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(type(encoder), "forward", encode)
     assert "differ from the model's own" in str(sharing.why_not())
 
 

@@ -86,7 +86,7 @@ def test_a_run_whose_process_is_killed_ends_and_goes_on_with_another_number_of_t
     second.send_signal(signal.SIGKILL)
     err = first.communicate(timeout=60)[1]
     assert first.returncode == 1
-    assert err.splitlines()[-1] == "nnd: error: process 1 of 2: another process of this run has ended"
+    assert err.splitlines()[-1].startswith("nnd: error: process 2 of 2 ended without saying why; ")
     assert "Traceback" not in err
     assert not list(tmp_path.glob("killed/**/*.json*"))
     stored = {}
@@ -108,6 +108,64 @@ def test_a_run_whose_process_is_killed_ends_and_goes_on_with_another_number_of_t
     for one, two in zip(samples["nnd_demo"], whole, strict=True):
         assert [test["passed"] for test in one["tests"]] == [test["passed"] for test in two["tests"]]
         assert close(json.loads(json.dumps(one["candidates"])), json.loads(json.dumps(two["candidates"])))
+
+
+#: For ``python -c``: which process fails, where and how, then what follows ``nnd``.
+_FAIL = """
+import os, signal, sys
+import lm_eval.api.metrics
+from lm_eval.models.huggingface import HFLM
+from nnd_tasks.cli import main
+from nnd_tasks.harness.task import NNDTask
+
+rank, where, how = sys.argv[1:4]
+owner, name = {
+    "loading": (HFLM, "_create_model"), "tokenizing": (HFLM, "tok_encode"), "metrics": (NNDTask, "process_results"),
+}[where]
+
+def fail(*args, **kwargs):
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise KeyError("lost")
+
+if os.environ["RANK"] == rank:
+    setattr(owner, name, fail)
+sys.argv = ["nnd", *sys.argv[4:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "rank", "where", "how"),
+    [
+        (2, 1, "tokenizing", "error"),
+        (2, 1, "metrics", "error"),
+        (2, 0, "tokenizing", "error"),
+        (3, 1, "tokenizing", "killed"),
+        (2, 0, "loading", "killed"),
+    ],
+)
+def test_a_process_that_fails_anywhere_ends_all_with_its_reason(
+    count: int, rank: int, where: str, how: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    """Also where the others are exchanging something else by then, and where the first one is gone."""
+    command = [sys.executable, "-c", _FAIL, str(rank), where, how, "run", "--model", "hf", "--device", "cpu"]
+    command += [
+        "--model_args",
+        f"pretrained={tiny_models['gpt2']},dtype=float32",
+        "--tasks",
+        "nnd_demo",
+        "--limit",
+        "4",
+    ]
+    outcomes = run(count, [*command, "--output_path", "out", "--use_cache", "answers"], tmp_path, timeout=60)
+    assert all(outcome.status for outcome in outcomes)
+    said = [line for outcome in outcomes for line in outcome.err.splitlines() if line.startswith("nnd: error:")]
+    reason = "ended without saying why; " if how == "killed" else "stopped with KeyError: 'lost' "
+    [line] = said
+    assert line.startswith(f"nnd: error: process {rank + 1} of {count} {reason}")
+    assert "Traceback" not in "".join(outcome.err for outcome in outcomes)
+    assert not list(tmp_path.glob("out/**/*.json*"))
 
 
 def test_a_users_mistake_is_said_once(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:

@@ -8,18 +8,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
+
+from tests.real_servers import serving
 
 pytestmark = pytest.mark.skipif(
     find_spec("vllm") is None or not os.environ.get("NND_TEST_VLLM"),
@@ -171,41 +170,10 @@ def test_quiz_design_has_lm_evals_sums(engine: Any, quiz_home: Path, monkeypatch
 # ---------------------------------------------------------------- the server
 
 
-@contextmanager
-def served(model: Path, log: Path, *options: str) -> Iterator[str]:
-    """Start vLLM's server on a free port; yield the address of its completions."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        str(Path(sys.executable).with_name("vllm")),
-        "serve",
-        str(model),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
-    command += ["--dtype", "float32", "--max-model-len", "1024", "--gpu-memory-utilization", "0.1", *options]
-    with log.open("wb") as out:
-        server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
-    try:
-        for _ in range(600):
-            assert server.poll() is None, log.read_text("utf-8", "replace")[-3000:]
-            try:
-                if requests.get(f"http://127.0.0.1:{port}/health", timeout=5).ok:
-                    break
-            except requests.RequestException:
-                time.sleep(1)
-        else:
-            pytest.fail("the server does not answer")
-        yield f"http://127.0.0.1:{port}/v1/completions"
-    finally:
-        server.terminate()
-        try:
-            server.wait(60)
-        except subprocess.TimeoutExpired:
-            server.kill()
+def served(model: Path, log: Path, *options: str) -> AbstractContextManager[str]:
+    """Start vLLM's server; see `serving`."""
+    command = [Path(sys.executable).with_name("vllm"), "serve", model, "--dtype", "float32", "--max-model-len", "1024"]
+    return serving([*command, "--gpu-memory-utilization", "0.1", *options], "/health", log)
 
 
 @pytest.mark.skipif(find_spec("tenacity") is None, reason="needs lm-eval[api]")
@@ -217,7 +185,7 @@ def test_the_server_gives_the_outcomes_of_hf(
     with served(model, tmp_path / "log.txt", caching) as url:
         arguments = {
             "model": model,
-            "base_url": url,
+            "base_url": f"{url}/v1/completions",
             "tokenizer": model,
             "tokenizer_backend": "huggingface",
             "max_length": 1024,
