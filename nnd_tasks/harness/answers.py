@@ -21,16 +21,19 @@ class Answer(tuple[float, bool, int]):
     Attributes:
         candidate: see `Request`.
         context_part: see `Request`.
+        logprobs: log-probability of each scored token, shape (tokens,); None where the model keeps only their sum.
     """
 
     candidate: int | None
     context_part: ContextPart
+    logprobs: Any
 
     @classmethod
     def to(cls, request: Request, response: Sequence[Any]) -> Answer:
         """Return the model's ``response`` (sum, is_greedy) to a request."""
         answer = cls((*response[:2], request.tokens))
         answer.candidate, answer.context_part = request.candidate, request.context_part
+        answer.logprobs = getattr(response, "logprobs", None)
         return answer
 
 

@@ -24,6 +24,7 @@ class Settings:
         overlong: ``shorten``: a context that does not fit the model's window loses its end; ``refuse``: it is an error.
         categories: exactly the categories that the data must have; None accepts any.
         context_reliance: score each candidate after the prompt without its context too, for ``pass_rate_pmi`` and ``survival``.
+        tokens: keep the log-probability of every scored token, in a file beside the results.
     """
 
     append_eos: bool = False
@@ -33,6 +34,7 @@ class Settings:
     overlong: str = "shorten"
     categories: tuple[str, ...] | None = None
     context_reliance: bool = False
+    tokens: bool = False
 
     @classmethod
     def names(cls) -> list[str]:
@@ -68,6 +70,7 @@ class Settings:
             overlong=_choice(metadata, "overlong", ("shorten", "refuse")),
             categories=None if categories is None else tuple(categories),
             context_reliance=_flag(metadata, "context_reliance"),
+            tokens=_flag(metadata, "tokens"),
         )
 
 

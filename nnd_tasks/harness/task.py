@@ -25,6 +25,7 @@ from nnd_tasks.harness.requests import ContextPart, Prompt, Request, with_tokens
 from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata
 from nnd_tasks.harness.signature import chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.templates import SandboxedTask, check_languages
+from nnd_tasks.harness.token_table import token_table
 from nnd_tasks.harness.truncation import Shortening
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
@@ -86,6 +87,7 @@ class NNDTask(SandboxedTask):
         config["metadata"] = plain_metadata(self._metadata)  # lm-eval copies it into the results
         self._counter: TokenCounter | None = None
         self._model_type: str | None = None  # what ``--model`` names; stock lm-eval does not pass it to tasks
+        self._prepared = False
         self._ready_made = False  # the model is a Python object, whose precision its name does not tell
         self._run = _Run()
         super().__init__(data_dir, cache_dir, download_mode, config=config)
@@ -148,6 +150,7 @@ class NNDTask(SandboxedTask):
         Raises:
             NNDError: the metadata contradicts the arguments, no tokenizer can be loaded, or it cannot do what the run needs.
         """
+        self._prepared = True
         check_metadata(self._metadata, model, arguments)
         self._ready_made = not isinstance(model, str)
         self._model_type = None if self._ready_made else model
@@ -187,6 +190,10 @@ class NNDTask(SandboxedTask):
             )
             kwargs |= {"cache_requests": False, "rewrite_requests_cache": False}
         check_bos(self.settings, self.config.task, chat=kwargs.get("apply_chat_template"))
+        if self.settings.tokens and not self._prepared:
+            raise NNDError(
+                "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
+            )
         if not self._ready_made:
             warn_of_rounding(self.counter)
         super().build_all_requests(**kwargs)
@@ -309,6 +316,10 @@ class NNDTask(SandboxedTask):
         if "bypass" in self._metric_fn_list:  # --predict_only
             return {"bypass": None} | {name: values[name] for name in ("candidates", "no_context") if name in values}
         return values
+
+    def token_table(self) -> Any:
+        """Return the log-probability of every scored token, for use after a run: see `nnd_tasks.harness.token_table`."""
+        return token_table(self._instances, self.counter)
 
     def _rates(self) -> list[str]:
         return metrics.rate_names(self.breakdown, context_reliance=self.settings.context_reliance)

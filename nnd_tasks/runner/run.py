@@ -33,6 +33,7 @@ from nnd_tasks.runner.patches import (
     whole_results,
 )
 from nnd_tasks.runner.register import include_paths
+from nnd_tasks.runner.token_scores import keeping_tokens
 from nnd_tasks.runner.vllm_choice import choose
 from nnd_tasks.secrets import Veiled, secret_values
 from nnd_tasks.wording import did_you_mean
@@ -100,6 +101,10 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         loaded = task_manager.load(tasks)
         ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
         tracker = kwargs.get("evaluation_tracker")
+        keeping = [task for task in ours if task.settings.tokens]
+        if keeping:
+            model, arguments = keeping_tokens(model, arguments, tracker)
+            model_args = arguments
         # A ready-made model is scored in the process that has it, as while it trains.
         ranks = join() if isinstance(model, str) else ALONE
         with ExitStack() as stack:
@@ -128,6 +133,12 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 apply_chat_template=apply_chat_template,
                 **kwargs,
             )
+            if results is not None and keeping and ranks.first:
+                tables = {task.config.task: task.token_table() for task in keeping}
+                if tracker is None:
+                    results["tokens"] = tables
+                else:
+                    tracker.nnd_tokens = tables
             return cleaned(results if ranks.first else None, tracker)
 
     return run
