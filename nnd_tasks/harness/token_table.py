@@ -33,7 +33,8 @@ def scored_tokens(counter: TokenCounter, context: str, continuation: str) -> tup
     """Return the tokens of a request that are scored, and the characters of its continuation that each stands for.
 
     A character that takes several tokens, as in byte-level BPE, is in all of their spans. A space that a tokenizer leaves out
-    of its offsets belongs to the token after it. A token that also stands for the end of the context begins at 0.
+    of its offsets belongs to the token after it. A token that also stands for the end of the context begins at 0. A token for a
+    space that the tokenizer itself puts before a text has the text's first character, as in its offsets.
 
     Args:
         counter: with the tokenizer.

@@ -261,7 +261,7 @@ class SharedPrefixLM(DecoderOnlyScoring, HybridScoring, EncoderDecoderScoring):
                 ids = torch.tensor(targets, device=scored.device)
                 logprobs = scored.gather(1, ids[:, None])[:, 0]
                 greedy = bool((scored.argmax(dim=-1) == ids).all())
-                responses[i] = response = TokenAnswer.of(float(logprobs.sum()), greedy, logprobs.float().cpu())
+                responses[i] = response = TokenAnswer.of(float(logprobs.double().sum()), greedy, logprobs.float().cpu())
                 if text is not None:
                     self.cache_hook.add_partial("loglikelihood", text, response)
             bar.update(len(chunk))
