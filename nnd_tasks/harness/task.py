@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from lm_eval.api.instance import Instance
@@ -24,8 +25,8 @@ from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.harness.requests import ContextPart, Prompt, Request, with_tokens
 from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata
 from nnd_tasks.harness.signature import chat_digest, model_part, protocol_part, selection, whole_signature
+from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
 from nnd_tasks.harness.templates import SandboxedTask, check_languages
-from nnd_tasks.harness.token_table import token_table
 from nnd_tasks.harness.truncation import Shortening
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
@@ -119,6 +120,9 @@ class NNDTask(SandboxedTask):
         documents = cluster_documents(tests, where)
         self.breakdown = metrics.Breakdown.of(test for document in documents for test in document["tests"])
         self.dataset = {split: documents}
+        self._spans = None
+        if self.settings.tokens and "error_spans" in documents.column_names:
+            self._spans = SpanMetrics(self.breakdown, context_reliance=self.settings.context_reliance)
 
     def _check_categories(self, categories: set[str], where: str) -> None:
         check_categories(self.settings.categories, categories, self.config.task, where)
@@ -174,6 +178,12 @@ class NNDTask(SandboxedTask):
             return [metrics.PLACEHOLDER]
         eos = self.counter.special_text("eos") if self.settings.append_eos else ""
         return [f"{self.settings.candidate_prefix}{doc['candidates'][i]}{eos}" for i in self.scorable(doc)]
+
+    @cached_property
+    def _unigram(self) -> Any:
+        """See `nnd_tasks.harness.span_metrics.unigram_surprise`; all candidates of the set count, whatever is selected."""
+        texts = (f"{self.config.target_delimiter}{text}" for doc in self.eval_docs for text in doc["candidates"])
+        return unigram_surprise(self.counter.tok_encode(text, add_special_tokens=False) for text in texts)
 
     # ------------------------------------------------------------ requests
 
@@ -306,27 +316,28 @@ class NNDTask(SandboxedTask):
         sums: list[float] = []
         for request in self._instances:
             for name, response in request.filtered_resps.items():
-                request.filtered_resps[name] = Answer.to(request, response)
+                counter = self.counter if self.settings.tokens else None
+                request.filtered_resps[name] = Answer.to(request, response, counter)
                 sums.append(float(response[0]))
         self._run.rounded_to = check_sums(sums, self.config.task)
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Answer]) -> dict[str, Any]:
         """Return the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
         values = document_metrics(doc, results, self.settings, self.breakdown)
+        if self._spans:
+            values |= self._spans.score(doc["error_spans"], results, self._unigram)
         if "bypass" in self._metric_fn_list:  # --predict_only
             return {"bypass": None} | {name: values[name] for name in ("candidates", "no_context") if name in values}
         return values
 
-    def token_table(self) -> Any:
-        """Return the log-probability of every scored token, for use after a run: see `nnd_tasks.harness.token_table`."""
-        return token_table(self._instances, self.counter)
-
     def _rates(self) -> list[str]:
-        return metrics.rate_names(self.breakdown, context_reliance=self.settings.context_reliance)
+        rates = metrics.rate_names(self.breakdown, context_reliance=self.settings.context_reliance)
+        return rates + (self._spans.names if self._spans else [])
 
     def aggregation(self) -> dict[str, Callable[[Any], Any]]:
         """Return how each metric is pooled over documents."""
-        return {**metrics.aggregations(self._rates()), "tests": self._count_tests}
+        spans = self._spans.aggregations() if self._spans else {}
+        return {**metrics.aggregations(self._rates()), **spans, "tests": self._count_tests}
 
     def _count_tests(self, items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
         """Return the number of scored tests, and keep those of each category and severity for `dump_config`.

@@ -80,6 +80,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
         from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
+        from nnd_tasks.harness.token_table import token_table
         from nnd_tasks.models.estimate import estimates_go_to
         from nnd_tasks.models.ranks import ALONE, join
         from nnd_tasks.runner.caching import cache_key
@@ -134,7 +135,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 **kwargs,
             )
             if results is not None and keeping and ranks.first:
-                tables = {task.config.task: task.token_table() for task in keeping}
+                tables = {task.config.task: token_table(task.instances) for task in keeping}
                 if tracker is None:
                     results["tokens"] = tables
                 else:

@@ -15,7 +15,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.harness.token_table import scored_tokens
+from nnd_tasks.harness.scored_tokens import tokens_and_characters
 
 #: Five scripts, characters of one to four bytes, and joined ones.
 TEXTS = (
@@ -147,7 +147,7 @@ def test_characters_of_tokens_are_those_of_their_bytes(name: str, counters: dict
     several = 0
     for context in ("", *TEXTS[:2]):
         for text in (*TEXTS, TEXTS[0] + TEXTS[4], TEXTS[3] + TEXTS[2] + "</s>"):
-            ids, spans = scored_tokens(counter, context, text)
+            ids, spans = tokens_and_characters(counter, context, text)
             expected = np.asarray(brute_force(name, counter, context + text))[-len(ids) :] - len(context)
             assert spans.tolist() == np.maximum(expected, 0).tolist()
             assert len(ids) == counter.lengths(context, text)[1]
