@@ -46,7 +46,7 @@ def unigram_surprise(texts: Iterable[Sequence[int]]) -> Callable[[Sequence[int]]
     def surprise(ids: Sequence[int]) -> NDArray[np.float64]:
         index = np.asarray(ids, dtype=np.int64)
         known = np.where(index < len(counts), counts[np.minimum(index, len(counts) - 1)] if len(counts) else 0, 0)
-        return np.asarray(np.log(counts.sum() + len(counts)) - np.log(known + 1.0))
+        return np.asarray(np.log(counts.sum() + len(counts) + 1.0) - np.log(known + 1.0))
 
     return surprise
 
