@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.metrics import ENOUGH, Breakdown, Score, coarse_precision, score_document
 from nnd_tasks.harness.requests import ContextPart, Request
+from nnd_tasks.harness.scored_tokens import ScoredTokens, scored_tokens
 from nnd_tasks.harness.settings import Settings
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -21,16 +23,23 @@ class Answer(tuple[float, bool, int]):
     Attributes:
         candidate: see `Request`.
         context_part: see `Request`.
+        tokens: its scored tokens, where the setting ``tokens`` keeps them.
     """
 
     candidate: int | None
     context_part: ContextPart
+    tokens: ScoredTokens | None
 
     @classmethod
-    def to(cls, request: Request, response: Sequence[Any]) -> Answer:
-        """Return the model's ``response`` (sum, is_greedy) to a request."""
+    def to(cls, request: Request, response: Sequence[Any], counter: TokenCounter | None = None) -> Answer:
+        """Return the model's ``response`` (sum, is_greedy) to a request, with its tokens if there is a ``counter``.
+
+        Raises:
+            NNDError: the model gave no log-probabilities of tokens, or the tokenizer does not tell what tokens stand for.
+        """
         answer = cls((*response[:2], request.tokens))
         answer.candidate, answer.context_part = request.candidate, request.context_part
+        answer.tokens = None if counter is None else scored_tokens(request, response, counter)
         return answer
 
 

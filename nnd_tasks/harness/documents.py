@@ -11,7 +11,7 @@ import datasets
 
 from nnd_tasks.datasets import find_dataset, list_configs, no_set, read_table
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, short_hash
+from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN, short_hash
 from nnd_tasks.tables import check_table, fingerprint
 
 _OURS = "nnd/"
@@ -30,7 +30,7 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
     Returns:
         A dataset with ``cluster_id``, ``context``, the prompt fields (all further columns that are constant within every
         prompt), ``candidates`` (distinct texts, in the order of the source) and ``tests`` (``high`` and ``low`` are
-        indices into ``candidates``).
+        indices into ``candidates``). Where the set has error spans, ``error_spans`` has those of each candidate, each once.
 
     Raises:
         NNDError: tests of one prompt have different contexts, or a prompt field has a reserved name.
@@ -43,6 +43,7 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
     positions: dict[str, dict[str, int]] = {}
     stress = [name for name in _STRESS_KEYS if name in tests.column_names]
     varying: set[str] = set()
+    marked = SPANS_COLUMN in tests.column_names
     for row in tests.to_list():
         key = row["cluster_id"]
         if key not in documents:
@@ -66,6 +67,11 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
         test = {name: row.get(name) if row.get(name) is not None else "" for name in _TEST_KEYS}
         test |= {name: row[name] for name in stress}
         document["tests"].append({**test, "high": position[row["high"]], "low": position[row["low"]]})
+        if marked:
+            errors = document.setdefault("error_spans", [])
+            errors += [[] for _ in document["candidates"][len(errors) :]]
+            own = errors[position[row["low"]]]
+            own += [error for error in row[SPANS_COLUMN] or [] if error not in own]
     for document in documents.values():
         for name in varying:
             del document[name]

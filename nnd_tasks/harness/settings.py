@@ -26,6 +26,7 @@ class Settings:
         overlong: ``shorten``: a context that does not fit the model's window loses its end; ``refuse``: it is an error.
         categories: exactly the categories that the data must have; None accepts any.
         context_reliance: score each candidate after the prompt without its context too, for ``pass_rate_pmi`` and ``survival``.
+        tokens: keep the log-probability of every scored token, in a file beside the results.
     """
 
     append_eos: bool = False
@@ -36,6 +37,7 @@ class Settings:
     overlong: str = "shorten"
     categories: tuple[str, ...] | None = None
     context_reliance: bool = False
+    tokens: bool = False
 
     def scored(self, candidate: str) -> str:
         """Return the text of a candidate that a model scores; a blank one stays blank but for its prefix."""
@@ -79,6 +81,7 @@ class Settings:
             overlong=_choice(metadata, "overlong", ("shorten", "refuse")),
             categories=None if categories is None else tuple(categories),
             context_reliance=_flag(metadata, "context_reliance"),
+            tokens=_flag(metadata, "tokens"),
         )
 
 

@@ -11,7 +11,7 @@ import inspect
 import json
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -37,11 +37,28 @@ def digest(value: Any) -> str:
 def _source(value: Any) -> Any:
     """Return an object that JSON cannot write in another form: a dataclass as its fields, a function as its source."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        return {one.name: getattr(value, one.name) for one in fields(value)}
     try:
         return inspect.getsource(value)
     except (OSError, TypeError):
         return repr(value)
+
+
+@dataclass
+class RunRecord:
+    """What is known of a run, for the results file.
+
+    Attributes:
+        protocol: see `protocol_part`; set by `NNDTask.build_all_requests`.
+        chat_template: digest of the model's chat template, if the run uses it; set by `NNDTask.build_all_requests`.
+        rounded_to: the 16-bit type that the model rounded its sums to, if any; set by `NNDTask.apply_filters`.
+        sizes: ``categories`` and ``severities`` -> the tests and prompts of each; set by `NNDTask.aggregation`.
+    """
+
+    protocol: dict[str, Any] = field(default_factory=dict)
+    chat_template: str | None = None
+    rounded_to: str | None = None
+    sizes: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
 
 
 def protocol_part(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from lm_eval.api.instance import Instance
@@ -23,29 +23,13 @@ from nnd_tasks.harness.preflight import check_bos, check_metadata, check_tokeniz
 from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.harness.requests import ContextPart, Prompt, Request, with_tokens
 from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata
-from nnd_tasks.harness.signature import chat_digest, model_part, protocol_part, selection, whole_signature
+from nnd_tasks.harness.signature import RunRecord, chat_digest, model_part, protocol_part, selection, whole_signature
+from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
 from nnd_tasks.harness.templates import SandboxedTask, check_languages
 from nnd_tasks.harness.truncation import Shortening
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")
-
-
-@dataclass
-class _Run:
-    """What is known of a run, for the results file.
-
-    Attributes:
-        protocol: see `nnd_tasks.harness.signature.protocol_part`; set by `NNDTask.build_all_requests`.
-        chat_template: digest of the model's chat template, if the run uses it; set by `NNDTask.build_all_requests`.
-        rounded_to: the 16-bit type that the model rounded its sums to, if any; set by `NNDTask.apply_filters`.
-        sizes: ``categories`` and ``severities`` -> the tests and prompts of each; set by `NNDTask.aggregation`.
-    """
-
-    protocol: dict[str, Any] = field(default_factory=dict)
-    chat_template: str | None = None
-    rounded_to: str | None = None
-    sizes: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
 
 
 class NNDTask(SandboxedTask):
@@ -86,8 +70,9 @@ class NNDTask(SandboxedTask):
         config["metadata"] = plain_metadata(self._metadata)  # lm-eval copies it into the results
         self._counter: TokenCounter | None = None
         self._model_type: str | None = None  # what ``--model`` names; stock lm-eval does not pass it to tasks
+        self._prepared = False
         self._ready_made = False  # the model is a Python object, whose precision its name does not tell
-        self._run = _Run()
+        self._run = RunRecord()
         self._sample: int | None = None  # number of prompts asked for with ``nnd run --sample``
         super().__init__(data_dir, cache_dir, download_mode, config=config)
         self.check_templates(self.eval_docs[0])
@@ -118,6 +103,9 @@ class NNDTask(SandboxedTask):
         documents = cluster_documents(tests, where)
         self.breakdown = metrics.Breakdown.of(test for document in documents for test in document["tests"])
         self.dataset = {split: documents}
+        self._spans = None
+        if self.settings.tokens and "error_spans" in documents.column_names:
+            self._spans = SpanMetrics(self.breakdown, context_reliance=self.settings.context_reliance)
 
     def _check_categories(self, categories: set[str], where: str) -> None:
         check_categories(self.settings.categories, categories, self.config.task, where)
@@ -154,6 +142,7 @@ class NNDTask(SandboxedTask):
         Raises:
             NNDError: the metadata contradicts the arguments, no tokenizer can be loaded, or it cannot do what the run needs.
         """
+        self._prepared = True
         check_metadata(self._metadata, model, arguments)
         self._ready_made = not isinstance(model, str)
         self._model_type = None if self._ready_made else model
@@ -178,6 +167,12 @@ class NNDTask(SandboxedTask):
         eos = self.counter.special_text("eos") if self.settings.append_eos else ""
         return [f"{self.settings.scored(doc['candidates'][i])}{eos}" for i in self.scorable(doc)]
 
+    @cached_property
+    def _unigram(self) -> Any:
+        """See `nnd_tasks.harness.span_metrics.unigram_surprise`; all candidates of the set count, whatever is selected."""
+        texts = (f"{self.config.target_delimiter}{text}" for doc in self.eval_docs for text in doc["candidates"])
+        return unigram_surprise(self.counter.tok_encode(text, add_special_tokens=False) for text in texts)
+
     # ------------------------------------------------------------ requests
 
     def build_all_requests(self, **kwargs: Any) -> None:
@@ -193,6 +188,10 @@ class NNDTask(SandboxedTask):
             )
             kwargs |= {"cache_requests": False, "rewrite_requests_cache": False}
         check_bos(self.settings, self.config.task, chat=kwargs.get("apply_chat_template"))
+        if self.settings.tokens and not self._prepared:
+            raise NNDError(
+                "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
+            )
         if not self._ready_made:
             warn_of_rounding(self.counter)
         super().build_all_requests(**kwargs)
@@ -206,7 +205,7 @@ class NNDTask(SandboxedTask):
             )
         chat = kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None
         selected = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
-        self._run = _Run(
+        self._run = RunRecord(
             protocol=protocol_part(
                 self._origin,
                 self.settings,
@@ -305,23 +304,28 @@ class NNDTask(SandboxedTask):
         sums: list[float] = []
         for request in self._instances:
             for name, response in request.filtered_resps.items():
-                request.filtered_resps[name] = Answer.to(request, response)
+                counter = self.counter if self.settings.tokens else None
+                request.filtered_resps[name] = Answer.to(request, response, counter)
                 sums.append(float(response[0]))
         self._run.rounded_to = check_sums(sums, self.config.task)
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Answer]) -> dict[str, Any]:
         """Return the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
         values = document_metrics(doc, results, self.settings, self.breakdown)
+        if self._spans:
+            values |= self._spans.score(doc["error_spans"], results, self._unigram)
         if "bypass" in self._metric_fn_list:  # --predict_only
             return {"bypass": None} | {name: values[name] for name in ("candidates", "no_context") if name in values}
         return values
 
     def _rates(self) -> list[str]:
-        return metrics.rate_names(self.breakdown, context_reliance=self.settings.context_reliance)
+        rates = metrics.rate_names(self.breakdown, context_reliance=self.settings.context_reliance)
+        return rates + (self._spans.names if self._spans else [])
 
     def aggregation(self) -> dict[str, Callable[[Any], Any]]:
         """Return how each metric is pooled over documents."""
-        return {**metrics.aggregations(self._rates()), "tests": self._count_tests}
+        spans = self._spans.aggregations() if self._spans else {}
+        return {**metrics.aggregations(self._rates()), **spans, "tests": self._count_tests}
 
     def _count_tests(self, items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
         """Return the number of scored tests, and keep those of each category and severity for `dump_config`.

@@ -43,7 +43,7 @@ class EncoderDecoderScoring(PrefixScoring):
         for i, (text, context, continuation) in enumerate(requests):
             by_input = contexts.setdefault(tuple(context[-self.max_length :]), {})
             inputs = tuple(decoder.inputs(torch.tensor(continuation)))
-            by_input.setdefault(inputs, []).append(ScoredRequest(i, text, continuation))
+            by_input.setdefault(inputs, []).append(self._scored(i, text, continuation))
         waiting = sorted(contexts, key=len)
         if self._estimating:
             lengths = [(len(context), sum(map(len, by_input))) for context, by_input in contexts.items()]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.models.prefix_tree import common_prefix
+from nnd_tasks.models.token_scores import TokenAnswer
 
 #: A log-probability, and whether no token is likelier.
 Scored = tuple[float, bool]
@@ -206,8 +207,8 @@ class PrefixCacheScoring:
 
     # ------------------------------------------------------------ what comes back
 
-    def run(self) -> Iterator[tuple[int, Scored]]:
-        """Send everything; yield each request with its sum and whether all its tokens were the likeliest, as they are known.
+    def run(self) -> Iterator[tuple[int, TokenAnswer]]:
+        """Send everything; yield each request with its answer, as it is known.
 
         Raises:
             RuntimeError: the engine gave no log-probability for a prompt that it was told to read as a whole.
@@ -226,7 +227,8 @@ class PrefixCacheScoring:
             for i in finished:
                 for request in self._requests[i]:
                     nodes = self._nodes[i][self._starts[request] :]
-                    yield request, (float(sum(self._logprobs[nodes].tolist())), bool(self._likeliest[nodes].all()))
+                    logprobs = self._logprobs[nodes]
+                    yield request, TokenAnswer.of(sum(logprobs.tolist()), bool(self._likeliest[nodes].all()), logprobs)
             done = finished.stop
 
     def _send_again(self, places: Iterable[int]) -> None:

@@ -16,6 +16,7 @@ from nnd_tasks.harness.encodings import TokenizingOnce
 from nnd_tasks.models.architectures import FLEX, Layout
 from nnd_tasks.models.estimate import Amount, Costs, RunEstimate, begin
 from nnd_tasks.models.prefix_tree import Ints
+from nnd_tasks.models.token_scores import TokenAnswer
 from nnd_tasks.models.tree_mask import TreeMask
 from nnd_tasks.models.vocabulary_head import VocabularyHead
 
@@ -38,6 +39,7 @@ class ScoredRequest:
         targets: the tokens to score.
         total: sum of the log-probabilities of the targets that are scored so far.
         greedy: whether all of these were the likeliest tokens.
+        logprobs: the log-probabilities themselves, in the order of the targets; None where only their sum is kept.
     """
 
     index: int
@@ -45,6 +47,25 @@ class ScoredRequest:
     targets: list[int]
     total: float = 0.0
     greedy: bool = True
+    logprobs: list[float] | None = None
+
+    def add(self, logprob: float, likeliest: bool) -> None:
+        """Add the next target's log-probability, and whether it was the likeliest token."""
+        self.total += logprob
+        self.greedy = self.greedy and likeliest
+        if self.logprobs is not None:
+            self.logprobs.append(logprob)
+
+    def begin_again(self) -> None:
+        """Forget what was scored."""
+        self.total, self.greedy = 0.0, True
+        self.logprobs = None if self.logprobs is None else []
+
+    def response(self) -> Response:
+        """Return the answer to the request."""
+        if self.logprobs is None:
+            return self.total, self.greedy
+        return TokenAnswer.of(self.total, self.greedy, self.logprobs)
 
 
 #: Tokens that the model reads -> the requests that ask for them.
@@ -81,6 +102,8 @@ class PrefixScoring(TokenizingOnce):
     decoder_row_tokens = 256
     #: Most tokens of contexts that are encoded together. A longer context is encoded alone.
     source_tokens = 640
+    #: Whether answers keep the log-probability of every token.
+    token_scores = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -108,6 +131,9 @@ class PrefixScoring(TokenizingOnce):
     def _tensor(self, values: Any) -> torch.Tensor:
         return torch.as_tensor(np.asarray(values), device=self.device)
 
+    def _scored(self, index: int, text: tuple[str, str] | None, targets: list[int]) -> ScoredRequest:
+        return ScoredRequest(index, text, targets, logprobs=[] if self.token_scores else None)
+
     def _by_input(self, requests: Sequence[tuple[Any, list[int], list[int]]]) -> ByInput:
         """Return what a decoder-only model reads, cut from the left where it is too long, with the requests that ask for it.
 
@@ -117,7 +143,7 @@ class PrefixScoring(TokenizingOnce):
         by_input: ByInput = {}
         for i, (text, context, continuation) in enumerate(requests):
             inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
-            by_input.setdefault(inputs, []).append(ScoredRequest(i, text, continuation))
+            by_input.setdefault(inputs, []).append(self._scored(i, text, continuation))
         return by_input
 
     def _head_of(self, layout: Layout) -> VocabularyHead:
@@ -141,8 +167,7 @@ class PrefixScoring(TokenizingOnce):
             hidden[self._tensor(needed).to(hidden.device)], self._tensor(rows), self._tensor(tokens.targets)
         )
         for owner, logprob, likeliest in zip(tokens.owners, logprobs.tolist(), greedy.tolist(), strict=True):
-            owner.total += logprob
-            owner.greedy = owner.greedy and likeliest
+            owner.add(logprob, likeliest)
         if self._estimate is not None:
             self._estimate.add(len(tokens.targets) * self._costs.head)
             self._estimate.look()
@@ -180,7 +205,7 @@ class PrefixScoring(TokenizingOnce):
         self.decoder_row_tokens //= 2
         self.source_tokens //= 2
         for request in unfinished:
-            request.total, request.greedy = 0.0, True
+            request.begin_again()
         torch.cuda.empty_cache()
         logger.info("out of memory; reading %d tokens at once from here on", self.row_tokens)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from lm_eval.api.registry import register_model
+from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError, typed_reason_of
@@ -31,6 +32,7 @@ from nnd_tasks.models.self_check import (
     shortened,
     work_of,
 )
+from nnd_tasks.models.token_scores import TokenAnswer
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -44,13 +46,15 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
 
     Args:
         shared_prefix: False scores every request as `HFLM` does.
+        token_scores: whether answers keep the log-probability of every token, see `nnd_tasks.models.token_scores`.
     """
 
     #: Most multiplications for reading beyond windows before a run, on a CPU and elsewhere: up to about half a minute.
     check_work = 2e12, 2e15
 
-    def __init__(self, *args: Any, shared_prefix: bool = True, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, shared_prefix: bool = True, token_scores: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.token_scores = token_scores
         if self.device.type != "cpu":  # short rows would leave most of an accelerator idle
             self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
             self.scan_price = 512
@@ -216,6 +220,9 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         if requests and not disable_tqdm and self.rank == 0:
             read = [min(len(context) + len(continuation), self.max_length) for _, context, continuation in requests]
             self._expect(requests, sum(read), sum(map(self._plain_work, read)))
+        if self.token_scores:
+            with torch.inference_mode():
+                return self._plain_with_tokens(requests, disable_tqdm)
         splits: dict[tuple[int, ...], list[int]] = {}
         waves: dict[int, list[int]] = {}
         for i, (_, context, continuation) in enumerate(requests):
@@ -229,6 +236,43 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
             responses = super()._loglikelihood_tokens(chosen, disable_tqdm=disable_tqdm, **more)
             by_request |= dict(zip(wave, responses, strict=True))
         return [by_request[i] for i in range(len(requests))]
+
+    def _plain_with_tokens(
+        self, requests: Sequence[tuple[Any, list[int], list[int]]], disable_tqdm: bool
+    ) -> list[Response]:
+        """Score requests each on its own, in batches of padded rows, as `HFLM` does, and keep what each token gets."""
+        size = int(self.batch_size) if str(self.batch_size).isdigit() else 1  # auto: HFLM would try sizes
+        order = sorted(range(len(requests)), key=lambda i: -len(requests[i][1]) - len(requests[i][2]))
+        responses: list[Response] = [(0.0, False)] * len(requests)
+        bar = tqdm(total=len(requests), disable=disable_tqdm or self.rank != 0, desc="Running loglikelihood requests")
+        for chunk in (order[start : start + size] for start in range(0, len(order), size)):
+            pairs = [(requests[i][1], requests[i][2]) for i in chunk]
+            if self.backend == "seq2seq":
+                inputs = [context[-self.max_length :] for context, _ in pairs]
+                seen = pad_sequence([torch.ones(len(row), dtype=torch.long) for row in inputs], batch_first=True)
+                labels = self._padded([continuation for _, continuation in pairs])
+                logits = self._model_call(self._padded(inputs), attn_mask=seen.to(self.device), labels=labels)
+                ends = [len(continuation) for _, continuation in pairs]
+            else:
+                inputs = [(context + continuation)[-(self.max_length + 1) :][:-1] for context, continuation in pairs]
+                logits = self._model_call(self._padded(inputs))
+                ends = [len(row) for row in inputs]
+            for i, row, end in zip(chunk, logits, ends, strict=True):
+                text, _, targets = requests[i]
+                scored = torch.log_softmax(row[end - len(targets) : end], dim=-1, dtype=self.softmax_dtype)
+                ids = torch.tensor(targets, device=scored.device)
+                logprobs = scored.gather(1, ids[:, None])[:, 0]
+                greedy = bool((scored.argmax(dim=-1) == ids).all())
+                responses[i] = response = TokenAnswer.of(float(logprobs.double().sum()), greedy, logprobs.float().cpu())
+                if text is not None:
+                    self.cache_hook.add_partial("loglikelihood", text, response)
+            bar.update(len(chunk))
+        bar.close()
+        return responses
+
+    def _padded(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Return rows of tokens as one tensor on the device, with zeros after the shorter ones, shape (rows, longest)."""
+        return pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(self.device)
 
     def _model_call(self, inps: torch.Tensor, attn_mask: Any = None, labels: Any = None) -> torch.Tensor:
         """Read a batch as `HFLM` does, and count it for the estimate of the run."""
@@ -256,7 +300,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
 
         def done(finished: Sequence[ScoredRequest]) -> None:
             for request in finished:
-                responses[request.index] = response = (request.total, request.greedy)
+                responses[request.index] = response = request.response()
                 if request.text is not None:
                     self.cache_hook.add_partial("loglikelihood", request.text, response)
             bar.update(len(finished))

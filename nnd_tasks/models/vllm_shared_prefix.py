@@ -20,6 +20,7 @@ from vllm import SamplingParams, TokensPrompt
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Scored, Sent
+from nnd_tasks.models.token_scores import TokenAnswer
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -84,12 +85,16 @@ class VLLMSharedPrefixLM(VLLM):  # type: ignore[misc]
 
     Args:
         shared_prefix: False scores every request as `VLLM` does.
+        token_scores: whether answers keep the log-probability of every token, see `nnd_tasks.models.token_scores`.
 
     Attributes:
         sent: what the last call sent to the engine; None if it was scored as `VLLM` does.
     """
 
-    def __init__(self, pretrained: str, *args: Any, shared_prefix: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self, pretrained: str, *args: Any, shared_prefix: bool = True, token_scores: bool = False, **kwargs: Any
+    ) -> None:
+        self.token_scores = token_scores
         if shared_prefix and "block_size" not in kwargs and _on_cpu():
             kwargs["block_size"] = _CPU_BLOCK
         super().__init__(pretrained, *args, **kwargs)
@@ -217,14 +222,22 @@ class VLLMSharedPrefixLM(VLLM):  # type: ignore[misc]
         bar = tqdm(
             total=len(requests), disable=disable_tqdm, desc="Running loglikelihood requests, vLLM's prefix cache read"
         )
-        for i, response in scoring.run():
-            responses[i] = response
+        for i, answer in scoring.run():
+            responses[i] = response = answer if self.token_scores else (answer[0], answer[1])
             if requests[i][0] is not None:
                 self.cache_hook.add_partial("loglikelihood", requests[i][0], response)
             bar.update()
         bar.close()
         self.sent = scoring.sent
         return responses
+
+    def _parse_logprobs(self, tokens: list[int], outputs: Any, ctxlen: int) -> Scored:
+        """Return what vLLM says to a request that was sent as `VLLM` does."""
+        total, greedy = super()._parse_logprobs(tokens, outputs, ctxlen)
+        if not self.token_scores:
+            return total, greedy
+        rows = zip(tokens[ctxlen:], outputs.prompt_logprobs[ctxlen:], strict=True)
+        return TokenAnswer.of(total, greedy, [float(getattr(row[token], "logprob", row[token])) for token, row in rows])
 
     def _forget(self) -> None:
         """Empty the cache: of what earlier calls left there, no log-probabilities are known."""

@@ -6,7 +6,6 @@ stores answers as pickles, which can run code.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -19,6 +18,7 @@ from lm_eval.api.model import CacheHook, CachingLM, hash_args
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.signature import digest, engine_packages, environment, model_files
 from nnd_tasks.models.ranks import joined
+from nnd_tasks.models.token_scores import from_json, to_json
 
 #: Arguments that do not change what a model answers, except for how the hardware rounds.
 _INDIFFERENT = {
@@ -184,13 +184,13 @@ class JSONCachingLM(CachingLM):  # type: ignore[misc]
 
         def decode(value: Any) -> Any:
             try:
-                return json.loads(value)
+                return from_json(value)
             except (ValueError, TypeError) as error:
                 raise NNDError(f"--use_cache: {path} holds something that is not an answer; delete it") from error
 
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            return SqliteDict(path, autocommit=True, encode=json.dumps, decode=decode)
+            return SqliteDict(path, autocommit=True, encode=to_json, decode=decode)
         except Exception as error:  # sqlite3 and sqlitedict raise many kinds
             raise NNDError(f"--use_cache: {path} cannot be opened ({error}); name another place") from error
 

@@ -18,7 +18,7 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.models.ranks import Ranks
 from nnd_tasks.runner.caching import JSONCachingLM
 from nnd_tasks.runner.register import FOLDER, include_paths, is_current, lm_eval_tasks_dir
-from nnd_tasks.runner.saving import remove_results, results_are_whole, samples_are_whole
+from nnd_tasks.runner.saving import remove_results, results_are_whole, samples_are_whole, write_tokens
 from nnd_tasks.secrets import Veiled, secret_values
 
 
@@ -187,7 +187,7 @@ def command_line(arguments: list[str], simple_evaluate: Callable[..., Any]) -> I
 
 @contextmanager
 def whole_results() -> Iterator[None]:
-    """Check each results file that lm-eval writes; if one is incomplete, remove all files of the run.
+    """Check each results file that lm-eval writes; if one is incomplete, remove all files of the run. Add the token scores.
 
     Upstream: `EvaluationTracker` (lm_eval/loggers/evaluation_tracker.py:312, :403 and :418) catches and logs every error while
     it writes, and the run ends with status 0. A full disk leaves files that are cut off. Here the error is raised at the end
@@ -199,6 +199,7 @@ def whole_results() -> Iterator[None]:
     from lm_eval.loggers import evaluation_tracker as module
 
     tracker_class, warn = module.EvaluationTracker, module.eval_logger.warning
+    save_results = tracker_class.save_results_aggregated
     caught: list[BaseException] = []
     lost: list[NNDError] = []
 
@@ -213,7 +214,9 @@ def whole_results() -> Iterator[None]:
                 return
             caught.clear()
             save(tracker, **what)
-            if tracker.output_path and not is_whole(tracker, **what):
+            if not tracker.output_path:
+                return
+            if not is_whole(tracker, **what):
                 remove_results(tracker)
                 reason = reason_of(caught[-1]) if caught else "a file is not whole"
                 lost.append(
@@ -222,14 +225,14 @@ def whole_results() -> Iterator[None]:
                         "this run was kept; make room and run again (a run with --use_cache FILE keeps the model's answers)"
                     )
                 )
+            elif save is save_results:
+                write_tokens(tracker)
 
         return run
 
     with (
         patch.object(module.eval_logger, "warning", warning),
-        patch.object(
-            tracker_class, "save_results_aggregated", checked(tracker_class.save_results_aggregated, results_are_whole)
-        ),
+        patch.object(tracker_class, "save_results_aggregated", checked(save_results, results_are_whole)),
         patch.object(
             tracker_class, "save_results_samples", checked(tracker_class.save_results_samples, samples_are_whole)
         ),

@@ -33,6 +33,7 @@ from nnd_tasks.runner.patches import (
     whole_results,
 )
 from nnd_tasks.runner.register import include_paths
+from nnd_tasks.runner.token_scores import keeping_tokens
 from nnd_tasks.runner.vllm_choice import choose
 from nnd_tasks.secrets import Veiled, secret_values
 from nnd_tasks.wording import did_you_mean
@@ -88,6 +89,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
         from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
+        from nnd_tasks.harness.token_table import token_table
         from nnd_tasks.models.estimate import estimates_go_to
         from nnd_tasks.runner.caching import cache_key
 
@@ -115,6 +117,10 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 )
             kwargs["samples"] = {name: task.sample(sample) for name, task in loaded["tasks"].items()}
         tracker = kwargs.get("evaluation_tracker")
+        keeping = [task for task in ours if task.settings.tokens]
+        if keeping:
+            model, arguments = keeping_tokens(model, arguments, tracker)
+            model_args = arguments
         with ExitStack() as stack:
             stack.enter_context(one_voice(ranks))
             if ranks.first:
@@ -141,6 +147,12 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 apply_chat_template=apply_chat_template,
                 **kwargs,
             )
+            if results is not None and keeping and ranks.first:
+                tables = {task.config.task: token_table(task.instances) for task in keeping}
+                if tracker is None:
+                    results["tokens"] = tables
+                else:
+                    tracker.nnd_tokens = tables
             return cleaned(results if ranks.first else None, tracker)
 
     return run

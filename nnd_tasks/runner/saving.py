@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import writing_all
 
 
 def _folder(tracker: Any) -> Path:
@@ -38,6 +44,23 @@ def samples_are_whole(tracker: Any, *, task_name: str, samples: Sequence[Any]) -
 def remove_results(tracker: Any) -> None:
     """Remove the files of a run."""
     if date := getattr(tracker, "date_id", None):
-        for path in _folder(tracker).glob(f"*_{date}.json*"):
+        for path in (*_folder(tracker).glob(f"*_{date}.json*"), *_folder(tracker).glob(f"tokens_*_{date}.parquet")):
             with suppress(OSError):
                 path.unlink()
+
+
+def write_tokens(tracker: Any) -> None:
+    """Write the token scores of each task, which `nnd_tasks.runner.run.guarded` left with the tracker, beside the results.
+
+    Raises:
+        NNDError: a file cannot be written; then no file of the run is kept.
+    """
+    tables: Mapping[str, pa.Table] = getattr(tracker, "nnd_tokens", {})
+    files = {_folder(tracker) / f"tokens_{task}_{tracker.date_id}.parquet": table for task, table in tables.items()}
+    try:
+        with writing_all(files, hint="no file of this run was kept") as new:
+            for path, table in zip(new, files.values(), strict=True):
+                pq.write_table(table, path, compression="zstd")
+    except NNDError:
+        remove_results(tracker)
+        raise

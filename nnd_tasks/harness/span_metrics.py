@@ -1,0 +1,147 @@
+"""Error-span NND: are the tokens that people marked as errors more surprising to a model than the others of the same text?
+
+The surprise of a token is its log-probability, negated. A language model is surprised by rare words wherever they are, and errors
+have many; so the surprise of a model that knows only how often each token occurs in the set is taken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nnd_tasks.harness.answers import Answer
+from nnd_tasks.harness.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr
+
+#: ``span_auc``: within a text, the probability that a marked token is more surprising than one that is not marked, averaged over
+#: texts. ``span_excess``: the same, less that of `unigram_surprise`. With ``context_reliance`` also without the context.
+RATES = ("span_auc", "span_excess")
+BARE = "_no_context"
+
+
+def auc(surprise: ArrayLike, marked: ArrayLike) -> float:
+    """Return the probability that a marked token is more surprising than an unmarked one; a tie counts half (Mann-Whitney).
+
+    Args:
+        surprise: of each token of a text, shape (tokens,).
+        marked: whether it is part of an error, shape (tokens,); some are and some are not.
+    """
+    values, inside = np.asarray(surprise, dtype=np.float64), np.asarray(marked, dtype=bool)
+    order, ranks = np.unique(values, return_inverse=True)
+    counts = np.bincount(ranks, minlength=len(order))
+    middle = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal values
+    own = int(inside.sum())
+    return float((middle[ranks][inside].sum() - own * (own + 1) / 2) / (own * (len(values) - own)))
+
+
+def unigram_surprise(texts: Iterable[Sequence[int]]) -> Callable[[Sequence[int]], NDArray[np.float64]]:
+    """Return a function: token ids -> their surprise to a model that knows only how often each occurs in ``texts``.
+
+    Counts are taken plus one, so that a token that occurs nowhere has a surprise too; it is in nats.
+    """
+    counts = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *map(np.asarray, texts)]).astype(np.int64))
+
+    def surprise(ids: Sequence[int]) -> NDArray[np.float64]:
+        index = np.asarray(ids, dtype=np.int64)
+        known = np.where(index < len(counts), counts[np.minimum(index, len(counts) - 1)] if len(counts) else 0, 0)
+        return np.asarray(np.log(counts.sum() + len(counts) + 1.0) - np.log(known + 1.0))
+
+    return surprise
+
+
+def marked_tokens(spans: NDArray[np.int64], errors: Iterable[Mapping[str, Any]]) -> NDArray[np.bool_]:
+    """Return whether each token has a character of an error, shape (tokens,).
+
+    Args:
+        spans: start and end of each token in the text, shape (tokens, 2).
+        errors: each with ``start`` and ``end``.
+    """
+    marked = np.zeros(len(spans), dtype=bool)
+    for error in errors:
+        marked |= (spans[:, 0] < error["end"]) & (spans[:, 1] > error["start"])
+    return marked
+
+
+class SpanMetrics:
+    """The rates of `RATES` for a set with error spans, overall and by category and severity of the errors.
+
+    Of each document a rate keeps (sum of values, texts). An excess e, from -1 to 1, is kept as (e + 1) / 2, so that both rates
+    are shares, pooled and with clustered errors like pass rates.
+
+    Args:
+        breakdown: which categories and severities to report.
+        context_reliance: whether there are answers to prompts without their context.
+    """
+
+    def __init__(self, breakdown: Breakdown, *, context_reliance: bool) -> None:
+        self._selectors: dict[str, tuple[str, str] | None] = {"": None}
+        for name, selector in breakdown.selectors.items():
+            self._selectors[f"_{name.removeprefix('pass_rate_')}"] = selector
+        self._parts = ("", BARE)[: 1 + context_reliance]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all rates."""
+        return [f"{rate}{part}{name}" for part in self._parts for rate in RATES for name in self._selectors]
+
+    def score(
+        self,
+        errors: Sequence[Sequence[Mapping[str, Any]]],
+        answers: Iterable[Answer],
+        unigram: Callable[[Sequence[int]], NDArray[np.float64]],
+    ) -> dict[str, Any]:
+        """Return the values of one document, and its number of texts that count.
+
+        A text counts where some of its tokens are marked and some are not. The errors of a category are compared with what is
+        not marked at all. Tokens around the text (a space before it, an end-of-sequence token) are left out.
+
+        Args:
+            errors: of each candidate, each with ``start``, ``end``, ``category`` and ``severity``.
+            answers: to the requests of the document, with their tokens.
+            unigram: see `unigram_surprise`.
+        """
+        sums: dict[str, list[float]] = {name: [0.0, 0] for name in self.names}
+        texts = 0
+        for answer in answers:
+            if answer.candidate is None or answer.tokens is None or not errors[answer.candidate]:
+                continue
+            own = answer.tokens.spans[:, 0] < answer.tokens.spans[:, 1]
+            spans, surprise = answer.tokens.spans[own], -answer.tokens.logprobs[own]
+            common = unigram(np.asarray(answer.tokens.ids)[own].tolist())
+            free = ~marked_tokens(spans, errors[answer.candidate])
+            part = BARE if answer.context_part == "none" else ""
+            texts += bool(not part and free.any() and not free.all())
+            for name, selector in self._selectors.items():
+                marked = marked_tokens(
+                    spans, (e for e in errors[answer.candidate] if selector is None or e[selector[0]] == selector[1])
+                )
+                kept = marked | free
+                if marked.any() and free.any():
+                    value = auc(surprise[kept], marked[kept])
+                    excess = value - auc(common[kept], marked[kept])
+                    for rate, share in zip(RATES, (value, (excess + 1) / 2), strict=True):
+                        sums[f"{rate}{part}{name}"][0] += share
+                        sums[f"{rate}{part}{name}"][1] += 1
+        pairs = {name: (value, int(count)) for name, (value, count) in sums.items()}
+        return {"span_texts": texts, **pairs, **{f"{name}_stderr": pair for name, pair in pairs.items()}}
+
+    def aggregations(self) -> dict[str, Callable[[Any], Any]]:
+        """Return metric name -> function that pools it over documents."""
+        functions: dict[str, Callable[[Any], Any]] = {"span_texts": sum}
+        for name in self.names:
+            excess = name.startswith("span_excess")
+            functions[name] = _excess if excess else aggregate_rate
+            functions[f"{name}_stderr"] = _excess_stderr if excess else aggregate_stderr
+        return functions
+
+
+def _excess(items: Sequence[Counts]) -> float | str:
+    share = aggregate_rate(items)
+    return share if isinstance(share, str) else 2 * share - 1
+
+
+def _excess_stderr(items: Sequence[Counts]) -> float | str:
+    error = aggregate_stderr(items)
+    return error if isinstance(error, str) else 2 * error

@@ -1,0 +1,47 @@
+"""Answers of a model that keep the log-probability of every scored token, besides their sum."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class TokenAnswer(tuple[float, bool]):
+    """What a model says to a request: (sum of log-probabilities, whether every token was the likeliest).
+
+    lm-eval passes an answer on as it is, from the model to the filters of a task, so what it carries is never joined by key.
+
+    Attributes:
+        logprobs: log-probability of each scored token, in nats, float32, shape (tokens,).
+    """
+
+    logprobs: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, total: float, greedy: bool, logprobs: Sequence[float] | NDArray[Any]) -> TokenAnswer:
+        """Return an answer; the sum is given too, because the model may have summed with more digits."""
+        answer = cls((float(total), bool(greedy)))
+        answer.logprobs = np.asarray(logprobs, dtype=np.float32)
+        return answer
+
+
+def to_json(answer: Any) -> str:
+    """Return an answer of any kind as JSON; that of a `TokenAnswer` has a third part."""
+    if isinstance(answer, TokenAnswer):
+        answer = [*answer, answer.logprobs.tolist()]
+    return json.dumps(answer)
+
+
+def from_json(text: Any) -> Any:
+    """Return the answer that `to_json` wrote.
+
+    Raises:
+        ValueError: this is not JSON.
+        TypeError: this is no text.
+    """
+    answer = json.loads(text)
+    return TokenAnswer.of(*answer) if isinstance(answer, list) and len(answer) == 3 else answer

@@ -1,0 +1,103 @@
+"""Error-span NND against its definition, and on planted errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nnd_tasks.harness.answers import Answer
+from nnd_tasks.harness.metrics import Breakdown
+from nnd_tasks.harness.scored_tokens import ScoredTokens
+from nnd_tasks.harness.span_metrics import SpanMetrics, auc, marked_tokens, unigram_surprise
+
+Marks = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30).filter(
+    lambda pairs: 0 < sum(mark for _, mark in pairs) < len(pairs)
+)
+
+
+@given(Marks)
+def test_auc_is_the_share_of_pairs_that_a_marked_token_wins(pairs: list[tuple[int, bool]]) -> None:
+    won = [
+        1.0 if one > other else 0.5 if one == other else 0.0
+        for one, marked in pairs
+        if marked
+        for other, too in pairs
+        if not too
+    ]
+    values, marks = zip(*pairs, strict=True)
+    assert auc(values, marks) == pytest.approx(sum(won) / len(won))
+
+
+def test_a_token_is_marked_if_it_has_a_character_of_an_error() -> None:
+    spans = np.array([[0, 0], [0, 3], [3, 6], [4, 6], [6, 9], [9, 9]])
+    assert marked_tokens(spans, [{"start": 3, "end": 5}]).tolist() == [False, False, True, True, False, False]
+    assert marked_tokens(spans, [{"start": 2, "end": 7}]).tolist() == [False, True, True, True, True, False]
+    assert not marked_tokens(spans, []).any()
+
+
+def test_unigram_surprise_is_the_negated_logarithm_of_a_count() -> None:
+    surprise = unigram_surprise([[1, 1, 1], [2]])
+    once, thrice, never = surprise([2])[0], surprise([1])[0], surprise([7])[0]
+    assert (once - thrice, never - once) == pytest.approx((np.log(4 / 2), np.log(2)))
+    assert unigram_surprise([])([3]).shape == (1,)
+
+
+def answer(ids: list[int], logprobs: list[float], part: str = "whole") -> Answer:
+    made = Answer((0.0, False, len(ids)))
+    made.candidate, made.context_part = 0, part  # type: ignore[assignment]
+    spans = np.stack([np.arange(len(ids)), np.arange(len(ids)) + 1], axis=1)  # a character per token
+    made.tokens = ScoredTokens(ids, spans, np.asarray(logprobs, dtype=np.float32))
+    return made
+
+
+BREAKDOWN = Breakdown.of([{"category": "noise", "severity": ""}, {"category": "rare", "severity": ""}])
+
+
+def error(start: int, end: int, category: str) -> dict[str, Any]:
+    return {"start": start, "end": end, "category": category, "severity": ""}
+
+
+def test_planted_errors_get_what_was_planted() -> None:
+    """Marks on random tokens: an excess of 0 within its interval. Marks on inserted words that surprise: near 1."""
+    draw = np.random.default_rng(3)
+    texts = [draw.integers(0, 40, 60) for _ in range(300)]
+    unigram = unigram_surprise(texts)
+    metrics = SpanMetrics(BREAKDOWN, context_reliance=False)
+    items: dict[str, list[Any]] = {name: [] for name in metrics.aggregations()}
+    for ids in texts:
+        logprobs = -draw.exponential(2.0, len(ids))
+        noise, rare = draw.choice(np.arange(60), 2, replace=False)
+        logprobs[rare] = -40.0  # the model is surprised; the word is as frequent as others
+        errors = [[error(noise, noise + 1, "noise"), error(rare, rare + 1, "rare")]]
+        for name, value in metrics.score(errors, [answer(ids.tolist(), logprobs.tolist())], unigram).items():
+            items[name].append(value)
+    got = {name: pool(items[name]) for name, pool in metrics.aggregations().items()}
+    assert got["span_texts"] == 300
+    assert abs(got["span_auc_noise"] - 0.5) < 2 * got["span_auc_noise_stderr"]
+    assert abs(got["span_excess_noise"]) < 2 * got["span_excess_noise_stderr"] < 0.1
+    assert got["span_auc_rare"] == pytest.approx(1.0)
+    assert got["span_excess_rare"] == pytest.approx(0.5, abs=0.06), "the unigram model is at chance here"
+    assert got["span_excess"] == pytest.approx((got["span_excess_rare"] + got["span_excess_noise"]) / 2, abs=0.02)
+
+
+def test_texts_without_a_mark_or_marked_whole_do_not_count() -> None:
+    metrics = SpanMetrics(BREAKDOWN, context_reliance=True)
+    unigram = unigram_surprise([[1, 2, 3]])
+    for errors in ([], [error(0, 3, "rare")]):
+        items = metrics.score([errors], [answer([1, 2, 3], [-1.0, -2.0, -3.0])], unigram)
+        assert items["span_texts"] == 0
+        assert all(items[name] == (0.0, 0) for name in metrics.names)
+    items = metrics.score(
+        [[error(2, 3, "rare")]],
+        [answer([1, 2, 3], [-1.0, -2.0, -3.0]), answer([1, 2, 3], [-3.0, -2.0, -1.0], "none")],
+        unigram,
+    )
+    assert items["span_texts"] == 1
+    assert (items["span_auc"], items["span_auc_no_context"]) == ((1.0, 1), (0.0, 1))
+    assert items["span_excess"] == (0.75, 1), "the unigram model is at chance: an excess of 0.5, kept as (0.5 + 1) / 2"
+    assert items["span_auc_rare"] == (1.0, 1)
+    assert items["span_auc_noise"] == (0.0, 0)
