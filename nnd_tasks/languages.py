@@ -1,4 +1,4 @@
-"""Languages of translations: their codes, their names in prompts, and pairs of them in names of files and configs."""
+"""Languages: their codes, their names in prompts and recipes, and pairs of them in names of files and configs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ LANGUAGES = {
     **{"yo": "Yoruba", "zh": "Chinese", "zu": "Zulu"},
 }
 _CODES = {name.lower(): code for code, name in LANGUAGES.items()}
+#: Other names that people write -> code.
+_OTHER = {"mandarin": "zh", "deutsch": "de", "español": "es", "farsi": "fa", "français": "fr", "italiano": "it"}
 #: Languages of WMT that occur in pairs without English, such as ``csuk``. Any two codes would make words such as ``data``.
 _WMT = "cs|de|es|et|fi|fr|gu|ha|he|hi|is|ja|kk|lt|lv|pl|ro|ru|ta|tr|uk|zh"
 _ANY = "|".join(LANGUAGES)
@@ -69,3 +71,22 @@ def translation_prompt(languages: tuple[str, str] | None) -> str:
         return "Source: {{context}}\nTranslation:"
     source, target = (LANGUAGES[code] for code in languages)
     return f"{{# languages: {'-'.join(languages)} #}}{source}: {{{{context}}}}\n{target}:"
+
+
+def code_of(language: str) -> str:
+    """Return the code that a language's name or a spelling of its code stands for: ``German`` and ``de`` -> ``de``."""
+    plain = language.strip().lower()
+    return _CODES.get(plain) or _OTHER.get(plain) or plain.replace("_", "-")
+
+
+def check_language(language: str) -> None:
+    """Raise NNDError for what is not the code of a language: the hub and `nnd check` know only codes."""
+    if re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", language) or language in ("multilingual", "code"):
+        return
+    code = code_of(language)
+    meant = (
+        f"write {code}"
+        if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", code)
+        else "write a code such as en or pt-BR (ISO 639)"
+    )
+    raise NNDError(f"--language {language}: is not a language code; {meant}")
