@@ -23,8 +23,8 @@ from nnd_tasks.datasets import (
     user_tasks_dir,
 )
 from nnd_tasks.errors import NNDError, typed_reason_of, visible
-from nnd_tasks.markdown import code, fenced, plain, table
 from nnd_tasks.languages import code_of, language_pair
+from nnd_tasks.markdown import code, fenced, plain, table
 from nnd_tasks.recipes.limits import check_prompt
 from nnd_tasks.recipes.shelf import SetRecipe, find_recipe, load_recipe, recipe_paths
 from nnd_tasks.tables import summarize

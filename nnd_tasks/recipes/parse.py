@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
+from nnd_tasks.languages import check_language
 from nnd_tasks.recipes import limits
 from nnd_tasks.recipes.cells import render, short_repr
-from nnd_tasks.languages import check_language
 from nnd_tasks.recipes.recipe import ERRORS, FILE, FOLDER, File, Recipe
 from nnd_tasks.recipes.spans import check_spans
 from nnd_tasks.schema import check_field_names, normalize
