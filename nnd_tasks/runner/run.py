@@ -33,7 +33,7 @@ from nnd_tasks.runner.patches import (
     whole_results,
 )
 from nnd_tasks.runner.register import include_paths
-from nnd_tasks.runner.token_scores import keeping_tokens
+from nnd_tasks.runner.keeping_tokens import keeping_tokens
 from nnd_tasks.runner.vllm_choice import choose
 from nnd_tasks.secrets import Veiled, secret_values
 from nnd_tasks.wording import did_you_mean
