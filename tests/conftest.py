@@ -219,7 +219,7 @@ def _build_all(home: Path, real_sets: Callable[[str], Path]) -> None:
     from nnd_tasks.stress.corpora import KNOWN
     from nnd_tasks.stress.stress_set import build_stress_set
 
-    for name in ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3", "bio_mqm"):
+    for name in ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3", *TODAY):
         shutil.copytree(real_sets(name), home / "nnd" / name)
     build_set("summeval", DATA / "summeval", home / "nnd" / "summeval", {"rows": "all"})
     for name, file in (("webnlg", "webnlg2020_en_human.jsonl"), ("hanna", "hanna.jsonl")):

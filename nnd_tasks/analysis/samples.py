@@ -13,7 +13,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import reading
-from nnd_tasks.harness.metrics import decide
+from nnd_tasks.harness.metrics import decide, passes
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import check_json, json_lines, load_json
@@ -68,7 +68,7 @@ class Samples:
             return {}
         rates = {"pass_rate": float(scored["passed"].mean())}
         if ties == "fail" and scored["margin"].notna().all():
-            rates |= {f"pass_rate_{kind}": float((scored[f"margin_{kind}"] > 0).mean()) for kind in ("sum", "bytes")}
+            rates |= {f"pass_rate_{kind}": float(passes(scored[f"margin_{kind}"]).mean()) for kind in ("sum", "bytes")}
         slugs = {
             **{("category", name): slug for name, slug in category_slugs(self.tests["category"]).items()},
             **{("severity", name): f"severity_{slug}" for name, slug in severity_slugs(self.tests["severity"]).items()},

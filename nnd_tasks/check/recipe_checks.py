@@ -72,10 +72,14 @@ def _unknown(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:
             yield finding("recipe_key", f"{message}{f'; {meant}' if meant else ''}", _CORRECT)
 
 
+#: Keys that are wrong without others.
+_WITH_OTHERS = {"clean", "winner", "pair", "chosen", "rejected", "best", "ignore", "votes", "systems", "list_category"}
+
+
 def _values(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:
     """Yield what is wrong with each key taken alone; a build would stop at the first mistake."""
     for key, value in said.items():
-        if key in KEYS and key not in ("clean", "winner", "pair", "chosen", "rejected", "best", "ignore", "votes"):
+        if key in KEYS and key not in _WITH_OTHERS:
             try:
                 make_recipe({key: value}, path.name)
             except NNDError as error:

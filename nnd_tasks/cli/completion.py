@@ -69,16 +69,26 @@ def configs(incomplete: str) -> Iterator[Offer]:
 
 @_quietly
 def task_names(incomplete: str) -> Iterator[Offer]:
-    """Yield tasks and groups of ours and of the user that begin so; after a comma, more of them."""
+    """Yield tasks, groups and tags of ours and of the user that begin so; after a comma, more of them."""
     from nnd_tasks.datasets import tasks_dir, user_tasks_dir
 
     before, comma, last = incomplete.rpartition(",")
+    tags: set[str] = set()
     for folder in (tasks_dir(), user_tasks_dir()):
         for path in sorted(folder.rglob("*.yaml")):
             with suppress(OSError, UnicodeDecodeError):
-                named = re.search(r"^(task|group): *['\"]?([\w.-]+)", path.read_text("utf-8"), re.MULTILINE)
+                text = path.read_text("utf-8")
+                named = re.search(r"^(task|group): *['\"]?([\w.-]+)", text, re.MULTILINE)
+                tags |= {
+                    tag
+                    for line in re.findall(r"^tag: *\[(.*)\]", text, re.MULTILINE)
+                    for tag in re.findall(r"[\w.-]+", line)
+                }
                 if named and named[2].startswith(last) and named[2] not in before.split(","):
                     yield f"{before}{comma}{named[2]}", named[1]
+    for tag in sorted(tags):
+        if tag.startswith(last) and tag not in before.split(","):
+            yield f"{before}{comma}{tag}", "tag"
 
 
 @_quietly

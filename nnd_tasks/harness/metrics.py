@@ -79,7 +79,15 @@ def decide(high: float | None, low: float | None, *, high_first: bool, ties: str
         return Outcome(None)
     if high == low:
         return Outcome(ties == "authors" and not high_first, tie=True)
-    return Outcome(high > low)
+    return Outcome(bool(passes(high - low)))
+
+
+def passes(margin: Any) -> Any:
+    """Tell which tests pass whose better candidate's likelihood is ``margin`` above the other's (paper, Eq. 2); a tie fails.
+
+    The rule of `decide` for whole columns of margins.
+    """
+    return margin > 0
 
 
 #: Suffix of a metric's name -> the normalized likelihood that the metric compares.

@@ -7,7 +7,7 @@ from typing import Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import TokenCounter, warn_once
-from nnd_tasks.harness.settings import Settings
+from nnd_tasks.harness.settings import MODEL_ARGUMENTS, Settings
 from nnd_tasks.wording import did_you_mean
 
 #: Keys of the metadata that say which model runs and how it tokenizes.
@@ -38,7 +38,7 @@ def check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[s
             raise NNDError(
                 f"metadata {key}={value!r} is not what the model gets ({arguments.get(key)!r}); give it in --model_args"
             )
-    for key in sorted(set(metadata) - set(Settings.names()) - set(arguments)):
+    for key in sorted(set(metadata) - set(Settings.names()) - MODEL_ARGUMENTS - set(arguments)):
         if meant := did_you_mean(key, Settings.names(), cutoff=0.7):
             raise NNDError(f"metadata {key!r} is not a setting of NND tasks; {meant}")
 

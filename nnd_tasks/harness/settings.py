@@ -12,6 +12,9 @@ from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.secrets import without_secrets
 from nnd_tasks.wording import did_you_mean
 
+#: Arguments of models whose names are like those of settings.
+MODEL_ARGUMENTS = {"token"}
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -59,7 +62,7 @@ class Settings:
             NNDError: a value that a setting cannot have, or a key that looks like a misspelled setting. Other keys are
                 ignored, because the arguments of the model come in the same mapping.
         """
-        for key in metadata:
+        for key in set(metadata) - MODEL_ARGUMENTS:
             if key not in cls.names() and (meant := did_you_mean(str(key), cls.names(), cutoff=0.75)):
                 raise NNDError(f"metadata {key!r}: no such setting, {meant}")
         prefix = metadata.get("candidate_prefix", "")

@@ -18,6 +18,7 @@ from typing import Any
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import changing
 from nnd_tasks.runner.hiding import cleaned, without
+from nnd_tasks.runner.keeping_tokens import keeping_tokens
 from nnd_tasks.runner.one_voice import met, one_voice
 from nnd_tasks.runner.patches import (
     as_list,
@@ -33,7 +34,6 @@ from nnd_tasks.runner.patches import (
     whole_results,
 )
 from nnd_tasks.runner.register import include_paths
-from nnd_tasks.runner.keeping_tokens import keeping_tokens
 from nnd_tasks.runner.vllm_choice import choose
 from nnd_tasks.secrets import Veiled, secret_values
 from nnd_tasks.wording import did_you_mean

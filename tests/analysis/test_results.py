@@ -451,10 +451,10 @@ def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(
         words = Unigrams({row[side]: 0 for row in counted for side in ("high", "low")})
         return sum(words.mean(row["high"]) > words.mean(row["low"]) for row in rows_of_run) / len(rows_of_run)
 
-    reading._set_texts.cache_clear()
+    reading._set_facts.cache_clear()
     monkeypatch.setenv("NND_HOME", str(home))
     assert diagnostics_of(run)["all"].baselines["unigram"] == pytest.approx(rate(rows))
-    reading._set_texts.cache_clear()
+    reading._set_facts.cache_clear()
     monkeypatch.setenv("NND_HOME", str(scored))  # where the set is not built
     assert diagnostics_of(run)["all"].baselines["unigram"] == pytest.approx(rate(rows_of_run))
-    reading._set_texts.cache_clear()
+    reading._set_facts.cache_clear()

@@ -68,7 +68,7 @@ def test_new_writes_a_set_that_list_shows_and_says_what_is_missing(nnd: Command,
     assert re.search(r"^license: TODO\(", card, flags=re.MULTILINE)
     assert card.count("TODO(") >= 6
     listing = nnd("list").out
-    assert "| `numbers` | your own | default | 8 | disfluent 4 (" in listing
+    assert "| `numbers` | your own; errors: judged | default | 8 | disfluent 4 (" in listing
     fields = yaml.safe_load((nnd_home / "task_yamls/numbers/nnd_numbers.yaml").read_text("utf-8"))
     assert fields["metadata"]["categories"] == ["disfluent", "wrong"]
     assert (fields["doc_to_text"], fields["target_delimiter"]) == ("{{context}}\n\n", "")
@@ -119,7 +119,7 @@ def test_labels_of_any_characters_give_yamls_that_can_be_read(
         fields = yaml.safe_load(task.read_text("utf-8"))
         assert (fields["metadata"]["categories"], fields["doc_to_text"]) == (labels, f"{{{{context}}}} {strange}:")
     assert yaml.safe_load((folder / "_recipe").read_text("utf-8"))["better"] == [f"good {strange}"]
-    assert "| `numbers` | your own | default | 8 |" in nnd("list").out
+    assert "| `numbers` | your own; errors: judged | default | 8 |" in nnd("list").out
 
 
 @pytest.mark.parametrize(

@@ -390,7 +390,8 @@ def test_list_narrows_by_task_and_language(nnd: Callable[..., Outcome]) -> None:
     assert {name for name, entry in every.items() if entry["errors"] == "made"} >= MADE
     assert set(listed(nnd, "--task", "code")) == {"humanevalfix"}
     assert {"summedits", "bump", "frank", "summeval"} <= set(listed(nnd, "--task", "Summarization"))
-    assert set(listed(nnd, "--language", "de")) == {"mqm"}
+    assert set(listed(nnd, "--language", "de")) == {"mqm", "bio_mqm"}
+    assert set(listed(nnd, "--language", "zh")) == {"bio_mqm"}
     assert set(listed(nnd, "--language", "en", "--task", "reasoning")) == {"prmbench"}
     assert listed(nnd, "--language", "de", "--task", "code") == {}
     assert "errors: made" in nnd("list", "--task", "code").out

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nnd_tasks.baselines import ALL, Writers, baseline_rates, writers_of
 from nnd_tasks.datasets import find_dataset, read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.metrics import passes
 from nnd_tasks.tables import fingerprint
 
 if TYPE_CHECKING:
@@ -93,12 +94,12 @@ def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...], dict
 
 
 def _diagnostics(tests: pd.DataFrame, baselines: dict[str, float]) -> Diagnostics:
-    token, summed, per_byte = (tests[column].to_numpy() > 0 for column in ("margin", "margin_sum", "margin_bytes"))
+    token, summed, per_byte = (passes(tests[column].to_numpy()) for column in ("margin", "margin_sum", "margin_bytes"))
     pmi = survives = None
     if tests["without"].notna().all():
-        pmi = float((tests["margin"] - tests["without"] > 0).mean())
-        passes = tests["margin"] > 0
-        survives = float((tests["without"][passes] > 0).mean()) if passes.any() else math.nan
+        pmi = float(passes(tests["margin"] - tests["without"]).mean())
+        passed = passes(tests["margin"])
+        survives = float(passes(tests["without"][passed]).mean()) if passed.any() else math.nan
     return Diagnostics(
         baselines=baselines,
         near=float((tests["margin"].abs() < NEAR).mean()),

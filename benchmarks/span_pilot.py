@@ -1,0 +1,79 @@
+r"""Error-span rates again, by a short program that shares no code with the package: is `span_excess` what it says?
+
+    nnd build mqm --source FOLDER; python benchmarks/span_pilot.py MODEL SET_FOLDER CONFIG PROMPT
+
+Prints, for all errors and for each category, the AUC of the model, that of token frequency, the excess and its standard error
+over prompts. PROMPT is a template with ``{context}``, such as $'English: {context}\\nGerman:'. Each text is scored alone.
+"""
+
+import collections
+import math
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+
+def share_of_pairs(values, marks):
+    """Compare every marked token with every unmarked one."""
+    inside = [v for v, m in zip(values, marks, strict=True) if m]
+    outside = [v for v, m in zip(values, marks, strict=True) if not m]
+    won = sum((a > b) + (a == b) / 2 for a in inside for b in outside)
+    return won / (len(inside) * len(outside))
+
+
+def main(model_name: str, folder: str, config: str, prompt: str) -> None:
+    rows = pq.read_table(next(Path(folder).rglob(f"{config}/*.parquet"))).to_pylist()
+    tokenizer = AutoTokenizer.from_pretrained(model_name)
+    model = AutoModelForCausalLM.from_pretrained(model_name, dtype=torch.float32).eval()
+    texts, errors = {}, collections.defaultdict(list)
+    for row in rows:
+        for side in ("high", "low"):
+            texts[row["cluster_id"], row[side]] = row["context"]
+        for error in row["low_spans"] or []:
+            if error not in errors[row["cluster_id"], row["low"]]:
+                errors[row["cluster_id"], row["low"]].append(error)
+    counts = collections.Counter()
+    for _, text in texts:
+        counts.update(tokenizer(f" {text}", add_special_tokens=False)["input_ids"])
+    prompts = collections.defaultdict(lambda: collections.defaultdict(list))  # category -> prompt -> (model, frequency)
+    for done, ((cluster, text), marked) in enumerate(errors.items()):
+        if not marked:
+            continue
+        before = prompt.replace("{context}", texts[cluster, text])
+        encoded = tokenizer(f"{before} {text}", add_special_tokens=False, return_offsets_mapping=True)
+        ids, start = encoded["input_ids"], len(tokenizer(before, add_special_tokens=False)["input_ids"])
+        with torch.inference_mode():
+            logprobs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+        tokens = []
+        for i in range(start, len(ids)):
+            begin, end = (place - len(before) - 1 for place in encoded["offset_mapping"][i])
+            if max(end, 0) > max(begin, 0):
+                surprise = -float(logprobs[i - 1, ids[i]])
+                own = {j for j, e in enumerate(marked) if begin < e["end"] and end > e["start"]}
+                tokens.append((surprise, -counts[ids[i]], own))
+        for category in {"all", *(e["category"] for e in marked)}:
+            wanted = {j for j, e in enumerate(marked) if category in ("all", e["category"])}
+            kept = [(s, c, bool(own & wanted)) for s, c, own in tokens if own & wanted or not own]
+            if 0 < sum(m for *_, m in kept) < len(kept):
+                marks = [m for *_, m in kept]
+                pair = share_of_pairs([s for s, _, _ in kept], marks), share_of_pairs([c for _, c, _ in kept], marks)
+                prompts[category][cluster].append(pair)
+        if done % 500 == 0:
+            print(f"{done} of {len(errors)}", file=sys.stderr)
+    for category, by_prompt in sorted(prompts.items()):
+        pairs = [pair for found in by_prompt.values() for pair in found]
+        own, common = (sum(values) / len(pairs) for values in zip(*pairs, strict=True))
+        excess = own - common
+        off = [sum(a - b - excess for a, b in found) for found in by_prompt.values()]
+        k = len(off)
+        error = math.sqrt(k / (k - 1) * sum(o * o for o in off)) / len(pairs) if k > 1 else math.nan
+        print(
+            f"{category}: AUC {own:.4f}, frequency {common:.4f}, excess {excess:+.4f} ({error:.4f}), {len(pairs)} texts"
+        )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
