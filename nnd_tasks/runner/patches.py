@@ -63,18 +63,25 @@ def our_tasks(requested: set[str] | None, check_name: Callable[[str, Any], None]
         yield
 
 
+#: Tags of our tasks.
+_TAGS = ("nnd_task_", "nnd_language_")
+
+
 @contextmanager
 def stubs_give_way() -> Iterator[None]:
-    """Silence lm-eval's warning that one of our YAMLs overrides its own stub.
+    """Silence lm-eval's warning that one of our YAMLs, or a tag in it, overrides its own stub.
 
     Upstream: lm_eval/tasks/_index.py:71.
     """
     stubs, ours = lm_eval_tasks_dir() / FOLDER, include_paths()
 
     def wanted(record: logging.LogRecord) -> bool:
-        places = [Path(place) for place in record.args if isinstance(place, (str, Path))][-2:] if record.args else []
-        if "overrides existing task" not in str(record.msg) or len(places) < 2:
+        if "overrides existing task" not in str(record.msg) or not record.args:
             return True
+        name, *_ = arguments = list(record.args)  # a tag has no place
+        places = [Path(place) for place in arguments if isinstance(place, (str, Path))][-2:]
+        if len(places) < 2:
+            return not str(name).startswith(_TAGS)
         return not (places[1].is_relative_to(stubs) and any(places[0].is_relative_to(folder) for folder in ours))
 
     logger = logging.getLogger("lm_eval.tasks._index")
