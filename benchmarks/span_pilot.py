@@ -33,6 +33,7 @@ def main(model_name: str, folder: str, config: str, prompt: str) -> None:
         for side in ("high", "low"):
             texts[row["cluster_id"], row[side]] = row["context"]
         for error in row["low_spans"] or []:
+            error |= {"category": error["category"] or row["category"], "severity": ""}
             if error not in errors[row["cluster_id"], row["low"]]:
                 errors[row["cluster_id"], row["low"]].append(error)
     counts = collections.Counter()

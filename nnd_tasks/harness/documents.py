@@ -71,7 +71,10 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
             errors = document.setdefault("error_spans", [])
             errors += [[] for _ in document["candidates"][len(errors) :]]
             own = errors[position[row["low"]]]
-            own += [error for error in row[SPANS_COLUMN] or [] if error not in own]
+            for error in row[SPANS_COLUMN] or []:  # of marks in a text, only the test says what kind of error they are
+                named = {**error, **{name: error[name] or test[name] for name in ("category", "severity")}}
+                if named not in own:
+                    own.append(named)
     for document in documents.values():
         for name in varying:
             del document[name]
