@@ -186,6 +186,7 @@ def build_stress_set(
             ).body(),
             default=CONFIG,
             report={CONFIG: report},
+            replace=replace,
         )
         discard(folder)
         task = write_task(
