@@ -203,8 +203,8 @@ def sections_of(body: str) -> dict[str, str]:
 # ---------------------------------------------------------------- what people wrote
 
 
-#: Fields that publishing adds about the data that it publishes; they do not hold of another build.
-_OF_PUBLISHED = ("dataset_info", "nnd_published")
+#: Fields of a header that say what this build made; the last two are written by publishing, about the data published.
+_OF_DATA = ("nnd_set", "nnd_schema_version", "configs", "size_categories", "dataset_info", "nnd_published")
 
 
 def keep_written(new: Card, folder: Path) -> tuple[Card, list[str]]:
@@ -230,7 +230,7 @@ def keep_written(new: Card, folder: Path) -> tuple[Card, list[str]]:
         header = {key: value for key, value in earlier.header.items() if key in new.header}
         composed = Card(header, {name: text for name, text in earlier.sections.items() if name in new.sections})
     theirs = {key: value for key, value in earlier.header.items() if composed.header.get(key) == new.header.get(key)}
-    kept = Card({**new.header, **{key: value for key, value in theirs.items() if key not in _OF_PUBLISHED}})
+    kept = Card({**new.header, **{key: value for key, value in theirs.items() if key not in _OF_DATA}})
     kept.sections = {
         name: text
         for name, text in earlier.sections.items()

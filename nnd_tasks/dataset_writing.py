@@ -165,7 +165,9 @@ def write_dataset(
             card, clashing = keep_written(card, folder)
             for heading in clashing:
                 part = f"section {heading!r}" if heading else "its beginning"
-                logger.warning("%s: %s has lines that were changed by hand, and stay; --replace writes all anew", CARD, part)
+                logger.warning(
+                    "%s: %s has lines that were changed by hand, and stay; --replace writes all anew", CARD, part
+                )
         write_texts({new / file: text for file, text in {CARD: card.text(), **texts}.items()})
     return summaries
 

@@ -1,8 +1,8 @@
 """What all commands share: where output goes and in which form, and lists between commas.
 
-On a terminal, tables are drawn and colours used. Everywhere else (a pipe, a file, TERM=dumb) output has the form of Markdown, with
-texts from data as they are, and no character that steers a terminal. FORCE_COLOR asks for the form of a terminal in a pipe too;
-NO_COLOR for tables without colours. A terminal's width is COLUMNS, where that is set.
+On a terminal, tables are drawn and colours used. Everywhere else (a pipe, a file, TERM=dumb) output has the form of Markdown,
+with texts from data as they are, and no character that steers a terminal. FORCE_COLOR asks for the form of a terminal in a pipe
+too; NO_COLOR for tables without colours. A terminal's width is COLUMNS, where that is set.
 """
 
 from __future__ import annotations
