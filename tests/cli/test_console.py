@@ -85,7 +85,7 @@ def test_a_terminal_that_wants_no_colours_gets_none(variable: str, value: str, d
         (["show", "demo"], False),
         (["build", "demo"], True),
         (["stress", "errors"], True),
-        (["check", "demo", "--no-run"], True),
+        (["check", "demo", "--no-run"], False),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -160,7 +160,7 @@ def test_a_table_in_a_pipe_is_markdown(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     console.show(TABLE)
     shown = capsys.readouterr().out
-    assert shown == TABLE + "\n"
+    assert "[bold]c\\|d" in shown, "names mean themselves; | would end the cell"
     assert is_markdown_table(shown)
     assert shown.splitlines()[1] == "|---|---:|"
 
