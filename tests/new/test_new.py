@@ -489,7 +489,10 @@ def test_what_was_written_on_a_card_by_hand_survives(verb: str, nnd: Command, ta
     assert "TODO" not in edited
     path.write_text(edited, "utf-8")
     assert nnd(*again).status == 0
-    assert path.read_text("utf-8") == edited
+    kept = path.read_text("utf-8")
+    assert kept == edited or verb == "build"  # which shows a recipe with the hashes of its files
+    assert "TODO" not in kept
+    assert (kept.count("Ours."), kept.count("filled in")) == (2, edited.count("filled in"))
     assert nnd(*again, "--replace").status == 0
     assert "Ours." not in path.read_text("utf-8")
 
