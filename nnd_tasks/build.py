@@ -61,7 +61,7 @@ def build_set(
         options: options of the recipe, such as ``{"rows": "all"}`` for SummEval.
         languages: languages of translations whose file does not name them, such as ``zh-en``.
         progress: show the progress of downloads.
-        replace: overwrite a set of this name that another recipe made.
+        replace: overwrite a set of this name that another recipe made, and what people wrote on its card.
 
     Raises:
         NNDError: unknown set, option or language, a source that cannot be read, a folder that cannot be written, or one that
@@ -104,7 +104,7 @@ def build_set(
     for config, part in formed.report.items():
         if pair is not None:
             part["languages"] = list(_agreed(config, pair))
-    summaries = write_formed(set_recipe.name, recipe, formed, folder, shipped=set_recipe.shipped)
+    summaries = write_formed(set_recipe.name, recipe, formed, folder, shipped=set_recipe.shipped, replace=replace)
     return BuildResult(
         folder=folder,
         built=[summary for summary in summaries if summary.name in formed.tables],

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from nnd_tasks.files import read_text
 from nnd_tasks.yaml_json import check_yaml, parse_yaml
 
 CARD = "README.md"
+#: Beside it: the card as the last build composed it, which tells what people wrote on it since.
+COMPOSED = ".card.md"
 #: Fact that only a person can know -> what to write; a card says TODO where it is not known.
 KNOWN_BY_PEOPLE: Mapping[str, str] = {
     "license": "licence of the texts and judgements, as the hub writes it, such as cc-by-4.0",
@@ -145,18 +148,22 @@ class Card:
         return f"---\n{dump_yaml(self.header)}---\n\n{self.body()}\n"
 
 
-def read_card(folder: Path) -> Card:
+def read_card(folder: Path, file: str = CARD) -> Card:
     """Return the card of a dataset folder.
+
+    Args:
+        folder: the dataset folder.
+        file: its card, or `COMPOSED`.
 
     Raises:
         NNDError: it cannot be read, or its header is not a YAML mapping.
     """
-    path = folder / CARD
+    path = folder / file
     parts = split_card(read_text(path))
     header = parse_yaml(parts[0], f"{path}: its header") if parts else None
     if parts is None or not isinstance(header, dict):
         raise NNDError(f"{path}: it has no YAML header between two lines of ---; build the set again")
-    return Card(header, _sections(parts[1]))
+    return Card(header, sections_of(parts[1]))
 
 
 def split_card(text: str) -> tuple[str, str] | None:
@@ -177,7 +184,7 @@ def split_card(text: str) -> tuple[str, str] | None:
     return (match[2], text[match.end() :]) if match else None
 
 
-def _sections(body: str) -> dict[str, str]:
+def sections_of(body: str) -> dict[str, str]:
     """Return heading -> text for Markdown split at its headings of level 2; lines in code fences are no headings."""
     parts: dict[str, list[str]] = {"": []}
     current, fence = "", ""
@@ -191,3 +198,68 @@ def _sections(body: str) -> dict[str, str]:
         else:
             parts[current].append(line)
     return {name: "\n".join(lines).strip("\n") for name, lines in parts.items()}
+
+
+# ---------------------------------------------------------------- what people wrote
+
+
+#: Fields of a header that say what this build made; the last two are written by publishing, about the data published.
+_OF_DATA = ("nnd_set", "nnd_schema_version", "configs", "size_categories", "dataset_info", "nnd_published")
+
+
+def keep_written(new: Card, folder: Path) -> tuple[Card, list[str]]:
+    """Return a newly composed card with what people wrote on the card of a dataset folder.
+
+    Their sections and fields stay. In what a build composes, their changes stay too: only those lines are new that they left
+    as they were. Without `COMPOSED` in the folder, nothing tells their changes in such a section, and it is new.
+
+    Args:
+        new: the card as it is composed now.
+        folder: the dataset folder.
+
+    Returns:
+        The card, and the headings of sections where lines that people changed would now be composed differently.
+
+    Raises:
+        NNDError: a card cannot be read.
+    """
+    earlier = read_card(folder)
+    if (folder / COMPOSED).is_file():
+        composed = read_card(folder, COMPOSED)
+    else:
+        header = {key: value for key, value in earlier.header.items() if key in new.header}
+        composed = Card(header, {name: text for name, text in earlier.sections.items() if name in new.sections})
+    theirs = {key: value for key, value in earlier.header.items() if composed.header.get(key) == new.header.get(key)}
+    kept = Card({**new.header, **{key: value for key, value in theirs.items() if key not in _OF_DATA}})
+    kept.sections = {
+        name: text
+        for name, text in earlier.sections.items()
+        if name in new.sections or text != composed.sections.get(name)
+    }
+    clashing = []
+    for name, text in new.sections.items():
+        before, now = composed.sections.get(name), earlier.sections.get(name)
+        if before is None and now is None:
+            kept.put(name, [text])
+        elif before not in (None, text) and now is not None:  # a section that people removed stays away
+            kept.sections[name], clash = _merged(now, before or "", text)
+            clashing += [name] if clash else []
+    return kept, clashing
+
+
+def _merged(now: str, before: str, new: str) -> tuple[str, bool]:
+    """Return text with its lines changed as from ``before`` to ``new``, and whether some of these lines are others in it."""
+    lines, old, given = now.split("\n"), before.split("\n"), new.split("\n")
+    blocks = SequenceMatcher(None, old, lines, autojunk=False).get_matching_blocks()
+    place = {-1: -1} | {block.a + i: block.b + i for block in blocks for i in range(block.size)}
+    clash = False
+    for tag, i1, i2, j1, j2 in reversed(SequenceMatcher(None, old, given, autojunk=False).get_opcodes()):
+        if tag == "equal":
+            continue
+        places = [place.get(i) for i in (range(i1, i2) if i2 > i1 else [i1 - 1])]
+        first, last = places[0], places[-1]
+        if first is None or last is None or last - first != len(places) - 1:
+            clash = True
+        else:
+            lines[first if i2 > i1 else first + 1 : last + 1] = given[j1:j2]
+    return "\n".join(lines), clash

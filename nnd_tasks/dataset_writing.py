@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.card import CARD, Card
+from nnd_tasks.card import CARD, COMPOSED, Card, keep_written, sections_of
 from nnd_tasks.datasets import REPORT, SPLIT, config_names, is_name, read_header, read_report, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, write_texts
@@ -77,7 +77,7 @@ def _keep_the_rest(folder: Path, new: Path) -> None:
     """Copy into ``new`` what others put into ``folder``, such as the .git of a clone of the hub's repository."""
     if not folder.is_dir():
         return
-    ours = {CARD, REPORT, *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet"))}
+    ours = {CARD, COMPOSED, REPORT, *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet"))}
     with suppress(NNDError):
         ours |= set(config_names(read_header(folder, any_version=True)))
     for entry in folder.iterdir():
@@ -109,6 +109,7 @@ def write_dataset(
     report: Mapping[str, Any] | None = None,
     obsolete: Collection[str] = (),
     known: Mapping[str, ConfigSummary] | None = None,
+    replace: bool = False,
     timeout: float = 600.0,
 ) -> list[ConfigSummary]:
     """Write ``tables`` as configs of the dataset in ``folder``, beside those that it already has.
@@ -125,6 +126,7 @@ def write_dataset(
         report: what is stored per config in ``build_report.json``.
         obsolete: configs that are removed if the folder has them from before.
         known: config -> summary of its table in ``tables``, where there is one already: a large table takes a while.
+        replace: write the card anew; otherwise what people wrote on it stays.
         timeout: seconds to wait for another process that writes the same folder.
 
     Returns:
@@ -158,7 +160,15 @@ def write_dataset(
         _keep_the_rest(folder, new)
         meta = header(summaries) if callable(header) else header
         card = _card(summaries, meta, body(summaries, reports), default)
-        write_texts({new / CARD: card, new / REPORT: json.dumps(reports, indent=2, ensure_ascii=False) + "\n"})
+        texts = {COMPOSED: card.text(), REPORT: json.dumps(reports, indent=2, ensure_ascii=False) + "\n"}
+        if not replace and (folder / CARD).is_file():
+            card, clashing = keep_written(card, folder)
+            for heading in clashing:
+                part = f"section {heading!r}" if heading else "its beginning"
+                logger.warning(
+                    "%s: %s has lines that were changed by hand, and stay; --replace writes all anew", CARD, part
+                )
+        write_texts({new / file: text for file, text in {CARD: card.text(), **texts}.items()})
     return summaries
 
 
@@ -182,7 +192,7 @@ _SIZES = (
 )
 
 
-def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: str, default: str) -> str:
+def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: str, default: str) -> Card:
     names = [summary.name for summary in summaries]
     chosen = default if default in names else names[0]
     tests = sum(summary.tests for summary in summaries)
@@ -200,4 +210,4 @@ def _card(summaries: Sequence[ConfigSummary], header: Mapping[str, Any], body: s
         ],
         "nnd_schema_version": SCHEMA_VERSION,
     }
-    return Card(meta, {"": body}).text()
+    return Card(meta, sections_of(body))

@@ -208,3 +208,17 @@ def seems_to_be(content: bytes) -> str:
 _SAVE = (
     "it seems to be {}; save it as UTF-8 (a spreadsheet calls that CSV UTF-8), or run: iconv -f {} -t UTF-8 FILE > NEW"
 )
+
+
+def is_missing_path(name: str, *endings: str) -> bool:
+    """Tell whether a name can only be that of a file or folder here, not that of something on the hub, and is of none.
+
+    Args:
+        name: what the user typed.
+        endings: those of files, such as ``.txt``; a name on the hub may have a dot, too, so it does not count alone.
+    """
+    path = expand(name)
+    try:
+        return not path.exists() and (name.startswith((".", "/", "~")) or name.count("/") > 1 or path.suffix in endings)
+    except (OSError, ValueError):  # a name that no file can have
+        return False

@@ -544,3 +544,24 @@ def test_a_terminal_without_the_letters_of_a_folder_gets_them_escaped(tmp_path: 
     )
     assert done.returncode == 0
     assert b"\\xe4" in done.stdout
+
+
+# ---------------------------------------------------------------- what an error names
+
+
+@pytest.mark.parametrize(("row", "found"), [({"prompt": "x", "answer": "y"}, "prompt, answer"), ({}, "none")])
+def test_a_file_without_the_fields_of_the_recipe_has_its_own_named(
+    row: dict[str, str], found: str, nnd: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_text(jsonl([row]), encoding="utf-8")
+    assert f"field 'questions' is missing (found: {found}); is it the right file?" in refusal(
+        nnd, "quiz_design", "--source", path
+    )
+
+
+def test_a_mistake_in_a_recipe_names_the_file_and_its_keys(nnd: Command, tmp_path: Path) -> None:
+    path = tmp_path / "mine" / "_recipe"
+    path.parent.mkdir()
+    path.write_text("context: q\ncandidate: a\nscore: s\nmin_gap: 1\nbest: 5\n", encoding="utf-8")
+    assert refusal(nnd, path) == f"{path}: `best:` belongs to `majority:`; leave it out"

@@ -76,7 +76,7 @@ def text(report: CheckReport) -> str:
             f"  {visible(name)}: {counted(size.tests, 'test')} of {counted(size.contexts, 'prompt')} ({counts})"
         )
     lines += [f"  {visible(_tasks(report))}", ""]
-    for one in report.findings:
+    for one in report.shown:
         lines += [*_text_of(one), ""]
     return "\n".join([*lines, totals(report)])
 
@@ -123,7 +123,7 @@ def markdown(report: CheckReport, *, texts: bool = True) -> str:
     left = 0
     for severity, title in _TITLES.items():
         blocks: list[str] = []
-        for one in report.findings:
+        for one in report.shown:
             block = "\n".join(_markdown_of(one, texts=texts))
             if one.severity is not severity:
                 continue
@@ -167,6 +167,6 @@ def as_json(report: CheckReport) -> str:
         "tasks": report.tasks,
         "ran": report.ran,
         "counts": {severity.label: report.count(severity) for severity in reversed(Severity)},
-        "findings": [{**asdict(one), "severity": one.severity.label} for one in report.findings],
+        "findings": [{**asdict(one), "severity": one.severity.label} for one in report.shown],
     }
     return json_text(content)

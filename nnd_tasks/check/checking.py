@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nnd_tasks.check import apart
@@ -51,6 +51,7 @@ class CheckReport:
         tasks: names of the tasks that read the set.
         ran: the tasks that were run on a tiny model.
         findings: the worst first.
+        brief: show no notes and no rows; they count all the same.
     """
 
     name: str
@@ -59,6 +60,14 @@ class CheckReport:
     tasks: list[str]
     ran: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    brief: bool = False
+
+    @property
+    def shown(self) -> list[Finding]:
+        """The findings that a report shows."""
+        if not self.brief:
+            return self.findings
+        return [replace(one, rows=()) for one in self.findings if one.severity > Severity.NOTE]
 
     def count(self, severity: Severity) -> int:
         """Return the number of findings of a severity."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nnd_tasks.analysis.compare.output import between, few, underpowered
+from nnd_tasks.analysis.compare.output import between, few, p_value, underpowered
 from nnd_tasks.analysis.compare.power import LEVEL
 from nnd_tasks.baselines import ALL
 from nnd_tasks.cli.console import table
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def brief_comparisons(comparisons: Sequence[Comparison]) -> str:
-    """Return a row per task and pair of models: the difference on all tests, its interval, and what it shows."""
+    """Return a row per task and pair of models: the difference on all tests, its interval, the p that decides, the verdict."""
     rows = []
     for comparison in comparisons:
         [whole] = [result for result in comparison.categories if result.category == ALL]
@@ -26,8 +26,10 @@ def brief_comparisons(comparisons: Sequence[Comparison]) -> str:
             pair = f"{difference.second} - {difference.first}"
             interval = between(difference.low, difference.high) + few(whole.clusters)
             verdict = _verdict(difference, whole.clusters)
-            rows.append([comparison.paired.title, pair, number(difference.difference, signed=True), interval, verdict])
-    return table(["task", "pair", "difference", "95% interval", "verdict"], rows, ["difference", "95% interval"])
+            shown = [number(difference.difference, signed=True), interval, p_value(difference.p_holm)]
+            rows.append([comparison.paired.title, pair, *shown, verdict])
+    numbers = ["difference", "95% interval", "p (Holm)"]
+    return table(["task", "pair", *numbers, "verdict"], rows, numbers)
 
 
 def _verdict(difference: Difference, prompts: int) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import on_terminal, say, show_lines
+from nnd_tasks.cli.console import say, show_lines
 from nnd_tasks.cli.typer_app import CONTRIBUTE, Brief, app, examples
 
 
@@ -38,14 +38,14 @@ def check(
         list[Path] | None, typer.Option(help="Folder of task YAMLs besides those that nnd run knows; repeatable.")
     ] = None,
     form: Annotated[
-        str | None,
+        str,
         typer.Option(
             "--format",
-            help="text; markdown, for a pull request; or json. Default: text on a terminal and with --output, else markdown.",
+            help="text; markdown, for a pull request; or json.",
             metavar="FORMAT",
             autocompletion=completion.choices("text", "markdown", "json"),
         ),
-    ] = None,
+    ] = "text",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to this file.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count too.")] = False,
     no_run: Annotated[bool, typer.Option("--no-run", help="Do not run the tasks on a tiny model.")] = False,
@@ -65,16 +65,13 @@ def check(
     from nnd_tasks.datasets import read_report
     from nnd_tasks.licences import terms_of, texts_may_go
 
-    if form is None:
-        form = "text" if output is not None or on_terminal() else "markdown"
     check_format(form)
     report = check_set(name, configs=config or (), tasks=tasks or (), run=not no_run)
     part = next((part for part in read_report(report.folder).values() if isinstance(part, dict)), {})
     refused = any(one.code.startswith("card_license") and one.severity > Severity.NOTE for one in report.findings)
     texts = texts_may_go(terms_of(report.name, part)) and not refused
     if brief:
-        serious = [one for one in report.findings if one.severity > Severity.NOTE]
-        report = replace(report, findings=[replace(one, rows=()) for one in serious])
+        report = replace(report, brief=True)
     content = render(report, form, texts=texts)
     if output is None:
         show_lines(content)  # Markdown too: it is made to be copied

@@ -1,12 +1,13 @@
 """What all commands share: where output goes and in which form, and lists between commas.
 
-On a terminal, tables are drawn and colours used. Everywhere else (a pipe, a file, TERM=dumb) output is plain Markdown, without a
-character that steers a terminal. FORCE_COLOR asks for the form of a terminal in a pipe too; NO_COLOR for tables without colours.
-A terminal's width is COLUMNS, where that is set.
+On a terminal, tables are drawn and colours used. Everywhere else (a pipe, a file, TERM=dumb) output has the form of Markdown,
+with texts from data as they are, and no character that steers a terminal. FORCE_COLOR asks for the form of a terminal in a pipe
+too; NO_COLOR for tables without colours. A terminal's width is COLUMNS, where that is set.
 """
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import sys
@@ -29,6 +30,8 @@ _STYLES = {
 }
 #: A character of Markdown that is written as its number.
 _ENTITY = re.compile(r"&#(?:(\d{1,7})|[xX]([0-9a-fA-F]{1,6}));")
+#: Code, in which each character means itself, or a character that `nnd_tasks.markdown.plain` wrote otherwise.
+_WRITTEN = re.compile(r"(?P<run>`+)(?!`).*?(?<!`)(?P=run)(?!`)|&(?:#\d+|lt|gt|amp);|\\(?P<meant>[*~\[\]$_])", re.DOTALL)
 #: Without width: they keep a reader of the Markdown from seeing a link, which a terminal does not look for.
 _ZERO_WIDTH = "\u200b"
 
@@ -88,7 +91,7 @@ def show(markdown: str) -> None:
     """Print Markdown: as it is, or drawn on a terminal. Names from outside must be escaped in it already."""
     text = lines_of(markdown)
     if not on_terminal():
-        console().print(text, soft_wrap=True)
+        console().print("\n".join(map(visible, _as_meant(text).split("\n"))), soft_wrap=True)
         return
     from rich.markdown import Markdown, TableElement
     from rich.table import Table
@@ -106,6 +109,18 @@ def show(markdown: str) -> None:
         elements: ClassVar = {**Markdown.elements, "table_open": FoldedTable}
 
     console().print(Drawn(_harmless(text), hyperlinks=False, code_theme="ansi_dark"))
+
+
+def _as_meant(markdown: str) -> str:
+    """Return Markdown with the characters of its texts instead of what stands for them; in a table | stays escaped."""
+
+    def character(match: re.Match[str]) -> str:
+        if match["run"] or match["meant"]:
+            return match["meant"] or match[0]
+        in_table = markdown.startswith("|", markdown.rfind("\n", 0, match.start()) + 1)
+        return {"|": r"\|" if in_table else "|", _ZERO_WIDTH: "", "\n": " "}.get(one := html.unescape(match[0]), one)
+
+    return _WRITTEN.sub(character, markdown)
 
 
 def _harmless(markdown: str) -> str:

@@ -144,7 +144,9 @@ def new(
         typer.Option(help="A checkout of nnd-tasks to write recipe, task and README into, for a pull request."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made, write nothing.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace an earlier set of this name.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace an earlier set of this name, and its card.")
+    ] = False,
     license_: Annotated[
         str | None, typer.Option("--license", help="Licence, as the hub writes it.", rich_help_panel=_CARD)
     ] = None,

@@ -6,6 +6,7 @@ from typing import Any
 
 from nnd_tasks.cli.console import table
 from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.files import is_missing_path
 from nnd_tasks.formats import number
 from nnd_tasks.markdown import plain
 from nnd_tasks.models.architectures import DECODERS, REFUSED, SEQ2SEQ, layout_of, text_config, why_not_config
@@ -18,22 +19,39 @@ _LEGEND = (
 
 def model_types() -> str:
     """Return a table of types as Markdown: shared or not, and what sharing takes, or why not."""
+    return f"{_table(_rows())}\n\n{_LEGEND}"
+
+
+def _rows() -> list[list[str]]:
     rows = [[name, "yes", kind.describe()] for name, kind in DECODERS.items()]
     rows += [[name, "yes", "encoder-decoder: each context is encoded once"] for name in sorted(SEQ2SEQ)]
     rows += [[name, "no", reason] for name, reason in REFUSED.items()]
-    return f"{table(['type', 'shared', 'how, or why not'], sorted(rows))}\n\n{_LEGEND}"
+    return sorted(rows)
+
+
+def _table(rows: list[list[str]]) -> str:
+    return table(["type", "shared", "how, or why not"], rows)
 
 
 def describe_model(name: str) -> str:
     """Return a list as Markdown: whether the model of this config shares prefixes. No weights are read.
 
     Args:
-        name: a folder with a ``config.json``, that file, or a name on the hub.
+        name: a folder with a ``config.json``, that file, a name on the hub, or a type of the table.
 
     Raises:
         NNDError: there is no config that transformers can read.
     """
-    config = _read_config(name)
+    if is_missing_path(name, ".json"):
+        raise NNDError(
+            f"{name}: there is no such folder or file; name a folder with a config.json, or a model of the hub"
+        )
+    try:
+        config = _read_config(name)
+    except NNDError:
+        if row := [row for row in _rows() if row[0] == name]:  # a model of the hub may be called like its type
+            return _table(row)
+        raise
     backend = "seq2seq" if getattr(config, "is_encoder_decoder", False) else "causal"
     reason = why_not_config(config, backend)
     lines = [f"- type: {plain(str(config.model_type))}"]

@@ -76,7 +76,9 @@ def run(
 def models(
     name: Annotated[
         str | None,
-        typer.Argument(help="A folder with a config.json, that file, or a name on the hub. Default: all types."),
+        typer.Argument(
+            help="A folder with a config.json, that file, a name on the hub, or a type. Default: all types."
+        ),
     ] = None,
 ) -> None:
     """Print which models share prefixes, and why the others do not.

@@ -114,7 +114,10 @@ def build(
     ] = None,
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="Replace a set of this name that another recipe made, and tasks of it."),
+        typer.Option(
+            "--replace",
+            help="Replace a set of this name that another recipe made, its tasks, and its card.",
+        ),
     ] = False,
     brief: Brief = False,
 ) -> None:

@@ -137,7 +137,9 @@ def _say_task(task: UserTask) -> None:
     """Print how to run a task."""
     if task.kept:
         warn(f"note: {task.path} was kept as it is")
-    say(f"score it: nnd run --model hf --model_args pretrained=MODEL --tasks {task.name}")
+    arguments = f"--model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {task.name}"
+    say(f"score it: nnd run {arguments} --output_path results --log_samples")
+    say("then:     nnd stress report results")
 
 
 @stress.command(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from nnd_tasks.card import KNOWN_BY_PEOPLE, dump_yaml
 from nnd_tasks.card_sections import FULLER
 from nnd_tasks.dataset_writing import making
-from nnd_tasks.datasets import dataset_folder, list_configs, read_report
+from nnd_tasks.datasets import dataset_folder, list_configs, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.user_tasks import UserTask, remove_user_task, shipped_task, user_task, write_task
 from nnd_tasks.judgements import Dropped
@@ -122,7 +122,8 @@ def draft_set(
         options: keys as in `Recipe`; they replace those of the recipe.
         recipe: a recipe's YAML; None takes the package's recipe for this name, if there is one.
         into: the checkout that it will be written into; a set of this checkout may be made in another way.
-        replace: the name may be that of a task of the package.
+        replace: the name may be that of a task of the package, and facts of an earlier set of this name (its licence and so on)
+            are forgotten.
 
     Raises:
         NNDError: a name that is taken; a wrong option, column or cell; or no test comes out.
@@ -130,6 +131,9 @@ def draft_set(
     given = {key: value for key, value in (options or {}).items() if value is not None}
     recipe = _check_name(name, given, recipe, replace, into)
     values: dict[str, Any] = {**read_recipe(recipe), **given} if recipe else given
+    earlier = user_tasks_dir() / name / RECIPE
+    if not replace and earlier.is_file():
+        values = {key: value for key, value in read_recipe(earlier).items() if key in _ON_THE_CARD} | values
     where = str(recipe or "options")
     asked = make_recipe(values, where)
     if asked.step:
@@ -227,7 +231,7 @@ def _write(draft: Draft, folder: Path, into: Path | None, replace: bool) -> Writ
     obsolete = _check_free(folder, draft.config, report, key, replace)
     report["recipe_key"] = key
     name, recipe = draft.name, draft.recipe
-    summaries = write_formed(name, recipe, draft.formed, folder, shipped=False, obsolete=obsolete)
+    summaries = write_formed(name, recipe, draft.formed, folder, shipped=False, obsolete=obsolete, replace=replace)
     summary = next(one for one in summaries if one.name == draft.config)
     fields = task_fields(name, recipe, draft.table)
     complete_recipe = {**report["recipe"], "sources": report["source_sha256"], "expected": summary.categories}

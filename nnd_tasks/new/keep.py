@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,12 +11,9 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.user_tasks import UserTask, remove_user_task, shipped_task, write_task
 from nnd_tasks.languages import language_pair, translation_prompt
 from nnd_tasks.new.own_task import check_prompt, task_fields, write_recipe
-from nnd_tasks.recipes.parse import KEYS
+from nnd_tasks.recipes.parse import with_keys
 from nnd_tasks.recipes.shelf import find_recipe
 from nnd_tasks.yaml_json import read_yaml
-
-#: An option of `nnd new` in an error; in a recipe it is a key.
-_OPTION = re.compile(rf"--({'|'.join(key.replace('_', '-') for key in sorted(KEYS, key=len, reverse=True))})\b(?!-)")
 
 
 def build_recipe(
@@ -49,7 +45,7 @@ def build_recipe(
     except NNDError as error:
         if set_recipe.shipped:
             raise
-        raise NNDError(_OPTION.sub(lambda option: f"`{option[1].replace('-', '_')}:`", str(error))) from error
+        raise NNDError(with_keys(str(error))) from error
     task = f"nnd_{name}"
     if out is not None or (shipped_task(task) is not None and not set_recipe.shipped):
         return result, []

@@ -197,6 +197,7 @@ def write_formed(
     *,
     shipped: bool,
     obsolete: set[str] | frozenset[str] = frozenset(),
+    replace: bool = False,
 ) -> list[ConfigSummary]:
     """Write the tests of a set as configs of its dataset folder, beside those that it has; return summaries of all.
 
@@ -207,6 +208,7 @@ def write_formed(
         folder: the dataset folder.
         shipped: whether the recipe comes with the package; otherwise the card shows it.
         obsolete: configs that the folder must not keep.
+        replace: write the card anew; otherwise what people wrote on it stays.
 
     Raises:
         NNDError: the folder holds something else, or cannot be written.
@@ -228,6 +230,7 @@ def write_formed(
         default=default,
         report=formed.report,
         known=formed.summaries,
+        replace=replace,
         obsolete=(({clean_name(config) for config in formed.tables} - set(formed.tables)) | obsolete),
     )
 

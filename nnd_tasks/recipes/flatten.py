@@ -135,7 +135,9 @@ def column_of(batch: Batch, name: str, *, complete: bool) -> Column:
     if start is None:
         if complete and len(batch.numbers):
             known = ", ".join(column for column in list(batch.columns)[:12] if not column.startswith("@"))
-            raise NNDError(f"{batch.place(0)}: field {name!r} is missing (found: {known}); is it the right file?")
+            raise NNDError(
+                f"{batch.place(0)}: field {name!r} is missing (found: {known or 'none'}); is it the right file?"
+            )
         return [None] * len(batch.numbers)
     cells: list[Any] = []
     column = batch.columns[start]

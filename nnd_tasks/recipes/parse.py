@@ -23,6 +23,13 @@ from nnd_tasks.yaml_json import UniqueLoader, parse_yaml
 #: Reads the value of a key: (key, value, what begins an error) -> value in the type of `Recipe`.
 Reader: TypeAlias = Callable[[str, Any, str], Any]
 KEYS = tuple(one.name for one in dataclasses.fields(Recipe))
+#: An option of `nnd new` in an error; in a recipe it is a key.
+_OPTION = re.compile(rf"--({'|'.join(key.replace('_', '-') for key in sorted(KEYS, key=len, reverse=True))})\b(?!-)")
+
+
+def with_keys(message: str) -> str:
+    """Return an error with the keys of a recipe in place of the options of `nnd new`."""
+    return _OPTION.sub(lambda option: f"`{option[1].replace('-', '_')}:`", message)
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from nnd_tasks.datasets import REPORT, built_sets, dataset_folder, read_report, tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.recipes.parse import make_recipe, read_recipe
+from nnd_tasks.recipes.parse import make_recipe, read_recipe, with_keys
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.wording import did_you_mean
 
@@ -55,7 +55,12 @@ def load_recipe(path: Path, name: str, *, shipped: bool, sent: bool = False) -> 
     Raises:
         NNDError: it cannot be read, is wrong, or names a step though it does not come with the package.
     """
-    recipe = make_recipe(read_recipe(path), str(path))
+    keys = read_recipe(path)
+    try:
+        recipe = make_recipe(keys, str(path))
+    except NNDError as error:
+        message = with_keys(str(error))
+        raise NNDError(message if message.startswith(str(path)) else f"{path}: {message}") from error
     if recipe.step and not shipped:
         raise NNDError(f"{path}: step: only recipes of this package can name one; a recipe from elsewhere runs no code")
     if recipe.options and not shipped:

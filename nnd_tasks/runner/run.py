@@ -105,6 +105,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         if shared_prefix and model == "hf":
             model = "hf-shared-prefix"
         model = choose(model, shared_prefix=shared_prefix)
+        _check_type(model)
         for name in tasks or []:
             if isinstance(name, str):
                 _check_name(name, task_manager)
@@ -190,6 +191,17 @@ def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
         f"--model {model.removesuffix('-shared-prefix')} needs to know which model: --model_args has no "
         f"pretrained=NAME_OR_FOLDER; {next(hints, 'add it')}"
     )
+
+
+def _check_type(model: Any) -> None:
+    """Raise NNDError for a model type that neither lm-eval nor we have."""
+    import lm_eval.models  # noqa: F401 - registers the types
+    from lm_eval.api.registry import model_registry
+
+    known = list(model_registry.keys())
+    if isinstance(model, str) and model not in known:
+        hint = did_you_mean(model, known) or f"there are: {', '.join(sorted(known))}"
+        raise NNDError(f"--model {model}: lm-eval has no such model type; {hint}")
 
 
 def _check_options(model: Any, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> None:

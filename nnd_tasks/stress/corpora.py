@@ -9,9 +9,10 @@ from typing import Any
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import expand, read_bytes, seems_to_be
+from nnd_tasks.files import expand, is_missing_path, read_bytes, seems_to_be
 from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.schema import normalize
+from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import parse_json
 
 #: Bytes that a corpus file may have; it is read into memory.
@@ -174,12 +175,15 @@ def _from_datasets(name: str) -> Iterator[Gold]:
     import datasets
 
     path, _, split = name.partition(":")
+    if is_missing_path(path, ".txt", ".jsonl", ".json"):
+        raise NNDError(f"corpus {name}: there is no such file or folder")
+    meant = did_you_mean(name, KNOWN, end=" ")
     try:
         rows = datasets.load_dataset(path, split=split or "test")
     except Exception as error:  # datasets and the hub raise many kinds
         raise NNDError(
             f"corpus {name}: is not one of {', '.join(KNOWN)}, is not a file, and could not be loaded as a dataset "
-            f"({reason_of(error)}); write PATH:SPLIT for another split than test"
+            f"({reason_of(error)}); {meant}write PATH:SPLIT for another split than test"
         ) from error
     column = next((column for column in ("gold", "text") if column in rows.column_names), None)
     if column is None:

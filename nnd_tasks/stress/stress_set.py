@@ -26,7 +26,7 @@ from nnd_tasks.stress.registry import ERRORS, NEEDS
 from nnd_tasks.stress.synthesize import VERSION, SynthesisPlan, discard, frequent_ngrams, scratch_folder, synthesize
 from nnd_tasks.stress.text import Parser, find_pipeline
 from nnd_tasks.tables import ConfigSummary, check_table, to_table
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, did_you_mean
 
 CONFIG = "stress"
 PROMPT = "{{context}}\n\n"
@@ -186,6 +186,7 @@ def build_stress_set(
             ).body(),
             default=CONFIG,
             report={CONFIG: report},
+            replace=replace,
         )
         discard(folder)
         task = write_task(
@@ -261,10 +262,13 @@ def _wanted(errors: str, corpus: Corpus, parser: Parser, mlm: str | None) -> tup
     left_out: dict[str, str] = {}
     for name in names:
         if name not in ERRORS:
-            raise NNDError(f"--errors: there is no error {name!r}; there are: {', '.join(ERRORS)}")
+            meant = did_you_mean(name, ERRORS, end=" ")
+            raise NNDError(f"--errors: there is no error {name!r}; {meant}there are: {', '.join(ERRORS)}")
         missing = [NEEDS[need] for need in sorted(ERRORS[name].needs) if not have[need]]
         if name not in known:
-            missing.insert(0, f"another corpus: the paper does not make it on {corpus.name}")
+            has = any(name in table for table in level_tables.PAPER.values())
+            other = f"another corpus: the paper does not make it on {corpus.name}"
+            missing.insert(0, other if has else "amounts, which nnd_tasks/stress/levels.py sets for no corpus")
         if not missing:
             wanted.append(name)
         elif errors != "all":

@@ -549,6 +549,7 @@ def test_no_network_says_how_to_pass_a_copy(monkeypatch: pytest.MonkeyPatch) -> 
             "--model /nowhere: no encoder-decoder could be loaded",
         ),
         ("quiz_design", Metrics(["bleu"]), "Quiz Design has no references; text metrics go with summeval"),
+        ("quizdesign", None, r"there is nothing to verify 'quizdesign' with; did you mean 'quiz_design'\? expected"),
         ("frank", None, "there is nothing to verify 'frank' with; expected quiz_design, summeval or all"),
     ],
 )

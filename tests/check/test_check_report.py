@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -215,8 +216,8 @@ def test_the_command_ends_as_it_says(nnd_home: Path, tmp_path: Path) -> None:
     made.write()
     done = nnd(nnd_home, "made", "--no-run")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("## `nnd check`: made\n\n**0 errors, 0 warnings, 0 notes.**"), "Markdown in a pipe"
-    done = nnd(nnd_home, "made", "--format", "text")
+    assert done.stdout.startswith("made  "), "text in a pipe too"
+    done = nnd(nnd_home, "made")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("0 errors, 0 warnings, 0 notes\n")
     assert "1 of 1 run on a tiny model" in done.stdout
@@ -278,3 +279,11 @@ def test_a_wrong_call_is_one_line_and_status_1(arguments: list[str], message: st
 
 def test_severities_have_an_order() -> None:
     assert Severity.ERROR > Severity.WARNING > Severity.NOTE
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_brief_shows_no_notes_and_counts_them(form: str) -> None:
+    short = render(replace(report(ERROR, NOTE), brief=True), form)
+    assert NOTE.code not in short
+    assert ERROR.code in short
+    assert '"note": 1' in short if form == "json" else "1 error, 0 warnings, 1 note" in short

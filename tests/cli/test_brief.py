@@ -40,8 +40,10 @@ def verdict_of(difference: Difference, prompts: int = 200) -> str:
     return rows[2]
 
 
-def test_one_row_per_pair_has_difference_interval_and_verdict() -> None:
-    assert verdict_of(DIFFERENCE) == "| nnd_demo | large - small | +0.100 | +0.050 to +0.150 | large is better |"
+def test_one_row_per_pair_has_difference_interval_p_and_verdict() -> None:
+    assert (
+        verdict_of(DIFFERENCE) == "| nnd_demo | large - small | +0.100 | +0.050 to +0.150 | 0.002 | large is better |"
+    )
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,18 @@ def test_a_config_says_why_its_model_does_not(kind: str, settings: dict[str, Any
     assert reason in describe_model(write(tmp_path, kind, settings))
 
 
+def test_a_type_that_is_no_model_of_the_hub_has_its_row() -> None:
+    assert "\n| llama | yes |" in describe_model("llama")
+    with pytest.raises(NNDError, match="no config of a model"):
+        describe_model("lama")
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "./gone", "a/b/c", "config.json"])
+def test_a_path_that_is_not_there_is_no_name_on_the_hub(name: str) -> None:
+    with pytest.raises(NNDError, match=f"^{name}: there is no such folder or file"):
+        describe_model(name)
+
+
 @pytest.mark.parametrize("text", [None, "{", "[]", "{}", '{"model_type": "nonsense"}'])
 def test_no_config_is_one_line(text: str | None, tmp_path: Path) -> None:
     if text is not None:

@@ -473,3 +473,44 @@ def test_a_new_set_runs_at_once_with_nnd_and_with_lm_eval(
         rates.append(json.loads(results.read_text("utf-8"))["results"]["nnd_numbers"])
     assert rates[0]["tests,none"] == 8
     assert rates[0]["pass_rate,none"] == rates[1]["pass_rate,none"]
+
+
+# ---------------------------------------------------------------- what people wrote
+
+
+@pytest.mark.parametrize("verb", ["new", "build"])
+def test_what_was_written_on_a_card_by_hand_survives(verb: str, nnd: Command, table: Path, nnd_home: Path) -> None:
+    again = ["new", "numbers", "--from", table, *OPTIONS] if verb == "new" else ["build", "numbers", "--source", table]
+    nnd("new", "numbers", "--from", table, *OPTIONS, "--license", "mit")
+    path = nnd_home / "nnd" / "numbers" / "README.md"
+    text = path.read_text("utf-8")
+    edited = re.sub(r"TODO\([^)]*\)", "filled in", text) + "\nOurs.\n\n## Notes\n\nOurs.\n"
+    assert "TODO" in text
+    assert "TODO" not in edited
+    path.write_text(edited, "utf-8")
+    assert nnd(*again).status == 0
+    kept = path.read_text("utf-8")
+    assert kept == edited or verb == "build"  # which shows a recipe with the hashes of its files
+    assert "TODO" not in kept
+    assert (kept.count("Ours."), kept.count("filled in")) == (2, edited.count("filled in"))
+    assert nnd(*again, "--replace").status == 0
+    assert "Ours." not in path.read_text("utf-8")
+
+
+def test_a_licence_given_earlier_is_not_dropped(nnd: Command, table: Path, nnd_home: Path) -> None:
+    def licence() -> tuple[Any, str]:
+        nnd_set = nnd_home / "task_yamls" / "numbers" / "_recipe"
+        card = (nnd_home / "nnd" / "numbers" / "README.md").read_text("utf-8")
+        return yaml.safe_load(nnd_set.read_text("utf-8")).get("license"), card
+
+    nnd("new", "numbers", "--from", table, *OPTIONS, "--license", "mit")
+    assert nnd("new", "numbers", "--from", table, *OPTIONS, "--judges", "Two people.").status == 0
+    given, card = licence()
+    assert given == "mit"
+    assert "license: mit\n" in card
+    assert "Licence: mit." in card
+    assert "Judges: Two people." in card
+    nnd("new", "numbers", "--from", table, *OPTIONS, "--replace")
+    given, card = licence()
+    assert given is None
+    assert "license: TODO(" in card

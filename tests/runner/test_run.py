@@ -92,6 +92,14 @@ def test_a_mistake_is_one_line_before_the_model_is_loaded(
     assert message in refused(*hf(tiny_models["gpt2"], *arguments))
 
 
+@pytest.mark.parametrize(("name", "hint"), [("hff", "did you mean 'hf'?"), ("blue_whale_42", "there are: ")])
+def test_a_model_type_that_does_not_exist_is_refused(
+    name: str, hint: str, refused: Callable[..., str], home: Path
+) -> None:
+    message = refused("--model", name, "--model_args", "pretrained=x", "--tasks", "nnd_demo", "--device", "cpu")
+    assert message.startswith(f"--model {name}: lm-eval has no such model type; {hint}")
+
+
 @pytest.mark.parametrize("name", ["dtype", "softmax_dtype"])
 def test_a_type_that_torch_does_not_have_is_refused(
     name: str, refused: Callable[..., str], tiny_models: dict[str, Path], home: Path

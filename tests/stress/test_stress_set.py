@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
 from functools import partial
@@ -18,6 +19,7 @@ from nnd_tasks.cli import app
 from nnd_tasks.dataset_writing import making
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress import synthesize as synthesize_module
 from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.levels import PAPER
@@ -154,7 +156,10 @@ def test_an_interrupted_build_goes_on_where_it_was(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"errors": "trunkation"}, "there is no error 'trunkation'; there are: truncation, "),
+        (
+            {"errors": "trunkation"},
+            r"there is no error 'trunkation'; did you mean 'truncation'\? there are: truncation, ",
+        ),
         ({"errors": "negation"}, "--errors negation needs a tagger: python -m spacy download en_core_web_sm"),
         ({"errors": "copy_source"}, "--errors copy_source needs a source for every text"),
         ({"errors": "bert_diverge"}, "--errors bert_diverge needs a masked language model: --mlm FOLDER"),
@@ -302,6 +307,31 @@ def test_one_of_a_thing_is_singular(tmp_path: Path) -> None:
     )
     assert "1 test from 1 text\n" in done.output
     assert "1 test from 1 text with 1 seed;" in (tmp_path / "nnd_home" / "nnd" / "one" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nofile.txt", "corpus nofile.txt: there is no such file or folder"),
+        ("./gone:train", "corpus ./gone:train: there is no such file or folder"),
+        ("wikitex", "did you mean 'wikitext'?"),
+    ],
+)
+def test_a_corpus_that_is_not_there_is_said_so(name: str, message: str) -> None:
+    with pytest.raises(NNDError, match=re.escape(message)):
+        read_corpus(name)
+
+
+def test_an_error_type_without_amounts_says_where_they_belong(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = {corpus: {k: v for k, v in table.items() if k != "truncation"} for corpus, table in PAPER.items()}
+    monkeypatch.setattr(level_tables, "PAPER", tables)
+    monkeypatch.setattr(level_tables, "OTHER", tables["cnndm"])
+    with pytest.raises(
+        NNDError, match=r"--errors truncation needs amounts, which nnd_tasks/stress/levels.py sets for no corpus"
+    ):
+        build(plain, tmp_path / "out", errors="truncation")
 
 
 def test_a_datasets_folder_is_a_corpus_too(tmp_path: Path) -> None:

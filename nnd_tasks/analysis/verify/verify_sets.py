@@ -17,6 +17,7 @@ from nnd_tasks.files import expand
 from nnd_tasks.recipes.download import Fetched, fetch, sha256_of
 from nnd_tasks.recipes.places import locate
 from nnd_tasks.recipes.shelf import find_recipe
+from nnd_tasks.wording import did_you_mean
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.verify.text_metrics import Metric
@@ -115,7 +116,8 @@ def verify_sets(
         NNDError: a set or metric is unknown, or a file is missing or not in the publisher's format.
     """
     if name not in (*SETS, "all"):
-        raise NNDError(f"there is nothing to verify {name!r} with; expected {', '.join(SETS)} or all")
+        meant = did_you_mean(name, SETS, end=" ")
+        raise NNDError(f"there is nothing to verify {name!r} with; {meant}expected {', '.join(SETS)} or all")
     metrics = metrics or Metrics()
     if name == "quiz_design" and metrics != Metrics():
         raise NNDError("--metrics, --model and --encoder: Quiz Design has no references; text metrics go with summeval")
