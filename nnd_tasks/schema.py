@@ -47,7 +47,7 @@ OPTIONAL_COLUMNS: dict[str, str] = {
 SPANS_COLUMN = "low_spans"
 RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS) | {SPANS_COLUMN}
 #: What a document of the harness holds besides prompt fields; no column may have these names.
-DOCUMENT_COLUMNS = frozenset({"candidates", "tests", "error_spans"})
+DOCUMENT_COLUMNS = frozenset({"candidates", "tests", "error_spans", "left_out"})
 
 
 def normalize(text: str) -> str:

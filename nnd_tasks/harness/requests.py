@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +12,10 @@ from lm_eval.api.instance import Instance
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import TokenCounter
 
+logger = logging.getLogger("lm_eval.nnd")
+
+#: Key of a document: the candidates that are left out because they do not fit.
+LEFT_OUT = "left_out"
 #: What a prompt has of its document's context.
 ContextPart = Literal["whole", "shortened", "none"]
 
@@ -87,8 +92,60 @@ def with_tokens(
                 "target_delimiter, or use append_eos"
             )
         if counter.window is not None and request.tokens > counter.window:
-            raise NNDError(
+            raise OverlongError(
                 f"{request.describe()} has {request.tokens:,} tokens, more than the model's window of "
-                f"{counter.window:,}; take a model with a larger window, or leave its document out with --samples"
+                f"{counter.window:,}; take a model with a larger window, or leave such candidates out: "
+                """--metadata '{"overlong": "leave_out"}'""",
+                request,
             )
     return requests
+
+
+class OverlongError(NNDError):
+    """A candidate does not fit the model's window, with its context shortened as far as it may be.
+
+    Args:
+        message: what does not fit, and what to do.
+        request: of the candidate.
+
+    Attributes:
+        candidate: index of the candidate in its document; None for a placeholder.
+    """
+
+    def __init__(self, message: str, request: Request) -> None:
+        super().__init__(message)
+        self.candidate = request.candidate
+
+
+def leaving_out(
+    make: Callable[[Mapping[str, Any]], list[Request]], doc: Mapping[str, Any], *, allowed: bool
+) -> list[Request]:
+    """Return the requests that ``make`` makes of a document; candidates that do not fit are left out if that is allowed.
+
+    Raises:
+        OverlongError: a candidate does not fit, and may not be left out.
+    """
+    while True:
+        try:
+            return make(doc)
+        except OverlongError as error:
+            if not allowed or error.candidate is None:
+                raise
+            doc = {**doc, LEFT_OUT: [*doc.get(LEFT_OUT, ()), error.candidate]}
+
+
+def tell_of_window(requests: Sequence[Request], task: str | None, window: int | None) -> None:
+    """Warn of contexts that were shortened and candidates that were left out, to fit the model's window."""
+    shortened = {request.doc_id for request in requests if request.context_part == "shortened"}
+    if shortened:
+        logger.warning(
+            "%s: %d contexts lost their end to fit the model's window of %d tokens", task, len(shortened), window
+        )
+    left_out = sum({request.doc_id: len(request.doc.get(LEFT_OUT, ())) for request in requests}.values())
+    if left_out:
+        logger.warning(
+            "%s: %d candidates do not fit the model's window of %d tokens; their tests count as unscored",
+            task,
+            left_out,
+            window,
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from lm_eval.api.instance import Instance
@@ -21,7 +21,16 @@ from nnd_tasks.harness.documents import cluster_documents, load_tests, sample_of
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.preflight import check_bos, check_metadata, check_tokenizer, warn_of_rounding
 from nnd_tasks.harness.prompts import ClusterSampler
-from nnd_tasks.harness.requests import ContextPart, Prompt, Request, with_tokens
+from nnd_tasks.harness.requests import (
+    LEFT_OUT,
+    ContextPart,
+    OverlongError,
+    Prompt,
+    Request,
+    leaving_out,
+    tell_of_window,
+    with_tokens,
+)
 from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata
 from nnd_tasks.harness.signature import RunRecord, chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
@@ -113,9 +122,10 @@ class NNDTask(SandboxedTask):
     def scorable(self, doc: Mapping[str, Any]) -> list[int]:
         """Return the indices of the candidates that can be scored.
 
-        A candidate that is empty or white space has no token to score, unless ``append_eos`` adds one.
+        One that is empty or white space has no token to score, unless ``append_eos`` adds one. Others may be left out.
         """
-        return [i for i, text in enumerate(doc["candidates"]) if self.settings.append_eos or text.strip()]
+        every, out = enumerate(doc["candidates"]), doc.get(LEFT_OUT, ())
+        return [i for i, text in every if (self.settings.append_eos or text.strip()) and i not in out]
 
     def sample(self, count: int) -> list[int]:
         """Return the places of ``count`` documents for lm-eval's ``samples``, see `sample_of`; the results will say ``count``."""
@@ -195,14 +205,7 @@ class NNDTask(SandboxedTask):
         if not self._ready_made:
             warn_of_rounding(self.counter)
         super().build_all_requests(**kwargs)
-        shortened = {request.doc_id for request in self._instances if request.context_part == "shortened"}
-        if shortened:
-            logger.warning(
-                "%s: %d contexts lost their end to fit the model's window of %d tokens",
-                self.config.task,
-                len(shortened),
-                self.counter.window,
-            )
+        tell_of_window(self._instances, self.config.task, self.counter.window)
         chat = kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None
         selected = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
         self._run = RunRecord(
@@ -235,15 +238,18 @@ class NNDTask(SandboxedTask):
         Raises:
             NNDError: a candidate has no token of its own, or does not fit with anything of its context.
         """
-        whole = self._requests("whole", doc, ctx, **kwargs)
-        requests = whole
+        allowed = self.settings.overlong == "leave_out"
+        return leaving_out(partial(self._requests_of, prompt=ctx, **kwargs), doc, allowed=allowed)
+
+    def _requests_of(self, doc: Mapping[str, Any], prompt: Prompt, **kwargs: Any) -> list[Request]:
+        requests = whole = self._requests("whole", doc, prompt, **kwargs)
         if any(self.counter.overlong(request.prompt_tokens, request.tokens) for request in whole):
             longest = max(whole, key=lambda request: request.tokens)
-            context = self._shorter_context(doc, ctx, longest, **kwargs)
-            requests = self._requests("shortened", doc, self._with_context(context, doc, ctx), **kwargs)
+            context = self._shorter_context(doc, prompt, longest, **kwargs)
+            requests = self._requests("shortened", doc, self._with_context(context, doc, prompt), **kwargs)
         if not self.settings.context_reliance:
             return requests
-        without = self._requests("none", doc, self._with_context("", doc, ctx), **kwargs)
+        without = self._requests("none", doc, self._with_context("", doc, prompt), **kwargs)
         if without[0].args == whole[0].args:
             raise NNDError(
                 f"task {self.config.task}: context_reliance compares prompts with and without their context, and a prompt of "
@@ -277,18 +283,16 @@ class NNDTask(SandboxedTask):
         context: str | None = doc["context"]  # known not to fit
         fits = False
         while context and not fits:
-            # Only the longest candidate is tried. In the shorter prompt another one may have one token more, as tokens can
-            # merge at the boundary; then the search goes on below.
-            search = Shortening(context)
+            # In the shorter prompt another candidate may have one token more, as tokens merge; then the search goes on below.
+            search, one = Shortening(context), slice(longest.idx, longest.idx + 1)
             while (attempt := search.attempt) is not None:
-                one = slice(longest.idx, longest.idx + 1)
                 search.record(fits=self._fits(attempt, one, doc, prompt, **kwargs))
             context = search.longest
             fits = context is not None and self._fits(context, slice(None), doc, prompt, **kwargs)
         if not context:
             shots = prompt.arguments["num_fewshot"]
             beside = f" beside {shots} few-shot examples; lower --num_fewshot" if shots else ""
-            raise NNDError(f"{longest.describe()}: {window} has no room for any of its context{beside}")
+            raise OverlongError(f"{longest.describe()}: {window} has no room for any of its context{beside}", longest)
         return context
 
     def _fits(self, context: str, which: slice, doc: Mapping[str, Any], prompt: Prompt, **kwargs: Any) -> bool:

@@ -234,6 +234,26 @@ def test_a_window_without_room_for_any_context_is_an_error(tiny_models: dict[str
         run(tiny_models["gpt2"], 15)
 
 
+@pytest.mark.parametrize(("name", "window"), [("gpt2", 15), ("t5", None)])
+def test_what_does_not_fit_can_be_left_out(
+    name: str, window: int | None, tiny_models: dict[str, Path], long_set: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The longer candidate has no room, beside any context or in the window itself; the shorter one is scored."""
+    if window is None:
+        window = len(AutoTokenizer.from_pretrained(tiny_models[name]).encode(" It tells of a market and of cheese.")) - 2
+    with caplog.at_level(logging.WARNING):
+        results, samples = run(tiny_models[name], window, metadata={"overlong": "leave_out"})
+    assert (results["tests,none"], results["unscored,none"], results["candidates,none"]) == (0, 2, 2)
+    assert "2 candidates do not fit the model's window" in caplog.text
+    for sample in samples:
+        assert [candidate is None for candidate in sample["candidates"]] == [False, True]
+        [(context, continuation)] = sample["arguments"]
+        assert continuation == " It tells of boats."
+        assert context.endswith(" Summary:")
+    whole, _ = run(tiny_models[name], metadata={"overlong": "leave_out"})
+    assert (whole["tests,none"], whole["unscored,none"]) == (2, 0)
+
+
 def test_examples_that_fill_the_window_bring_up_their_number(tiny_models: dict[str, Path], long_set: Path) -> None:
     with pytest.raises(NNDError, match=r"beside 1 few-shot examples; lower --num_fewshot"):
         run(tiny_models["gpt2"], 64, num_fewshot=1, samples={"nnd_small": [1]})
