@@ -344,8 +344,7 @@ def test_category_with_brackets_is_shown_as_it_is(category: str, nnd: Callable[.
     source = write_files(tmp_path / "in", {QUIZ_FILE: text})
     done = nnd("build", "quiz_design", "--source", source, "--out", tmp_path / "out")
     assert done.status == 0
-    escaped = category.replace("[", r"\[").replace("]", r"\]")
-    assert f"\n| {escaped} | 1 |\n" in done.out
+    assert f"\n| {category} | 1 |\n" in done.out
 
 
 @pytest.mark.parametrize("way", ["option", "variable"])
