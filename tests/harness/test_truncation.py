@@ -240,7 +240,9 @@ def test_what_does_not_fit_can_be_left_out(
 ) -> None:
     """The longer candidate has no room, beside any context or in the window itself; the shorter one is scored."""
     if window is None:
-        window = len(AutoTokenizer.from_pretrained(tiny_models[name]).encode(" It tells of a market and of cheese.")) - 2
+        window = (
+            len(AutoTokenizer.from_pretrained(tiny_models[name]).encode(" It tells of a market and of cheese.")) - 2
+        )
     with caplog.at_level(logging.WARNING):
         results, samples = run(tiny_models[name], window, metadata={"overlong": "leave_out"})
     assert (results["tests,none"], results["unscored,none"], results["candidates,none"]) == (0, 2, 2)
