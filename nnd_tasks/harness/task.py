@@ -306,9 +306,9 @@ class NNDTask(SandboxedTask):
         """Apply lm-eval's filters, then make an `Answer` of what they give for each request."""
         super().apply_filters()
         sums: list[float] = []
+        counter = self.counter if self.settings.tokens else None
         for request in self._instances:
             for name, response in request.filtered_resps.items():
-                counter = self.counter if self.settings.tokens else None
                 request.filtered_resps[name] = Answer.to(request, response, counter)
                 sums.append(float(response[0]))
         self._run.rounded_to = check_sums(sums, self.config.task)
