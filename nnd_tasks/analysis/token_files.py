@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -97,7 +98,7 @@ def read_tokens(path: Path, samples: Samples) -> TokenScores:
     return tokens
 
 
-def _lists(table: pa.Table, name: str) -> list[NDArray[np.int32] | NDArray[np.float32]]:
+def _lists(table: pa.Table, name: str) -> list[NDArray[Any]]:
     """Return a column of lists as arrays that share one buffer."""
     column = table[name].combine_chunks()
     flat = column.flatten().to_numpy(zero_copy_only=False)
