@@ -5,7 +5,8 @@ each step tries every change of the text as it is, and ends as soon as one of th
 takes the smallest. Where none does, the best goes on to the next step. Two kinds of changes are searched:
 
 - ``errors``: the error types of the stress sets, each by its smallest amount and at several places. They are bad by what they
-  are. A type is used once per text, so that no step undoes another.
+  are. A type is used once per text, so that no step undoes another. ``token_drop`` and ``stop_word_removal`` have to be named:
+  a text may do without one word.
 - ``edits``: single words are deleted or replaced. The paper gives no promise that such a text is bad. Here, a text without a
   source loses function words or gets one that does not agree ("an" for "a", "were" for "was"), which breaks its grammar; a
   text with a source also gets other numbers, pronouns, prepositions and content words, which contradict the source.
@@ -35,6 +36,8 @@ SEARCHES: Mapping[str, str] = {"errors": "error types, by their smallest amount"
 LEAST = 1e-4
 #: How often an error type is tried on a text, each time with other random choices.
 TRIES = 8
+#: Error types of which one alone may leave a good text, such as one without "very".
+_HARMLESS = frozenset({"token_drop", "stop_word_removal"})
 #: Words that replace a content word: those of the corpus whose input embeddings are nearest (appendix J.1: k2 = 8).
 NEAREST = 8
 #: Words of the corpus that may replace another, the most frequent first.
@@ -136,9 +139,14 @@ def search(
 # ---------------------------------------------------------------- error types
 
 
-def edit_types(wanted: Iterable[str]) -> list[ErrorType]:
-    """Return those of the named error types that change a part of a text; targeted ones replace it or aim at a metric."""
-    return [ERRORS[name] for name in wanted if ERRORS[name].kind != "targeted"]
+def edit_types(wanted: Iterable[str], *, named: bool) -> list[ErrorType]:
+    """Return those of the error types that change a part of a text; targeted ones replace it or aim at a metric.
+
+    Args:
+        wanted: names of error types.
+        named: the user named them; else those are left out of which a single one may do no harm.
+    """
+    return [ERRORS[name] for name in wanted if ERRORS[name].kind != "targeted" and (named or name not in _HARMLESS)]
 
 
 def propose_errors(types: Sequence[ErrorType], resources: Resources) -> Propose:

@@ -162,7 +162,7 @@ def build_attack_set(
         raise NNDError(f"--prompt: the texts of corpus {gold_corpus.name} have no source; leave it out")
     parser = Parser(find_pipeline(spacy))
     wanted, _ = wanted_errors(errors, gold_corpus, parser, None)
-    types = edit_types(wanted)
+    types = edit_types(wanted, named=errors != "all")
     if "errors" in searches and not types:
         raise NNDError(f"--errors {errors}: none of them changes a part of a text; `nnd stress errors` lists them")
     chosen = some_of(gold_corpus.texts, texts)

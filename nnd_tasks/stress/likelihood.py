@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from lm_eval.api.instance import Instance
 
 from nnd_tasks.errors import NNDError, reason_of
@@ -17,7 +18,7 @@ class Likelihood:
 
     Args:
         model: folder or name of a causal or sequence-to-sequence model of transformers.
-        device: as lm-eval's ``--device``.
+        device: as lm-eval's ``--device``; None takes a GPU where there is one.
         batch_size: as lm-eval's ``--batch_size``.
 
     Attributes:
@@ -35,11 +36,12 @@ class Likelihood:
             raise NNDError(f"{model}: there is no such model folder")
         path = expand(model)
         name = str(path) if path.exists() else model
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         arguments: dict[str, Any] = {"pretrained": name, "softmax_dtype": "float32"}
         self.counter = TokenCounter(arguments, "hf")
         try:
             self.lm: Any = SharedPrefixLM(**arguments, device=device, batch_size=batch_size)
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, AssertionError) as error:
             raise NNDError(f"{model}: cannot be loaded ({reason_of(error)})") from error
 
     def fits(self, context: str, text: str) -> bool:
