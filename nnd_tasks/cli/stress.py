@@ -182,7 +182,8 @@ def stress_attack(
     ] = False,
 ) -> None:
     """Search for errors that models prefer to the gold text. Interrupted, it goes on when run again."""
-    from nnd_tasks.stress.attack_set import attack_table, build_attack_set, transfer_table
+    from nnd_tasks.stress.attack_set import build_attack_set
+    from nnd_tasks.stress.attack_tables import attack_table, transfer_table
 
     if not batch_size.isdigit() and batch_size.partition(":")[0] != "auto":
         raise NNDError(f"--batch_size {batch_size}: expected a number, or auto")
