@@ -1,0 +1,388 @@
+"""Signal and noise of each category, by pass rate, margin and bits per byte; which are worth running, and on how many prompts.
+
+After Heineman et al., "Signal and Noise" (2025, arXiv 2508.13144): signal is the spread of a family's models, noise what moves a
+value though nothing is better. docs/signal.md says where our definitions differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnd_tasks.analysis.compare.paired import holm, permutation_p
+from nnd_tasks.analysis.compare.power import FEW, LEVEL, RESAMPLES
+from nnd_tasks.analysis.curves.charts import groups_of_several
+from nnd_tasks.analysis.results import Run
+from nnd_tasks.analysis.side_by_side import Paired
+from nnd_tasks.analysis.signal.moments import Floats, Moments, ratio, step_variance
+from nnd_tasks.analysis.signal.orders import Family, families_of
+from nnd_tasks.analysis.tags import Tags
+from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.sample_order import sample_order
+from nnd_tasks.schema import short_hash
+from nnd_tasks.wording import counted
+
+Verdict = Literal["better", "worse", "mixed", "noise", "too few prompts"]
+PASS_RATE, MARGIN, BITS = "pass rate", "margin", "bits per byte"
+#: Measure -> 1 where more is better, -1 where less is.
+MEASURES: Mapping[str, int] = {PASS_RATE: 1, MARGIN: 1, BITS: -1}
+#: The measures that hold a better text against a worse one. Bits per byte do not: they fall when a model knows such texts better,
+#: whether or not it sees the error. So they never make a category worth running.
+CONTRASTS = (PASS_RATE, MARGIN)
+#: Share of the pairs of models told apart that a sample must keep.
+KEPT = 0.9
+#: Sizes of samples that are tried.
+_SIZES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What one measure shows on one category.
+
+    Attributes:
+        category: a category, or ``all``.
+        measure: one of `MEASURES`.
+        tests: number of tests.
+        prompts: number of prompts that have such tests.
+        values: model -> mean over tests: share passed, margin in nats per token, or bits per byte of the better text.
+        signal: value of the best model less that of the worst.
+        noise_prompts: standard deviation that other prompts would give a value (`Moments.noise`).
+        noise_steps: that from one checkpoint to the next, beyond what prompts give; nan without three checkpoints.
+        snr: signal over the root of the sum of both, squared.
+        in_order: pairs of models with a known order whose values have this order.
+        ordered: pairs of models with a known order.
+        apart: pairs of models told apart, each at level 0.05.
+        pairs: all pairs.
+        p_chosen: p of what half of the prompts showed.
+        p_confirmed: p of the same on the other half, after Holm's correction over all that the first half showed; nan where
+            it showed nothing.
+        verdict: ``better``: models that should be better are, on both halves. ``worse``: they are worse. ``mixed``: models
+            differ, otherwise than in this order. ``noise``: nothing of this is shown.
+        sample: least N of ``--sample`` that keeps `KEPT` of the pairs told apart; None where nothing is worth sampling.
+    """
+
+    category: str
+    measure: str
+    tests: int
+    prompts: int
+    values: dict[str, float]
+    signal: float
+    noise_prompts: float
+    noise_steps: float
+    snr: float
+    in_order: int
+    ordered: int
+    apart: int
+    pairs: int
+    p_chosen: float = math.nan
+    p_confirmed: float = math.nan
+    verdict: Verdict = "noise"
+    sample: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advantage:
+    """How much better the margin tells models apart than the pass rate, on one category.
+
+    Attributes:
+        category: a category, or ``all``.
+        ratio: signal over noise of prompts by margin, over that by pass rate. The pass rate would need ratio² as many prompts.
+        low: lower end of its 95% interval.
+        high: its upper end.
+        better: the measure that is better, where the interval says so; empty where it does not, or where neither measure
+            tells the models apart.
+    """
+
+    category: str
+    ratio: float
+    low: float
+    high: float
+    better: str
+
+
+@dataclass(frozen=True)
+class SetSignals:
+    """A family on one set.
+
+    Attributes:
+        paired: the runs.
+        family: which of them, and their order.
+        signals: by category, ``all`` first, and measure.
+        advantages: one per category.
+        prompts: number of prompts of the set, with or without tests that all models could score.
+        notes: for the reader.
+    """
+
+    paired: Paired = field(repr=False)
+    family: Family = field(repr=False)
+    signals: list[Signal]
+    advantages: list[Advantage]
+    prompts: int
+    notes: list[str]
+
+    def worth_running(self) -> dict[str, list[Signal]]:
+        """Return the categories on which better models are better, each with what shows it; ``all`` is none of them."""
+        found: dict[str, list[Signal]] = {}
+        for one in self.signals:
+            if one.verdict == "better" and one.measure in CONTRASTS and one.category != ALL:
+                found.setdefault(one.category, []).append(one)
+        return found
+
+    def sample(self) -> int | None:
+        """Return the least N of ``--sample`` that keeps `KEPT` on each category worth running, by its better measure."""
+        least = [[one.sample for one in shown if one.sample] for shown in self.worth_running().values()]
+        return max(map(min, least)) if least and all(least) else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """One measure on the tests of one category, added up by prompt.
+
+    Attributes:
+        measure: its name.
+        sums: of each prompt, the values of its tests added up, more is better, shape (prompts, models).
+        tests: of each prompt, shape (prompts,).
+        first: which prompts are of the first half, shape (prompts,).
+        places: of the prompts in the order of ``--sample``, shape (prompts,).
+    """
+
+    measure: str
+    sums: Floats
+    tests: Floats
+    first: NDArray[np.bool_]
+    places: NDArray[np.int64]
+
+    def moments(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Moments:
+        return Moments.of(self.sums[chosen], self.tests[chosen])
+
+
+def find_signals(
+    runs: Sequence[Run], tags: Tags | None = None, allow: Sequence[str] = (), resamples: int = RESAMPLES, seed: int = 0
+) -> list[SetSignals]:
+    """Return signal and noise of every set and family.
+
+    Args:
+        runs: of two models of a family or more, such as checkpoints.
+        tags: what the user says of the models; see `families_of`.
+        allow: parts of the protocol that may differ.
+        resamples: sign flips of the permutation tests.
+        seed: of the sign flips.
+
+    Raises:
+        NNDError: there are no two models that should differ, or the runs cannot be compared.
+    """
+    groups, notes = groups_of_several(runs, allow, "signal")
+    found = []
+    for paired in groups:
+        families, left_out = families_of(paired, tags)
+        for family in families:
+            found.append(_set_signals(paired, family, [*notes, *left_out], resamples, seed))
+    return found
+
+
+def first_half(clusters: Sequence[str]) -> NDArray[np.bool_]:
+    """Tell of each prompt whether it is of the half on which categories are chosen; that depends on its id alone."""
+    return np.array([int(short_hash("signal", cluster), 16) % 2 == 0 for cluster in clusters], dtype=bool)
+
+
+def _set_signals(paired: Paired, family: Family, notes: list[str], resamples: int, seed: int) -> SetSignals:
+    values = _values(paired, family)
+    scored = np.isfinite(np.stack(list(values.values()))).all(axis=(0, 2))
+    if not scored.any():
+        raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(family.models)}")
+    tests = paired.tests[scored]
+    left_out = paired.left_out + int((~scored).sum())
+    if left_out:
+        notes = [*notes, f"Left out: {counted(left_out, 'test')} that some model could not score."]
+    run = paired.runs[0]
+    places = _sample_places(run)
+    names = [ALL, *sorted(set(tests["category"]))]
+    tables, signals = [], []
+    for category in names:
+        chosen = tests["category"].eq(category).to_numpy(dtype=bool) | (category == ALL)
+        tables.append(_tables(tests[chosen]["cluster_id"].tolist(), values, np.flatnonzero(scored)[chosen], places))
+    # Two questions, as in `nnd compare`: do these models differ, and on which categories?
+    for question in (slice(0, 1), slice(1, None)):
+        rows = [(name, table) for name, several in zip(names[question], tables[question], strict=True) for table in several]
+        signals += _decided(rows, family, resamples, seed)
+    if run.protocol.get("selection", ALL) == ALL:
+        flat = [table for several in tables for table in several]
+        signals = [_with_sample(one, table, len(places)) for one, table in zip(signals, flat, strict=True)]
+    else:
+        notes = [*notes, "No smallest sample: the runs scored a part of the set (--limit, --samples or --sample)."]
+    if all(math.isnan(one.noise_steps) for one in signals):
+        notes = [*notes, "Noise of steps is not known: it needs three checkpoints of one training. SNR is of prompts alone."]
+    advantages = [_advantage(name, several, signals) for name, several in zip(names, tables, strict=True)]
+    return SetSignals(paired, family, signals, advantages, len(places), notes)
+
+
+def _values(paired: Paired, family: Family) -> dict[str, Floats]:
+    """Return measure -> value of each test by each model, more is better, shape (tests, models); nan where not scored."""
+    shape = len(paired.tests), len(family.columns)
+    values = {measure: np.full(shape, math.nan) for measure in MEASURES}
+    values[PASS_RATE][:] = paired.passed[:, family.columns]
+    for j, column in enumerate(family.columns):
+        run = paired.runs[column]
+        rows = run.tests.set_index("test_id").loc[paired.tests["test_id"]]
+        values[MARGIN][:, j] = rows["margin"]
+        texts = zip(rows["document"], rows["high"], strict=True)
+        values[BITS][:, j] = [_bits_per_byte(run.documents[document]["scores"][high]) for document, high in texts]
+        values[BITS][:, j] *= MEASURES[BITS]
+    return values
+
+
+def _bits_per_byte(score: Mapping[str, float | None] | None) -> float:
+    """Return minus the base-2 logarithm of a text's likelihood over its UTF-8 bytes; nan where it has none."""
+    if score is None or score["sum"] is None:
+        return math.nan
+    return -score["sum"] / math.log(2) / max(score["bytes"] or 0, 1)
+
+
+def _sample_places(run: Run) -> dict[str, int]:
+    """Return prompt -> its place in the order in which ``--sample`` takes prompts of the whole set."""
+    prompts = [document["cluster_id"] for document in run.documents]
+    categories: list[set[str]] = [set() for _ in prompts]
+    for document, category in zip(run.tests["document"], run.tests["category"], strict=True):
+        categories[document].add(category)
+    return {prompts[place]: i for i, place in enumerate(sample_order(prompts, categories))}
+
+
+def _tables(
+    clusters: Sequence[str], values: Mapping[str, Floats], rows: NDArray[np.int64], places: Mapping[str, int]
+) -> list[_Table]:
+    """Return a table per measure of some tests: ``rows`` of ``values``, whose prompts are ``clusters``."""
+    number = {cluster: i for i, cluster in enumerate(dict.fromkeys(clusters))}
+    prompt = np.array([number[cluster] for cluster in clusters])
+    about = np.bincount(prompt).astype(float), first_half(list(number)), np.array([places[name] for name in number])
+    tables = []
+    for measure, table in values.items():
+        sums = np.zeros((len(number), table.shape[1]))
+        np.add.at(sums, prompt, table[rows])
+        tables.append(_Table(measure, sums, *about))
+    return tables
+
+
+# ---------------------------------------------------------------- is there a signal?
+
+
+def _decided(rows: Sequence[tuple[str, _Table]], family: Family, resamples: int, seed: int) -> list[Signal]:
+    """Return the signals of categories and measures that are corrected together, with their verdicts."""
+    signals = [_measured(category, table, family) for category, table in rows]
+    # What the first half shows: weights of the models, and the p value.
+    shown = [_chosen(table, family, resamples, seed) for _, table in rows]
+    confirmed = [
+        _p(table.sums[~table.first] @ weights, resamples, seed) if weights is not None and p < LEVEL else math.nan
+        for (_, table), (weights, p) in zip(rows, shown, strict=True)
+    ]
+    corrected = iter(holm([p for p in confirmed if not math.isnan(p)]))
+    decided = []
+    for (_, table), one, (weights, p), raw in zip(rows, signals, shown, confirmed, strict=True):
+        if weights is None:
+            decided.append(replace(one, verdict="too few prompts"))
+            continue
+        p_holm = math.nan if math.isnan(raw) else next(corrected)
+        verdict: Verdict = "noise"
+        halves = [float(table.sums[half].sum(axis=0) @ weights) for half in (table.first, ~table.first)]
+        if p_holm < LEVEL and halves[0] * halves[1] > 0:
+            in_order = np.array_equal(weights, family.contrast)
+            verdict = "mixed" if not in_order else "better" if halves[0] > 0 else "worse"
+        decided.append(replace(one, p_chosen=p, p_confirmed=p_holm, verdict=verdict))
+    return decided
+
+
+def _measured(category: str, table: _Table, family: Family) -> Signal:
+    """Return signal and noise, without a verdict."""
+    moments = table.moments()
+    values, noise = moments.values, moments.noise
+    steps = step_variance(values, family.trainings)
+    # The checkpoints have the same prompts, so their noise of prompts is in what is seen from step to step.
+    beyond = max(steps - noise**2, 0.0) if not math.isnan(steps) else math.nan
+    both = math.sqrt(noise**2 + (0.0 if math.isnan(beyond) else beyond))
+    means = MEASURES[table.measure] * table.sums.sum(axis=0) / table.tests.sum()
+    pairs = len(values) * (len(values) - 1) // 2
+    return Signal(
+        category=category,
+        measure=table.measure,
+        tests=int(table.tests.sum()),
+        prompts=len(table.tests),
+        values=dict(zip(family.models, map(float, means), strict=True)),
+        signal=moments.signal,
+        noise_prompts=noise,
+        noise_steps=math.sqrt(beyond),
+        snr=moments.signal / both if both > 0 else math.nan,
+        in_order=int((family.better & (values[None, :] > values[:, None])).sum()),
+        ordered=int(family.better.sum()),
+        apart=int((moments.apart > 0).sum()),
+        pairs=pairs,
+    )
+
+
+def _chosen(table: _Table, family: Family, resamples: int, seed: int) -> tuple[Floats | None, float]:
+    """Return what the first half shows most clearly: weights of the models whose sum of values is not 0, and its p value.
+
+    The order of the family is asked first. If the half does not show it, the two models are taken that differ most, with p
+    corrected for the number of pairs (Bonferroni). None where a half has too few prompts.
+    """
+    if min(table.first.sum(), (~table.first).sum()) < FEW:
+        return None, math.nan
+    p = _p(table.sums[table.first] @ family.contrast, resamples, seed)
+    if p < LEVEL:
+        return family.contrast, p
+    p_pairs = table.moments(table.first).p
+    a, b = np.unravel_index(np.argmin(p_pairs), p_pairs.shape)
+    p_pair = float(p_pairs[a, b]) * len(p_pairs) * (len(p_pairs) - 1) / 2
+    if p_pair >= LEVEL:
+        return family.contrast, p
+    weights = np.zeros(len(p_pairs))
+    weights[[a, b]] = -1, 1
+    return weights, p_pair
+
+
+def _p(differences: Floats, resamples: int, seed: int) -> float:
+    """Return the p value of the sum of one number per prompt, by sign flips."""
+    return float(permutation_p(differences[:, None], resamples, seed)[0])
+
+
+# ---------------------------------------------------------------- by which measure, on how many prompts?
+
+
+def _advantage(category: str, tables: Sequence[_Table], signals: Sequence[Signal]) -> Advantage:
+    """Return how the margin does beside the pass rate."""
+    of = {table.measure: table for table in tables}
+    found = ratio(of[MARGIN].sums, of[MARGIN].tests, of[PASS_RATE].sums)
+    shown = {one.measure for one in signals if one.category == category and one.verdict in ("better", "worse", "mixed")}
+    better = MARGIN if found[1] > 1 else PASS_RATE if found[2] < 1 else ""
+    return Advantage(category, *found, better if shown & set(CONTRASTS) else "")
+
+
+def _with_sample(one: Signal, table: _Table, prompts: int) -> Signal:
+    """Return a signal with the smallest sample that keeps it, if it is worth running.
+
+    That is the least N such that this and every larger sample tell apart `KEPT` of the pairs of models, in the same direction,
+    that all prompts tell apart.
+
+    Args:
+        one: the signal.
+        table: its measure and category.
+        prompts: of the whole set.
+    """
+    if one.verdict != "better":
+        return one
+    order = np.argsort(table.places)
+    sums, tests, places = table.sums[order], table.tests[order], table.places[order]
+    whole = table.moments().apart
+    if not whole.any():  # the order is shown by all models together, and by no two of them
+        return one
+    least = prompts
+    for size in np.unique(np.geomspace(FEW, max(FEW, prompts - 1), _SIZES).astype(int))[::-1]:
+        inside = np.searchsorted(places, size)
+        if inside < 2 or ((Moments.of(sums[:inside], tests[:inside]).apart == whole) & (whole != 0)).sum() < KEPT * (whole != 0).sum():
+            break
+        least = min(int(size), prompts)
+    return replace(one, sample=least)
