@@ -199,7 +199,7 @@ def family_of(run: Run, x: str, tags: Tags | None) -> str:
     given = tags.text(run, "family") if tags is not None else None
     if given:
         return given
-    return guess_training(run).rpartition("/")[2] if x == STEP else guessfamily_of(run)
+    return guess_training(run).rpartition("/")[2] if x == STEP else guess_family(run)
 
 
 def _refuse_same(families: Mapping[str, str], places: Mapping[str, float], how: str) -> None:

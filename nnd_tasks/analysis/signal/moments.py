@@ -125,7 +125,9 @@ def ratio(values: NDArray[Any], tests: Floats, other: NDArray[Any]) -> tuple[flo
     parts = [[Moments.of(one[i::count], tests[i::count]) for i in range(count)] for one in (values, other)]
     wholes = [_added(several) for several in parts]
     whole = _log_ratio(*wholes)
-    without = np.array([_log_ratio(*(w.plus(p[i], -1) for w, p in zip(wholes, parts, strict=True))) for i in range(count)])
+    without = np.array(
+        [_log_ratio(*(w.plus(p[i], -1) for w, p in zip(wholes, parts, strict=True))) for i in range(count)]
+    )
     if count < 2 or not np.isfinite([whole, *without]).all():
         return math.exp(whole) if math.isfinite(whole) else math.nan, math.nan, math.nan
     error = math.sqrt((count - 1) / count * float(((without - without.mean()) ** 2).sum()))

@@ -66,22 +66,33 @@ def conclusions(found: SetSignals) -> list[str]:
     worth = found.worth_running()
     categories = list(dict.fromkeys(one.category for one in found.signals if one.category != ALL))
     rest = [category for category in categories if category not in worth]
-    by = [f"{unlinked(category)} (by {' and '.join(one.measure for one in shown)})" for category, shown in worth.items()]
+    by = [
+        f"{unlinked(category)} (by {' and '.join(one.measure for one in shown)})" for category, shown in worth.items()
+    ]
     other = [f"{unlinked(category)} ({_why_not(found, category)})" for category in rest]
-    lines = [f"Worth running: {some_of(by, 50, str) or 'no category'}.", f"Not shown to be: {some_of(other, 50, str) or 'none'}."]
+    lines = [
+        f"Worth running: {some_of(by, 50, str) or 'no category'}.",
+        f"Not shown to be: {some_of(other, 50, str) or 'none'}.",
+    ]
     sample = found.sample()
     if sample is not None and sample < found.prompts:
         command = code(f"nnd run ... --tasks {found.paired.runs[0].task} --sample {sample}", in_table=False)
-        lines.append(f"Keeps {KEPT:.0%} of the pairs told apart on each of them, by its better measure: {command} (of {found.prompts:,}).")
+        lines.append(
+            f"Keeps {KEPT:.0%} of the pairs told apart on each of them, by its better measure: {command} (of {found.prompts:,})."
+        )
     elif sample is not None:
-        lines.append(f"No sample smaller than all {found.prompts:,} prompts keeps {KEPT:.0%} of the pairs told apart on each of them.")
+        lines.append(
+            f"No sample smaller than all {found.prompts:,} prompts keeps {KEPT:.0%} of the pairs told apart on each of them."
+        )
     return lines
 
 
 def _why_not(found: SetSignals, category: str) -> str:
     """Return the verdicts on a category by pass rate and margin, as one where they agree."""
     verdicts = {one.measure: one.verdict for one in found.signals if one.category == category and one.measure != BITS}
-    return verdicts[MARGIN] if len(set(verdicts.values())) == 1 else ", ".join(f"{v} by {m}" for m, v in verdicts.items())
+    return (
+        verdicts[MARGIN] if len(set(verdicts.values())) == 1 else ", ".join(f"{v} by {m}" for m, v in verdicts.items())
+    )
 
 
 def markdown(found: SetSignals) -> str:
@@ -115,7 +126,9 @@ def to_json(found: SetSignals) -> str:
         "task": found.paired.title,
         "family": found.family.name,
         "orders": found.family.orders,
-        "signatures": {found.paired.runs[column].model: found.paired.runs[column].line for column in found.family.columns},
+        "signatures": {
+            found.paired.runs[column].model: found.paired.runs[column].line for column in found.family.columns
+        },
         "notes": found.notes,
         "prompts": found.prompts,
         "worth_running": list(found.worth_running()),
@@ -137,7 +150,9 @@ def write_signals(found: Sequence[SetSignals], folder: Path) -> list[Path]:
     forms = {"md": markdown, "csv": to_csv, "json": to_json}
     place = expand(folder)
     files = {
-        place / f"{stem}.{suffix}": form(one) for one, stem in zip(found, stems, strict=True) for suffix, form in forms.items()
+        place / f"{stem}.{suffix}": form(one)
+        for one, stem in zip(found, stems, strict=True)
+        for suffix, form in forms.items()
     }
     write_texts(files)
     return list(files)

@@ -181,8 +181,7 @@ def find_signals(
     found = []
     for paired in groups:
         families, left_out = families_of(paired, tags)
-        for family in families:
-            found.append(_set_signals(paired, family, [*notes, *left_out], resamples, seed))
+        found += [_set_signals(paired, family, [*notes, *left_out], resamples, seed) for family in families]
     return found
 
 
@@ -209,7 +208,9 @@ def _set_signals(paired: Paired, family: Family, notes: list[str], resamples: in
         tables.append(_tables(tests[chosen]["cluster_id"].tolist(), values, np.flatnonzero(scored)[chosen], places))
     # Two questions, as in `nnd compare`: do these models differ, and on which categories?
     for question in (slice(0, 1), slice(1, None)):
-        rows = [(name, table) for name, several in zip(names[question], tables[question], strict=True) for table in several]
+        rows = [
+            (name, table) for name, several in zip(names[question], tables[question], strict=True) for table in several
+        ]
         signals += _decided(rows, family, resamples, seed)
     if run.protocol.get("selection", ALL) == ALL:
         flat = [table for several in tables for table in several]
@@ -217,7 +218,10 @@ def _set_signals(paired: Paired, family: Family, notes: list[str], resamples: in
     else:
         notes = [*notes, "No smallest sample: the runs scored a part of the set (--limit, --samples or --sample)."]
     if all(math.isnan(one.noise_steps) for one in signals):
-        notes = [*notes, "Noise of steps is not known: it needs three checkpoints of one training. SNR is of prompts alone."]
+        notes = [
+            *notes,
+            "Noise of steps is not known: it needs three checkpoints of one training. SNR is of prompts alone.",
+        ]
     advantages = [_advantage(name, several, signals) for name, several in zip(names, tables, strict=True)]
     return SetSignals(paired, family, signals, advantages, len(places), notes)
 
@@ -304,7 +308,8 @@ def _measured(category: str, table: _Table, family: Family) -> Signal:
     # The checkpoints have the same prompts, so their noise of prompts is in what is seen from step to step.
     beyond = max(steps - noise**2, 0.0) if not math.isnan(steps) else math.nan
     both = math.sqrt(noise**2 + (0.0 if math.isnan(beyond) else beyond))
-    means = MEASURES[table.measure] * table.sums.sum(axis=0) / table.tests.sum()
+    totals = table.sums.sum(axis=0)
+    means = MEASURES[table.measure] * totals / table.tests.sum()
     pairs = len(values) * (len(values) - 1) // 2
     return Signal(
         category=category,
@@ -316,7 +321,7 @@ def _measured(category: str, table: _Table, family: Family) -> Signal:
         noise_prompts=noise,
         noise_steps=math.sqrt(beyond),
         snr=moments.signal / both if both > 0 else math.nan,
-        in_order=int((family.better & (values[None, :] > values[:, None])).sum()),
+        in_order=int((family.better & (totals[None, :] > totals[:, None])).sum()),
         ordered=int(family.better.sum()),
         apart=int((moments.apart > 0).sum()),
         pairs=pairs,
@@ -382,7 +387,11 @@ def _with_sample(one: Signal, table: _Table, prompts: int) -> Signal:
     least = prompts
     for size in np.unique(np.geomspace(FEW, max(FEW, prompts - 1), _SIZES).astype(int))[::-1]:
         inside = np.searchsorted(places, size)
-        if inside < 2 or ((Moments.of(sums[:inside], tests[:inside]).apart == whole) & (whole != 0)).sum() < KEPT * (whole != 0).sum():
+        if (
+            inside < 2
+            or ((Moments.of(sums[:inside], tests[:inside]).apart == whole) & (whole != 0)).sum()
+            < KEPT * (whole != 0).sum()
+        ):
             break
         least = min(int(size), prompts)
     return replace(one, sample=least)
