@@ -17,10 +17,11 @@ from scipy.special import stdtrit
 
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import pair
+from nnd_tasks.analysis.signal.measures import BITS, MARGIN, MEASURES, PASS_RATE, first_half
 from nnd_tasks.analysis.signal.moments import Moments, ratio, step_variance
 from nnd_tasks.analysis.signal.orders import families_of
 from nnd_tasks.analysis.signal.signal_report import conclusions, markdown, to_csv, to_json
-from nnd_tasks.analysis.signal.signals import BITS, MARGIN, MEASURES, PASS_RATE, SetSignals, find_signals, first_half
+from nnd_tasks.analysis.signal.signals import SetSignals, find_signals
 from nnd_tasks.analysis.tags import Tags, read_tags
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.sample_order import sample_order

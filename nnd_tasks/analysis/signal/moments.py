@@ -56,7 +56,8 @@ class Moments:
     @property
     def values(self) -> Floats:
         """Mean per test of each model, less that of all models, shape (models,)."""
-        return self.totals[:-1] / self.totals[-1]
+        values: Floats = self.totals[:-1] / self.totals[-1]
+        return values
 
     @property
     def covariance(self) -> Floats:
@@ -67,7 +68,8 @@ class Moments:
         values, k = self.values, self.prompts
         cross = np.outer(values, self.products[:-1, -1])
         residual = self.products[:-1, :-1] - cross - cross.T + np.outer(values, values) * self.products[-1, -1]
-        return residual * (k / (k - 1) if k > 1 else math.nan) / self.totals[-1] ** 2
+        covariance: Floats = residual * (k / (k - 1) if k > 1 else math.nan) / self.totals[-1] ** 2
+        return covariance
 
     @property
     def signal(self) -> float:

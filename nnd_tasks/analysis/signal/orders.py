@@ -41,7 +41,8 @@ class Family:
     @property
     def contrast(self) -> NDArray[np.float64]:
         """Weights of the models, with the sum 0: how many each should be better than, less how many should be better."""
-        return (self.better.sum(axis=0) - self.better.sum(axis=1)).astype(np.float64)
+        weights: NDArray[np.float64] = self.better.sum(axis=0) - self.better.sum(axis=1).astype(np.float64)
+        return weights
 
 
 def families_of(paired: Paired, tags: Tags | None = None) -> tuple[list[Family], list[str]]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from nnd_tasks.analysis.compare.output import file_stem, p_value
 from nnd_tasks.analysis.compare.power import FEW
-from nnd_tasks.analysis.signal.signals import BITS, KEPT, MARGIN, PASS_RATE, SetSignals, Signal
+from nnd_tasks.analysis.signal.measures import BITS, MARGIN, PASS_RATE
+from nnd_tasks.analysis.signal.signals import KEPT, SetSignals, Signal
 from nnd_tasks.baselines import ALL
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.formats import TextTable, csv_text, json_text, number

@@ -7,34 +7,35 @@ value though nothing is better. docs/signal.md says where our definitions differ
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nnd_tasks.analysis.compare.paired import holm, permutation_p
 from nnd_tasks.analysis.compare.power import FEW, LEVEL, RESAMPLES
 from nnd_tasks.analysis.curves.charts import groups_of_several
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired
+from nnd_tasks.analysis.signal.measures import (
+    CONTRASTS,
+    MARGIN,
+    MEASURES,
+    PASS_RATE,
+    PromptSums,
+    prompt_sums,
+    sample_places,
+    values_of,
+)
 from nnd_tasks.analysis.signal.moments import Floats, Moments, ratio, step_variance
 from nnd_tasks.analysis.signal.orders import Family, families_of
 from nnd_tasks.analysis.tags import Tags
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.sample_order import sample_order
-from nnd_tasks.schema import short_hash
 from nnd_tasks.wording import counted
 
 Verdict = Literal["better", "worse", "mixed", "noise", "too few prompts"]
-PASS_RATE, MARGIN, BITS = "pass rate", "margin", "bits per byte"
-#: Measure -> 1 where more is better, -1 where less is.
-MEASURES: Mapping[str, int] = {PASS_RATE: 1, MARGIN: 1, BITS: -1}
-#: The measures that hold a better text against a worse one. Bits per byte do not: they fall when a model knows such texts better,
-#: whether or not it sees the error. So they never make a category worth running.
-CONTRASTS = (PASS_RATE, MARGIN)
 #: Share of the pairs of models told apart that a sample must keep.
 KEPT = 0.9
 #: Sizes of samples that are tried.
@@ -140,28 +141,6 @@ class SetSignals:
         return max(map(min, least)) if least and all(least) else None
 
 
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """One measure on the tests of one category, added up by prompt.
-
-    Attributes:
-        measure: its name.
-        sums: of each prompt, the values of its tests added up, more is better, shape (prompts, models).
-        tests: of each prompt, shape (prompts,).
-        first: which prompts are of the first half, shape (prompts,).
-        places: of the prompts in the order of ``--sample``, shape (prompts,).
-    """
-
-    measure: str
-    sums: Floats
-    tests: Floats
-    first: NDArray[np.bool_]
-    places: NDArray[np.int64]
-
-    def moments(self, chosen: NDArray[np.bool_] | slice = slice(None)) -> Moments:
-        return Moments.of(self.sums[chosen], self.tests[chosen])
-
-
 def find_signals(
     runs: Sequence[Run], tags: Tags | None = None, allow: Sequence[str] = (), resamples: int = RESAMPLES, seed: int = 0
 ) -> list[SetSignals]:
@@ -185,13 +164,8 @@ def find_signals(
     return found
 
 
-def first_half(clusters: Sequence[str]) -> NDArray[np.bool_]:
-    """Tell of each prompt whether it is of the half on which categories are chosen; that depends on its id alone."""
-    return np.array([int(short_hash("signal", cluster), 16) % 2 == 0 for cluster in clusters], dtype=bool)
-
-
 def _set_signals(paired: Paired, family: Family, notes: list[str], resamples: int, seed: int) -> SetSignals:
-    values = _values(paired, family)
+    values = values_of(paired, family)
     scored = np.isfinite(np.stack(list(values.values()))).all(axis=(0, 2))
     if not scored.any():
         raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(family.models)}")
@@ -200,12 +174,12 @@ def _set_signals(paired: Paired, family: Family, notes: list[str], resamples: in
     if left_out:
         notes = [*notes, f"Left out: {counted(left_out, 'test')} that some model could not score."]
     run = paired.runs[0]
-    places = _sample_places(run)
+    places = sample_places(run)
     names = [ALL, *sorted(set(tests["category"]))]
     tables, signals = [], []
     for category in names:
         chosen = tests["category"].eq(category).to_numpy(dtype=bool) | (category == ALL)
-        tables.append(_tables(tests[chosen]["cluster_id"].tolist(), values, np.flatnonzero(scored)[chosen], places))
+        tables.append(prompt_sums(tests[chosen]["cluster_id"].tolist(), values, np.flatnonzero(scored)[chosen], places))
     # Two questions, as in `nnd compare`: do these models differ, and on which categories?
     for question in (slice(0, 1), slice(1, None)):
         rows = [
@@ -226,56 +200,10 @@ def _set_signals(paired: Paired, family: Family, notes: list[str], resamples: in
     return SetSignals(paired, family, signals, advantages, len(places), notes)
 
 
-def _values(paired: Paired, family: Family) -> dict[str, Floats]:
-    """Return measure -> value of each test by each model, more is better, shape (tests, models); nan where not scored."""
-    shape = len(paired.tests), len(family.columns)
-    values = {measure: np.full(shape, math.nan) for measure in MEASURES}
-    values[PASS_RATE][:] = paired.passed[:, family.columns]
-    for j, column in enumerate(family.columns):
-        run = paired.runs[column]
-        rows = run.tests.set_index("test_id").loc[paired.tests["test_id"]]
-        values[MARGIN][:, j] = rows["margin"]
-        texts = zip(rows["document"], rows["high"], strict=True)
-        values[BITS][:, j] = [_bits_per_byte(run.documents[document]["scores"][high]) for document, high in texts]
-        values[BITS][:, j] *= MEASURES[BITS]
-    return values
-
-
-def _bits_per_byte(score: Mapping[str, float | None] | None) -> float:
-    """Return minus the base-2 logarithm of a text's likelihood over its UTF-8 bytes; nan where it has none."""
-    if score is None or score["sum"] is None:
-        return math.nan
-    return -score["sum"] / math.log(2) / max(score["bytes"] or 0, 1)
-
-
-def _sample_places(run: Run) -> dict[str, int]:
-    """Return prompt -> its place in the order in which ``--sample`` takes prompts of the whole set."""
-    prompts = [document["cluster_id"] for document in run.documents]
-    categories: list[set[str]] = [set() for _ in prompts]
-    for document, category in zip(run.tests["document"], run.tests["category"], strict=True):
-        categories[document].add(category)
-    return {prompts[place]: i for i, place in enumerate(sample_order(prompts, categories))}
-
-
-def _tables(
-    clusters: Sequence[str], values: Mapping[str, Floats], rows: NDArray[np.int64], places: Mapping[str, int]
-) -> list[_Table]:
-    """Return a table per measure of some tests: ``rows`` of ``values``, whose prompts are ``clusters``."""
-    number = {cluster: i for i, cluster in enumerate(dict.fromkeys(clusters))}
-    prompt = np.array([number[cluster] for cluster in clusters])
-    about = np.bincount(prompt).astype(float), first_half(list(number)), np.array([places[name] for name in number])
-    tables = []
-    for measure, table in values.items():
-        sums = np.zeros((len(number), table.shape[1]))
-        np.add.at(sums, prompt, table[rows])
-        tables.append(_Table(measure, sums, *about))
-    return tables
-
-
 # ---------------------------------------------------------------- is there a signal?
 
 
-def _decided(rows: Sequence[tuple[str, _Table]], family: Family, resamples: int, seed: int) -> list[Signal]:
+def _decided(rows: Sequence[tuple[str, PromptSums]], family: Family, resamples: int, seed: int) -> list[Signal]:
     """Return the signals of categories and measures that are corrected together, with their verdicts."""
     signals = [_measured(category, table, family) for category, table in rows]
     # What the first half shows: weights of the models, and the p value.
@@ -300,7 +228,7 @@ def _decided(rows: Sequence[tuple[str, _Table]], family: Family, resamples: int,
     return decided
 
 
-def _measured(category: str, table: _Table, family: Family) -> Signal:
+def _measured(category: str, table: PromptSums, family: Family) -> Signal:
     """Return signal and noise, without a verdict."""
     moments = table.moments()
     values, noise = moments.values, moments.noise
@@ -328,7 +256,7 @@ def _measured(category: str, table: _Table, family: Family) -> Signal:
     )
 
 
-def _chosen(table: _Table, family: Family, resamples: int, seed: int) -> tuple[Floats | None, float]:
+def _chosen(table: PromptSums, family: Family, resamples: int, seed: int) -> tuple[Floats | None, float]:
     """Return what the first half shows most clearly: weights of the models whose sum of values is not 0, and its p value.
 
     The order of the family is asked first. If the half does not show it, the two models are taken that differ most, with p
@@ -357,7 +285,7 @@ def _p(differences: Floats, resamples: int, seed: int) -> float:
 # ---------------------------------------------------------------- by which measure, on how many prompts?
 
 
-def _advantage(category: str, tables: Sequence[_Table], signals: Sequence[Signal]) -> Advantage:
+def _advantage(category: str, tables: Sequence[PromptSums], signals: Sequence[Signal]) -> Advantage:
     """Return how the margin does beside the pass rate."""
     of = {table.measure: table for table in tables}
     found = ratio(of[MARGIN].sums, of[MARGIN].tests, of[PASS_RATE].sums)
@@ -366,7 +294,7 @@ def _advantage(category: str, tables: Sequence[_Table], signals: Sequence[Signal
     return Advantage(category, *found, better if shown & set(CONTRASTS) else "")
 
 
-def _with_sample(one: Signal, table: _Table, prompts: int) -> Signal:
+def _with_sample(one: Signal, table: PromptSums, prompts: int) -> Signal:
     """Return a signal with the smallest sample that keeps it, if it is worth running.
 
     That is the least N such that this and every larger sample tell apart `KEPT` of the pairs of models, in the same direction,
