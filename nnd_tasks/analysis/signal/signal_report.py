@@ -23,8 +23,8 @@ _READING = (
     "checkpoint would, beyond that. SNR: signal over both. In order: of the pairs of models of which one should be better, those "
     "where it is. Apart: pairs told apart at 0.05, of all pairs; one in twenty is by chance. Chosen: p on half of the prompts; "
     "confirmed: p (Holm) of the same on the other half.",
-    "Verdict: better - models that should be better are; worse - they are worse; mixed - models differ, otherwise than in this "
-    f"order; noise - none of these is shown on both halves; too few prompts - fewer than {FEW} in a half.",
+    "Verdict: better - models that should be better are; worse - they are worse; mixed - two models differ, and the order as "
+    f"a whole is not shown; noise - none of these is shown on both halves; too few prompts - fewer than {FEW} in a half.",
 )
 
 

@@ -63,8 +63,8 @@ class Signal:
         p_chosen: p of what half of the prompts showed.
         p_confirmed: p of the same on the other half, after Holm's correction over all that the first half showed; nan where
             it showed nothing.
-        verdict: ``better``: models that should be better are, on both halves. ``worse``: they are worse. ``mixed``: models
-            differ, otherwise than in this order. ``noise``: nothing of this is shown.
+        verdict: ``better``: models that should be better are, on both halves. ``worse``: they are worse. ``mixed``: two
+            models differ, and the order as a whole is not shown. ``noise``: nothing of this is shown.
         sample: least N of ``--sample`` that keeps `KEPT` of the pairs told apart; None where nothing is worth sampling.
     """
 
@@ -265,7 +265,7 @@ def _chosen(table: PromptSums, family: Family, resamples: int, seed: int) -> tup
     if min(table.first.sum(), (~table.first).sum()) < FEW:
         return None, math.nan
     p = _p(table.sums[table.first] @ family.contrast, resamples, seed)
-    if p < LEVEL:
+    if p < LEVEL or len(family.models) == 2:
         return family.contrast, p
     p_pairs = table.moments(table.first).p
     a, b = np.unravel_index(np.argmin(p_pairs), p_pairs.shape)
