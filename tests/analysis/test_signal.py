@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import pair
-from nnd_tasks.analysis.signal.measures import BITS, MARGIN, MEASURES, PASS_RATE, first_half
+from nnd_tasks.analysis.signal.measures import BITS, CONTRASTS, MARGIN, MEASURES, PASS_RATE, first_half
 from nnd_tasks.analysis.signal.moments import Moments, ratio, step_variance
 from nnd_tasks.analysis.signal.orders import families_of
 from nnd_tasks.analysis.signal.signal_report import conclusions, markdown, to_csv, to_json
@@ -89,22 +89,34 @@ def verdicts(found: SetSignals, measure: str) -> dict[str, str]:
 
 
 def test_noise_is_flagged_and_signal_is_kept() -> None:
+    chosen = mixed = 0
     for seed in range(20):
         found = found_in(planted(seed, prompts=70))
         for measure in (PASS_RATE, MARGIN):
             shown = verdicts(found, measure)
-            assert {shown[name] for name in ("noise_a", "noise_b", "noise_c")} == {"noise"}, (seed, shown)
+            flagged = [shown[name] for name in ("noise_a", "noise_b", "noise_c")]
+            assert set(flagged) <= {"noise", "not confirmed", "mixed"}, (seed, shown)
+            chosen += 3 - flagged.count("noise")
+            mixed += flagged.count("mixed")
         assert verdicts(found, MARGIN) | {"rises": "better", "falls": "worse"} == verdicts(found, MARGIN), seed
         assert list(found.worth_running()) == ["rises"], "bits per byte alone make no category worth running"
         assert set(verdicts(found, BITS).values()) == {"better"}, "bits per byte are lower for every later checkpoint"
+    assert chosen <= 0.1 * 120, "half of the prompts show something by chance: two questions at level 0.05"
+    assert mixed <= 0.05 * 20, "and the other half confirms it in few sets"
 
 
 @pytest.mark.complete
 def test_false_alarms_are_rare() -> None:
     runs = 500
     noise = {f"noise_{i}": 0.0 for i in range(5)}
-    alarms = sum(bool(found_in(planted(seed, noise, prompts=60)).worth_running()) for seed in range(runs))
-    assert alarms / runs <= 0.05
+    alarms = {"better": 0, "mixed": 0}
+    for seed in range(runs):
+        signals = found_in(planted(seed, noise, prompts=60)).signals
+        shown = {one.verdict for one in signals if one.measure in CONTRASTS and one.category != "all"}
+        for verdict in alarms:
+            alarms[verdict] += verdict in shown
+    print(alarms)
+    assert max(alarms.values()) / runs <= 0.05
 
 
 def test_models_that_differ_in_no_order_are_mixed() -> None:

@@ -22,9 +22,10 @@ _READING = (
     "Signal: the best model less the worst. Noise of prompts: what other prompts would change; of steps: what the next "
     "checkpoint would, beyond that. SNR: signal over both. In order: of the pairs of models of which one should be better, those "
     "where it is. Apart: pairs told apart at 0.05, of all pairs; one in twenty is by chance. Chosen: p on half of the prompts; "
-    "confirmed: p (Holm) of the same on the other half.",
+    "confirmed: p of the same on the other half (one-sided, Holm).",
     "Verdict: better - models that should be better are; worse - they are worse; mixed - two models differ, and the order as "
-    f"a whole is not shown; noise - none of these is shown on both halves; too few prompts - fewer than {FEW} in a half.",
+    "a whole is not shown; not confirmed - one half of the prompts shows something, the other does not; noise - nothing is "
+    f"shown; too few prompts - fewer than {FEW} in a half.",
 )
 
 

@@ -35,7 +35,7 @@ from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.wording import counted
 
-Verdict = Literal["better", "worse", "mixed", "noise", "too few prompts"]
+Verdict = Literal["better", "worse", "mixed", "not confirmed", "noise", "too few prompts"]
 #: Share of the pairs of models told apart that a sample must keep.
 KEPT = 0.9
 #: Sizes of samples that are tried.
@@ -60,11 +60,12 @@ class Signal:
         ordered: pairs of models with a known order.
         apart: pairs of models told apart, each at level 0.05.
         pairs: all pairs.
-        p_chosen: p of what half of the prompts showed.
-        p_confirmed: p of the same on the other half, after Holm's correction over all that the first half showed; nan where
-            it showed nothing.
+        p_chosen: p of the order on half of the prompts; where the verdict is ``mixed``, of the two models.
+        p_confirmed: p of the same on the other half, in the same direction, after Holm's correction; nan where the first half
+            shows nothing.
         verdict: ``better``: models that should be better are, on both halves. ``worse``: they are worse. ``mixed``: two
-            models differ, and the order as a whole is not shown. ``noise``: nothing of this is shown.
+            models differ, and the order as a whole is not shown. ``not confirmed``: the first half shows something, the
+            second does not. ``noise``: the first half shows nothing.
         sample: least N of ``--sample`` that keeps `KEPT` of the pairs told apart; None where nothing is worth sampling.
     """
 
@@ -203,29 +204,93 @@ def _set_signals(paired: Paired, family: Family, notes: list[str], resamples: in
 # ---------------------------------------------------------------- is there a signal?
 
 
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """What the two halves of the prompts say on one question.
+
+    Attributes:
+        sign: of the weighted sum of the models' values, on the first half.
+        p: of the first half, two-sided.
+        confirmed: of the second half, one-sided in this direction; nan where the first half shows nothing.
+    """
+
+    sign: float
+    p: float
+    confirmed: float
+
+
 def _decided(rows: Sequence[tuple[str, PromptSums]], family: Family, resamples: int, seed: int) -> list[Signal]:
     """Return the signals of categories and measures that are corrected together, with their verdicts."""
-    signals = [_measured(category, table, family) for category, table in rows]
-    # What the first half shows: weights of the models, and the p value.
-    shown = [_chosen(table, family, resamples, seed) for _, table in rows]
-    confirmed = [
-        _p(table.sums[~table.first] @ weights, resamples, seed) if weights is not None and p < LEVEL else math.nan
-        for (_, table), (weights, p) in zip(rows, shown, strict=True)
-    ]
-    corrected = iter(holm([p for p in confirmed if not math.isnan(p)]))
+    orders: list[_Finding | None] = []
+    pairs: list[_Finding | None] = []
+    for _, table in rows:
+        enough = min(table.first.sum(), (~table.first).sum()) >= FEW
+        orders.append(_order(table, family, resamples, seed) if enough else None)
+        pairs.append(_farthest_pair(table, resamples, seed) if enough else None)
+    p_orders, p_pairs = _corrected(orders), _corrected(pairs)
     decided = []
-    for (_, table), one, (weights, p), raw in zip(rows, signals, shown, confirmed, strict=True):
-        if weights is None:
+    for (category, table), order, pair_, p_order, p_pair in zip(rows, orders, pairs, p_orders, p_pairs, strict=True):
+        one = _measured(category, table, family)
+        if order is None or pair_ is None:
             decided.append(replace(one, verdict="too few prompts"))
-            continue
-        p_holm = math.nan if math.isnan(raw) else next(corrected)
-        verdict: Verdict = "noise"
-        halves = [float(table.sums[half].sum(axis=0) @ weights) for half in (table.first, ~table.first)]
-        if p_holm < LEVEL and halves[0] * halves[1] > 0:
-            in_order = np.array_equal(weights, family.contrast)
-            verdict = "mixed" if not in_order else "better" if halves[0] > 0 else "worse"
-        decided.append(replace(one, p_chosen=p, p_confirmed=p_holm, verdict=verdict))
+        elif p_order < LEVEL:
+            verdict: Verdict = "better" if order.sign > 0 else "worse"
+            decided.append(replace(one, p_chosen=order.p, p_confirmed=p_order, verdict=verdict))
+        elif p_pair < LEVEL:
+            decided.append(replace(one, p_chosen=pair_.p, p_confirmed=p_pair, verdict="mixed"))
+        else:
+            chosen = min(order.p, pair_.p) < LEVEL
+            verdict = "not confirmed" if chosen else "noise"
+            decided.append(replace(one, p_chosen=order.p, p_confirmed=p_order, verdict=verdict))
     return decided
+
+
+def _order(table: PromptSums, family: Family, resamples: int, seed: int) -> _Finding:
+    """Return whether models that should be better are."""
+    return _finding(
+        table, family.contrast, _p(table.sums[table.first] @ family.contrast, resamples, seed), resamples, seed
+    )
+
+
+def _farthest_pair(table: PromptSums, resamples: int, seed: int) -> _Finding:
+    """Return whether those two models differ that differ most clearly on the first half; p is Bonferroni's there."""
+    p_values = table.moments(table.first).p
+    a, b = np.unravel_index(np.argmin(p_values), p_values.shape)
+    weights = np.zeros(len(p_values))
+    weights[[a, b]] = -1, 1
+    pairs = len(p_values) * (len(p_values) - 1) // 2
+    return _finding(table, weights, min(1.0, float(p_values[a, b]) * pairs), resamples, seed)
+
+
+def _finding(table: PromptSums, weights: Floats, p: float, resamples: int, seed: int) -> _Finding:
+    """Ask the second half what the first half shows.
+
+    Args:
+        table: a measure on a category.
+        weights: of the models, with the sum 0.
+        p: of the first half.
+        resamples: sign flips.
+        seed: of the sign flips.
+    """
+    sums = table.sums @ weights
+    sign = float(np.sign(sums[table.first].sum()))
+    if p >= LEVEL:
+        return _Finding(sign, p, math.nan)
+    second = sums[~table.first]
+    half = _p(second, resamples, seed) / 2
+    return _Finding(sign, p, half if second.sum() * sign > 0 else 1 - half)
+
+
+def _p(differences: Floats, resamples: int, seed: int) -> float:
+    """Return the two-sided p value of the sum of one number per prompt, by sign flips."""
+    return float(permutation_p(differences[:, None], resamples, seed)[0])
+
+
+def _corrected(findings: Sequence[_Finding | None]) -> list[float]:
+    """Return the p values of the second half after Holm's correction; nan where there is none."""
+    raw = [math.nan if one is None else one.confirmed for one in findings]
+    corrected = iter(holm([p for p in raw if not math.isnan(p)]))
+    return [math.nan if math.isnan(p) else next(corrected) for p in raw]
 
 
 def _measured(category: str, table: PromptSums, family: Family) -> Signal:
@@ -254,32 +319,6 @@ def _measured(category: str, table: PromptSums, family: Family) -> Signal:
         apart=int((moments.apart > 0).sum()),
         pairs=pairs,
     )
-
-
-def _chosen(table: PromptSums, family: Family, resamples: int, seed: int) -> tuple[Floats | None, float]:
-    """Return what the first half shows most clearly: weights of the models whose sum of values is not 0, and its p value.
-
-    The order of the family is asked first. If the half does not show it, the two models are taken that differ most, with p
-    corrected for the number of pairs (Bonferroni). None where a half has too few prompts.
-    """
-    if min(table.first.sum(), (~table.first).sum()) < FEW:
-        return None, math.nan
-    p = _p(table.sums[table.first] @ family.contrast, resamples, seed)
-    if p < LEVEL or len(family.models) == 2:
-        return family.contrast, p
-    p_pairs = table.moments(table.first).p
-    a, b = np.unravel_index(np.argmin(p_pairs), p_pairs.shape)
-    p_pair = float(p_pairs[a, b]) * len(p_pairs) * (len(p_pairs) - 1) / 2
-    if p_pair >= LEVEL:
-        return family.contrast, p
-    weights = np.zeros(len(p_pairs))
-    weights[[a, b]] = -1, 1
-    return weights, p_pair
-
-
-def _p(differences: Floats, resamples: int, seed: int) -> float:
-    """Return the p value of the sum of one number per prompt, by sign flips."""
-    return float(permutation_p(differences[:, None], resamples, seed)[0])
 
 
 # ---------------------------------------------------------------- by which measure, on how many prompts?
