@@ -101,7 +101,9 @@ def test_noise_is_flagged_and_signal_is_kept() -> None:
         assert verdicts(found, MARGIN) | {"rises": "better", "falls": "worse"} == verdicts(found, MARGIN), seed
         assert list(found.worth_running()) == ["rises"], "bits per byte alone make no category worth running"
         assert set(verdicts(found, BITS).values()) == {"better"}, "bits per byte are lower for every later checkpoint"
-    assert chosen <= 20, "of 120; half of the prompts show something by chance: two questions, each at level 0.05"
+    assert chosen <= 26, (
+        "of 120; half of the prompts or all show something by chance: four questions, each at level 0.05"
+    )
     assert mixed <= 0.05 * 20, "and the other half confirms it in few sets"
 
 

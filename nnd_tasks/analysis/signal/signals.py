@@ -64,8 +64,8 @@ class Signal:
         p_confirmed: p of the same on the other half, in the same direction, after Holm's correction; nan where the first half
             shows nothing.
         verdict: ``better``: models that should be better are, on both halves. ``worse``: they are worse. ``mixed``: two
-            models differ, and the order as a whole is not shown. ``not confirmed``: the first half shows something, the
-            second does not. ``noise``: the first half shows nothing.
+            models differ, and the order as a whole is not shown. ``not confirmed``: the first half, or all prompts
+            together, show something, and the two halves do not. ``noise``: nothing is shown.
         sample: least N of ``--sample`` that keeps `KEPT` of the pairs told apart; None where nothing is worth sampling.
     """
 
@@ -239,8 +239,8 @@ def _decided(rows: Sequence[tuple[str, PromptSums]], family: Family, resamples: 
         elif p_pair < LEVEL:
             decided.append(replace(one, p_chosen=pair_.p, p_confirmed=p_pair, verdict="mixed"))
         else:
-            chosen = min(order.p, pair_.p) < LEVEL
-            verdict = "not confirmed" if chosen else "noise"
+            whole = _p(table.sums @ family.contrast, resamples, seed), _smallest_p(table.moments())[0]
+            verdict = "not confirmed" if min(order.p, pair_.p, *whole) < LEVEL else "noise"
             decided.append(replace(one, p_chosen=order.p, p_confirmed=p_order, verdict=verdict))
     return decided
 
@@ -254,12 +254,18 @@ def _order(table: PromptSums, family: Family, resamples: int, seed: int) -> _Fin
 
 def _farthest_pair(table: PromptSums, resamples: int, seed: int) -> _Finding:
     """Return whether those two models differ that differ most clearly on the first half; p is Bonferroni's there."""
-    p_values = table.moments(table.first).p
-    a, b = np.unravel_index(np.argmin(p_values), p_values.shape)
-    weights = np.zeros(len(p_values))
-    weights[[a, b]] = -1, 1
+    p, models = _smallest_p(table.moments(table.first))
+    weights = np.zeros(table.sums.shape[1])
+    weights[models] = -1, 1
+    return _finding(table, weights, p, resamples, seed)
+
+
+def _smallest_p(moments: Moments) -> tuple[float, list[int]]:
+    """Return the smallest p value of a pair of models, after Bonferroni's correction over the pairs, and the two models."""
+    p_values = moments.p
+    models = [int(place) for place in np.unravel_index(np.argmin(p_values), p_values.shape)]
     pairs = len(p_values) * (len(p_values) - 1) // 2
-    return _finding(table, weights, min(1.0, float(p_values[a, b]) * pairs), resamples, seed)
+    return min(1.0, float(p_values.min()) * pairs), models
 
 
 def _finding(table: PromptSums, weights: Floats, p: float, resamples: int, seed: int) -> _Finding:
