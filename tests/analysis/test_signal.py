@@ -109,7 +109,7 @@ def test_noise_is_flagged_and_signal_is_kept() -> None:
 
 @pytest.mark.complete
 def test_false_alarms_are_rare() -> None:
-    runs = 500
+    runs = 300
     noise = {f"noise_{i}": 0.0 for i in range(5)}
     alarms = {"better": 0, "mixed": 0}
     for seed in range(runs):

@@ -24,8 +24,8 @@ _READING = (
     "where it is. Apart: pairs told apart at 0.05, of all pairs; one in twenty is by chance. Chosen: p on half of the prompts; "
     "confirmed: p of the same on the other half (one-sided, Holm).",
     "Verdict: better - models that should be better are; worse - they are worse; mixed - two models differ, and the order as "
-    "a whole is not shown; not confirmed - half of the prompts or all together show something, not both halves; noise - nothing is "
-    f"shown; too few prompts - fewer than {FEW} in a half.",
+    "a whole is not shown; not confirmed - half of the prompts or all together show something, not both halves; noise - "
+    f"nothing is shown; too few prompts - fewer than {FEW} in a half.",
 )
 
 
