@@ -218,6 +218,21 @@ def test_a_measure_with_half_the_noise_is_twice_as_good() -> None:
     assert again[1] < 1 < again[2]
 
 
+@pytest.mark.complete
+@pytest.mark.parametrize(("prompts", "spread"), [(60, 1.0), (200, 1.0), (200, 0.4)])
+def test_the_interval_of_a_ratio_misses_it_in_one_of_twenty(prompts: int, spread: float) -> None:
+    rng = np.random.default_rng(prompts)
+    curve = spread * np.array([0.0, 0.1, 0.25, 0.5, 0.7, 0.9])
+    missed = 0
+    for _ in range(400):
+        tests = rng.integers(1, 8, size=prompts).astype(float)
+        common = curve * tests[:, None] + rng.normal(size=(prompts, 1)) * tests[:, None]
+        noise, other = rng.normal(size=(2, prompts, 6)) * np.sqrt(tests)[:, None]
+        found = ratio(common + noise, tests, common + 2 * (0.6 * noise + 0.8 * other))
+        missed += not found[1] <= 2 <= found[2]
+    assert missed / 400 <= 0.08
+
+
 def test_values_are_those_of_the_runs() -> None:
     runs = planted(2, prompts=30)
     found = found_in(runs)
