@@ -11,18 +11,21 @@ from typing import Any
 from nnd_tasks.analysis.compare.output import file_stem, p_value
 from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.analysis.signal.measures import BITS, MARGIN, PASS_RATE
-from nnd_tasks.analysis.signal.signals import KEPT, SetSignals, Signal
+from nnd_tasks.analysis.signal.signals import KEPT, SetSignals
 from nnd_tasks.baselines import ALL
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.formats import TextTable, csv_text, json_text, number
 from nnd_tasks.markdown import code, unlinked
 from nnd_tasks.wording import some_of
 
-_READING = (
+_SIGNALS = (
     "Signal: the best model less the worst. Noise of prompts: what other prompts would change; of steps: what the next "
-    "checkpoint would, beyond that. SNR: signal over both. In order: of the pairs of models of which one should be better, those "
-    "where it is. Apart: pairs told apart at 0.05, of all pairs; one in twenty is by chance. Chosen: p on half of the prompts; "
-    "confirmed: p of the same on the other half (one-sided, Holm).",
+    "checkpoint would, beyond that. SNR: signal over both."
+)
+_VERDICTS = (
+    "In order: of the pairs of models of which one should be better, those where it is. Apart: pairs told apart at 0.05, of all "
+    "pairs; one in twenty is by chance. Chosen: p on half of the prompts; confirmed: p of the same on the other half (one-sided, "
+    f"Holm). Sample: prompts that keep {KEPT:.0%} of the pairs told apart.",
     "Verdict: better - models that should be better are; worse - they are worse; mixed - two models differ, and the order as "
     "a whole is not shown; not confirmed - half of the prompts or all together show something, not both halves; noise - "
     f"nothing is shown; too few prompts - fewer than {FEW} in a half.",
@@ -30,21 +33,37 @@ _READING = (
 
 
 def signals_table(found: SetSignals) -> TextTable:
-    """Return a row per category and measure."""
-    head = ["category", "measure", "prompts", "worst model", "best model", "signal", "noise: prompts", "noise: steps"]
-    head += ["SNR", "in order", "apart", "p chosen", "p confirmed", "verdict", "--sample"]
-    return TextTable(head, [_row(one) for one in found.signals], names=2)
+    """Return a row per category and measure: what the models differ by, and the noise."""
+    head = [
+        "category",
+        "measure",
+        "prompts",
+        "worst model",
+        "best model",
+        "signal",
+        "noise: prompts",
+        "noise: steps",
+        "SNR",
+    ]
+    rows = []
+    for one in found.signals:
+        ends = sorted(one.values.values(), reverse=one.measure == BITS)
+        numbers = [number(value) for value in (ends[0], ends[-1], one.signal)]
+        noises = [number(value, 4) for value in (one.noise_prompts, one.noise_steps)]
+        rows.append([one.category, one.measure, f"{one.prompts:,}", *numbers, *noises, number(one.snr, 1)])
+    return TextTable(head, rows, names=2)
 
 
-def _row(one: Signal) -> list[str]:
-    ends = sorted(one.values.values(), reverse=one.measure == BITS)
-    numbers = [number(value) for value in (ends[0], ends[-1], one.signal)]
-    noises = [number(value, 4) for value in (one.noise_prompts, one.noise_steps)]
-    p_values = ["-" if math.isnan(p) else p_value(p) for p in (one.p_chosen, one.p_confirmed)]
-    counts = [f"{one.in_order}/{one.ordered}", f"{one.apart}/{one.pairs}"]
-    sample = "-" if one.sample is None else f"{one.sample:,}"
-    names = [one.category, one.measure, f"{one.prompts:,}"]
-    return [*names, *numbers, *noises, number(one.snr, 1), *counts, *p_values, one.verdict, sample]
+def verdicts_table(found: SetSignals) -> TextTable:
+    """Return a row per category and measure: what is shown, and on how few prompts."""
+    head = ["category", "measure", "in order", "apart", "chosen", "confirmed", "verdict", "sample"]
+    rows = []
+    for one in found.signals:
+        counts = [f"{one.in_order}/{one.ordered}", f"{one.apart}/{one.pairs}"]
+        p_values = ["-" if math.isnan(p) else p_value(p) for p in (one.p_chosen, one.p_confirmed)]
+        sample = "-" if one.sample is None else f"{one.sample:,}"
+        rows.append([one.category, one.measure, *counts, *p_values, one.verdict, sample])
+    return TextTable(head, rows, names=2)
 
 
 def advantages_table(found: SetSignals) -> TextTable:
@@ -103,8 +122,9 @@ def markdown(found: SetSignals) -> str:
     lines = [f"# {unlinked(found.paired.title)}: signal and noise of {unlinked(family.name)}", ""]
     lines += [f"Should be better, from left to right: {unlinked('; '.join(family.orders))}.", ""]
     lines += [f"{unlinked(note)}\n" for note in found.notes]
-    lines += [f"{line}\n" for line in _READING]
-    lines += signals_table(found).markdown()
+    lines += [_SIGNALS, "", *signals_table(found).markdown()]
+    lines += [f"{line}\n" for line in _VERDICTS]
+    lines += verdicts_table(found).markdown()
     lines += ["Signal over noise of prompts, and how many times as large it is by margin as by pass rate:", ""]
     lines += advantages_table(found).markdown()
     lines += [f"- {line}" for line in conclusions(found)]
