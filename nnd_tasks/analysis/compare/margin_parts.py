@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from nnd_tasks.analysis.alignment import Block, character_blocks
 from nnd_tasks.analysis.compare.paired import Difference, Rate
+from nnd_tasks.analysis.result_files import tokens_of
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.samples import Samples
 from nnd_tasks.analysis.side_by_side import Paired
-from nnd_tasks.analysis.token_files import CandidateTokens, read_tokens, tokens_of
+from nnd_tasks.analysis.token_files import CandidateTokens, read_tokens
 from nnd_tasks.baselines import ALL
 from nnd_tasks.formats import TextTable, number
 from nnd_tasks.statistics import (

@@ -267,7 +267,8 @@ def render(
         "baselines": BASELINES,
         "baselines_of": baselines_of,
         "limits": {"context": CONTEXT_LIMIT, "candidate": CANDIDATE_LIMIT, "page": PAGE_LIMIT, "wanted": EXAMPLES},
-        "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL, "parts": CAPTION},
+        "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
+        "about_parts": CAPTION,
         "unfolded": UNFOLDED,
     }
     count = EXAMPLES
