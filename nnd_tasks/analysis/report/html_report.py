@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnd_tasks import __version__
 from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostics_of
+from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margin_parts_table
 from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, p_value, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, LEVEL, POWER
@@ -26,7 +27,7 @@ from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
-from nnd_tasks.formats import number
+from nnd_tasks.formats import TextTable, number
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets
 from nnd_tasks.wording import counted
 
@@ -53,6 +54,7 @@ class Section:
         categories: results on ``all``, then on each category.
         comparison: of the models; None where there is only one.
         diagnostics: model -> category -> diagnostics.
+        parts: of the margins, one row per category and model; None where no run has token scores.
         protocol: (key, value) of what all runs were asked.
         differing: (key, value of each model) where the runs differ.
     """
@@ -62,6 +64,7 @@ class Section:
     categories: list[CategoryResult]
     comparison: Comparison | None
     diagnostics: dict[str, dict[str, Diagnostics]]
+    parts: TextTable | None
     protocol: list[tuple[str, str]]
     differing: list[tuple[str, list[str]]]
 
@@ -107,6 +110,7 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
             raise NNDError(f"{paired.runs[0].path}: no test was scored by every model; leave {paired.title} out")
         comparison = compare(paired) if len(paired.runs) > 1 else None
         protocol, differing = _settings(paired.runs)
+        parts = margin_parts(paired)
         sections.append(
             Section(
                 number=place,
@@ -114,6 +118,7 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
                 categories=comparison.categories if comparison else category_rates(paired),
                 comparison=comparison,
                 diagnostics={run.model: diagnostics_of(run) for run in paired.runs},
+                parts=margin_parts_table(parts) if parts else None,
                 protocol=protocol,
                 differing=differing,
             )
@@ -261,6 +266,7 @@ def render(
         "baselines": BASELINES,
         "baselines_of": baselines_of,
         "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
+        "about_parts": CAPTION,
         "unfolded": UNFOLDED,
     }
     count = EXAMPLES
