@@ -1,4 +1,4 @@
-"""Commands over results: compare, report, scaling, curve, verify, reproduce."""
+"""Commands over results: compare, report, surprise, scaling, curve, verify, reproduce."""
 
 from __future__ import annotations
 
@@ -89,6 +89,28 @@ def report(
     from nnd_tasks.analysis.report.html_report import write_report
 
     say(f"written: {write_report(runs, output, parts_of(allow), select=select or ())}")
+
+
+@app.command(
+    rich_help_panel=CONCLUSIONS,
+    epilog=examples(
+        ("nnd surprise results --out figures", "of runs with --metadata '{\"tokens\": true}'"),
+    ),
+)
+def surprise(
+    runs: Runs,
+    select: Select = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+) -> None:
+    """Show how surprising the tokens before, in and after the errors that people marked are to each model."""
+    from nnd_tasks.analysis.curves.around_errors import around_errors, markdown, write
+    from nnd_tasks.analysis.results import read_runs
+
+    check_folder("--out", out_dir)
+    places = around_errors(read_runs(runs, select or ()))
+    show(markdown(places))
+    for path in write(places, out_dir) if out_dir is not None else ():
+        say(f"written: {path}")
 
 
 @app.command(

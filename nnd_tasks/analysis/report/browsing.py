@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnd_tasks.analysis.report.html_examples import prompt_fields
-from nnd_tasks.analysis.result_files import tokens_of
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.samples import Samples
 from nnd_tasks.analysis.side_by_side import Paired
+from nnd_tasks.analysis.token_files import CandidateTokens, TokenScores, run_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from nnd_tasks.analysis.token_files import CandidateTokens, TokenScores
 
 #: Characters of texts in one piece, about: the page unpacks a piece when one of its tests is looked at.
 _PIECE = 200_000
@@ -72,20 +69,6 @@ class Packed:
     def size(self) -> int:
         """Bytes of the pieces."""
         return sum(map(len, self.pieces))
-
-
-def run_tokens(run: Run) -> TokenScores | None:
-    """Return the token scores of a run; None where it kept none.
-
-    Raises:
-        NNDError: their file is damaged, or of another run.
-    """
-    path = tokens_of(run.path.with_name(f"results_{run.date}.json"), run.task)
-    if not path.is_file():
-        return None
-    from nnd_tasks.analysis.token_files import read_tokens
-
-    return read_tokens(path, Samples(run.documents, run.tests, run.truncated))
 
 
 def pack(pairs: Sequence[Paired], room: int, only: str = "") -> Packed:

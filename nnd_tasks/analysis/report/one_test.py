@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.analysis.report.browsing import pack, run_tokens, segments
+from nnd_tasks.analysis.report.browsing import pack, segments
 from nnd_tasks.analysis.report.html_examples import CONTEXT_LIMIT, prompt_fields
 from nnd_tasks.analysis.report.html_report import PAGE_LIMIT, environment, frame
 from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.analysis.side_by_side import Paired, pair
+from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
 from nnd_tasks.formats import TextTable, number

@@ -4,7 +4,7 @@
   const PAGE = 20; // tests shown at once
   const SAME = 400; // characters of a stretch that two candidates share, above which its middle is folded
   const CELLS = 250000; // texts with more pairs of words between their first and last difference are one difference
-  const ALIKE = 0.4; // texts that share a smaller part of their words are shown without brackets
+  const SHARED = 0.5; // texts that share less of their characters are shown without brackets; see margin_parts.py
   const LEVELS = [10, 20, 40, 60, 90]; // tenths of a nat at which the colour of a token changes
   const LONG = 300; // characters above which a field of the prompt is folded
 
@@ -43,10 +43,14 @@
   // ---------------------------------------------------------------- two candidates
 
   const lengthOf = (text) => [...text].length;
+  // A word or a single other character, with the space before it, as in alignment.py; scripts without spaces go by character.
+  const ALONE = "\\u0e00-\\u0eff\\u1000-\\u109f\\u1780-\\u17ff\\u3040-\\u30ff\\u3400-\\u9fff\\uf900-\\ufaff\\u{20000}-\\u{3ffff}";
+  const LETTER = "[\\p{L}\\p{N}_]";
+  const PIECE = new RegExp(`\\s*(?:[${ALONE}]|(?:(?![${ALONE}])${LETTER})+|[^\\s])|\\s+`, "gu");
 
   // Return the differences of two texts, [start, end] in characters of each; null where they share too little.
   const differences = (left, right) => {
-    const [a, b] = [left, right].map((text) => text.match(/\s*\S+|\s+$/g) || []);
+    const [a, b] = [left, right].map((text) => text.match(PIECE) || []);
     let head = 0;
     while (head < a.length && head < b.length && a[head] === b[head]) head += 1;
     let tail = 0;
@@ -54,7 +58,6 @@
     const n = a.length - head - tail;
     const m = b.length - head - tail;
     const runs = []; // differing runs of words: [first, end, first, end]
-    let same = head + tail;
     if (n * m > CELLS || n * m === 0) {
       if (n || m) runs.push([head, head + n, head, head + m]);
     } else { // longest common subsequence of words
@@ -67,7 +70,6 @@
             : Math.max(best[(i + 1) * width + j], best[i * width + j + 1]);
         }
       }
-      same += best[0];
       let [i, j, i0, j0] = [0, 0, 0, 0];
       const close = () => { if (i > i0 || j > j0) runs.push([head + i0, head + i, head + j0, head + j]); };
       while (i < n && j < m) {
@@ -80,7 +82,6 @@
       i = n; j = m;
       close();
     }
-    if (same < ALIKE * Math.max(a.length, b.length)) return null;
     const spans = (words, from, to) => {
       const starts = [0];
       for (const word of words) starts.push(starts[starts.length - 1] + lengthOf(word));
@@ -89,7 +90,11 @@
         return [starts[run[from]] + space, starts[run[to]]];
       });
     };
-    return [spans(a, 0, 1), spans(b, 2, 3)];
+    const both = [spans(a, 0, 1), spans(b, 2, 3)];
+    const [first, second] = [left, right].map(lengthOf);
+    const changed = (edits) => edits.reduce((sum, [start, end]) => sum + end - start, 0);
+    const longer = first > second ? first - changed(both[0]) : second - changed(both[1]);
+    return longer < SHARED * Math.max(first, second) ? null : both;
   };
 
   // Return [start, end] of the middles of long stretches without differences; none of them has a mark.
