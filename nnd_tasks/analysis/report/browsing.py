@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.analysis.report.html_examples import prompt_fields
 from nnd_tasks.analysis.results import Run
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Characters of texts in one piece, about: the page unpacks a piece when one of its tests is looked at.
-_PIECE = 200_000
+_PIECE = 25_000
 #: A number n of a list, such as the lengths of tokens, is the character chr(48 + n): no letter that JSON escapes but one.
 _ZERO, _MOST = 48, 40_000
 
@@ -225,7 +226,7 @@ def _tokens(
     return [None if one is None else [_numbers(part) for part in segments(one, limit)] for one in found]
 
 
-def segments(tokens: CandidateTokens, limit: int) -> tuple[list[int], list[int]]:
+def segments(tokens: CandidateTokens, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return stretches of a candidate that follow each other, each with the tokens that stand for it.
 
     Tokens that stand for parts of one character are in one stretch. A token around the candidate has a stretch of length 0.
@@ -235,22 +236,23 @@ def segments(tokens: CandidateTokens, limit: int) -> tuple[list[int], list[int]]
         limit: characters of the candidate; later stretches are left out.
 
     Returns:
-        Lengths in characters, and surprises in tenths of a nat, both from 0 to 40,000.
+        Lengths in characters, and surprises in tenths of a nat, both from 0 to 40,000, shape (stretches,).
     """
-    if not len(tokens.ends):
-        return [], []
-    reach = np.maximum.accumulate(tokens.ends)
-    begins = np.flatnonzero(np.concatenate([[True], tokens.starts[1:] >= reach[:-1]]))
-    ends = reach[np.concatenate([begins[1:], [len(reach)]]) - 1]
-    surprise = np.add.reduceat(-tokens.logprobs.astype(np.float64), begins)
-    tenths = np.rint(np.clip(np.nan_to_num(surprise * 10, nan=0.0, posinf=_MOST), 0, _MOST)).astype(int)
-    kept = ends <= limit
-    return np.diff(ends, prepend=0)[kept].tolist(), tenths[kept].tolist()
+    reach = np.maximum.accumulate(np.minimum(tokens.ends, limit + 1, dtype=np.int64))
+    first = np.ones(len(reach), dtype=bool)
+    first[1:] = tokens.starts[1:] >= reach[:-1]
+    begins = np.flatnonzero(first)
+    ends = reach[np.append(begins[1:], len(reach)) - 1]
+    tenths = np.rint(np.add.reduceat(tokens.logprobs, begins, dtype=np.float64) * -10).clip(0, _MOST).astype(np.int64)
+    lengths = ends.copy()
+    lengths[1:] -= ends[:-1]
+    count = int(np.searchsorted(ends, limit, side="right"))
+    return lengths[:count], tenths[:count]
 
 
-def _numbers(values: Iterable[int]) -> str:
+def _numbers(values: ArrayLike) -> str:
     """Return whole numbers from 0 to 40,000 as one character each."""
-    return "".join([chr(_ZERO + value) for value in values])
+    return (np.asarray(values, dtype="<u4") + np.uint32(_ZERO)).tobytes().decode("utf-32-le")
 
 
 def _deflated(data: Any) -> str:

@@ -15,7 +15,7 @@
     return element;
   };
   const count = (number, thing) => `${number.toLocaleString("en")} ${thing}${number === 1 ? "" : "s"}`;
-  const signed = (value, digits = 3) => (value === null ? "–" : (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits));
+  const signed = (value, digits = 3) => (value === null ? "–" : (value < 0 ? "" : "+") + value.toFixed(digits));
   const numbers = (text) => Array.from(text, (character) => character.charCodeAt(0) - 48);
 
   // ---------------------------------------------------------------- data
@@ -137,6 +137,7 @@
     const extra = (at, shown) => around.filter(([start]) => start === at).map(([, , tenths]) => token(shown, tenths, true, ""));
     const paragraph = make("p", "words", ...(characters.length ? extra(0, "␣") : []));
     const points = [...cuts].filter((point) => point <= characters.length).sort((x, y) => x - y);
+    paragraph.dir = "auto";
     let into = paragraph;
     let next = 0;
     points.forEach((start, i) => {
@@ -184,6 +185,7 @@
     for (const [name, number, leftOut] of fields) {
       const value = make("dd", "words", texts[number]);
       if (leftOut) value.append(make("span", "cut", ` [… ${count(leftOut, "more character")}]`));
+      value.dir = "auto";
       list.append(make("dt", "", name), value);
     }
     return list;
