@@ -109,7 +109,7 @@ def draw_panels(
         _draw_panel(axes, panels[i], labels, chance, titled=len(panels) > 1)
         _scale_x(axes, every, log)
         if ticks:
-            axes.set_xticks(range(len(ticks)), ticks, fontsize="small")
+            axes.set_xticks(range(len(ticks)), ticks, fontsize="small", rotation=60)
         axes.set_xlabel(figure_text(f"{x_label}, log scale" if log else x_label))
         axes.tick_params(labelleft=True)
         if i % columns == 0:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from nnd_tasks.harness.token_table import SCHEMA
 
 DATE = "2026-01-01T00-00-00"
-WORDS = "the a river city over under stone quickly walked green house found small letters 城市 naïve Straße 🙂 of and".split()
+_WORDS = "the a river city over under stone quickly walked green house found small letters 城市 naïve Straße 🙂 of and"
 
 
 def documents(count: int, *, each: int = 3, words: int = 30, context: int = 60) -> list[dict[str, Any]]:
@@ -22,7 +22,7 @@ def documents(count: int, *, each: int = 3, words: int = 30, context: int = 60) 
     rng = np.random.default_rng(0)
     made = []
     for i in range(count):
-        good = rng.choice(WORDS, words).tolist()
+        good = rng.choice(_WORDS.split(), words).tolist()
         candidates, marks = [" ".join(good)], [[]]
         for j in range(each):
             at = int(rng.integers(1, words - 1))
@@ -35,14 +35,20 @@ def documents(count: int, *, each: int = 3, words: int = 30, context: int = 60) 
         tests = [
             {**one, "subcategory": "", "severity": "major", "high": 0, "low": j + 1} for j, one in enumerate(about)
         ]
-        text = " ".join(rng.choice(WORDS, context).tolist())
+        text = " ".join(rng.choice(_WORDS.split(), context).tolist())
         document = {"cluster_id": f"c{i:05x}", "context": f"Source {i}: {text}", "question": f"Which of {i}?"}
         made.append({**document, "candidates": candidates, "error_spans": marks, "tests": tests})
     return made
 
 
 def write_run(
-    folder: Path, model: str, made: list[dict[str, Any]], *, seed: int = 0, tokens: bool = True, task: str = "nnd_marked"
+    folder: Path,
+    model: str,
+    made: list[dict[str, Any]],
+    *,
+    seed: int = 0,
+    tokens: bool = True,
+    task: str = "nnd_marked",
 ) -> Path:
     """Write the files of a run; a token is a word with the space before it, a wrong word is more surprising.
 

@@ -31,10 +31,10 @@ PLACES = (*(str(-n) for n in range(SIDE, 0, -1)), "first", "middle", "last", *(f
 #: What is averaged -> how it is called.
 VALUES = {"surprise": "surprise", "excess": "surprise less that of frequency"}
 _CAPTION = (
-    "Surprise: -log p of a token in nats, averaged over the errors that people marked, by its place: tokens before an error, its "
-    "first token, the mean of its middle ones, its last, and tokens after it. Tokens of other errors are left out. The second value "
-    "is less the surprise to a model that only knows how often each token occurs in the texts of the run. Intervals (95%) are "
-    "Student's, clustered by prompt."
+    "Surprise: -log p of a token in nats, averaged over the errors that people marked, by its place: tokens before an error, "
+    "its first token, the mean of its middle ones, its last, and tokens after it. Tokens of other errors are left out. The "
+    "second value is less the surprise to a model that only knows how often each token occurs in the texts of the run. "
+    "Intervals (95%) are Student's, clustered by prompt."
 )
 
 
@@ -164,13 +164,17 @@ def draw(places: Sequence[Place]) -> Figure:
     for task in tasks:
         for value, what in VALUES.items():
             own = [p for p in places if (p.task, p.value) == (task, value)]
-            series = [
-                Series(model, *zip(*((PLACES.index(p.place), p.mean, p.low, p.high) for p in own if p.model == model), strict=True))
-                for model in dict.fromkeys(p.model for p in own)
-            ]
+            series = [_series([p for p in own if p.model == model]) for model in dict.fromkeys(p.model for p in own)]
             panels.append(Panel(what if len(tasks) == 1 else f"{task}: {what}", series))
     label = "tokens before, in and after an error"
-    return draw_panels(panels, "Surprise around marked errors", label, columns=2, y_label="nats", chance=None, ticks=PLACES)
+    return draw_panels(
+        panels, "Surprise around marked errors", label, columns=2, y_label="nats", chance=None, ticks=PLACES
+    )
+
+
+def _series(own: Sequence[Place]) -> Series:
+    x, y = [PLACES.index(p.place) for p in own], [p.mean for p in own]
+    return Series(own[0].model, x, y, [p.low for p in own], [p.high for p in own])
 
 
 def write(places: Sequence[Place], folder: Path) -> list[Path]:
@@ -181,5 +185,6 @@ def write(places: Sequence[Place], folder: Path) -> list[Path]:
     """
     rows: list[dict[str, Any]] = [asdict(place) for place in places]
     figure = draw(places)
-    texts = {"md": markdown(places), "csv": csv_text(rows), "json": json_text(rows) + "\n"}
-    return save(folder, {f"around_errors.{ending}": content for ending, content in {**texts, "png": figure, "svg": figure}.items()})
+    files: dict[str, str | Figure] = {"md": markdown(places), "csv": csv_text(rows), "json": json_text(rows) + "\n"}
+    files |= {"png": figure, "svg": figure}
+    return save(folder, {f"around_errors.{ending}": content for ending, content in files.items()})

@@ -43,7 +43,13 @@ class Limits:
 
 
 #: What is tried in turn until the data fits. After these, fewer tests.
-STEPS = (Limits(4_000, 1_500), Limits(1_500, 500), Limits(800, 200), Limits(800, 200, tokens=False), Limits(300, 100, False))
+STEPS = (
+    Limits(4_000, 1_500),
+    Limits(1_500, 500),
+    Limits(800, 200),
+    Limits(800, 200, tokens=False),
+    Limits(300, 100, False),
+)
 #: Of one test alone.
 WHOLE = Limits(200_000, 200_000)
 
@@ -114,12 +120,13 @@ def _pack(
     limits: Limits,
     every: int,
 ) -> Packed:
-    sections, pieces = [], []
+    sections: list[dict[str, Any]] = []
+    pieces: list[str] = []
     for paired, tests in zip(pairs, chosen, strict=True):
         kept = [tokens.get(id(run)) for run in paired.runs]
         places = {place: i for i, place in enumerate(dict.fromkeys(tests["document"].tolist()))}
         own, first = _documents(paired, list(places), kept, limits)
-        categories, details = (list(dict.fromkeys(values)) for values in (tests["category"], map(_detail, _rows(tests))))
+        categories, details = (list(dict.fromkeys(names)) for names in (tests["category"], _details(tests)))
         sections.append(
             {
                 **{"task": paired.title, "models": paired.models, "tokens": [scores is not None for scores in kept]},
@@ -127,7 +134,7 @@ def _pack(
                 "id": tests["test_id"].tolist(),
                 "document": [places[place] for place in tests["document"]],
                 "category": _numbers([categories.index(name) for name in tests["category"]]),
-                "detail": _numbers([details.index(_detail(row)) for row in _rows(tests)]),
+                "detail": _numbers([details.index(detail) for detail in _details(tests)]),
                 "high": _numbers(tests["high"]),
                 "low": _numbers(tests["low"]),
                 "outcome": [_outcomes(run, tests) for run in paired.runs],
@@ -141,13 +148,9 @@ def _pack(
     )
 
 
-def _rows(tests: pd.DataFrame) -> list[tuple[str, str]]:
-    return list(zip(tests["subcategory"], tests["severity"], strict=True))
-
-
-def _detail(row: tuple[str, str]) -> str:
-    """Return subcategory and severity, where there are any."""
-    return ", ".join(filter(None, row))
+def _details(tests: pd.DataFrame) -> list[str]:
+    """Return subcategory and severity of each test, where it has any."""
+    return [", ".join(filter(None, pair)) for pair in zip(tests["subcategory"], tests["severity"], strict=True)]
 
 
 def _outcomes(run: Run, tests: pd.DataFrame) -> str:
@@ -161,7 +164,7 @@ def _outcomes(run: Run, tests: pd.DataFrame) -> str:
 
 def _margins(run: Run, tests: pd.DataFrame) -> list[float | None]:
     margins = run.tests.set_index("test_id")["margin"].reindex(tests["test_id"])
-    return [None if math.isnan(margin) else round(margin, 4) for margin in margins.tolist()]
+    return [None if math.isnan(margin) else round(margin, 8) for margin in margins.tolist()]
 
 
 # ---------------------------------------------------------------- prompts
@@ -187,7 +190,7 @@ def _documents(
             "scores": [_scores(theirs, candidates) for theirs, _ in own],
             "tokens": [_tokens(theirs, candidates, scores, limits.candidate) for theirs, scores in own],
         }
-        size += sum(len(text) for text in candidates) + sum(min(len(t), limits.field) for _, t in prompt_fields(document))
+        size += sum(map(len, candidates)) + sum(min(len(text), limits.field) for _, text in prompt_fields(document))
         documents.append(data)
         if size > _PIECE or number == len(places):
             first.append(number - len(documents))
@@ -212,7 +215,7 @@ def _scores(document: Mapping[str, Any], candidates: Sequence[str]) -> list[list
     known = dict(zip(document["candidates"], document["scores"], strict=True))
     found = [known.get(text) for text in candidates]
     return [
-        None if score is None or score["sum"] is None else [round(score["sum"], 4), score["tokens"], score["bytes"]]
+        None if score is None or score["sum"] is None else [round(score["sum"], 8), score["tokens"], score["bytes"]]
         for score in found
     ]
 
@@ -252,7 +255,8 @@ def segments(tokens: CandidateTokens, limit: int) -> tuple[NDArray[np.int64], ND
 
 def _numbers(values: ArrayLike) -> str:
     """Return whole numbers from 0 to 40,000 as one character each."""
-    return (np.asarray(values, dtype="<u4") + np.uint32(_ZERO)).tobytes().decode("utf-32-le")
+    codes: NDArray[np.uint32] = np.asarray(values, dtype="<u4") + np.uint32(_ZERO)
+    return codes.tobytes().decode("utf-32-le")
 
 
 def _deflated(data: Any) -> str:

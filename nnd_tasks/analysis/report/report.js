@@ -354,6 +354,7 @@
     after.addEventListener("click", () => turnTo(from + PAGE));
     await search();
     browse.hidden = false;
+    performance.mark("nnd tests shown");
     document.getElementById("failed")?.remove();
   };
   start().catch(() => { document.getElementById("old")?.removeAttribute("hidden"); });
