@@ -391,6 +391,6 @@ def test_a_page_of_20000_tests_opens_in_two_seconds(browser: Browser, tmp_path: 
     assert page.evaluate("performance.getEntriesByName('nnd tests shown')[0].startTime") < 2_000
     page.locator("select[name=outcome]").select_option("")
     assert total(page) == 20_000
-    page.locator("input[name=search]").fill("03039-4")
+    page.locator("input[name=search]").fill("00abc-4")
     page.get_by_text("1 to 1 of 1 test").wait_for(timeout=60_000)
-    assert ids(page) == ["03039-4"]
+    assert ids(page) == ["00abc-4"]

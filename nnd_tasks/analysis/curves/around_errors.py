@@ -30,7 +30,7 @@ SIDE = 5
 PLACES = (*(str(-n) for n in range(SIDE, 0, -1)), "first", "middle", "last", *(f"+{n}" for n in range(1, SIDE + 1)))
 #: What is averaged -> how it is called.
 VALUES = {"surprise": "surprise", "excess": "surprise less that of frequency"}
-_CAPTION = (
+CAPTION = (
     "Surprise: -log p of a token in nats, averaged over the errors that people marked, by its place: tokens before an error, "
     "its first token, the mean of its middle ones, its last, and tokens after it. Tokens of other errors are left out. The "
     "second value is less the surprise to a model that only knows how often each token occurs in the texts of the run. "
@@ -63,15 +63,19 @@ class Place:
     high: float
 
 
-def around_errors(runs: Sequence[Run]) -> list[Place]:
+def around_errors(runs: Sequence[Run], *, needed: bool = True) -> list[Place]:
     """Return the means of every run that has token scores and marked errors.
 
+    Args:
+        runs: of any tasks.
+        needed: raise an error where no run has both.
+
     Raises:
-        NNDError: no run has both, or token scores are damaged.
+        NNDError: none has both, and one is needed, or token scores are damaged.
     """
     marked = [run for run in runs if any(any(document.get("error_spans") or ()) for document in run.documents)]
     found = [place for run in marked for place in _of_run(run)]
-    if not found:
+    if needed and not found:
         why = "runs have no token scores: run the task again with --metadata '{\"tokens\": true}'"
         what = "no set of these runs says which part of a text is wrong (MQM, Bio-MQM and PRMBench do)"
         raise NNDError(f"{runs[0].path}: {why if marked else what}")
@@ -143,7 +147,7 @@ def markdown(places: Sequence[Place]) -> str:
         head = ["token", *(f"{model}: {what}" for model in models for what in VALUES.values())]
         rows = [[place, *(_cell(own.get((m, value, place))) for m in models for value in VALUES)] for place in PLACES]
         lines += TextTable(head, rows).markdown()
-    return "\n".join([*lines, _CAPTION]) + "\n"
+    return "\n".join([*lines, CAPTION]) + "\n"
 
 
 def _cell(place: Place | None) -> str:

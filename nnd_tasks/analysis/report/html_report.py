@@ -20,6 +20,7 @@ from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margi
 from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, p_value, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, LEVEL, POWER
+from nnd_tasks.analysis.curves import around_errors
 from nnd_tasks.analysis.report.browsing import Packed, pack
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, failed_examples
 from nnd_tasks.analysis.results import Run, notes_on, read_runs
@@ -55,6 +56,7 @@ class Section:
         comparison: of the models; None where there is only one.
         diagnostics: model -> category -> diagnostics.
         parts: of the margins, one row per category and model; None where no run has token scores.
+        around: surprise around marked errors; empty without these or token scores.
         protocol: (key, value) of what all runs were asked.
         differing: (key, value of each model) where the runs differ.
     """
@@ -65,6 +67,7 @@ class Section:
     comparison: Comparison | None
     diagnostics: dict[str, dict[str, Diagnostics]]
     parts: TextTable | None
+    around: list[around_errors.Place]
     protocol: list[tuple[str, str]]
     differing: list[tuple[str, list[str]]]
 
@@ -119,6 +122,7 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
                 comparison=comparison,
                 diagnostics={run.model: diagnostics_of(run) for run in paired.runs},
                 parts=margin_parts_table(parts) if parts else None,
+                around=around_errors.around_errors(paired.runs, needed=False),
                 protocol=protocol,
                 differing=differing,
             )
@@ -268,6 +272,7 @@ def render(
         "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
         "about_parts": CAPTION,
         "unfolded": UNFOLDED,
+        "errors": around_errors,
     }
     count = EXAMPLES
     while True:
@@ -333,6 +338,7 @@ def environment() -> jinja2.Environment:
         "percent": "{:.2%}".format,
         "few": few,
     }
+    environment.tests["nan"] = math.isnan
     environment.globals |= {
         **{"underpowered": underpowered, "between": between, "odd": odd, "beaten": _beaten, "scale_of": _scale},
         "notes_on": notes_on,
