@@ -239,9 +239,9 @@ def _summary(table: pd.DataFrame) -> MarginParts:
 
 #: What stands above the table.
 CAPTION = (
-    "Margin parts: log-probability of the better text less that of the worse one, in nats, at the words that differ and after the "
-    "first of them, with 95% intervals clustered by prompt. Noticed at: share of tests whose part at those words is positive. "
-    "Only after: it is not, but the whole margin is. Lost after: it is, but the whole margin is not."
+    "Margin parts: log-probability of the better text less that of the worse one, in nats, at the words that differ and after "
+    "the first of them, with 95% intervals clustered by prompt. Noticed at: share of tests whose part at those words is "
+    "positive. Only after: it is not, but the whole margin is. Lost after: it is, but the whole margin is not."
 )
 
 
@@ -256,7 +256,11 @@ def margin_parts_table(parts: Mapping[str, Mapping[str, MarginParts]]) -> TextTa
     rows = []
     for category in categories:
         for model, one in ((model, parts[model][category]) for model in parts if category in parts[model]):
-            counts = [f"{one.tests:,}", f"{one.left_out:,}", f"{number(one.tokens_high, 1)} / {number(one.tokens_low, 1)}"]
+            counts = [
+                f"{one.tests:,}",
+                f"{one.left_out:,}",
+                f"{number(one.tokens_high, 1)} / {number(one.tokens_low, 1)}",
+            ]
             shares = [number(share.rate) for share in (one.noticed, one.only_after, one.lost_after)]
             rows.append([category, model, *counts, _mean(one.at), _mean(one.after), *shares])
     return TextTable([*head, "noticed at", "only after", "lost after"], rows, names=2)
