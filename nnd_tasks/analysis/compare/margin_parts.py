@@ -100,7 +100,7 @@ def _borders(tokens: CandidateTokens, length: int) -> NDArray[np.bool_]:
     long = tokens.ends > tokens.starts
     np.add.at(change, tokens.starts[long] + 1, 1)
     np.add.at(change, tokens.ends[long], -1)
-    return np.cumsum(change)[:-1] == 0
+    return np.asarray(np.cumsum(change)[:-1] == 0)
 
 
 def _common_prefix(high: CandidateTokens, low: CandidateTokens) -> int:
@@ -216,7 +216,8 @@ def _summary(table: pd.DataFrame) -> MarginParts:
     counts = np.bincount(codes, minlength=len(prompts))
 
     def per_prompt(values: pd.Series) -> NDArray[np.float64]:
-        return np.bincount(codes, weights=values.to_numpy(dtype=np.float64), minlength=len(prompts))
+        weights = values.to_numpy(dtype=np.float64)
+        return np.asarray(np.bincount(codes, weights=weights, minlength=len(prompts)), dtype=np.float64)
 
     def share(chosen: pd.Series) -> Rate:
         passed = per_prompt(chosen)
