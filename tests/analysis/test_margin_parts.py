@@ -409,7 +409,7 @@ def check_against_the_model(model: Path, task: str, out: Path, limit: int, tests
     parts = table.merge(run.tests, on="test_id").dropna(subset=["at"])
     assert len(parts) >= tests, "too few tests share most of their text"
     assert np.abs(parts[["before", "at", "after"]].sum(axis=1) - parts["margin_sum"]).max() < 1e-5
-    assert parts["before"].abs().max() < 1e-5
+    assert parts["before"].abs().max() < 1e-4, "the same, but for the rounding of rows that were read apart"
     lines = [json.loads(line) for line in run.path.read_text().splitlines()]
     requests = {line["doc"]["cluster_id"]: list(line["arguments"].values()) for line in lines}
     loaded = Straight(model)
