@@ -368,6 +368,8 @@ def test_compare_and_report_show_the_parts_where_there_are_token_scores(
         [*key, *values] for key, values in cells.items()
     ]
     assert not pages[1].xpath("//table[@class='parts']")
+    commands = [page.xpath("string(//article[@class='run']/pre)") for page in pages]
+    assert ["--metadata '{\"tokens\": true}'" in command for command in commands] == [True, False]
 
 
 def test_one_model_with_token_scores_is_enough_and_damaged_ones_are_refused(

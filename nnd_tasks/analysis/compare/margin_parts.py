@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from nnd_tasks.analysis.alignment import Block, character_blocks
 from nnd_tasks.analysis.compare.paired import Difference, Rate
-from nnd_tasks.analysis.result_files import tokens_of
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.samples import Samples
 from nnd_tasks.analysis.side_by_side import Paired
@@ -128,10 +127,9 @@ def margin_table(run: Run) -> pd.DataFrame | None:
     Raises:
         NNDError: the file of token scores is damaged or belongs to another run.
     """
-    path = tokens_of(run.path.with_name(f"results_{run.date}.json"), run.task)
-    if not path.is_file():
+    if not run.tokens.is_file():
         return None
-    scores = read_tokens(path, Samples(run.documents, run.tests, run.truncated))
+    scores = read_tokens(run.tokens, Samples(run.documents, run.tests, run.truncated))
     tests = run.tests[run.tests["passed"].notna()].reset_index(drop=True)
     rows = []
     for place, high, low in zip(tests["document"], tests["high"], tests["low"], strict=True):
@@ -242,7 +240,8 @@ def _summary(table: pd.DataFrame) -> MarginParts:
 CAPTION = (
     "Margin parts: log-probability of the better text less that of the worse one, in nats, at the words that differ and after "
     "the first of them, with 95% intervals clustered by prompt. Noticed at: share of tests whose part at those words is "
-    "positive. Only after: it is not, but the whole margin is. Lost after: it is, but the whole margin is not."
+    "positive. Only after: it is not, but the whole margin is. Lost after: it is, but the whole margin is not. Of two texts "
+    "the one with more tokens at those words loses there in any case, noticed or not."
 )
 
 
