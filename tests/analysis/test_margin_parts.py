@@ -349,7 +349,7 @@ def test_compare_and_report_show_the_parts_where_there_are_token_scores(
     assert cells["swap", "m-after"][:4] == ["12", "0", "1.0 / 1.0", "+0.00"]
     assert cells["swap", "m-at"][3].startswith("+2.55 [+2.")
     assert cells["swap", "m-at"][4:] == ["+0.00", "1.000", "0.000", "0.000"]
-    assert cells["other", "m-at"] == ["0", "24", "- / -", "-", "-", "-", "-", "-"]
+    assert cells["other", "m-at"] == ["0", "24", "-", "-", "-", "-", "-", "-"]
     files = {kind: {p.suffix: p.read_text() for p in (tmp_path / "out" / kind).iterdir()} for kind in printed}
     found = json.loads(files["with"][".json"])["margin_parts"]["m-after"]["swap"]
     assert found["only_after"]["rate"] == 1

@@ -256,11 +256,8 @@ def margin_parts_table(parts: Mapping[str, Mapping[str, MarginParts]]) -> TextTa
     rows = []
     for category in categories:
         for model, one in ((model, parts[model][category]) for model in parts if category in parts[model]):
-            counts = [
-                f"{one.tests:,}",
-                f"{one.left_out:,}",
-                f"{number(one.tokens_high, 1)} / {number(one.tokens_low, 1)}",
-            ]
+            tokens = f"{number(one.tokens_high, 1)} / {number(one.tokens_low, 1)}" if one.tests else "-"
+            counts = [f"{one.tests:,}", f"{one.left_out:,}", tokens]
             shares = [number(share.rate) for share in (one.noticed, one.only_after, one.lost_after)]
             rows.append([category, model, *counts, _mean(one.at), _mean(one.after), *shares])
     return TextTable([*head, "noticed at", "only after", "lost after"], rows, names=2)
