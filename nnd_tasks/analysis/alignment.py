@@ -47,9 +47,9 @@ def character_blocks(left: str, right: str, many: int = MANY) -> list[Block]:
     Words and single characters of punctuation are compared, each with the white space before it; in scripts without spaces
     between words, single characters.
     """
-    words = [_PIECE.findall(text) for text in (left, right)]
-    i, j = ([0, *accumulate(map(len, own))] for own in words)
+    a_words, b_words = _PIECE.findall(left), _PIECE.findall(right)
+    i, j = ([0, *accumulate(map(len, words))] for words in (a_words, b_words))
     return [
         (same, i[a], i[a + a_size] - i[a], j[b], j[b + b_size] - j[b])
-        for same, a, a_size, b, b_size in blocks(*words, many)
+        for same, a, a_size, b, b_size in blocks(a_words, b_words, many)
     ]

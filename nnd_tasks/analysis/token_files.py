@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nnd_tasks.analysis.result_files import tokens_of
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.samples import Samples
 from nnd_tasks.errors import NNDError, reason_of
@@ -49,8 +48,7 @@ def run_tokens(run: Run) -> TokenScores | None:
     Raises:
         NNDError: their file is damaged, or of another run; see `read_tokens`.
     """
-    path = tokens_of(run.path.with_name(f"results_{run.date}.json"), run.task)
-    return read_tokens(path, Samples(run.documents, run.tests, run.truncated)) if path.is_file() else None
+    return read_tokens(run.tokens, Samples(run.documents, run.tests, run.truncated)) if run.tokens.is_file() else None
 
 
 def read_tokens(path: Path, samples: Samples) -> TokenScores:

@@ -98,7 +98,7 @@ def _borders(tokens: CandidateTokens, length: int) -> NDArray[np.bool_]:
     long = tokens.ends > tokens.starts
     np.add.at(change, tokens.starts[long] + 1, 1)
     np.add.at(change, tokens.ends[long], -1)
-    return np.cumsum(change)[:-1] == 0
+    return np.asarray(np.cumsum(change)[:-1] == 0)
 
 
 def _common_prefix(high: CandidateTokens, low: CandidateTokens) -> int:
@@ -213,7 +213,8 @@ def _summary(table: pd.DataFrame) -> MarginParts:
     counts = np.bincount(codes, minlength=len(prompts))
 
     def per_prompt(values: pd.Series) -> NDArray[np.float64]:
-        return np.bincount(codes, weights=values.to_numpy(dtype=np.float64), minlength=len(prompts))
+        weights = values.to_numpy(dtype=np.float64)
+        return np.asarray(np.bincount(codes, weights=weights, minlength=len(prompts)), dtype=np.float64)
 
     def share(chosen: pd.Series) -> Rate:
         passed = per_prompt(chosen)
@@ -236,9 +237,10 @@ def _summary(table: pd.DataFrame) -> MarginParts:
 
 #: What stands above the table.
 CAPTION = (
-    "Margin parts: log-probability of the better text less that of the worse one, in nats, at the words that differ and after the "
-    "first of them, with 95% intervals clustered by prompt. Noticed at: share of tests whose part at those words is positive. "
-    "Only after: it is not, but the whole margin is. Lost after: it is, but the whole margin is not."
+    "Margin parts: log-probability of the better text less that of the worse one, in nats, at the words that differ and after "
+    "the first of them, with 95% intervals clustered by prompt. Noticed at: share of tests whose part at those words is "
+    "positive. Only after: it is not, but the whole margin is. Lost after: it is, but the whole margin is not. Of two texts "
+    "the one with more tokens at those words loses there in any case, noticed or not."
 )
 
 
@@ -253,7 +255,8 @@ def margin_parts_table(parts: Mapping[str, Mapping[str, MarginParts]]) -> TextTa
     rows = []
     for category in categories:
         for model, one in ((model, parts[model][category]) for model in parts if category in parts[model]):
-            counts = [f"{one.tests:,}", f"{one.left_out:,}", f"{number(one.tokens_high, 1)} / {number(one.tokens_low, 1)}"]
+            tokens = f"{number(one.tokens_high, 1)} / {number(one.tokens_low, 1)}" if one.tests else "-"
+            counts = [f"{one.tests:,}", f"{one.left_out:,}", tokens]
             shares = [number(share.rate) for share in (one.noticed, one.only_after, one.lost_after)]
             rows.append([category, model, *counts, _mean(one.at), _mean(one.after), *shares])
     return TextTable([*head, "noticed at", "only after", "lost after"], rows, names=2)

@@ -209,6 +209,8 @@ def _metadata(run: Run) -> dict[str, Any]:
             settings[key] = run.protocol[key]
     if any(document.get("no_context") for document in run.documents):
         settings["context_reliance"] = True
+    if run.tokens.is_file():
+        settings["tokens"] = True
     return settings
 
 
