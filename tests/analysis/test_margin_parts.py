@@ -448,8 +448,13 @@ class Straight:
         encoded = self.tokenizer(whole, return_offsets_mapping=True, add_special_tokens=False)
         skipped = 0 if self.apart else len(context)
         ids = encoded["input_ids"][skipped:]
-        begin = whole.rindex(text)
-        ends = [min(max(end - begin, 0), len(text)) for _, end in encoded["offset_mapping"][skipped:]]
+        places = [0] * (len(whole) - len(continuation))  # before which character of the candidate each character stands
+        for number, line in enumerate(text.split("\n")):  # PRMBench's lines have numbers before them
+            begin = whole.index(line, len(places) if number else len(whole) - len(continuation))
+            start = len("\n".join(text.split("\n")[:number])) + bool(number)
+            places += [start] * (begin - len(places)) + list(range(start, start + len(line) + 1))
+        places += [len(text)] * (len(whole) + 1 - len(places))
+        ends = [places[end] for _, end in encoded["offset_mapping"][skipped:]]
         with torch.inference_mode():
             if self.apart:
                 logits = self.model(input_ids=torch.tensor([context]), labels=torch.tensor([ids])).logits[0]
