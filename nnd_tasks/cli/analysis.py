@@ -1,9 +1,10 @@
-"""Commands over results: compare, report, scaling, curve, signal, verify, reproduce."""
+"""Commands over results: compare, report, surprise, scaling, curve, signal, verify, reproduce."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,6 +47,7 @@ def compare(
 ) -> None:
     """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""
     from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
+    from nnd_tasks.analysis.compare.margin_parts import margin_parts
     from nnd_tasks.analysis.compare.output import file_names, markdown, write_comparison
     from nnd_tasks.analysis.compare.paired import compare_runs
     from nnd_tasks.analysis.results import read_runs, write_table
@@ -59,6 +61,8 @@ def compare(
     if brief:
         show(brief_comparisons(comparisons))
     for comparison, name in zip(comparisons, file_names(comparisons), strict=True):
+        if out_dir is not None or not brief:
+            comparison = replace(comparison, parts=margin_parts(comparison.paired))
         diagnostics = {run.model: diagnostics_of(run) for run in comparison.paired.runs}
         if not brief:
             show(markdown(comparison, diagnostics, signatures=False))
@@ -85,6 +89,28 @@ def report(
     from nnd_tasks.analysis.report.html_report import write_report
 
     say(f"written: {write_report(runs, output, parts_of(allow), select=select or ())}")
+
+
+@app.command(
+    rich_help_panel=CONCLUSIONS,
+    epilog=examples(
+        ("nnd surprise results --out figures", "of runs with --metadata '{\"tokens\": true}'"),
+    ),
+)
+def surprise(
+    runs: Runs,
+    select: Select = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+) -> None:
+    """Show how surprising the tokens before, in and after the errors that people marked are to each model."""
+    from nnd_tasks.analysis.curves.around_errors import around_errors, markdown, write
+    from nnd_tasks.analysis.results import read_runs
+
+    check_folder("--out", out_dir)
+    places = around_errors(read_runs(runs, select or ()))
+    show(markdown(places))
+    for path in write(places, out_dir) if out_dir is not None else ():
+        say(f"written: {path}")
 
 
 @app.command(

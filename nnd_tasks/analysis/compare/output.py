@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.analysis.compare.diagnostics import Diagnostics
+from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_cells, margin_parts_table
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Difference
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, is_underpowered
 from nnd_tasks.baselines import BASELINES
@@ -72,6 +73,7 @@ def rows_of(comparison: Comparison, diagnostics: ByModel | None = None) -> list[
                     **{f"second_{key}": value for key, value in asdict(second).items()},
                     **asdict(difference),
                     **_diagnostic_cells(diagnostics or {}, difference, result.category),
+                    **margin_cells(comparison.parts, difference, result.category),
                 }
             )
     return rows
@@ -217,6 +219,8 @@ def markdown(comparison: Comparison, diagnostics: ByModel | None = None, *, sign
             "",
             *diagnostics_table(comparison, diagnostics).markdown(),
         ]
+    if comparison.parts:
+        lines += [CAPTION, "", *margin_parts_table(comparison.parts).markdown()]
     lines += _notes(comparison.categories)
     lines += [f"- {unlinked(run.model)}: {code(run.line, in_table=False)}" for run in paired.runs if signatures]
     lines += [f"- Not in this table: {unlinked(line)}" for line in comparison.not_compared]
@@ -266,6 +270,11 @@ def to_json(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
             for model, by_category in (diagnostics or {}).items()
         },
     }
+    if comparison.parts:
+        content["margin_parts"] = {
+            model: {category: asdict(one) for category, one in by_category.items()}
+            for model, by_category in comparison.parts.items()
+        }
     return json_text(content) + "\n"
 
 
@@ -279,6 +288,8 @@ def to_latex(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
     tables = [rates_table(comparison), differences_table(comparison)]
     if diagnostics:
         tables.append(diagnostics_table(comparison, diagnostics))
+    if comparison.parts:
+        tables.append(margin_parts_table(comparison.parts))
     if comparison.ranks:
         tables.insert(1, ranks_table(comparison))
     return "\n".join(["% needs \\usepackage{booktabs}", *(line for table in tables for line in table.latex())])
