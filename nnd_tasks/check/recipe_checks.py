@@ -73,7 +73,9 @@ def _unknown(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:
 
 
 #: Keys that are wrong without others.
-_WITH_OTHERS = {"clean", "winner", "pair", "chosen", "rejected", "best", "ignore", "votes", "systems", "list_category"}
+_WITH_OTHERS = {
+    *("clean", "winner", "winners", "pair", "chosen", "rejected", "best", "ignore", "votes", "systems", "list_category"),
+}
 
 
 def _values(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:

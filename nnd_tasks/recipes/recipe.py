@@ -83,6 +83,7 @@ class Recipe:
         rejected: column of the worse text, likewise.
         pair: the two columns of the texts of a pair, where another column names the winner.
         winner: the column that names the winner.
+        winners: value of that column -> ``first``, ``second``, ``tie`` or ``system``; see `nnd_tasks.recipes.winners.winner`.
         systems: the two columns of who wrote the texts of a pair, in the order of ``pair``, or of ``chosen`` and ``rejected``.
         category: column of the category of tests.
         list_category: ``none`` and ``several`` -> the category where the column of the category holds a list with no item, and
@@ -152,6 +153,7 @@ class Recipe:
     rejected: str | None = None
     pair: tuple[str, ...] = ()
     winner: str | None = None
+    winners: Mapping[str, str] = dataclasses.field(default_factory=dict)
     systems: tuple[str, ...] = ()
     category: str | None = None
     list_category: Mapping[str, str] = dataclasses.field(default_factory=dict)
