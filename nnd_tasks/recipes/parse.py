@@ -14,6 +14,7 @@ from nnd_tasks.files import read_text
 from nnd_tasks.languages import check_language
 from nnd_tasks.recipes import limits
 from nnd_tasks.recipes.cells import render, short_repr
+from nnd_tasks.recipes.flatten import check_rows
 from nnd_tasks.recipes.recipe import ERRORS, FILE, FOLDER, File, Recipe
 from nnd_tasks.recipes.spans import check_spans
 from nnd_tasks.recipes.winners import check_pairs
@@ -108,10 +109,8 @@ def _check_limits(recipe: Recipe, where: str) -> None:
         limits.check_config(recipe.config, where, FILE, FOLDER)
     if recipe.encoding is not None:
         limits.check_encoding(recipe.encoding)
-    if recipe.rows is not None and not re.fullmatch(r"[^\[\]][^\[\]]*(\[\][^\[\]]*){0,9}\[\]\??", recipe.rows):
-        raise NNDError(
-            f"{where}: rows is a list with [] behind its name, such as answers[], not {short_repr(recipe.rows)}"
-        )
+    if recipe.rows is not None:
+        check_rows(recipe.rows, where)
     if recipe.votes and not recipe.system:
         raise NNDError(f"{where}: votes name systems; name the column of a candidate's with system")
     for name in recipe.votes:

@@ -59,8 +59,8 @@ class Recipe:
         decimal: decimal mark of numbers, ``.`` or ``,``.
         quotes: whether quotes enclose cells of a tab-separated file; None: it is recognised.
         step: for sets of this package: the function of `nnd_tasks.recipes.steps` that computes the rows from the files.
-        rows: a nested list that is taken apart into rows, such as ``questions[]``; with ``?`` at its end a row whose list is
-            empty stays.
+        rows: a nested list that is taken apart into rows, such as ``questions[]``. A row without an item is left out and counted;
+            behind ``[]`` a ``?`` keeps it where the list is there and empty, ``??`` also where the list is missing.
         each: name -> values: every row is read once per value; the value replaces ``{name}`` in the names of columns, and is
             itself in a column ``name`` (for a table in which each system has columns of its own).
         constant: column -> text that it holds in every row.
