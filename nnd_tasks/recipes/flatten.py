@@ -16,8 +16,17 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.judgements import Dropped
 from nnd_tasks.recipes.base_table import Batch, Several, Table
 from nnd_tasks.recipes.cells import (
-    AbsentError, Column, Where, check_size, kind, listed, render, root, short_repr, walk,
-)  # fmt: skip
+    AbsentError,
+    Column,
+    Where,
+    check_size,
+    kind,
+    listed,
+    render,
+    root,
+    short_repr,
+    walk,
+)
 from nnd_tasks.recipes.chat import is_chat
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.schema import normalize
@@ -177,10 +186,8 @@ def lists_of(rows: str | None) -> list[tuple[str, str]]:
     """
     if rows is None:
         return []
-    lists, parts = [], re.split(r"\[\](\?{0,2})", rows)
-    for number in range(0, len(parts) - 1, 2):
-        lists.append(("[]".join(parts[: number + 1 : 2]), parts[number + 1]))
-    return lists
+    parts = re.split(r"\[\](\?{0,2})", rows)
+    return [("[]".join(parts[: place + 1 : 2]), parts[place + 1]) for place in range(0, len(parts) - 1, 2)]
 
 
 def check_rows(rows: str, where: str) -> None:

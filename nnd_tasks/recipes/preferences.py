@@ -106,7 +106,7 @@ class _Pairs:
             made[_SYSTEMS["low_system"]] = [a if turn else b for a, b, turn in zip(one, other, turned, strict=True)]
         split = Batch(batch.numbers, {**batch.columns, **made}, batch.place)
         self.reader.add(split)
-        self.spans.add(split, _REJECTED)
+        self.spans.add(split, _REJECTED, _CHOSEN)
 
     def _pairs(self, batch: Batch) -> Iterator[tuple[Any, Any, str | None]]:
         """Yield for each row the better text, the worse one, and the text in the column of the context."""
