@@ -25,7 +25,7 @@ _COMPARED = re.compile(r"^\W*([ABab12])\W*?([<>=]+)\W*([ABab12])\W*(?:\([^()]*\)
 #: Words of a text that says which side did not win; which one did is then not guessed.
 _NEGATIVE = _words(
     "worse worst not no never less least lose loses lost inferior weaker bad poor poorly nor wrong fails failed rejected "
-    "doesn isn wasn cannot neither"
+    "doesn isn wasn cannot neither than over"
 )
 #: What stands before or after a letter or number that names a side: "Response B", "B is better". In "a better one" none does.
 _BEFORE = _words(
@@ -38,7 +38,7 @@ _ADVERBS = _words("much far a bit lot slightly somewhat clearly strongly margina
 _SIDES = {"1": 0, "a": 0, "left": 0, "first": 0, "2": 1, "b": 1, "right": 1, "second": 1}
 _ORDINALS = _words("left right first second")
 #: What stands before a side in a label such as ``better_1``, and beside one in "the first one is better".
-_LABELS = _BEFORE - _words("than over") | _words("the better")
+_LABELS = _BEFORE - _NEGATIVE | _words("the better")
 _BESIDE = _LABELS | _AFTER | _words("one preferred winner")
 #: What a value of the column may mean by `Recipe.winners`; ``system`` is the text by the system of that name.
 MEANINGS: Mapping[str, int | str] = {"first": 0, "second": 1, "tie": "tie", "system": "system"}
@@ -205,7 +205,7 @@ def _named(text: str, folded: str, names: list[str], ends: list[str], sides: Map
 def _unknown(text: str, recipe: Recipe, where: str, systems: Sequence[Any]) -> NNDError:
     shown = short_repr(text)
     if recipe.winners:
-        fault = f"is none of the values of winners ({some_of(recipe.winners)}), which says what each means; add {shown} to it"
+        fault = f"is none of the values of winners ({some_of(list(recipe.winners))}), which says what each means; add {shown} to it"
         if _plain(text) in map(_plain, recipe.winners):
             fault = f"is none of the systems of this row ({some_of(list(map(str, systems)))})"
     else:
