@@ -89,7 +89,7 @@ class Recipe:
         list_category: ``none`` and ``several`` -> the category where the column of the category holds a list with no item, and
             with several; a list of one item is that item.
         subcategory: column of a finer label of the worse candidate.
-        categories: label, or value of ``category``, -> category; null leaves it out.
+        categories: label, or value of ``category``, or its first part by ``separator`` -> category; null leaves it out.
         separator: where labels are paths (``Accuracy/Mistranslation``), what separates their parts; the first is the category.
         spans: where the errors of a candidate are; see `nnd_tasks.recipes.spans`.
         leave_out: column -> values: rows with one of these values are not judgements, such as attention checks.
