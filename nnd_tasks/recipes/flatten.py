@@ -25,6 +25,7 @@ from nnd_tasks.recipes.cells import (
     render,
     root,
     short_repr,
+    unpacked,
     walk,
 )
 from nnd_tasks.recipes.chat import is_chat
@@ -221,7 +222,8 @@ def _explode(batch: Batch, name: str, optional: str, complete: bool) -> Batch:
     items: list[Any] = []
     numbers: list[int | None] = []
     dropped = copy.deepcopy(batch.dropped)
-    for i, cell in enumerate(listed(cells)):
+    for i, value in enumerate(listed(cells)):
+        cell = None if value == "" else unpacked(value)
         if cell is not None and not isinstance(cell, (list, tuple)):
             raise NNDError(f"{batch.place(i)}, {name!r}: expected a list, found {kind(cell)}")
         if cell is None and complete:
@@ -304,8 +306,8 @@ def _one_category(batch: Batch, recipe: Recipe) -> Batch:
         return batch
     column, names = str(recipe.category), recipe.list_category
     cells: list[Any] = []
-    for i, cell in enumerate(listed(batch.columns[column])):
-        if not isinstance(cell, (list, tuple)):
+    for i, value in enumerate(listed(batch.columns[column])):
+        if not isinstance(cell := unpacked(value), (list, tuple)):
             raise NNDError(f"{batch.where(column)(i)}: expected a list of categories, found {kind(cell)}")
         cells.append(cell[0] if len(cell) == 1 else names["several" if cell else "none"])
     return replace(batch, columns={**batch.columns, column: cells})

@@ -15,19 +15,16 @@ A recipe's ``spans`` has one of these forms:
 - ``{column: error_steps, items: true}``: a cell holds numbers, counted from 1, of the items of a candidate that is a list, or of
   its lines.
 
-Names may be nested. In a file format without lists a cell may hold them as JSON, or as Python writes lists of texts. With
-``either: true`` the spans of ready-made pairs are those of both texts: taken are spans whose words stand in the worse text only.
+Names may be nested. With ``either: true`` the spans of ready-made pairs are those of both texts: taken are spans whose words
+stand in the worse text only.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -37,7 +34,7 @@ import pyarrow as pa
 
 from nnd_tasks.codes import Codes, Texts
 from nnd_tasks.errors import NNDError
-from nnd_tasks.recipes.cells import AbsentError, listed, render, short_repr, walk
+from nnd_tasks.recipes.cells import AbsentError, listed, render, short_repr, unpacked, walk
 from nnd_tasks.schema import normalize
 from nnd_tasks.wording import counted
 
@@ -102,23 +99,6 @@ def _marked(text: str, opening: str, closing: str) -> list[dict[str, Any]]:
     return spans
 
 
-#: Lists of texts as Python writes them, and lists of pairs of positions; in either no list is nested deeper.
-_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-_TEXTS = re.compile(rf"\[\s*{_TEXT}(?:\s*,\s*{_TEXT})*\s*\]", re.DOTALL)
-_PLACE = r"[\[(]\s*\d+\s*,\s*\d+\s*[\])]"
-_PLACES = re.compile(rf"{_PLACE}|[\[(]\s*{_PLACE}(?:\s*,\s*{_PLACE})*\s*[\])]")
-
-
-def _read_list(text: str) -> Any:
-    """Return what a text holds that looks like a list, as JSON or Python write it; None if it is none."""
-    with warnings.catch_warnings(), suppress(ValueError, SyntaxError, RecursionError):
-        warnings.simplefilter("ignore")  # of unknown escapes
-        if _PLACES.fullmatch(text):
-            return json.loads(text.translate({ord("("): "[", ord(")"): "]"}))
-        return ast.literal_eval(text) if _TEXTS.fullmatch(text) else json.loads(text)
-    return None
-
-
 def _is_place(item: Any) -> bool:
     """Tell whether an item is a pair of positions."""
     if not isinstance(item, (list, tuple)) or len(item) != 2:
@@ -129,8 +109,8 @@ def _is_place(item: Any) -> bool:
 def _items(cell: Any, *, numbers: bool = False) -> list[Any]:
     """Return the spans that a cell holds: an object, two positions, or the words of each; or ``numbers`` of items."""
     if isinstance(cell, str) and (text := cell.strip())[:1] in ("[", "{", "("):
-        read = _read_list(text)
-        items = read if isinstance(read, list) and not _is_place(read) else [read]
+        read = unpacked(text)
+        items = read if isinstance(read, (list, tuple)) and not _is_place(read) else [read]
         kinds = (int, float) if numbers else (str, dict)
         if all(isinstance(item, kinds) or (not numbers and _is_place(item)) for item in items):
             cell = items

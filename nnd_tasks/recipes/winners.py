@@ -205,7 +205,8 @@ def _named(text: str, folded: str, names: list[str], ends: list[str], sides: Map
 def _unknown(text: str, recipe: Recipe, where: str, systems: Sequence[Any]) -> NNDError:
     shown = short_repr(text)
     if recipe.winners:
-        fault = f"is none of the values of winners ({some_of(list(recipe.winners))}), which says what each means; add {shown} to it"
+        known = some_of(list(recipe.winners))
+        fault = f"is none of the values of winners ({known}), which says what each means; add {shown} to it"
         if _plain(text) in map(_plain, recipe.winners):
             fault = f"is none of the systems of this row ({some_of(list(map(str, systems)))})"
     else:

@@ -14,6 +14,7 @@ import pytest
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.base_table import Table
+from nnd_tasks.recipes.cells import unpacked
 from nnd_tasks.recipes.make import Made, make_tests
 from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.readers import open_table
@@ -222,6 +223,34 @@ def test_lists_that_are_left_out_do_not_count_once_per_value_of_each(tmp_path: P
     options = {"rows": "x[]", "context": "q", "each": {"who": ["a", "b"]}, "candidate": "x[].{who}", "score": "s.{who}"}
     result = made(tmp_path / "t.json", rows, {**options, "min_gap": 1})
     assert (texts(result), result.dropped.counts) == ([("2", "1")], {"empty_list": 1})
+
+
+def test_a_csv_may_hold_lists_as_json_or_as_python_writes_them(tmp_path: Path) -> None:
+    cells = ["[]", "", """[{'kind': "it's", 'at': (0, 5)}]""", '[{"kind": "fact", "at": [0, 5]}]']
+    with (tmp_path / "t.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["q", "t", "e"], *(["Q", f"wrong {i}", cell] for i, cell in enumerate(cells))])
+    options = {"rows": "e[]?", "context": "q", "candidate": "t", "label": "e[].kind", "better": [""]}
+    recipe = make_recipe({**options, "spans": {"column": "e[].at"}})
+    result = make_tests(open_table(str(tmp_path / "t.csv"), recipe), recipe)
+    found = [(row["high"], row["low"], row["category"], row["low_spans"][0]["end"]) for row in result.table.to_pylist()]
+    assert found == [("wrong 0", "wrong 2", "it's", 5), ("wrong 0", "wrong 3", "fact", 5)]
+    assert result.dropped.counts["no_list"] == 1
+
+
+def test_marks_in_a_cell_of_a_csv_are_one_per_rater(tmp_path: Path) -> None:
+    text = 'q,t,s\nQ,x,"[5, 4]"\nQ,y,"[1, 2]"\n'
+    [row] = made(
+        tmp_path / "t.csv", text, {"context": "q", "candidate": "t", "score": "s", "min_gap": 3}
+    ).table.to_pylist()
+    assert (row["high_score"], row["low_score"]) == (4.5, 1.5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["['a' 'b']", "[f()]", "[--1]", "['a', b]", "[1] + [2]", "(not a list)", "{1, 2}", "(" * 30 + ")" * 30, "['open"],
+)
+def test_what_is_no_plain_list_stays_a_text(text: str) -> None:
+    assert unpacked(text) == text
 
 
 # ---------------------------------------------------------------- categories
