@@ -73,7 +73,7 @@ def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
     if len(recipe.rules) > 1:
         raise NNDError(f"{' and '.join(recipe.rules)}: a set has one rule; leave all but one out")
     if recipe.spans:
-        check_spans(recipe.spans, where, pairs=recipe.pairs)
+        check_spans(recipe.spans, where, pairs=recipe.candidate is None)
     if recipe.pairs:
         check_pairs(recipe, where)
     elif recipe.systems:
