@@ -74,7 +74,8 @@ def _unknown(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:
 
 #: Keys that are wrong without others.
 _WITH_OTHERS = {
-    *("clean", "winner", "winners", "pair", "chosen", "rejected", "best", "ignore", "votes", "systems", "list_category"),
+    *("best", "chosen", "clean", "ignore", "list_category", "pair", "rejected", "systems", "votes"),
+    *("winner", "winners"),
 }
 
 

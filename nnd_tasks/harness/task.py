@@ -112,9 +112,9 @@ class NNDTask(SandboxedTask):
         documents = cluster_documents(tests, where)
         self.breakdown = metrics.Breakdown.of(test for document in documents for test in document["tests"])
         self.dataset = {split: documents}
-        self._spans = None
+        self._spans, reliance = None, self.settings.context_reliance
         if self.settings.tokens and "error_spans" in documents.column_names:
-            self._spans = SpanMetrics(self.breakdown, context_reliance=self.settings.context_reliance)
+            self._spans = SpanMetrics.of(documents["error_spans"], self.breakdown, context_reliance=reliance)
 
     def _check_categories(self, categories: set[str], where: str) -> None:
         check_categories(self.settings.categories, categories, self.config.task, where)

@@ -47,8 +47,12 @@ class Header:
 
     def split(self, text: str, *, strict: bool = False) -> Any:
         """Return a reader of Python's `csv` of some text."""
-        quoting = csv.QUOTE_MINIMAL if self.quotes else csv.QUOTE_NONE
-        return csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, quoting=quoting, strict=strict)
+        return csv.reader(
+            io.StringIO(text, newline=""),
+            delimiter=self.delimiter,
+            quoting=csv.QUOTE_MINIMAL if self.quotes else csv.QUOTE_NONE,
+            strict=strict,
+        )
 
 
 def read_header(
@@ -134,7 +138,8 @@ def _take_comments(header: Header, reader: Iterable[Sequence[str]], used: Collec
         rows.extend(row for row in reader if any(row))
     if cut and len(rows) > 1:
         rows.pop()
-    names, comments = header.names, []
+    names = header.names
+    comments: list[str] = []
     while len(names) > 1 and _is_comment(names[-1]) and names[-1] not in used:
         if any(len(row) >= len(names) and row[len(names) - 1].strip() for row in rows):
             break

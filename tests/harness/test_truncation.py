@@ -262,7 +262,10 @@ def test_a_context_can_be_kept_whole(tiny_models: dict[str, Path], long_set: Pat
     tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
     sizes = [len(tokenizer.encode(context + text)) for context, text in samples[0]["arguments"]]
     assert len(set(sizes)) == 2
-    for window, present in ((min(sizes) - 1, [True, False]), (64, [False, False])):  # one more token fits, as none follows
+    for window, present in (
+        (min(sizes) - 1, [True, False]),
+        (64, [False, False]),
+    ):  # one more token fits, as none follows
         results, samples = run(tiny_models["gpt2"], window, metadata={"overlong": "whole"})
         assert (results["tests,none"], results["unscored,none"], results["truncated_contexts,none"]) == (1, 1, 0)
         assert [candidate is not None for candidate in samples[0]["candidates"]] == present
