@@ -46,6 +46,9 @@ COLUMN_NOTES = {
 _ALPHABET = "whether the better candidate comes first in the order of the alphabet; the table has no order of the two"
 #: Reason -> what was left out, in words.
 DROPPED: Mapping[str, str] = {
+    "empty_list": "rows whose list is empty",
+    "no_list": "rows whose list is missing",
+    "no_label": "items of a list without a label",
     "by_recipe": "rows that are no judgements by the recipe",
     "not_same": "rows that are different in columns that must be the same",
     "empty": "rows with an empty candidate",

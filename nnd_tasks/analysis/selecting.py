@@ -27,7 +27,7 @@ PARTS: Mapping[str, str] = {
     "candidate_prefix": "text before each candidate",
     "number_lines": "yes, or no where lines stay as they are",
     "ties": "fail or authors",
-    "overlong": "shorten, leave_out or refuse",
+    "overlong": "shorten, leave_out, whole or refuse",
     "normalization": "token",
     "selection": "as the signature writes it",
 }

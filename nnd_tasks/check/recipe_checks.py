@@ -73,7 +73,10 @@ def _unknown(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:
 
 
 #: Keys that are wrong without others.
-_WITH_OTHERS = {"clean", "winner", "pair", "chosen", "rejected", "best", "ignore", "votes", "systems", "list_category"}
+_WITH_OTHERS = {
+    *("best", "chosen", "clean", "ignore", "list_category", "pair", "rejected", "systems", "votes"),
+    *("winner", "winners"),
+}
 
 
 def _values(said: Mapping[Any, Any], path: Path) -> Iterator[Finding]:

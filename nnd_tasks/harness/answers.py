@@ -96,7 +96,9 @@ def document_metrics(
         without = _scores(doc, [answer for answer in answers if answer.context_part == "none"], settings)
     return {
         **score_document(doc["tests"], scores, breakdown, ties=settings.ties, without_context=without),
-        "truncated_contexts": int(any(answer.context_part == "shortened" for answer in answers)),
+        "truncated_contexts": int(
+            any(one.context_part == "shortened" and one.candidate is not None for one in answers)
+        ),
         "candidates": _records(scores),
         **({} if without is None else {"no_context": _records(without)}),
     }

@@ -136,7 +136,7 @@ def leaving_out(
 
 def tell_of_window(requests: Sequence[Request], task: str | None, window: int | None) -> None:
     """Warn of contexts that were shortened and candidates that were left out, to fit the model's window."""
-    shortened = {request.doc_id for request in requests if request.context_part == "shortened"}
+    shortened = {one.doc_id for one in requests if one.context_part == "shortened" and one.candidate is not None}
     if shortened:
         logger.warning(
             "%s: %d contexts lost their end to fit the model's window of %d tokens", task, len(shortened), window

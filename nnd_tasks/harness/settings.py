@@ -27,7 +27,8 @@ class Settings:
         number_lines: put its number before each line of a candidate that does not begin with it, for reasoning in steps.
         ties: ``fail`` or ``authors``; see `nnd_tasks.harness.metrics.decide`.
         overlong: ``shorten``: a context that does not fit the model's window loses its end; ``leave_out``: the same, and tests of
-            a candidate that does not fit even so count as unscored; ``refuse``: a context that does not fit is an error.
+            a candidate that does not fit even so count as unscored; ``whole``: no context is shortened, and tests of a candidate
+            that does not fit beside it count as unscored; ``refuse``: a context that does not fit is an error.
         categories: exactly the categories that the data must have; None accepts any.
         context_reliance: score each candidate after the prompt without its context too, for ``pass_rate_pmi`` and ``survival``.
         tokens: keep the log-probability of every scored token, in a file beside the results.
@@ -82,7 +83,7 @@ class Settings:
             candidate_prefix=prefix,
             number_lines=_flag(metadata, "number_lines"),
             ties=_choice(metadata, "ties", ("fail", "authors")),
-            overlong=_choice(metadata, "overlong", ("shorten", "refuse", "leave_out")),
+            overlong=_choice(metadata, "overlong", ("shorten", "refuse", "leave_out", "whole")),
             categories=None if categories is None else tuple(categories),
             context_reliance=_flag(metadata, "context_reliance"),
             tokens=_flag(metadata, "tokens"),

@@ -7,11 +7,13 @@ have many; so the surprise of a model that knows only how often each token occur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr
 
 if TYPE_CHECKING:
@@ -82,6 +84,25 @@ class SpanMetrics:
         for name, selector in breakdown.selectors.items():
             self._selectors[f"_{name.removeprefix('pass_rate_')}"] = selector
         self._parts = ("", BARE)[: 1 + context_reliance]
+
+    @classmethod
+    def of(
+        cls,
+        documents: Iterable[Sequence[Sequence[Mapping[str, Any]]]],
+        tests: Breakdown,
+        *,
+        context_reliance: bool,
+    ) -> SpanMetrics:
+        """Return the rates by the categories and severities of error spans, which need not be those of tests.
+
+        Args:
+            documents: of each document the errors of each candidate.
+            tests: the rates of tests; they are taken where categories of errors cannot name metrics.
+            context_reliance: as in the class.
+        """
+        with suppress(NNDError):
+            tests = Breakdown.of(error for document in documents for errors in document for error in errors)
+        return cls(tests, context_reliance=context_reliance)
 
     @property
     def names(self) -> list[str]:

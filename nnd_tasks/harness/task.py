@@ -112,9 +112,9 @@ class NNDTask(SandboxedTask):
         documents = cluster_documents(tests, where)
         self.breakdown = metrics.Breakdown.of(test for document in documents for test in document["tests"])
         self.dataset = {split: documents}
-        self._spans = None
+        self._spans, reliance = None, self.settings.context_reliance
         if self.settings.tokens and "error_spans" in documents.column_names:
-            self._spans = SpanMetrics(self.breakdown, context_reliance=self.settings.context_reliance)
+            self._spans = SpanMetrics.of(documents["error_spans"], self.breakdown, context_reliance=reliance)
 
     def _check_categories(self, categories: set[str], where: str) -> None:
         check_categories(self.settings.categories, categories, self.config.task, where)
@@ -238,7 +238,7 @@ class NNDTask(SandboxedTask):
         Raises:
             NNDError: a candidate has no token of its own, or does not fit with anything of its context.
         """
-        allowed = self.settings.overlong == "leave_out"
+        allowed = self.settings.overlong in ("leave_out", "whole")
         return leaving_out(partial(self._requests_of, prompt=ctx, **kwargs), doc, allowed=allowed)
 
     def _requests_of(self, doc: Mapping[str, Any], prompt: Prompt, **kwargs: Any) -> list[Request]:
@@ -278,8 +278,8 @@ class NNDTask(SandboxedTask):
             NNDError: nothing of it fits, or the setting ``overlong`` forbids to shorten it.
         """
         window = f"the model's window of {self.counter.window:,} tokens"
-        if self.settings.overlong == "refuse":
-            raise NNDError(f"{longest.describe()} and its prompt do not fit {window} (overlong=refuse)")
+        if (rule := self.settings.overlong) == "refuse" or (rule == "whole" and longest.candidate is not None):
+            raise OverlongError(f"{longest.describe()} and its prompt do not fit {window} (overlong={rule})", longest)
         context: str | None = doc["context"]  # known not to fit
         fits = False
         while context and not fits:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.judgements import Dropped
 from nnd_tasks.recipes.cells import Column, Where, listed, root
 from nnd_tasks.recipes.recipe import FILE, FOLDER
 
@@ -28,12 +29,14 @@ class Batch:
         columns: column -> one value per row. Strings and numbers are an Arrow array, nested values are Python objects.
         place: position of a row in the batch -> its place in the file, for an error.
         named: (position of a row, column) -> the name of that column in the file, where the batch gives it another name.
+        dropped: rows of the file that were left out on the way to these.
     """
 
     numbers: Sequence[int]
     columns: Mapping[str, Column]
     place: Where
     named: Callable[[int, str], str] | None = None
+    dropped: Dropped = field(default_factory=Dropped)
 
     def where(self, column: str) -> Where:
         """Return a function: position of a row -> the place of its cell in ``column``, for an error."""

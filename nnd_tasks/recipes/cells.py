@@ -2,18 +2,22 @@
 
 A name is that of a column, or leads into a nested one: ``scores.fluency`` (a field of an object), ``votes[0]`` (an item of a
 list), ``answers[].text`` (a field of every item, as a list). Dots and brackets have this meaning only where no column has the
-whole name.
+whole name. In a file format without lists and objects, a cell may hold them as JSON or as Python writes them.
 """
 
 from __future__ import annotations
 
+import ast
+import json
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nnd_tasks.codes import Codes, Floats, Index, Texts
 from nnd_tasks.errors import NNDError
@@ -49,6 +53,45 @@ def root(name: str) -> str:
     return match[0] if match else name
 
 
+#: A text and anything else in the lists and objects that Python writes, and how deep they may be nested.
+_PYTHON = re.compile(
+    r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|[\[{(]|[\]})]|[\s,:]|-?\d[\d.eE+]*|None|True|False""", re.DOTALL
+)
+_DEEPEST = 20
+
+
+def unpacked(value: Any) -> Any:
+    """Return the list or object that a text holds, as JSON or as Python writes it; any other value as it is."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{", "("):
+        return value
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        found = _python(value.strip())
+    return found if isinstance(found, (list, tuple, dict)) else value
+
+
+def _python(text: str) -> Any:
+    """Return what a text means to Python if it is made of texts, numbers, lists and dicts alone; None for any other."""
+    place = depth = 0
+    before = False  # whether a text stands before: Python would join two
+    while place < len(text):
+        part = _PYTHON.match(text, place)
+        if part is None or (before and part[1]):
+            return None
+        before = bool(part[1]) or (before and part[0].isspace())
+        depth += (part[0] in "[{(") - (part[0] in "]})")
+        place = part.end()
+        if depth > _DEEPEST or (depth < 1 and place < len(text)):
+            return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of unknown escapes
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return None
+
+
 def walk(value: Any, way: str) -> Any:
     """Return what the rest of a nested name, such as ``.scores[0]``, leads to in a value; None in a value that is None.
 
@@ -61,7 +104,8 @@ def walk(value: Any, way: str) -> Any:
         if step is None:
             raise AbsentError(f"the name ends in {way[place:]!r}, which is neither .FIELD nor [NUMBER] nor []")
         place = step.end()
-        if value is None:
+        value = unpacked(value)
+        if value is None or value == "":
             return None
         if step[1] is not None:
             if not isinstance(value, Mapping):
@@ -208,9 +252,13 @@ def coded(texts: Texts, values: Column, where: Where) -> Codes:
 def spread(values: Column, where: Where) -> tuple[Index, Column]:
     """Return the position of each cell in the column and the cells, with each item of a list as a cell of its own.
 
+    A list may be a text, as in CSV.
+
     Raises:
         NNDError: there are more cells than a table of judgements has.
     """
+    if isinstance(values, pa.Array) and pa.types.is_string(values.type) and pc.any(pc.starts_with(values, "[")).as_py():
+        values = [unpacked(value) for value in values.to_pylist()]
     if isinstance(values, pa.Array) or not any(isinstance(value, (list, tuple)) for value in values):
         return np.arange(len(values), dtype=np.int64), values
     places: list[int] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,11 +13,13 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import reading
 from nnd_tasks.recipes.base_table import Batch, Table
 from nnd_tasks.recipes.decoding import decode, encoding_of, undecodable
+from nnd_tasks.recipes.headers import read_header
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.wording import counted
 
 #: Ending of a file -> what separates its cells.
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_START = 1 << 20  # bytes of a file that say what its header means
 _BLOCK = 16 << 20  # bytes of CSV at a time; also the longest row
 
 
@@ -32,43 +33,18 @@ class Delimited(Table):
         self._path = path
         self._encoding = encoding_of(path, recipe, self.notes)
         with path.open("rb") as file:
-            start = file.read(1 << 20)
+            start = file.read(_START)
         text = start.decode(self._encoding, errors="replace").removeprefix("\ufeff")
-        line = text.split("\n", 1)[0]
-        if re.fullmatch(r"sep=.\s*", line, re.IGNORECASE):
-            raise NNDError(f"{path}, row 1: {line.strip()!r} is a line for Excel and no header; delete it")
         delimiter = DELIMITERS[path.suffix.lower()]
-        if delimiter == ",":  # spreadsheets of some countries write semicolons
-            bare = re.sub(r'"[^"]*"', "", line)
-            delimiter = max((",", ";", "\t"), key=bare.count)
-        self._delimiter = delimiter
-        # In tab-separated files quotes often mean nothing. They do where every field that begins with one ends with one.
-        self._quotes = recipe.quotes if recipe.quotes is not None else delimiter != "\t" or _is_quoted(text)
+        self._head = read_header(
+            text, str(path), recipe.columns(), None if delimiter == "," else delimiter, recipe.quotes,
+            cut=len(start) == _START,
+        )  # fmt: skip
+        self.notes += [f"{path.name}: {note}" for note in self._head.notes]
+        self.header = f", row {self._head.before + 1}"
         self._check_rows = recipe.quotes is not None
-        rows = csv.reader(
-            io.StringIO(text, newline=""),
-            delimiter=delimiter,
-            quoting=csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE,
-        )
-        try:
-            names = next(rows, [])
-        except csv.Error as error:
-            raise NNDError(f"{path}, row 1: no header of a table ({error})") from error
-        while len(names) > 1 and not names[-1].strip():  # spreadsheets write commas after the last column
-            names.pop()
-        written = len(names)
-        while len(names) > 1 and names[-1].lstrip().startswith("#"):  # MQM side by side: the last cell is a comment
-            names.pop()
-        self._commented = len(names) < written
-        seen: set[str] = set()
-        for name in names:
-            if name in seen:
-                raise NNDError(
-                    f"{path}, row 1: two columns are called {name!r}; rename one, or is it not the right file?"
-                )
-            seen.add(name)
-        self._names = names
-        self.known = [*names, FILE, FOLDER]
+        self._names = self._head.names
+        self.known = [*self._names, FILE, FOLDER]
 
     def read(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         """Yield the rows; where the recipe says what quotes mean they must be right, else `pyarrow` takes any."""
@@ -77,18 +53,19 @@ class Delimited(Table):
 
     def _checked(self, names: Sequence[str]) -> Iterator[Batch]:
         """Yield all rows in one batch, read by Python's `csv`; cells beyond the columns of the header are ignored."""
-        text = decode(self._path, self._encoding)
+        head = self._head
+        text = decode(self._path, self._encoding).split("\n", head.before)[-1]
         lines: Iterable[list[str]]
-        if self._quotes:
-            lines = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True)
+        if head.quotes:
+            lines = head.split(text, strict=True)
         else:
-            lines = (line.removesuffix("\r").split(self._delimiter) for line in text.split("\n"))
+            lines = (line.removesuffix("\r").split(head.delimiter) for line in text.split("\n"))
         numbers: list[int] = []
         rows: list[list[str]] = []
-        number = 0
+        number = head.before
         try:
-            for number, cells in enumerate(lines, start=1):
-                if number == 1 or not any(cells):
+            for number, cells in enumerate(lines, start=head.before + 1):
+                if number == head.before + 1 or not any(cells):
                     continue
                 if len(cells) < len(self._names):
                     raise NNDError(
@@ -109,7 +86,9 @@ class Delimited(Table):
         """Yield the rows as `pyarrow` reads them, in blocks."""
         import pyarrow.csv as pacsv
 
-        number = 2
+        head = self._head
+        number = head.before + 2
+        every = [*head.names, *(f"\0{place}" for place in range(len(head.names), head.width))]
         with reading(self.name):
             try:
                 reader = pacsv.open_csv(
@@ -118,12 +97,13 @@ class Delimited(Table):
                         use_threads=False,
                         block_size=_BLOCK,
                         encoding="utf8" if self._encoding.startswith("utf-8") else self._encoding,
-                        **({"column_names": self._names, "skip_rows": 1} if self._commented else {}),
+                        skip_rows=head.before + (head.lines if head.commented else 0),
+                        column_names=every if head.commented else None,
                     ),
                     parse_options=pacsv.ParseOptions(
-                        delimiter=self._delimiter,
-                        quote_char='"' if self._quotes else False,
-                        newlines_in_values=self._quotes,
+                        delimiter=head.delimiter,
+                        quote_char='"' if head.quotes else False,
+                        newlines_in_values=head.quotes,
                     ),
                     convert_options=pacsv.ConvertOptions(
                         include_columns=names,
@@ -150,19 +130,10 @@ class Delimited(Table):
         row = re.search(r"Row #(\d+)", message)
         place = f"{self.name}, row {row[1]}" if row else self.name
         if columns:
-            hint = "; is a quote not closed?" if self._quotes and message.count('"') % 2 else ""
+            hint = "; is a quote not closed?" if self._head.quotes and message.count('"') % 2 else ""
             return NNDError(f"{place}: {counted(int(columns[2]), 'column')}, the header has {columns[1]}{hint}")
         return NNDError(f"{place}: not a valid table ({message}); is it the right file?")
 
 
 #: What `pyarrow` says of a row with too many or too few cells. Its callback for them would run in a thread that may outlive us.
 _COLUMNS = re.compile(r"Expected (\d+) columns, got (\d+)")
-_QUOTED = re.compile(r'(?:^|[\t\n])"')
-_QUOTED_WHOLE = re.compile(r'(?:^|(?<=[\t\n]))"(?:[^"]|"")*"(?=[\t\r\n]|$)')
-
-
-def _is_quoted(text: str) -> bool:
-    """Tell whether every field of tab-separated text that begins with a quote also ends with one."""
-    starts = len(_QUOTED.findall(text))
-    cut = len(text) >= 1 << 19  # the last field of a long file may be cut off
-    return 0 < starts <= len(_QUOTED_WHOLE.findall(text)) + cut

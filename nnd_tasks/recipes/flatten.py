@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -12,7 +15,19 @@ import pyarrow.compute as pc
 from nnd_tasks.errors import NNDError
 from nnd_tasks.judgements import Dropped
 from nnd_tasks.recipes.base_table import Batch, Several, Table
-from nnd_tasks.recipes.cells import AbsentError, Column, Where, check_size, kind, listed, render, root, walk
+from nnd_tasks.recipes.cells import (
+    AbsentError,
+    Column,
+    Where,
+    check_size,
+    kind,
+    listed,
+    render,
+    root,
+    short_repr,
+    unpacked,
+    walk,
+)
 from nnd_tasks.recipes.chat import is_chat
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.schema import normalize
@@ -39,7 +54,7 @@ def batches(table: Table, recipe: Recipe, *, inside: bool = False) -> Iterator[B
         return
     names, choices = recipe.columns(), _choices(recipe)
     written = list(dict.fromkeys(_fill(name, choice) for name in names for choice in choices))
-    lists = [recipe.rows.removesuffix("?")] if recipe.rows else []
+    lists = [name for name, _ in lists_of(recipe.rows)]
     if recipe.complete and table.known is not None:
         _check_columns(table, recipe, table.known, written)
     left, first = MAX_ROWS, True
@@ -165,34 +180,64 @@ def _beginnings(name: str) -> Iterator[str]:
     yield root(name)
 
 
+def lists_of(rows: str | None) -> list[tuple[str, str]]:
+    """Return the lists that `Recipe.rows` takes apart, the outermost first, each with the ``?`` behind its ``[]``.
+
+    ``outputs[].errors[]?`` -> ``[("outputs", ""), ("outputs[].errors", "?")]``
+    """
+    if rows is None:
+        return []
+    parts = re.split(r"\[\](\?{0,2})", rows)
+    return [("[]".join(parts[: place + 1 : 2]), parts[place + 1]) for place in range(0, len(parts) - 1, 2)]
+
+
+def check_rows(rows: str, where: str) -> None:
+    """Raise NNDError for a text that names no list to take apart."""
+    if not re.fullmatch(r"[^\[\]][^\[\]]*(\[\]\?{0,2}[^\[\]]*){0,9}\[\]\?{0,2}", rows):
+        raise NNDError(f"{where}: rows is a list with [] behind its name, such as answers[], not {short_repr(rows)}")
+
+
 def _take_apart(batch: Batch, recipe: Recipe) -> Batch:
     """Return a row per item of the list that `Recipe.rows` names; the list's column holds the item."""
-    if recipe.rows is None:
-        return batch
-    name, keep = recipe.rows.removesuffix("?"), recipe.rows.endswith("?")
-    parts = name.split("[]")
-    for number in range(1, len(parts)):
-        batch = _explode(batch, "[]".join(parts[:number]), keep, recipe.complete)
+    for name, optional in lists_of(recipe.rows):
+        batch = _explode(batch, name, optional, recipe.complete)
+    # An empty list says that there is no error. An error without a label must not say the same.
+    if recipe.rows and recipe.label and recipe.label.startswith(f"{name}[].") and "" in recipe.better:
+        labels = zip(batch.columns[f"{name}[]"], column_of(batch, recipe.label, complete=recipe.complete), strict=True)
+        batch = _select(batch, ["" if item is None or _shown(label) else "no_label" for item, label in labels])
     return batch
 
 
-def _explode(batch: Batch, name: str, keep: bool, complete: bool) -> Batch:
-    """Return a row per item of one list; with ``keep`` also a row where the list is empty."""
+def _explode(batch: Batch, name: str, optional: str, complete: bool) -> Batch:
+    """Return a row per item of one list; rows without an item are left out and counted.
+
+    Args:
+        batch: some rows.
+        name: of the column of lists.
+        optional: ``?`` keeps a row whose list is there and empty, ``??`` also one whose list is missing.
+        complete: whether a missing list is an error.
+    """
     cells = column_of(batch, name, complete=complete)
     origin: list[int] = []
     items: list[Any] = []
     numbers: list[int | None] = []
-    for i, cell in enumerate(listed(cells)):
+    dropped = copy.deepcopy(batch.dropped)
+    for i, value in enumerate(listed(cells)):
+        cell = None if value == "" else unpacked(value)
         if cell is not None and not isinstance(cell, (list, tuple)):
             raise NNDError(f"{batch.place(i)}, {name!r}: expected a list, found {kind(cell)}")
         if cell is None and complete:
             raise NNDError(f"{batch.place(i)}, field {name!r}: expected a list, found nothing")
-        inside: list[Any] = list(cell or ())
-        numbers += range(len(inside)) if inside or not keep else [None]
-        if not inside and keep:
-            inside = [None]
-        origin += [i] * len(inside)
-        items += inside
+        if cell:
+            numbers += range(len(cell))
+            origin += [i] * len(cell)
+            items += cell
+        elif optional == "??" or (optional and cell is not None):
+            numbers.append(None)
+            origin.append(i)
+            items.append(None)
+        else:
+            dropped.add("no_list" if cell is None else "empty_list", 1, [batch.numbers[i]])
     columns = {
         other: _repeat(values, origin, batch.where(other)) for other, values in batch.columns.items() if other != name
     }
@@ -200,7 +245,7 @@ def _explode(batch: Batch, name: str, keep: bool, complete: bool) -> Batch:
     def place(i: int) -> str:
         return batch.place(origin[i]) + ("" if numbers[i] is None else f", {name}[{numbers[i]}]")
 
-    return Batch([batch.numbers[i] for i in origin], {**columns, f"{name}[]": items}, place)
+    return Batch([batch.numbers[i] for i in origin], {**columns, f"{name}[]": items}, place, dropped=dropped)
 
 
 def _repeat(values: Column, origin: Sequence[int], where: Where) -> Column:
@@ -228,7 +273,7 @@ def _each(batch: Batch, recipe: Recipe, names: Sequence[str]) -> Batch:
             for name in names
             if name not in optional or root(name) in source.columns or name in source.columns
         }
-        return Batch(batch.numbers, cells, batch.place)
+        return Batch(batch.numbers, cells, batch.place, dropped=batch.dropped)
     choices = _choices(recipe)
     columns: dict[str, list[Any]] = {}
     for name in names:
@@ -239,7 +284,10 @@ def _each(batch: Batch, recipe: Recipe, names: Sequence[str]) -> Batch:
         columns[name] = [part[i] for i in range(count) for part in parts]
     many = len(choices)
     numbers = [number for number in batch.numbers for _ in choices]
-    return Batch(numbers, columns, lambda i: batch.place(i // many), lambda i, column: _fill(column, choices[i % many]))
+    return Batch(
+        numbers, columns, lambda i: batch.place(i // many), lambda i, column: _fill(column, choices[i % many]),
+        batch.dropped,
+    )  # fmt: skip
 
 
 def _shown(cell: Any) -> str | None:
@@ -258,21 +306,28 @@ def _one_category(batch: Batch, recipe: Recipe) -> Batch:
         return batch
     column, names = str(recipe.category), recipe.list_category
     cells: list[Any] = []
-    for i, cell in enumerate(listed(batch.columns[column])):
-        if not isinstance(cell, (list, tuple)):
+    for i, value in enumerate(listed(batch.columns[column])):
+        if not isinstance(cell := unpacked(value), (list, tuple)):
             raise NNDError(f"{batch.where(column)(i)}: expected a list of categories, found {kind(cell)}")
         cells.append(cell[0] if len(cell) == 1 else names["several" if cell else "none"])
-    return Batch(batch.numbers, {**batch.columns, column: cells}, batch.place, batch.named)
+    return replace(batch, columns={**batch.columns, column: cells})
 
 
-#: Reasons for which `without` leaves rows out.
-LEFT_OUT = ("by_recipe", "not_same")
+#: Reasons for which what a file holds makes no row of a table.
+LEFT_OUT = ("empty_list", "no_list", "no_label", "by_recipe", "not_same")
 
 
 def without(batch: Batch, recipe: Recipe, dropped: Dropped) -> Batch:
-    """Return a batch without the rows that `Recipe.leave_out` and `Recipe.same` name, and add these to ``dropped``."""
-    if not (recipe.leave_out or recipe.same):
-        return batch
+    """Return a batch without the rows that `Recipe.leave_out` and `Recipe.same` name; what is left out goes to ``dropped``."""
+    if recipe.leave_out or recipe.same:
+        batch = _select(batch, _wrong(batch, recipe))
+    for reason, count in batch.dropped.counts.items():
+        dropped.add(reason, count, batch.dropped.rows[reason])
+    return batch
+
+
+def _wrong(batch: Batch, recipe: Recipe) -> list[str]:
+    """Return for each row why the recipe leaves it out, ``""`` where it does not."""
     reasons = [""] * len(batch.numbers)
     for i, cells in enumerate(zip(*(listed(batch.columns[column]) for column in recipe.same), strict=True)):
         if len({normalize(_shown(cell) or "") for cell in cells}) > 1:
@@ -282,16 +337,22 @@ def without(batch: Batch, recipe: Recipe, dropped: Dropped) -> Batch:
         for i, cell in enumerate(listed(batch.columns[column])):
             if (_shown(cell) or "").strip().casefold() in wrong:
                 reasons[i] = "by_recipe"
-    for reason in LEFT_OUT:
-        rows = [batch.numbers[i] for i, given in enumerate(reasons) if given == reason]
-        dropped.add(reason, len(rows), rows)
+    return reasons
+
+
+def _select(batch: Batch, reasons: Sequence[str]) -> Batch:
+    """Return the rows of a batch that have no reason to be left out; the others are counted by reason."""
     origin = [i for i, reason in enumerate(reasons) if not reason]
     if len(origin) == len(reasons):
         return batch
+    dropped = copy.deepcopy(batch.dropped)
+    for reason in dict.fromkeys(filter(None, reasons)):
+        rows = [batch.numbers[i] for i, given in enumerate(reasons) if given == reason]
+        dropped.add(reason, len(rows), rows)
     columns = {name: _repeat(values, origin, batch.where(name)) for name, values in batch.columns.items()}
     named = batch.named
 
     def name(i: int, column: str) -> str:
         return named(origin[i], column) if named else column
 
-    return Batch([batch.numbers[i] for i in origin], columns, lambda i: batch.place(origin[i]), name)
+    return Batch([batch.numbers[i] for i in origin], columns, lambda i: batch.place(origin[i]), name, dropped)

@@ -14,8 +14,10 @@ from nnd_tasks.files import read_text
 from nnd_tasks.languages import check_language
 from nnd_tasks.recipes import limits
 from nnd_tasks.recipes.cells import render, short_repr
+from nnd_tasks.recipes.flatten import check_rows
 from nnd_tasks.recipes.recipe import ERRORS, FILE, FOLDER, File, Recipe
 from nnd_tasks.recipes.spans import check_spans
+from nnd_tasks.recipes.winners import check_pairs
 from nnd_tasks.schema import check_field_names, normalize
 from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import UniqueLoader, parse_yaml
@@ -71,12 +73,12 @@ def make_recipe(options: Mapping[str, Any], where: str = "recipe") -> Recipe:
     if len(recipe.rules) > 1:
         raise NNDError(f"{' and '.join(recipe.rules)}: a set has one rule; leave all but one out")
     if recipe.spans:
-        check_spans(recipe.spans, where)
+        check_spans(recipe.spans, where, pairs=recipe.candidate is None)
     if recipe.pairs:
-        _check_pairs(recipe)
+        check_pairs(recipe, where)
     elif recipe.systems:
         raise NNDError(f"{where}: systems are of the two texts of a pair; of one candidate it is system")
-    elif recipe.winner:
+    elif recipe.winner or recipe.winners:
         raise NNDError("--winner says which column of a pair won; name the two columns with --pair A,B")
     _check_numbers(recipe)
     _check_labels(recipe)
@@ -107,10 +109,8 @@ def _check_limits(recipe: Recipe, where: str) -> None:
         limits.check_config(recipe.config, where, FILE, FOLDER)
     if recipe.encoding is not None:
         limits.check_encoding(recipe.encoding)
-    if recipe.rows is not None and not re.fullmatch(r"[^\[\]][^\[\]]*(\[\][^\[\]]*){0,9}\[\]\??", recipe.rows):
-        raise NNDError(
-            f"{where}: rows is a list with [] behind its name, such as answers[], not {short_repr(recipe.rows)}"
-        )
+    if recipe.rows is not None:
+        check_rows(recipe.rows, where)
     if recipe.votes and not recipe.system:
         raise NNDError(f"{where}: votes name systems; name the column of a candidate's with system")
     for name in recipe.votes:
@@ -174,27 +174,6 @@ def _check_labels(recipe: Recipe) -> None:
     unclear = sorted(set(recipe.ignore) & {*recipe.better, *ranked})
     if unclear:
         raise NNDError(f"--ignore {unclear[0]}: {recipe.rules[0]} names this label too; leave it out of one")
-
-
-def _check_pairs(recipe: Recipe) -> None:
-    if recipe.pair or recipe.winner:
-        if len(recipe.pair) != 2 or not recipe.winner:
-            raise NNDError(
-                "--pair A,B and --winner COLUMN go together: two columns of texts, and the one that says which won"
-            )
-        if recipe.chosen or recipe.rejected:
-            raise NNDError("--pair and --winner say what --chosen and --rejected say; leave one of the two out")
-        one, other, names = *recipe.pair, "--pair and --winner"
-    elif not (recipe.chosen and recipe.rejected):
-        raise NNDError("--chosen and --rejected go together: name both columns")
-    else:
-        one, other, names = recipe.chosen, recipe.rejected, "--chosen and --rejected"
-    if one == other:
-        raise NNDError(f"column {one!r} cannot be both chosen and rejected")
-    wrong = [f"--{role}" for role in ("candidate", "label", "score", "system", "rater", "attribute", "ignore")
-             if getattr(recipe, role)] + recipe.rules  # fmt: skip
-    if wrong:
-        raise NNDError(f"{wrong[0]} does not go with {names}, which say themselves what is better")
 
 
 # ---------------------------------------------------------------- values
@@ -371,6 +350,7 @@ _READERS: Mapping[str, Reader] = {
     "attribute": _attribute,
     "field": _of("columns", _text),
     "pair": _texts,
+    "winners": _of("first, second or tie", _text),
     "systems": _exact,
     "same": _exact,
     "group": _group,

@@ -89,7 +89,7 @@ class _Pairs:
         self.undecided: list[str] = []
         self.fuller = 0
         self.spans = SpanReader(recipe.spans, recipe.strip.get("candidate", ()))
-        self._won: dict[str, int | str] = {}
+        self._won: dict[tuple[str, ...], int | str] = {}
 
     def take(self, batch: Batch) -> None:
         """Read the pairs of a batch."""
@@ -106,7 +106,7 @@ class _Pairs:
             made[_SYSTEMS["low_system"]] = [a if turn else b for a, b, turn in zip(one, other, turned, strict=True)]
         split = Batch(batch.numbers, {**batch.columns, **made}, batch.place)
         self.reader.add(split)
-        self.spans.add(split, _REJECTED)
+        self.spans.add(split, _REJECTED, _CHOSEN)
 
     def _pairs(self, batch: Batch) -> Iterator[tuple[Any, Any, str | None]]:
         """Yield for each row the better text, the worse one, and the text in the column of the context."""
@@ -126,14 +126,16 @@ class _Pairs:
         return ((*pair, context) for pair, context in zip(ordered, contexts, strict=True))
 
     def _won_by(self, batch: Batch, column: str) -> list[int | str]:
-        """Return what `winner` says of each cell; a text that comes again is read once."""
+        """Return what `winner` says of each cell; a text that comes again, of the same systems, is read once."""
         where, sides = batch.where(column), []
-        for i, cell in enumerate(listed(batch.columns[column])):
-            side = self._won.get(cell) if isinstance(cell, str) else None
+        systems = [listed(batch.columns[name]) for name in self._recipe.systems]
+        for i, (cell, *writers) in enumerate(zip(listed(batch.columns[column]), *systems, strict=True)):
+            known = (cell, *map(str, writers)) if isinstance(cell, str) else None
+            side = self._won.get(known) if known else None
             if side is None:
-                side = winner(cell, self._recipe, where(i))
-                if isinstance(cell, str):
-                    self._won[cell] = side
+                side = winner(cell, self._recipe, where(i), writers)
+                if known:
+                    self._won[known] = side
             sides.append(side)
         return sides
 

@@ -59,8 +59,8 @@ class Recipe:
         decimal: decimal mark of numbers, ``.`` or ``,``.
         quotes: whether quotes enclose cells of a tab-separated file; None: it is recognised.
         step: for sets of this package: the function of `nnd_tasks.recipes.steps` that computes the rows from the files.
-        rows: a nested list that is taken apart into rows, such as ``questions[]``; with ``?`` at its end a row whose list is
-            empty stays.
+        rows: a nested list that is taken apart into rows, such as ``questions[]``. A row without an item is left out and counted;
+            behind ``[]`` a ``?`` keeps it where the list is there and empty, ``??`` also where the list is missing.
         each: name -> values: every row is read once per value; the value replaces ``{name}`` in the names of columns, and is
             itself in a column ``name`` (for a table in which each system has columns of its own).
         constant: column -> text that it holds in every row.
@@ -83,12 +83,13 @@ class Recipe:
         rejected: column of the worse text, likewise.
         pair: the two columns of the texts of a pair, where another column names the winner.
         winner: the column that names the winner.
+        winners: value of that column -> ``first``, ``second``, ``tie`` or ``system``; see `nnd_tasks.recipes.winners.winner`.
         systems: the two columns of who wrote the texts of a pair, in the order of ``pair``, or of ``chosen`` and ``rejected``.
         category: column of the category of tests.
         list_category: ``none`` and ``several`` -> the category where the column of the category holds a list with no item, and
             with several; a list of one item is that item.
         subcategory: column of a finer label of the worse candidate.
-        categories: label, or value of ``category``, -> category; null leaves it out.
+        categories: label, or value of ``category``, or its first part by ``separator`` -> category; null leaves it out.
         separator: where labels are paths (``Accuracy/Mistranslation``), what separates their parts; the first is the category.
         spans: where the errors of a candidate are; see `nnd_tasks.recipes.spans`.
         leave_out: column -> values: rows with one of these values are not judgements, such as attention checks.
@@ -152,6 +153,7 @@ class Recipe:
     rejected: str | None = None
     pair: tuple[str, ...] = ()
     winner: str | None = None
+    winners: Mapping[str, str] = dataclasses.field(default_factory=dict)
     systems: tuple[str, ...] = ()
     category: str | None = None
     list_category: Mapping[str, str] = dataclasses.field(default_factory=dict)

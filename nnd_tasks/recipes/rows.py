@@ -242,7 +242,7 @@ class _Gathered:
             first = text.split(recipe.separator, 1)[0].strip()
             if not first:
                 raise NNDError(f"{self._find(text)}: {text!r} has nothing before {recipe.separator!r}")
-            return first
+            return recipe.categories.get(first, first)
         what = "error label" if by_label else "category"
         known = some_of([*(recipe.better if by_label else ()), *recipe.categories])
         raise NNDError(f"{self._find(text)}: unknown {what} {text!r} (known: {known})")

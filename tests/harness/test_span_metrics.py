@@ -101,3 +101,10 @@ def test_texts_without_a_mark_or_marked_whole_do_not_count() -> None:
     assert items["span_excess"] == (0.75, 1), "the unigram model is at chance: an excess of 0.5, kept as (0.5 + 1) / 2"
     assert items["span_auc_rare"] == (1.0, 1)
     assert items["span_auc_noise"] == (0.0, 0)
+
+
+def test_rates_are_those_of_the_errors_not_of_the_tests() -> None:
+    kinds = SpanMetrics.of([[[error(0, 1, "facts")], []], [[]]], BREAKDOWN, context_reliance=False)
+    assert kinds.names == ["span_auc", "span_auc_facts", "span_excess", "span_excess_facts"]
+    strange = SpanMetrics.of([[[error(0, 1, "语法")]]], BREAKDOWN, context_reliance=False)
+    assert strange.names == SpanMetrics(BREAKDOWN, context_reliance=False).names, "no metric can have this name"

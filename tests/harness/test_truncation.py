@@ -256,6 +256,23 @@ def test_what_does_not_fit_can_be_left_out(
     assert (whole["tests,none"], whole["unscored,none"]) == (2, 0)
 
 
+def test_a_context_can_be_kept_whole(tiny_models: dict[str, Path], long_set: Path) -> None:
+    whole, samples = run(tiny_models["gpt2"], metadata={"overlong": "whole"})
+    assert (whole["tests,none"], whole["unscored,none"], whole["truncated_contexts,none"]) == (2, 0, 0)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    sizes = [len(tokenizer.encode(context + text)) for context, text in samples[0]["arguments"]]
+    assert len(set(sizes)) == 2
+    for window, present in (
+        (min(sizes) - 1, [True, False]),
+        (64, [False, False]),
+    ):  # one more token fits, as none follows
+        results, samples = run(tiny_models["gpt2"], window, metadata={"overlong": "whole"})
+        assert (results["tests,none"], results["unscored,none"], results["truncated_contexts,none"]) == (1, 1, 0)
+        assert [candidate is not None for candidate in samples[0]["candidates"]] == present
+        if any(present):
+            assert samples[0]["arguments"][0][0] == f"{LONG} Summary:", "a prompt that is scored is whole"
+
+
 def test_examples_that_fill_the_window_bring_up_their_number(tiny_models: dict[str, Path], long_set: Path) -> None:
     with pytest.raises(NNDError, match=r"beside 1 few-shot examples; lower --num_fewshot"):
         run(tiny_models["gpt2"], 64, num_fewshot=1, samples={"nnd_small": [1]})
