@@ -28,6 +28,7 @@ COMMANDS = {
     "report a b --output r.html": (0, "r.html"),
     "scaling a b": (0, "nnd_made_up"),
     "curve a": (1, "nnd: error: "),
+    "signal a": (1, "nnd: error: "),
     "verify rouge": (1, "nnd: error: "),
     "reproduce": (0, "quiz_design"),
     "stress errors": (0, "truncation"),

@@ -59,8 +59,18 @@ class Panel:
     series: Sequence[Series]
 
 
-def draw_panels(panels: Sequence[Panel], title: str, x_label: str, *, log: bool = False, columns: int = 3) -> Figure:
-    """Draw panels of rates with 95% intervals, each with a line at chance.
+def draw_panels(
+    panels: Sequence[Panel],
+    title: str,
+    x_label: str,
+    *,
+    log: bool = False,
+    columns: int = 3,
+    y_label: str = "pass rate (share of tests)",
+    chance: float | None = CHANCE,
+    ticks: Sequence[str] = (),
+) -> Figure:
+    """Draw panels of rates, or other means, with 95% intervals.
 
     Args:
         panels: at least one.
@@ -68,6 +78,9 @@ def draw_panels(panels: Sequence[Panel], title: str, x_label: str, *, log: bool 
         x_label: label of the x axis, with its unit.
         log: logarithmic x axis; where a value is 0 it is linear below the smallest positive value.
         columns: most panels beside each other.
+        y_label: label of the y axis, with its unit.
+        chance: where a dashed line is drawn; None draws none.
+        ticks: names of x = 0, 1, …, where these are no numbers.
 
     Raises:
         NNDError: matplotlib is not installed.
@@ -93,12 +106,14 @@ def draw_panels(panels: Sequence[Panel], title: str, x_label: str, *, log: bool 
         if i >= len(panels):
             axes.set_axis_off()
             continue
-        _draw_panel(axes, panels[i], labels, titled=len(panels) > 1)
+        _draw_panel(axes, panels[i], labels, chance, titled=len(panels) > 1)
         _scale_x(axes, every, log)
+        if ticks:
+            axes.set_xticks(range(len(ticks)), ticks, fontsize="small", rotation=60)
         axes.set_xlabel(figure_text(f"{x_label}, log scale" if log else x_label))
         axes.tick_params(labelleft=True)
         if i % columns == 0:
-            axes.set_ylabel("pass rate (share of tests)")
+            axes.set_ylabel(y_label)
         if not shared:
             axes.legend(
                 fontsize="small",
@@ -112,7 +127,7 @@ def draw_panels(panels: Sequence[Panel], title: str, x_label: str, *, log: bool 
         figure.legend(
             handles.values(), handles.keys(), loc="outside lower center", ncols=_columns(labels, across), frameon=False
         )
-    _scale_y(grid.flat[0], panels)
+    _scale_y(grid.flat[0], panels, chance)
     figure.suptitle(figure_text(title))
     return figure
 
@@ -126,10 +141,12 @@ def _labels(panel: Panel) -> set[str]:
     return {series.label for series in panel.series}
 
 
-def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str], titled: bool) -> None:
+def _draw_panel(axes: Axes, panel: Panel, labels: Sequence[str], chance: float | None, titled: bool) -> None:
     from matplotlib.transforms import ScaledTranslation
 
-    axes.axhline(CHANCE, color="#777777", linewidth=1, linestyle=(0, (2, 2)), label="chance (0.5)", zorder=1)
+    if chance is not None:
+        label = f"chance ({chance})"
+        axes.axhline(chance, color="#777777", linewidth=1, linestyle=(0, (2, 2)), label=label, zorder=1)
     main = [series.label for series in panel.series if series.main]
     names = [*main, *(label for label in labels if label not in main)]
     figure: Any = axes.figure
@@ -200,10 +217,14 @@ def _log_ticks(least: float, most: float) -> list[float]:
     return [tick for tick in ticks if least <= tick <= most]
 
 
-def _scale_y(axes: Axes, panels: Sequence[Panel]) -> None:
-    """Set limits, rounded to 0.05, that show chance and every error bar; the panels share them."""
+def _scale_y(axes: Axes, panels: Sequence[Panel], chance: float | None) -> None:
+    """Set limits that show every error bar, and for rates chance, rounded to 0.05; the panels share them."""
     ends = [end for panel in panels for s in panel.series for end in (*s.y, *s.low, *s.high) if not math.isnan(end)]
-    least, most = min(CHANCE, *ends), max(CHANCE, *ends)
+    if chance is None:
+        margin = 0.05 * (max(ends) - min(ends)) or 1.0
+        axes.set_ylim(min(ends) - margin, max(ends) + margin)
+        return
+    least, most = min(chance, *ends), max(chance, *ends)
     axes.set_ylim(max(-0.02, math.floor(least * 20 - 0.2) / 20), min(1.02, math.ceil(most * 20 + 0.2) / 20))
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.samples import Samples
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.harness.token_table import SCHEMA
@@ -39,6 +40,15 @@ class CandidateTokens:
 
 #: (cluster_id, index of the candidate, whether its prompt had the context) -> its tokens.
 TokenScores = Mapping[tuple[str, int, bool], CandidateTokens]
+
+
+def run_tokens(run: Run) -> TokenScores | None:
+    """Return the token scores of a run; None where it kept none.
+
+    Raises:
+        NNDError: their file is damaged, or of another run; see `read_tokens`.
+    """
+    return read_tokens(run.tokens, Samples(run.documents, run.tests, run.truncated)) if run.tokens.is_file() else None
 
 
 def read_tokens(path: Path, samples: Samples) -> TokenScores:

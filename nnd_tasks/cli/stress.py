@@ -143,6 +143,78 @@ def _say_task(task: UserTask) -> None:
 
 
 @stress.command(
+    "attack",
+    rich_help_panel=_SETS,
+    epilog=examples(
+        ("nnd stress attack found --models MODEL --corpus wikitext", "errors that a model prefers, as a set"),
+        ("nnd stress attack found --models A,B,C --corpus texts.txt", "and which models they fool too"),
+    ),
+)
+def stress_attack(
+    name: Annotated[str, typer.Argument(help="Name of the set.")],
+    models: Annotated[str, typer.Option(help="Folders or names of models to attack, separated by commas.")],
+    corpus: Annotated[
+        str,
+        typer.Option(help="As for `nnd stress build`; texts with sources allow more edits.", autocompletion=_CORPORA),
+    ],
+    source: Annotated[
+        Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
+    ] = None,
+    searches: Annotated[
+        str, typer.Option("--search", help="errors (error types), edits (single words), or both.")
+    ] = "errors,edits",
+    errors: Annotated[str, typer.Option(help="Error types for the search `errors`: all, or names.")] = "all",
+    steps: Annotated[int, typer.Option(help="Most changes of a text, one after the other.")] = 3,
+    texts: Annotated[int, typer.Option(help="How many gold texts, drawn at random; 0 takes all.")] = 50,
+    spacy: Annotated[
+        str | None, typer.Option(help="spaCy pipeline. Default: en_core_web_sm if it is installed.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Template of what a model reads before a text with source.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Such as cuda or cpu. Default: cuda if it is there.")] = None,
+    batch_size: Annotated[str, typer.Option("--batch_size", help="As lm-eval's.")] = "1",
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a set of this name that was made in another way.")
+    ] = False,
+) -> None:
+    """Search for errors that models prefer to the gold text. Interrupted, it goes on when run again."""
+    from nnd_tasks.stress.attack_set import build_attack_set
+    from nnd_tasks.stress.attack_tables import attack_table, transfer_table
+
+    if not batch_size.isdigit() and batch_size.partition(":")[0] != "auto":
+        raise NNDError(f"--batch_size {batch_size}: expected a number, or auto")
+    result = build_attack_set(
+        name,
+        parts_of(models),
+        corpus,
+        place=source,
+        searches=parts_of(searches),
+        errors=errors,
+        steps=steps,
+        texts=texts or None,
+        spacy=spacy,
+        prompt=None if prompt is None else prompt.replace("\\n", "\n"),
+        device=device,
+        batch_size=int(batch_size) if batch_size.isdigit() else batch_size,
+        out=out_dir,
+        replace=replace,
+        progress=sys.stderr.isatty(),
+    )
+    head, rows = attack_table(result.attacks)
+    show("\n" + table(head, rows, head[2:7]) + "\n")
+    if len({attack.model for attack in result.attacks}) > 1:
+        say("Share of the errors found against a model (rows) that a model (columns) prefers too:")
+        head, rows = transfer_table(result.transfer, list(dict.fromkeys(attack.model for attack in result.attacks)))
+        show("\n" + table(head, rows, head[1:]) + "\n")
+    say(f"written to {result.folder}")
+    _say_task(result.task)
+
+
+@stress.command(
     "report",
     rich_help_panel=_VERDICTS,
     epilog=examples(

@@ -7,13 +7,15 @@ have many; so the surprise of a model that knows only how often each token occur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nnd_tasks.harness.answers import Answer
 from nnd_tasks.harness.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr
+
+if TYPE_CHECKING:
+    from nnd_tasks.harness.answers import Answer
 
 #: ``span_auc``: within a text, the probability that a marked token is more surprising than one that is not marked, averaged over
 #: texts. ``span_excess``: the same, less that of `unigram_surprise`. With ``context_reliance`` also without the context.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from nnd_tasks.harness.requests import Request
+if TYPE_CHECKING:
+    from nnd_tasks.harness.requests import Request  # which takes seconds to import
 
 #: One row for each candidate after one prompt, one entry of each list for each scored token; see `ScoredTokens`.
 SCHEMA = pa.schema(

@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks import __version__
-from nnd_tasks.baselines import table_rates
-from nnd_tasks.card import Facts
-from nnd_tasks.card_sections import set_card, set_header
-from nnd_tasks.dataset_writing import making, write_dataset
-from nnd_tasks.datasets import dataset_folder, read_report
+from nnd_tasks.dataset_writing import making
+from nnd_tasks.datasets import dataset_folder
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task
+from nnd_tasks.harness.user_tasks import UserTask, shipped_task
 from nnd_tasks.markdown import table as markdown_table
-from nnd_tasks.recipes.shelf import recipe_paths
 from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress.corpora import Corpus, read_corpus
 from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.registry import ERRORS, NEEDS
-from nnd_tasks.stress.synthesize import VERSION, SynthesisPlan, discard, frequent_ngrams, scratch_folder, synthesize
+from nnd_tasks.stress.set_writing import check_name, check_same, some_of, write_stress_set, write_stress_task
+from nnd_tasks.stress.synthesize import SynthesisPlan, discard, frequent_ngrams, scratch_folder, synthesize
 from nnd_tasks.stress.text import Parser, find_pipeline
-from nnd_tasks.tables import ConfigSummary, check_table, to_table
+from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted, did_you_mean
 
-CONFIG = "stress"
-PROMPT = "{{context}}\n\n"
 #: Words of a text of frequent n-grams: "length 256" in the paper (section 5.3).
 _NGRAM_WORDS = {"wikitext": 256}
 #: Corpora whose last sentence stays where it is (section 5.5.2).
 _KEEP_LAST = {"wikitext"}
-
-CITATION = """@inproceedings{he2023blind,
-  title = {On the Blind Spots of Model-Based Evaluation Metrics for Text Generation},
-  author = {He, Tianxing and Zhang, Jingyu and Wang, Tianle and Kumar, Sachin and Cho, Kyunghyun and Glass, James and
-    Tsvetkov, Yulia},
-  booktitle = {Proceedings of the 61st Annual Meeting of the Association for Computational Linguistics},
-  year = {2023}
-}"""
 
 
 @dataclass(frozen=True)
@@ -101,7 +86,7 @@ def build_stress_set(
         spacy: a spaCy pipeline; None takes ``en_core_web_sm`` if it is installed.
         mlm: folder of a masked language model, for ``bert_diverge``.
         reference: a file to count n-grams in.
-        prompt: template of what comes before a text whose corpus has sources; None takes `PROMPT`.
+        prompt: template of what comes before a text whose corpus has sources; None takes `set_writing.PROMPT`.
         out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
         replace: overwrite a set of this name that was made from other texts, errors or levels.
         workers: number of processes.
@@ -113,10 +98,7 @@ def build_stress_set(
     for argument, value, least in (("--texts", texts, "0 (all)"), ("--seeds", seeds, "1"), ("--workers", workers, "1")):
         if value is not None and value < 1:
             raise NNDError(f"{argument} {value}: expected {least} or more")
-    if not name.isidentifier():
-        raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
-    if name in recipe_paths():
-        raise NNDError(f"{name} is the name of a set of `nnd build`; take another")
+    check_name(name)
     shipped = shipped_task(f"nnd_{name}")
     if shipped and name != f"blindspot_{corpus}":
         raise NNDError(
@@ -127,7 +109,7 @@ def build_stress_set(
         why = f"{name} has a task of its own" if shipped else f"the texts of corpus {gold_corpus.name} have no source"
         raise NNDError(f"--prompt: {why}; leave it out")
     parser = Parser(find_pipeline(spacy))
-    wanted, left_out = _wanted(errors, gold_corpus, parser, mlm)
+    wanted, left_out = wanted_errors(errors, gold_corpus, parser, mlm)
     chosen = level_tables.choose(gold_corpus.name, wanted, levels)
     ngrams = _ngrams(gold_corpus, parser, chosen, left_out, named=errors != "all")
     if "bert_diverge" in chosen and mlm is not None:
@@ -136,10 +118,7 @@ def build_stress_set(
         raise NNDError(
             f"corpus {gold_corpus.name}: none of the errors can be made; they need: {', '.join(left_out.values())}"
         )
-    chosen_texts = gold_corpus.texts
-    if texts is not None and texts < len(chosen_texts):
-        picked = sorted(random.Random(0).sample(range(len(chosen_texts)), texts))  # noqa: S311
-        chosen_texts = [chosen_texts[i] for i in picked]
+    chosen_texts = some_of(gold_corpus.texts, texts)
     plan = SynthesisPlan(
         texts=tuple(chosen_texts),
         corpus=tuple(one.text for one in gold_corpus.texts),
@@ -155,50 +134,34 @@ def build_stress_set(
     key = plan.key(parser.name)
     with making(folder, timeout=0):  # no waiting for another build of this set, which may take hours
         if not replace:
-            _check_same(folder, key)
+            check_same(folder, key)
         made = synthesize(plan, scratch_folder(folder, key), parser, workers=workers, progress=progress)
         if not made.tests:
             discard(folder)
             raise NNDError(f"corpus {gold_corpus.name}: no error changed any text, so there is no test")
         named = {error: [ERRORS[error].level(amount) for amount in amounts] for error, amounts in chosen.items()}
-        table = check_table(to_table(made.tests), f"corpus {gold_corpus.name}")
         report = {
             "plan": key,
-            "corpus": gold_corpus.name,
-            "source_sha256": gold_corpus.sha256,
             "texts": len(chosen_texts),
             "seeds": seeds,
             "levels": named,
-            "trivial_rules": table_rates(table),
             "unchanged": dict(made.unchanged),
             "repeated": dict(made.repeated),
             "left_out": left_out,
             "pipeline": parser.name,
             "masked_model": Path(mlm).name if mlm else None,
-            "nnd_tasks": __version__,
         }
-        [summary] = write_dataset(
+        summary = write_stress_set(
             folder,
-            {CONFIG: table},
-            header=set_header(_facts(name, gold_corpus, None, {})),
-            body=lambda summaries, reports: set_card(
-                _facts(name, gold_corpus, summaries[0], reports[CONFIG]), summaries, table.column_names, reports
-            ).body(),
-            default=CONFIG,
-            report={CONFIG: report},
+            gold_corpus,
+            made.tests,
+            name=name,
+            report=report,
+            made=_made,
             replace=replace,
         )
         discard(folder)
-        task = write_task(
-            f"nnd_{name}",
-            {
-                "dataset_path": f"nnd/{name}" if out is None else str(folder),
-                "dataset_name": CONFIG,
-                "doc_to_text": (PROMPT if prompt is None else prompt) if chosen_texts[0].source else "",
-                "target_delimiter": "",
-                "metadata": {"version": f"{VERSION}-A"},
-            },
-        )
+        task = write_stress_task(name, out, folder, prompt, chosen_texts)
     return StressResult(folder, summary, named, dict(made.unchanged), dict(made.repeated), left_out, task)
 
 
@@ -232,16 +195,7 @@ def _ngrams(
     return ngrams
 
 
-def _check_same(folder: Path, key: str) -> None:
-    """Raise NNDError when ``folder`` holds a stress set that was made from another plan."""
-    before = read_report(folder).get(CONFIG, {}).get("plan", key)
-    if before != key:
-        raise NNDError(
-            f"{folder}: holds a stress set of other texts, errors, levels, seeds or tools; take another name, or --replace it"
-        )
-
-
-def _wanted(errors: str, corpus: Corpus, parser: Parser, mlm: str | None) -> tuple[list[str], dict[str, str]]:
+def wanted_errors(errors: str, corpus: Corpus, parser: Parser, mlm: str | None) -> tuple[list[str], dict[str, str]]:
     """Return the error types to make, and error type -> why it is left out.
 
     Raises:
@@ -276,27 +230,6 @@ def _wanted(errors: str, corpus: Corpus, parser: Parser, mlm: str | None) -> tup
         else:
             left_out[name] = missing[0]
     return list(dict.fromkeys(wanted)), left_out
-
-
-def _facts(name: str, corpus: Corpus, summary: ConfigSummary | None, report: Mapping[str, Any]) -> Facts:
-    """Return the facts for the card of a stress set; how its tests were made only where there is a summary of them."""
-    known = {
-        "license": "other",
-        "summary": "Gold texts and the same texts with one synthetic error each (He et al., ACL 2023).",
-        "judges": "nobody, a program put the errors in.",
-        "homepage": "",
-        "citation": CITATION,
-        **({"language": ", ".join(corpus.languages)} if corpus.languages else {}),
-    }
-    made = _made(summary, report) if summary else ()
-    return Facts(
-        name,
-        f"blind spots: {corpus.title}",
-        known,
-        f"The texts stand under the terms {corpus.terms}.",
-        synthetic=True,
-        made=made,
-    )
 
 
 def _made(summary: ConfigSummary, report: Mapping[str, Any]) -> tuple[str, ...]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,10 +27,11 @@ from nnd_tasks.baselines import BASELINES
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 from nnd_tasks.runner.run import run_lm_eval
+from tests.analysis.pages import open_page
 from tests.analysis.runs import make_paired, make_run
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 HOSTILE = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">\"'&amp;"
 CATEGORIES = ("disfluent", "off_target", "<b>unfaithful</b>")
@@ -208,7 +207,8 @@ def test_every_place_and_every_id_is_there_once(three: list[Path], tmp_path: Pat
 
 def test_texts_from_outside_are_never_markup(three: list[Path], tmp_path: Path) -> None:
     page = parse(write_report(three, tmp_path / "r.html"))
-    assert len(page.xpath("//script")) == 1
+    assert len(page.xpath("//script[not(@type)]")) == 1
+    assert all(re.fullmatch("[A-Za-z0-9+/=]+", data) for data in page.xpath("//script[@class='data']/text()"))
     assert not page.xpath("//img | //b[text()='unfaithful'] | //i[not(@class)] | //@onerror")
     shown = [text_of(text) for text in page.xpath("//div[@class='candidate high']/p")]
     assert any("<script>document.title = 'owned'</script><img src=x" in text for text in shown)
@@ -265,10 +265,13 @@ def test_tests_without_an_outcome_are_no_failures() -> None:
 
 
 def test_the_page_stays_within_its_limit(three: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = write_report(three, tmp_path / "r.html").stat().st_size
-    monkeypatch.setattr(html_report, "PAGE_LIMIT", whole // 2)
+    def size(path: Path) -> int:
+        return path.stat().st_size - sum(map(len, parse(path).xpath("//script[@class='data']/text()")))
+
+    whole = size(write_report(three, tmp_path / "r.html"))
+    monkeypatch.setattr(html_report, "HTML_LIMIT", whole // 2)
     path = write_report(three, tmp_path / "r.html")
-    assert path.stat().st_size <= whole // 2
+    assert size(path) <= whole // 2
     assert "(50 would make the page too large)" in text_of(parse(path).xpath("//section[@id='examples']")[0])
     assert parse(path).xpath("//article[contains(@class, 'example')]")
 
@@ -495,61 +498,6 @@ def test_a_page_is_the_same_each_time(three: list[Path]) -> None:
 # ---------------------------------------------------------------- in a browser
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
-    found = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")]
-    with api.sync_playwright() as playwright:
-        own = playwright.chromium.executable_path
-        path = next(filter(None, found), own if Path(own).exists() else None)
-        if path is None:
-            pytest.skip("no chromium or google-chrome on the PATH, and none of playwright's; make browser installs one")
-        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
-def open_page(browser: Browser, path: Path, **options: Any) -> tuple[Page, list[str]]:
-    """Open a file; return the page and what it complains about or tries to load."""
-    page = browser.new_context(**options).new_page()
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: None if request.url == path.as_uri() else complaints.append(request.url))
-    page.goto(path.as_uri())
-    return page, complaints
-
-
-@pytest.mark.slow
-def test_the_filter_works_in_a_browser(browser: Browser, three: list[Path], tmp_path: Path) -> None:
-    path = write_report(three, tmp_path / "r.html")
-    page, complaints = open_page(browser, path, viewport={"width": 1280, "height": 900})
-    assert page.title() == "NND report", "a text ran as a script"
-    examples = parse(path).xpath("//article[contains(@class, 'example')]")
-    visible = page.locator(".example:visible")
-    assert visible.count() == 20 < len(examples)
-    assert page.locator("output").inner_text() == f"20 of {len(examples)} shown"
-    while page.locator(".more").is_visible():
-        page.locator(".more").click()
-    assert visible.count() == len(examples)
-
-    page.locator("select[name=category]").select_option("<b>unfaithful</b>")
-    page.locator("select[name=model]").select_option("m-b")
-    wanted = [e for e in examples if (e.get("data-category"), e.get("data-model")) == ("<b>unfaithful</b>", "m-b")]
-    assert 0 < visible.count() == min(len(wanted), 20)
-    assert {e.get_attribute("data-model") for e in visible.all()} == {"m-b"}
-    page.locator("select[name=category]").select_option("")
-    page.locator("select[name=model]").select_option("")
-    assert visible.count() == 20
-
-    context = visible.first.locator("details")
-    assert not context.locator("dl").is_visible()
-    context.locator("summary").focus()
-    page.keyboard.press("Enter")
-    assert context.locator("dl").is_visible()
-    assert complaints == []
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [320, 390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -559,6 +507,7 @@ def test_the_page_never_scrolls_sideways(
     options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
     long = [write_run(tmp_path / name, name * 30, task="nnd_" + "task" * 20) for name in ("long", "name")]
     page, _ = open_page(browser, write_report([*three, *long], tmp_path / "r.html"), **options)
+    page.wait_for_selector("#browse:not([hidden])")
     page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
@@ -576,8 +525,8 @@ def test_no_column_of_the_rates_is_cut_off(browser: Browser, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_without_scripts_everything_is_shown(browser: Browser, three: list[Path], tmp_path: Path) -> None:
+def test_without_scripts_the_failed_tests_are_shown(browser: Browser, three: list[Path], tmp_path: Path) -> None:
     path = write_report(three, tmp_path / "r.html")
     page, _ = open_page(browser, path, java_script_enabled=False)
     assert page.locator(".example:visible").count() == len(parse(path).xpath("//article[contains(@class, 'example')]"))
-    assert not page.locator(".filter").is_visible()
+    assert not page.locator("#browse").is_visible()

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from nnd_tasks.analysis.alignment import Block, character_blocks
 from nnd_tasks.analysis.compare.paired import Difference, Rate
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.samples import Samples
 from nnd_tasks.analysis.side_by_side import Paired
-from nnd_tasks.analysis.token_files import CandidateTokens, read_tokens
+from nnd_tasks.analysis.token_files import CandidateTokens, run_tokens
 from nnd_tasks.baselines import ALL
 from nnd_tasks.formats import TextTable, number
 from nnd_tasks.statistics import (
@@ -127,9 +126,9 @@ def margin_table(run: Run) -> pd.DataFrame | None:
     Raises:
         NNDError: the file of token scores is damaged or belongs to another run.
     """
-    if not run.tokens.is_file():
+    scores = run_tokens(run)
+    if scores is None:
         return None
-    scores = read_tokens(run.tokens, Samples(run.documents, run.tests, run.truncated))
     tests = run.tests[run.tests["passed"].notna()].reset_index(drop=True)
     rows = []
     for place, high, low in zip(tests["document"], tests["high"], tests["low"], strict=True):

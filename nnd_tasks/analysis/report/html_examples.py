@@ -26,7 +26,7 @@ _AROUND = 100
 #: Texts that share a smaller part of their words are shown without marks, as almost everything would be marked.
 _ALIKE = 0.4
 #: Fields of a document that are no part of the prompt.
-_NOT_PROMPT = {"cluster_id", "candidates", "scores", "no_context", "kind"}
+_NOT_PROMPT = {"cluster_id", "candidates", "error_spans", "scores", "no_context", "kind"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,6 @@ def _example(run: Run, task: str, row: Mapping[str, Any], others: int, passed_by
     document = run.documents[row["document"]]
     high, low = contrast(str(document["candidates"][row["high"]]), str(document["candidates"][row["low"]]))
     scores = document["scores"][row["high"]], document["scores"][row["low"]]
-    fields = [(key, value) for key, value in document.items() if key not in _NOT_PROMPT and value not in (None, "")]
     return Example(
         model=run.model,
         task=task,
@@ -153,10 +152,15 @@ def _example(run: Run, task: str, row: Mapping[str, Any], others: int, passed_by
         margin_bytes=row["margin_bytes"],
         high=Candidate(high, scores[0]["mean"], scores[0]["tokens"]),
         low=Candidate(low, scores[1]["mean"], scores[1]["tokens"]),
-        prompt=[(key, _cut(str(value), CONTEXT_LIMIT)) for key, value in fields],
+        prompt=[(key, _cut(text, CONTEXT_LIMIT)) for key, text in prompt_fields(document)],
         others=others,
         passed_by=passed_by,
     )
+
+
+def prompt_fields(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return name and text of each field of a prompt that is not empty."""
+    return [(key, str(value)) for key, value in document.items() if key not in _NOT_PROMPT and value not in (None, "")]
 
 
 def _cut(text: str, limit: int) -> Part:

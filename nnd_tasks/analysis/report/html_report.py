@@ -1,4 +1,4 @@
-"""One self-contained HTML page about one or more runs: rates, differences, diagnostics, failed tests, signatures."""
+"""One self-contained HTML page about one or more runs: rates, differences, diagnostics, all tests, signatures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margi
 from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, p_value, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, LEVEL, POWER
-from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, Example, failed_examples
+from nnd_tasks.analysis.curves import around_errors
+from nnd_tasks.analysis.report.browsing import Packed, pack
+from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, failed_examples
 from nnd_tasks.analysis.results import Run, notes_on, read_runs
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
@@ -33,10 +35,12 @@ from nnd_tasks.wording import counted
 if TYPE_CHECKING:
     import jinja2
 
-#: Failed tests per model and set; fewer where the page would grow too large.
+#: Failed tests per model and set that can be read without the page's script; fewer where the page would grow too large.
 EXAMPLES = 50
-#: Bytes that a page should not exceed.
-PAGE_LIMIT = 2_000_000
+#: Bytes of what can be read without the script; the rest of the page is data that the script unpacks when it is looked at.
+HTML_LIMIT = 2_000_000
+#: Bytes that a page does not exceed, with the data of all tests.
+PAGE_LIMIT = 20_000_000
 #: With more pairs of models than this, the tables of their differences by category are folded.
 UNFOLDED = 3
 
@@ -52,6 +56,7 @@ class Section:
         comparison: of the models; None where there is only one.
         diagnostics: model -> category -> diagnostics.
         parts: of the margins, one row per category and model; None where no run has token scores.
+        around: surprise around marked errors; empty without these or token scores.
         protocol: (key, value) of what all runs were asked.
         differing: (key, value of each model) where the runs differ.
     """
@@ -62,6 +67,7 @@ class Section:
     comparison: Comparison | None
     diagnostics: dict[str, dict[str, Diagnostics]]
     parts: TextTable | None
+    around: list[around_errors.Place]
     protocol: list[tuple[str, str]]
     differing: list[tuple[str, list[str]]]
 
@@ -116,6 +122,7 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
                 comparison=comparison,
                 diagnostics={run.model: diagnostics_of(run) for run in paired.runs},
                 parts=margin_parts_table(parts) if parts else None,
+                around=around_errors.around_errors(paired.runs, needed=False),
                 protocol=protocol,
                 differing=differing,
             )
@@ -239,59 +246,81 @@ def render(
     allow: Sequence[str] = (),
     select: Sequence[str] = (),
 ) -> bytes:
-    """Return the page as UTF-8, with as many examples as `PAGE_LIMIT` has room for.
+    """Return the page as UTF-8, with as much as `HTML_LIMIT` and `PAGE_LIMIT` have room for.
 
     Args:
         sections: one per set.
         places: folders and files that were read, for the command that makes the page again.
         allow: parts of the protocol that may differ, for that command.
         select: as for `read_runs`, for that command.
+
+    Raises:
+        NNDError: token scores of a run are damaged.
     """
-    template = _environment().get_template("report.html.j2")
+    template = environment().get_template("report.html.j2")
+    pairs = [section.paired for section in sections]
+    runs = [run for paired in pairs for run in paired.runs]
+    packed = pack(pairs, PAGE_LIMIT - HTML_LIMIT)
+    known: dict[str, Any] = {
+        **frame("NND report", pairs, packed),
+        "sections": sections,
+        "models": list(dict.fromkeys(run.model for run in runs)),
+        "commands": [(run, command_of(run), _not_in_command(run)) for run in runs],
+        "again": _commands_again(places, allow, select, any(section.comparison for section in sections)),
+        "not_compared": not_compared(runs, pairs) if len({run.model for run in runs}) > 1 else [],
+        "allowed": list(allow),
+        "baselines": BASELINES,
+        "baselines_of": baselines_of,
+        "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
+        "about_parts": CAPTION,
+        "unfolded": UNFOLDED,
+        "errors": around_errors,
+    }
+    count = EXAMPLES
+    while True:
+        shown = [example for paired in pairs for example in failed_examples(paired, count)]
+        page = template.render(**known, examples=shown, shown=count).encode("utf-8", "replace")
+        if len(page) - packed.size <= HTML_LIMIT or count <= 1:
+            return page
+        count //= 2
+
+
+def frame(title: str, pairs: Sequence[Paired], packed: Packed, *, alone: bool = False) -> dict[str, Any]:
+    """Return what every page needs: its head, its script, and the tests that the script shows.
+
+    Args:
+        title: of the page.
+        pairs: models on the same tests, for each set.
+        packed: these tests.
+        alone: the page shows one test, so it has no search.
+    """
     folder = Path(__file__).parent
     script = (folder / "report.js").read_text(encoding="utf-8")
-    runs = [run for section in sections for run in section.paired.runs]
-    known: dict[str, Any] = {
-        "title": "NND report",
+    models = dict.fromkeys(model for paired in pairs for model in paired.models)
+    tokens = [(model, model) for model in packed.models]
+    every = [("*", "all models, side by side")]
+    return {
+        "title": title,
         "version": __version__,
         "style": (folder / "report.css").read_text(encoding="utf-8"),
         "script": script,
         # The page's policy runs this script only, whatever a text of the data contains, and loads nothing.
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "sections": sections,
-        "models": list(dict.fromkeys(run.model for run in runs)),
-        "commands": [(run, command_of(run), _not_in_command(run)) for run in runs],
-        "again": _commands_again(places, allow, select, any(section.comparison for section in sections)),
-        "not_compared": not_compared(runs, [section.paired for section in sections])
-        if len({run.model for run in runs}) > 1
-        else [],
-        "allowed": list(allow),
-        "baselines": BASELINES,
-        "baselines_of": baselines_of,
+        "packed": packed,
+        "alone": alone,
+        "marked": any("error_spans" in run.documents[0] for paired in pairs for run in paired.runs if run.documents),
         "limits": {"context": CONTEXT_LIMIT, "candidate": CANDIDATE_LIMIT, "page": PAGE_LIMIT, "wanted": EXAMPLES},
-        "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
-        "about_parts": CAPTION,
-        "unfolded": UNFOLDED,
-    }
-    count = EXAMPLES
-    while True:
-        shown = [example for section in sections for example in failed_examples(section.paired, count)]
-        page = template.render(**known, examples=shown, shown=count, options=_options(shown)).encode("utf-8", "replace")
-        if len(page) <= PAGE_LIMIT or count <= 1:
-            return page
-        count //= 2
-
-
-def _options(examples: Sequence[Example]) -> dict[str, list[str]]:
-    """Return the choices of the filter of failed tests."""
-    return {
-        "task": list(dict.fromkeys(example.task for example in examples)),
-        "model": list(dict.fromkeys(example.model for example in examples)),
-        "category": sorted({example.category for example in examples}),
+        "options": {
+            "task": [(paired.title, paired.title) for paired in pairs],
+            "model": [(model, model) for model in models],
+            "against": [("*", "any other model disagrees"), *((model, f"{model} disagrees") for model in models)],
+            "category": [(name, name) for name in sorted({n for p in pairs for n in p.runs[0].tests["category"]})],
+            "tokens": [*every, *tokens] if alone else [*tokens, *every],
+        },
     }
 
 
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     """Return what renders the template, with our filters and functions."""
     import jinja2
 
@@ -311,6 +340,7 @@ def _environment() -> jinja2.Environment:
         "percent": "{:.2%}".format,
         "few": few,
     }
+    environment.tests["nan"] = math.isnan
     environment.globals |= {
         **{"underpowered": underpowered, "between": between, "odd": odd, "beaten": _beaten, "scale_of": _scale},
         "notes_on": notes_on,

@@ -1,0 +1,317 @@
+"""Build a set of the errors that a search found against some models, and see which other models they fool."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+
+import jinja2
+from tqdm import tqdm
+
+from nnd_tasks.analysis.model_names import short_names
+from nnd_tasks.dataset_writing import making
+from nnd_tasks.datasets import dataset_folder
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import changing, expand, read_text, write_text
+from nnd_tasks.harness.user_tasks import UserTask, shipped_task
+from nnd_tasks.schema import Test, short_hash
+from nnd_tasks.statistics import confidence_interval
+from nnd_tasks.stress.attack import (
+    SEARCHES,
+    Found,
+    Propose,
+    edit_types,
+    nearest_words,
+    propose_edits,
+    propose_errors,
+    search,
+)
+from nnd_tasks.stress.attack_tables import Attack, card_lines
+from nnd_tasks.stress.corpora import Gold, read_corpus
+from nnd_tasks.stress.likelihood import Likelihood
+from nnd_tasks.stress.set_writing import PROMPT, check_name, check_same, some_of, write_stress_set, write_stress_task
+from nnd_tasks.stress.stress_set import wanted_errors
+from nnd_tasks.stress.synthesize import SynthesisPlan, discard, resources_of, scratch_folder
+from nnd_tasks.stress.text import Parser, find_pipeline
+from nnd_tasks.tables import ConfigSummary
+from nnd_tasks.wording import did_you_mean
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What `build_attack_set` made.
+
+    Attributes:
+        folder: the dataset folder.
+        summary: of its tests.
+        attacks: one for each model and search.
+        transfer: (attacked model, scoring model) -> share of the errors found against the first that the second prefers too, and
+            its 95% interval.
+        task: the task that scores the set.
+    """
+
+    folder: Path
+    summary: ConfigSummary
+    attacks: list[Attack]
+    transfer: dict[tuple[str, str], tuple[float, float, float]]
+    task: UserTask
+
+
+def build_attack_set(
+    name: str,
+    models: Sequence[str],
+    corpus: str,
+    *,
+    place: str | Path | None = None,
+    searches: Sequence[str] = tuple(SEARCHES),
+    errors: str = "all",
+    steps: int = 3,
+    texts: int | None = 50,
+    spacy: str | None = None,
+    prompt: str | None = None,
+    device: str | None = None,
+    batch_size: int | str = 1,
+    out: str | Path | None = None,
+    replace: bool = False,
+    progress: bool = True,
+) -> AttackResult:
+    """Search for errors that models prefer, and build the set ``name`` of them and the task ``nnd_NAME``.
+
+    Its categories are the attacked models, its subcategories the searches. An interrupted call can be made again, and goes on
+    with the texts that are left.
+
+    Args:
+        name: of the set; letters, digits and ``_``.
+        models: folders or names of the models to attack.
+        corpus: as for `nnd_tasks.stress.stress_set.build_stress_set`.
+        place: file or folder of a corpus of the paper.
+        searches: keys of `SEARCHES`.
+        errors: ``all``, or names of error types separated by commas, for the search of that name.
+        steps: most changes of a text, one after the other.
+        texts: how many of the gold texts, drawn at random with a fixed seed; None takes all.
+        spacy: a spaCy pipeline; None takes ``en_core_web_sm`` if it is installed.
+        prompt: template of what comes before a text whose corpus has sources; None takes `set_writing.PROMPT`.
+        device: as lm-eval's ``--device``.
+        batch_size: as lm-eval's ``--batch_size``.
+        out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
+        replace: overwrite a set of this name that was made in another way.
+        progress: show progress.
+
+    Raises:
+        NNDError: an argument is wrong, the corpus or a model cannot be read, nothing was found, or another process builds this
+            set.
+    """
+    check_name(name)
+    if shipped_task(f"nnd_{name}"):
+        raise NNDError(f"{name} is the set of a task that comes with nnd-tasks; take another name")
+    for argument, value in (("--steps", steps), ("--texts", texts)):
+        if value is not None and value < 1:
+            raise NNDError(f"{argument} {value}: expected 1 or more")
+    for one in searches:
+        if one not in SEARCHES:
+            meant = did_you_mean(one, SEARCHES, end=" ")
+            raise NNDError(f"--search: there is no search {one!r}; {meant}there are: {', '.join(SEARCHES)}")
+    if not models or not searches:
+        raise NNDError(f"{'--models' if not models else '--search'}: none is named")
+    if repeated := [model for model, count in Counter(models).items() if count > 1]:
+        raise NNDError(f"--models: {repeated[0]} is named twice")
+    names = short_names([(str(expand(model)), "{}") for model in models])
+    gold_corpus = read_corpus(corpus, expand(place) if place else None)
+    if prompt is not None and not gold_corpus.texts[0].source:
+        raise NNDError(f"--prompt: the texts of corpus {gold_corpus.name} have no source; leave it out")
+    parser = Parser(find_pipeline(spacy))
+    wanted, _ = wanted_errors(errors, gold_corpus, parser, None)
+    types = edit_types(wanted, named=errors != "all")
+    if "errors" in searches and not types:
+        raise NNDError(f"--errors {errors}: none of them changes a part of a text; `nnd stress errors` lists them")
+    chosen = some_of(gold_corpus.texts, texts)
+    contexts = _contexts(chosen, prompt)
+    plan = SynthesisPlan(
+        tuple(chosen), tuple(one.text for one in gold_corpus.texts), {kind.name: (1.0,) for kind in types}, (0,)
+    )
+    key = short_hash("attack", plan.key(parser.name), json.dumps([list(models), list(searches), steps, prompt]))
+    folder = (expand(out) if out is not None else dataset_folder(name)).absolute()
+    with making(folder, timeout=0):
+        if not replace:
+            check_same(folder, key)
+        scratch = scratch_folder(folder, key)
+        resources = resources_of(plan, parser, progress)
+        counts = Counter(word.text.lower() for text in plan.corpus for word in parser.parse(text).words)
+        attacks: list[Attack] = []
+        for model, short in zip(models, names, strict=True):
+            with _loaded(model, device, batch_size) as scorer:
+                near = None
+                if chosen[0].source and "edits" in searches:
+                    own = {word.text.lower() for gold in chosen for word in parser.parse(gold.text).words}
+                    near = nearest_words(own, counts, scorer)
+                proposals: Mapping[str, Callable[[Gold], Propose]] = {
+                    "errors": lambda gold: propose_errors(types, dataclasses.replace(resources, source=gold.source)),
+                    "edits": lambda _, near=near: propose_edits(parser, near),  # type: ignore[misc]
+                }
+                attacks += [
+                    _attack(short, kind, chosen, contexts, proposals[kind], scorer, steps, scratch, progress=progress)
+                    for kind in searches
+                ]
+        tests = [
+            _test(gold, attack, attack.found[gold.text])
+            for attack in attacks
+            for gold in chosen
+            if gold.text in attack.found
+        ]
+        if not tests:
+            discard(folder)
+            raise NNDError(
+                f"corpus {gold_corpus.name}: no change of up to {steps} steps raises the likelihood of any text; try more "
+                "--texts or --steps"
+            )
+        by_text = {gold.text: context for gold, context in zip(chosen, contexts, strict=True)}
+        transfer: dict[tuple[str, str], tuple[float, float, float]] = {}
+        for model, short in zip(models, names, strict=True):
+            with _loaded(model, device, batch_size) as scorer:
+                transfer |= {(attacked, short): rate for attacked, rate in _fooled(scorer, tests, by_text).items()}
+        report = {
+            "plan": key,
+            "texts": len(chosen),
+            "steps": steps,
+            "attacks": [
+                {
+                    **{k: v for k, v in asdict(attack).items() if k != "found"},
+                    "found": len(attack.found),
+                    "gain": fmean(found.gain for found in attack.found.values()) if attack.found else None,
+                    "noise": fmean(found.noise for found in attack.found.values()) if attack.found else None,
+                    "changes": dict(attack.common()),
+                }
+                for attack in attacks
+            ],
+            "transfer": [[*pair, *rate] for pair, rate in transfer.items()],
+            "pipeline": parser.name,
+        }
+        summary = write_stress_set(
+            folder,
+            gold_corpus,
+            tests,
+            name=name,
+            report=report,
+            made=lambda summary, _: card_lines(summary, attacks, transfer, names),
+            replace=replace,
+            summary="Gold texts and small changes that make them worse, found by a search against language models.",
+        )
+        discard(folder)
+        task = write_stress_task(name, out, folder, prompt, chosen)
+    return AttackResult(folder, summary, attacks, transfer, task)
+
+
+def _contexts(texts: Sequence[Gold], prompt: str | None) -> list[str]:
+    """Return what a model reads before each text, as the task renders it.
+
+    Raises:
+        NNDError: the template cannot be rendered.
+    """
+    if not texts[0].source:
+        return [""] * len(texts)
+    try:
+        template = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True).from_string(  # noqa: S701
+            PROMPT if prompt is None else prompt
+        )
+        return [template.render(context=gold.source) for gold in texts]
+    except jinja2.TemplateError as error:
+        raise NNDError(f"--prompt: {error}; it may use {{{{context}}}}") from error
+
+
+@contextmanager
+def _loaded(model: str, device: str | None, batch_size: int | str) -> Iterator[Likelihood]:
+    """Load a model, and give its memory back at the end."""
+    scorer = Likelihood(model, device=device, batch_size=batch_size)
+    try:
+        yield scorer
+    finally:
+        del scorer.lm
+        gc.collect()
+
+
+def _attack(
+    model: str,
+    kind: str,
+    texts: Sequence[Gold],
+    contexts: Sequence[str],
+    propose: Callable[[Gold], Propose],
+    scorer: Likelihood,
+    steps: int,
+    scratch: Path,
+    *,
+    progress: bool,
+) -> Attack:
+    """Search for errors in each text; what an interrupted call left in ``scratch`` is not searched again."""
+
+    def score(pairs: Sequence[tuple[str, str]]) -> list[float]:
+        fitting = [pair for pair in pairs if scorer.fits(*pair)]
+        known = dict(zip(fitting, scorer.means(fitting), strict=True))
+        return [known.get(pair, float("-inf")) for pair in pairs]
+
+    found: dict[str, Found] = {}
+    too_long = 0
+    with changing(scratch):
+        scratch.mkdir(parents=True, exist_ok=True)
+    pairs = list(zip(texts, contexts, strict=True))
+    for gold, context in tqdm(pairs, desc=f"{model}, {kind}", unit="text", disable=not progress):
+        path = scratch / f"{short_hash(model, kind, gold.source, gold.text)}.json"
+        if path.is_file():
+            row = json.loads(read_text(path))
+        else:
+            fits = scorer.fits(context, gold.text)
+            one = search(gold, context, propose(gold), score, steps) if fits else None
+            row = {"too_long": not fits, "found": asdict(one) if one else None}
+            write_text(path, json.dumps(row))
+        too_long += row["too_long"]
+        if row["found"]:
+            found[gold.text] = Found(**{**row["found"], "steps": tuple(row["found"]["steps"])})
+    if too_long == len(texts):
+        raise NNDError(f"{model}: no text of the corpus fits its window; take shorter texts")
+    return Attack(model, kind, len(texts) - too_long, too_long, found)
+
+
+def _test(gold: Gold, attack: Attack, found: Found) -> Test:
+    cluster = short_hash("stress", gold.source, gold.text)
+    return Test(
+        test_id=short_hash(cluster, "attack", attack.model, attack.search, found.text),
+        context_id=cluster,
+        cluster_id=cluster,
+        context=gold.source,
+        high=gold.text,
+        low=found.text,
+        category=attack.model,
+        high_first=True,
+        subcategory=attack.search,
+        noise_ratio=found.noise,
+        seed=0,
+    )
+
+
+def _fooled(
+    scorer: Likelihood, tests: Sequence[Test], contexts: Mapping[str, str]
+) -> dict[str, tuple[float, float, float]]:
+    """Return attacked model -> share of its tests that a model fails, and its 95% interval over gold texts.
+
+    Tests that do not fit the model's window are left out.
+    """
+    fitting = [test for test in tests if all(scorer.fits(contexts[test.high], text) for text in (test.high, test.low))]
+    pairs = list(dict.fromkeys((contexts[test.high], text) for test in fitting for text in (test.high, test.low)))
+    means = dict(zip(pairs, scorer.means(pairs), strict=True))
+    counts: dict[str, dict[str, list[int]]] = {}
+    for test in fitting:
+        context = contexts[test.high]
+        one = counts.setdefault(test.category, {}).setdefault(test.cluster_id, [0, 0])
+        one[0] += means[context, test.high] <= means[context, test.low]
+        one[1] += 1
+    rates = {}
+    for attacked, clusters in counts.items():
+        failed, total = zip(*clusters.values(), strict=True)
+        rates[attacked] = (sum(failed) / sum(total), *confidence_interval(failed, total))
+    return rates
