@@ -73,9 +73,11 @@ def brute_force(blocks: Sequence[Block], texts: Sequence[Sequence[tuple[int, int
         length = sum(block[2 + 2 * text] for block in blocks)
         labels.append([])
         for place, (_, start, end) in enumerate(tokens):
-            if start == end:
-                label = AFTER if start == length else BEFORE if not start and place < prefix else AT
-            elif any((text, at) in touched for at in range(start, end)):
+            empty = start == end
+            reach = range(start - 1, end + 1) if empty else range(start, end)
+            if empty and start in (0, length):
+                label = AFTER if start else BEFORE if place < prefix else AT
+            elif any((text, at) in touched for at in reach) or (empty and (text, start) in gaps):
                 label = AT
             elif end <= beginning:
                 label = BEFORE if place < prefix else AT
@@ -192,6 +194,20 @@ def test_tokens_around_the_text_go_with_its_beginning_and_its_end() -> None:
 
     assert shown("a b", "a x", tokens) == ("BBAAF", "BBAAF")
     assert shown("b a", "x a", tokens) == ("BAFFF", "BAFFF")
+
+
+def test_an_empty_token_inside_goes_with_what_is_on_both_sides_of_it() -> None:
+    """As the number that is put before a line: it stands for no character."""
+
+    def tokens(text: str) -> list[tuple[int, int, int]]:
+        lines = [(9, at, at) for at, c in enumerate(text) if text[at - 1 : at] == "\n"]
+        return sorted(by_character(text) + lines, key=lambda token: (token[1], token[2]))
+
+    for high, low in (("a b\nc d\ne f", "a b\nc x\ne f"), ("a\nb c", "a\nx c"), ("a\nc", "a b\nc")):
+        blocks = character_blocks(high, low)
+        labels = label_tokens(blocks, *(candidate(own, [0.0] * len(own)) for own in map(tokens, (high, low))))
+        assert [own.tolist() for own in labels] == brute_force(blocks, list(map(tokens, (high, low))))
+    assert shown("a\nb\nc d\ne\nf", "a\nb\nc x\ne\nf", tokens) == ("BBBBBBBAAFFFFFF", "BBBBBBBAAFFFFFF")
 
 
 def test_tokens_before_the_edit_that_differ_because_of_it_are_at_it() -> None:
