@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit  # of scipy.stats, the import alone takes most of a second
 
-
 _Floats = NDArray[np.float64]
 
 

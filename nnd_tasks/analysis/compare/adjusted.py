@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from nnd_tasks.analysis.compare.length_link import Floats, Link, Margins, fit, influence, left_over, won
+from nnd_tasks.analysis.compare.length_link import Floats, Link, Margins, curve, fit, influence, left_over, won
 from nnd_tasks.analysis.compare.paired import Comparison, Rate
 from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.analysis.results import Run
@@ -57,7 +57,8 @@ class Adjusted:
     """What length and word frequency do to the rates of one run.
 
     Attributes:
-        coefficients: ``length`` and, where the run kept tokens, ``frequency`` -> coefficient.
+        coefficients: ``length`` and, where the run kept tokens, ``frequency`` -> coefficient, of the best straight line; what is
+            taken out for length is a curve.
         rates: category, or ``all``, -> rate (of `RAW`, and `ADJUSTED`) -> its value. By sum and by byte a tie fails; in the
             adjusted rate it counts half.
         changes: category -> adjusted rate less ``pass_rate``, paired by test.
@@ -88,10 +89,12 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
     if tests is not None:
         table = table[table["test_id"].isin(tests)]
     surprise = _surprise(run)
-    margins, finite = _margins(run, table, surprise)
-    names = TAKEN_OUT[: margins.columns.shape[1]]
-    link = fit(margins) if np.unique(margins.prompts[finite]).size >= FEW else None
-    rest = np.full(len(table), math.nan) if link is None else left_over(margins, link)
+    straight, curved, finite = _margins(run, table, surprise)
+    names = TAKEN_OUT[: straight.columns.shape[1]]
+    line = fit(straight) if np.unique(straight.prompts[finite]).size >= FEW else None
+    margins = curved if line and line.known[0] else straight
+    link = fit(margins) if line else None
+    rest = left_over(margins, link) if link else np.full(len(table), math.nan)
     scores = {name: table[column].to_numpy(dtype=float) for name, column in RAW.items()}
     decided = table["passed"].to_numpy(dtype=bool)
     # Infinite sums stay infinite whatever is taken off them, so these tests end as they were decided.
@@ -103,7 +106,7 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
         chosen = (table["category"].eq(category) | (category == ALL)).to_numpy(dtype=bool)
         tests_of = np.bincount(margins.prompts[chosen], minlength=margins.prompts.max() + 1)
         counts = {
-            name: np.bincount(margins.prompts[chosen], outcome[chosen], len(tests_of))
+            name: np.bincount(margins.prompts[chosen], outcome[chosen], len(tests_of)).astype(float)
             for name, outcome in outcomes.items()
         }
         moved = influence(margins, link, rest, chosen & finite) if link else None
@@ -112,7 +115,7 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
         }
         if link:
             changes[category] = paired_difference(counts["pass_rate"], counts[ADJUSTED], tests_of, influence=moved)
-    longer = margins.columns[:, 0]
+    longer = straight.columns[:, 0]
     differ = finite & (longer != 0)
     shares = {
         name: float(np.mean(won(margin[differ] * np.sign(longer[differ]))))
@@ -120,7 +123,7 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
         if differ.any()
     }
     better = float(np.mean(longer[differ] > 0)) if differ.any() else math.nan
-    return Adjusted(_coefficients(names, link), rates, changes, shares, better, _notes(names, link, surprise is None))
+    return Adjusted(_coefficients(names, line), rates, changes, shares, better, _notes(names, line, surprise is None))
 
 
 def with_adjusted(comparison: Comparison) -> Comparison:
@@ -154,8 +157,10 @@ def _notes(names: tuple[str, ...], link: Link | None, no_tokens: bool) -> list[s
     """Return what could not be taken out, and why."""
     notes = []
     if no_tokens:
-        setting = '--metadata \'{"tokens": true}\''
-        notes.append(f"the run kept no tokens: only length is taken out, not word frequency; run it with {setting}")
+        notes.append(
+            "the run kept no tokens: only length is taken out, not word frequency; to keep them, run it with "
+            """--metadata '{"tokens": true}'"""
+        )
     if link is None:
         notes.append(f"fewer than {FEW} prompts: too few to learn from, so there is no adjusted rate")
         return notes
@@ -171,31 +176,41 @@ def _notes(names: tuple[str, ...], link: Link | None, no_tokens: bool) -> list[s
 
 def _margins(
     run: Run, table: pd.DataFrame, surprise: Mapping[tuple[str, int], float] | None
-) -> tuple[Margins, NDArray[np.bool_]]:
-    """Return the margins of the tests in ``table``, and which of them are finite; the others weigh nothing in a fit."""
-    rows = []
+) -> tuple[Margins, Margins, NDArray[np.bool_]]:
+    """Return the margins of the tests in ``table`` and which of them are finite; the others weigh nothing in a fit.
+
+    Returns:
+        With the difference of the numbers of tokens as column for length; with the columns of `curve`; shape (tests,). Where
+        ``surprise`` is known, its difference is the last column of both.
+    """
+    unscored = math.inf, 0.0, 0.0
+    rows: list[tuple[float, float, float]] = []
     for document, *pair in table[["document", "high", "low"]].itertuples(index=False):
         name, scores = run.documents[document]["cluster_id"], run.documents[document]["scores"]
-        values = [
-            (scores[i]["tokens"], surprise[name, i] if surprise is not None else 0.0, abs(scores[i]["sum"]))
-            if scores[i] is not None and scores[i]["sum"] is not None
-            else (math.inf, 0.0, 0.0)
+        rows += [
+            unscored
+            if scores[i] is None or scores[i]["sum"] is None
+            else (scores[i]["tokens"], surprise[name, i] if surprise else 0.0, abs(scores[i]["sum"]))
             for i in pair
         ]
-        rows.append(values)
     high, low = np.array(rows, dtype=float).reshape(-1, 2, 3).transpose(1, 0, 2)
     finite = np.isfinite(high[:, 0] + low[:, 0])
-    columns = np.zeros((len(table), 1 if surprise is None else 2))
-    columns[finite] = (high - low)[finite, : columns.shape[1]]
-    margins = Margins(
+    columns = []
+    for of_length in (high[finite, :1] - low[finite, :1], curve(high[finite, 0], low[finite, 0])):
+        all_tests = np.zeros((len(table), of_length.shape[1] + bool(surprise)))
+        all_tests[finite, : of_length.shape[1]] = of_length
+        if surprise:
+            all_tests[:, -1] = high[:, 1] - low[:, 1]
+        columns.append(all_tests)
+    straight = Margins(
         summed=np.where(finite, table["margin_sum"].to_numpy(dtype=float), 0.0),
-        columns=columns,
+        columns=columns[0],
         sizes=high[:, 0] + low[:, 0],
         totals=high[:, 2] + low[:, 2],
         prompts=pd.factorize(table["cluster_id"])[0],
         categories=pd.factorize(table["category"])[0],
     )
-    return margins, finite
+    return straight, replace(straight, columns=columns[1]), finite
 
 
 def _surprise(run: Run) -> dict[tuple[str, int], float] | None:

@@ -61,7 +61,7 @@ def adjusted_lines(adjusted: ByModel) -> list[str]:
         return []
     lines = [
         "Length and word frequency taken out. By token, by sum, by byte: the likelihoods that are compared. Adjusted: by sum, "
-        "less what so many tokens, and so rare ones, cost this model in the other prompts. A tie counts half in it. 95% intervals, "
+        "less what so many tokens, and so rare ones, cost this model in the other prompts; a tie counts half. 95% intervals, "
         "clustered by prompt, with the noise of what was learned:",
         "",
         *adjusted_table(adjusted).markdown(),
