@@ -84,8 +84,12 @@ def test_the_fit_is_weighted_least_squares_with_a_constant_per_category_without_
 
     link = fit(margins)
     assert link.coefficients == pytest.approx(slow(np.full(len(alone), True)), rel=1e-9)
+    rest = left_over(margins, link)
     for prompt in range(12):
-        assert link.without[prompt] == pytest.approx(slow(margins.prompts != prompt), rel=1e-9)
+        others = slow(margins.prompts != prompt)
+        assert link.without[prompt] == pytest.approx(others, rel=1e-9)
+        own = margins.prompts == prompt
+        assert rest[own] == pytest.approx(margins.summed[own] - margins.columns[own] @ others)
     assert link.known.all()
 
 
