@@ -336,6 +336,8 @@ def test_tokens_that_lack_a_candidate_are_an_error(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(path).slice(1), path)
     with pytest.raises(NNDError, match=r"no tokens of candidate 0 of prompt p0"):
         adjust(run)
+    with pytest.raises(NNDError, match="none of these tests was scored"):
+        adjust(run, set())
 
 
 # ---------------------------------------------------------------- where users see it

@@ -83,11 +83,13 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
         tests: ids of the tests to use; None takes all. A test that was not scored is never used.
 
     Raises:
-        NNDError: the file of tokens is damaged, lacks a candidate, or is not of this run.
+        NNDError: no test was scored, or the file of tokens is damaged, lacks a candidate, or is not of this run.
     """
     table = run.tests[run.tests["passed"].notna()]
     if tests is not None:
         table = table[table["test_id"].isin(tests)]
+    if table.empty:
+        raise NNDError(f"{run.path}: none of these tests was scored")
     surprise = _surprise(run)
     straight, curved, finite = _margins(run, table, surprise)
     names = TAKEN_OUT[: straight.columns.shape[1]]
