@@ -93,6 +93,7 @@ def test_mauve_reads_the_last_token_whatever_else_is_in_the_batch(models: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.complete
 def test_mauve_scores_sets_and_falls_when_all_ends_are_random(data: Path, models: Path, tmp_path: Path) -> None:
     place = data / "blindspot"
     built = build_stress_set(

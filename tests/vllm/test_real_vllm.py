@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.real_servers import serving
@@ -78,11 +79,19 @@ def assert_outcomes(some: list[Any], others: list[Any], allowed: float = 1e-5) -
     return worst
 
 
+TOKENS = ("--metadata", '{"tokens": true}')
+
+
 @pytest.fixture(scope="module")
-def of_hf(quiz_home: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """Return the samples of hf."""
+def hf_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hf")
+
+
+@pytest.fixture(scope="module")
+def of_hf(quiz_home: Path, model: Path, hf_folder: Path) -> list[Any]:
+    """Return the samples of hf; its token scores are in `hf_folder`."""
     settings = {"pretrained": model, "dtype": "float32", "max_length": 1024}
-    return nnd_run(quiz_home, tmp_path_factory.mktemp("hf"), "hf", settings, "--device", "cpu")[1]
+    return nnd_run(quiz_home, hf_folder, "hf", settings, "--device", "cpu", *TOKENS)[1]
 
 
 @pytest.mark.parametrize("sharing", [True, False])
@@ -97,6 +106,25 @@ def test_the_command_gives_the_outcomes_of_hf(
     assert results["config"]["model"] == ("vllm-shared-prefix" if sharing else "vllm")
     assert ("contexts are read once" in log) == sharing
     assert "vllm" in results["configs"]["nnd_quiz_design"]["metadata"]["nnd"]["signature"]["environment"]
+
+
+@pytest.mark.parametrize("sharing", [True, False])
+def test_token_scores_are_those_of_hf(
+    sharing: bool, quiz_home: Path, model: Path, of_hf: list[Any], hf_folder: Path, tmp_path: Path
+) -> None:
+    more = [] if sharing else ["--no-shared-prefix"]
+    _, samples, _ = nnd_run(quiz_home, tmp_path, "vllm", {"pretrained": model, **ENGINE}, *TOKENS, *more)
+    assert_outcomes(samples, of_hf)
+    rows, expected = (
+        {(row["cluster_id"], row["candidate"]): row for row in pq.read_table(path).to_pylist()}
+        for folder in (tmp_path, hf_folder)
+        for path in folder.rglob("tokens_*.parquet")
+    )
+    assert rows.keys() == expected.keys()
+    for name, row in rows.items():
+        for column in ("text", "token_ids", "starts", "ends"):
+            assert row[column] == expected[name][column]
+        assert row["logprobs"] == pytest.approx(expected[name]["logprobs"], abs=1e-4)
 
 
 # ---------------------------------------------------------------- one engine
