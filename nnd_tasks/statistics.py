@@ -175,6 +175,70 @@ def confidence_interval(
 
 
 @dataclass(frozen=True, slots=True)
+class ClusteredMean:
+    """A mean over tests, some of which share prompts.
+
+    Attributes:
+        mean: pooled over tests; nan without tests.
+        standard_error: clustered by prompt; nan for fewer than two prompts.
+        low: lower end of the confidence interval; nan for fewer than two prompts, or where all have the same mean.
+        high: its upper end.
+        clusters: number of prompts that have tests.
+    """
+
+    mean: float
+    standard_error: float
+    low: float
+    high: float
+    clusters: int
+
+
+def clustered_mean(
+    totals: ArrayLike, tests: ArrayLike, level: float = 0.95, influence: ArrayLike | None = None
+) -> ClusteredMean:
+    """Return the mean of a number per test, m = sum(totals) / sum(tests), with errors clustered by prompt.
+
+    Like a rate it is a ratio of totals over prompts, so its linearised variance is that of `clustered_standard_error` (Cochran,
+    Sampling Techniques, 3rd ed., section 6.3): with k prompts that have tests,
+
+        sqrt(k / (k - 1) * sum_i (totals_i - m * tests_i)**2) / sum_i tests_i
+
+    The interval is Student's. With equally many tests in every prompt it is
+    m ± t(k - 1) x the error; large prompts beside small ones make its error larger and its degrees of freedom fewer (Bell and
+    McCaffrey, 2002). Where every prompt has the same mean, the spread is unknown, and there is no interval.
+
+    Args:
+        totals: of each prompt, the sum of its tests' numbers, shape (prompts,).
+        tests: of each prompt, shape (prompts,).
+        level: coverage, between 0 and 1.
+        influence: on the totals, as for `clustered_standard_error`.
+
+    Raises:
+        ValueError: ``level`` is not strictly between 0 and 1.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+    x, n = np.asarray(totals, dtype=np.float64), np.asarray(tests, dtype=np.float64)
+    moved = np.zeros_like(n) if influence is None else np.asarray(influence, dtype=np.float64)
+    keep = (n > 0) | (moved != 0)
+    x, n, moved = x[keep], n[keep], moved[keep]
+    k, total = int(np.count_nonzero(n)), n.sum()
+    if not k:
+        return ClusteredMean(math.nan, math.nan, math.nan, math.nan, 0)
+    mean = float(x.sum() / total)
+    if k < 2:
+        return ClusteredMean(mean, math.nan, math.nan, math.nan, k)
+    # For counts these are whole numbers, so that prompts with the same mean give a residual of exactly 0.
+    residual = (x * total - x.sum() * n) / total + moved
+    error = float(math.sqrt(k / (k - 1) * float(residual @ residual)) / total)
+    if not error:
+        return ClusteredMean(mean, error, math.nan, math.nan, k)
+    wider, degrees = _small_sample(residual, n)
+    half = float(stdtrit(degrees, 0.5 + level / 2)) * wider
+    return ClusteredMean(mean, error, mean - half, mean + half, k)
+
+
+@dataclass(frozen=True, slots=True)
 class PairedDifference:
     """How much higher one model's pooled pass rate is than another's on the same tests.
 
@@ -203,17 +267,10 @@ def paired_difference(
 ) -> PairedDifference:
     """Compare two models on the same tests, with an interval that is paired by test and clustered by prompt.
 
-    The difference of the pooled rates, d = sum(passed_b - passed_a) / sum(tests), is a ratio of totals over prompts like
-    a rate itself, so its linearised variance is the one of `clustered_standard_error` (Cochran, Sampling Techniques,
-    3rd ed., section 6.3) with the differences in place of the counts: with k prompts that have tests,
-
-        sqrt(k / (k - 1) * sum_i (passed_b_i - passed_a_i - d * tests_i)**2) / sum_i tests_i
-
-    What is hard or easy for both models cancels within each prompt, which is what pairing gains. The interval is
-    Student's. With equally many tests in every prompt it is d ± t(k - 1) x that error; large prompts beside small ones
-    make its error larger and its degrees of freedom fewer (Bell and McCaffrey, 2002). Where every prompt differs by the
-    same share, as with two equal models, the spread is unknown, and there is no interval. It is unreliable for small k
-    (below about 10) where the rates are near 0 or 1.
+    The difference of the pooled rates is the `clustered_mean` of the differences, d = sum(passed_b - passed_a) / sum(tests).
+    What is hard or easy for both models cancels within each prompt, which is what pairing gains. Where every prompt differs by
+    the same share, as with two equal models, there is no interval. It is unreliable for small k (below about 10) where the
+    rates are near 0 or 1.
 
     Args:
         passed_a: tests that the first model passes of each prompt, shape (prompts,).
@@ -225,25 +282,11 @@ def paired_difference(
     Raises:
         ValueError: the lengths differ, a count is impossible, or ``level`` is not strictly between 0 and 1.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
     a, n, moved = _as_counts(passed_a, tests, influence)
     b, _, _ = _as_counts(passed_b, tests, influence)
-    k = int(np.count_nonzero(n))
-    if not k:
-        return PairedDifference(math.nan, math.nan, math.nan, math.nan, 0)
-    total = n.sum()
-    difference = float((b - a).sum() / total)
-    if k < 2:
-        return PairedDifference(difference, math.nan, math.nan, math.nan, k)
-    # Whole numbers, so that prompts that differ by the same share give a residual of exactly 0.
-    residual = ((b - a) * total - (b - a).sum() * n) / total + moved
-    error = float(math.sqrt(k / (k - 1) * float(residual @ residual)) / total)
-    wider, degrees = _small_sample(residual, n)
-    if not error:
-        return PairedDifference(difference, error, math.nan, math.nan, k)
-    half = float(stdtrit(degrees, 0.5 + level / 2)) * wider
-    return PairedDifference(difference, error, max(-1.0, difference - half), min(1.0, difference + half), k)
+    found = clustered_mean(b - a, n, level, moved)
+    low, high = np.clip([found.low, found.high], -1, 1).tolist()
+    return PairedDifference(found.mean, found.standard_error, low, high, found.clusters)
 
 
 def pool(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:

@@ -22,9 +22,10 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 
-def test_the_numbers_on_the_page_on_statistics_are_those_that_come_out() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "statistics.md").read_text("utf-8"), re.DOTALL)
-    assert len(blocks) >= 5
+@pytest.mark.parametrize(("page", "least"), [("statistics.md", 5), ("tokens.md", 1)])
+def test_the_numbers_of_examples_in_python_are_those_that_come_out(page: str, least: int) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL)
+    assert len(blocks) >= least
     for block in blocks:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

@@ -17,6 +17,7 @@ from benchmarks.coverage import missed, outcomes, percentiles, plain_t
 from nnd_tasks.statistics import (
     WITHIN,
     PairedDifference,
+    clustered_mean,
     clustered_standard_error,
     confidence_interval,
     paired_difference,
@@ -438,3 +439,27 @@ def test_a_paired_difference_needs_a_probability_as_its_level(level: float) -> N
 def test_a_paired_difference_of_counts_that_cannot_be_is_refused(wrong: tuple[list[int], ...]) -> None:
     with pytest.raises(ValueError):
         paired_difference(*wrong)
+
+
+# ---------------------------------------------------------------- a number per test
+
+
+@quick
+@given(st.lists(st.integers(-1000, 1000), min_size=3, max_size=20))
+def test_the_mean_of_one_test_per_prompt_has_the_t_interval_of_textbooks(values: list[int]) -> None:
+    found = clustered_mean(values, [1] * len(values))
+    assert found.mean == close(float(np.mean(values)))
+    assert found.standard_error == close(float(stats.sem(values)))
+    expected = stats.ttest_1samp(values, 0).confidence_interval() if found.standard_error else (math.nan, math.nan)
+    assert (found.low, found.high) == close(tuple(expected))
+
+
+@quick
+@given(paired_clusters, st.floats(-100, 100), st.floats(0.01, 100))
+def test_a_mean_moves_and_grows_with_its_numbers(triples: Triples, shift: float, factor: float) -> None:
+    a, b, n = (np.asarray([triple[i] for triple in triples], dtype=float) for i in range(3))
+    plain, moved = clustered_mean(b - a, n), clustered_mean(factor * (b - a) + shift * n, n)
+    assume(plain.standard_error > 0)
+    assert moved.standard_error == pytest.approx(factor * plain.standard_error, rel=1e-6)
+    ends = [(factor * one + shift) for one in (plain.mean, plain.low, plain.high)]
+    assert [moved.mean, moved.low, moved.high] == pytest.approx(ends, rel=1e-6, abs=1e-6)

@@ -45,6 +45,11 @@ def samples_of(results: Path, task: str) -> Path:
     return results.with_name(f"samples_{task}_{date_of(results)}.jsonl")
 
 
+def tokens_of(results: Path, task: str) -> Path:
+    """Return where `nnd run` writes the token scores of a task; the file is there only for runs with ``tokens``."""
+    return results.with_name(f"tokens_{task}_{date_of(results)}.parquet")
+
+
 def date_of(results: Path) -> str:
     """Return when a run was, as lm-eval writes it into the name of its results file."""
     return results.stem.removeprefix("results_")

@@ -14,7 +14,7 @@ import pandas as pd
 
 from nnd_tasks.analysis import selecting
 from nnd_tasks.analysis.model_names import short_names
-from nnd_tasks.analysis.result_files import HOW, date_of, find_results, samples_of
+from nnd_tasks.analysis.result_files import HOW, date_of, find_results, samples_of, tokens_of
 from nnd_tasks.analysis.samples import Samples, read_samples
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand, read_text, writing
@@ -70,6 +70,11 @@ class Run:
     def set(self) -> str:
         """Name of the set and its config."""
         return f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
+
+    @property
+    def tokens(self) -> Path:
+        """Where its token scores lie; the file is there only for runs with ``tokens``."""
+        return tokens_of(self.path.with_name(f"results_{self.date}.json"), self.task)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nnd_tasks.analysis.result_files import date_of
 from nnd_tasks.analysis.samples import Samples
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.harness.token_table import SCHEMA
@@ -40,11 +39,6 @@ class CandidateTokens:
 
 #: (cluster_id, index of the candidate, whether its prompt had the context) -> its tokens.
 TokenScores = Mapping[tuple[str, int, bool], CandidateTokens]
-
-
-def tokens_of(results: Path, task: str) -> Path:
-    """Return where `nnd run` writes the token scores of a task; the file is there only for runs with ``tokens``."""
-    return results.with_name(f"tokens_{task}_{date_of(results)}.parquet")
 
 
 def read_tokens(path: Path, samples: Samples) -> TokenScores:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,6 +52,7 @@ def compare(
     """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""
     from nnd_tasks.analysis.compare.adjusted import with_adjusted
     from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
+    from nnd_tasks.analysis.compare.margin_parts import margin_parts
     from nnd_tasks.analysis.compare.output import file_names, markdown, write_comparison
     from nnd_tasks.analysis.compare.paired import compare_runs
     from nnd_tasks.analysis.results import read_runs, write_table
@@ -66,6 +68,8 @@ def compare(
     if brief:
         show(brief_comparisons(comparisons))
     for comparison, name in zip(comparisons, file_names(comparisons), strict=True):
+        if out_dir is not None or not brief:
+            comparison = replace(comparison, parts=margin_parts(comparison.paired))
         diagnostics = {run.model: diagnostics_of(run) for run in comparison.paired.runs}
         if not brief:
             show(markdown(comparison, diagnostics, signatures=False))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.requests import Request
+from nnd_tasks.harness.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class ScoredTokens:
     Attributes:
         ids: in the model's vocabulary, shape (tokens,).
         spans: start and end of each, in characters of the candidate, shape (tokens, 2). What stands around the candidate (a
-            space or line feed before it, an end-of-sequence token) has an empty span at its beginning or end.
+            space or line feed before it, an end-of-sequence token) has an empty span at its beginning or end, and the number
+            that the setting ``number_lines`` puts before a line has one there.
         logprobs: log-probability of each, in nats, shape (tokens,).
     """
 
@@ -45,8 +47,22 @@ def scored_tokens(request: Request, response: Sequence[Any], counter: TokenCount
     ids, spans = tokens_and_characters(counter, *request.args)
     if len(ids) != len(logprobs):
         raise RuntimeError(f"{request.describe()}: {len(logprobs)} token scores for {len(ids)} tokens")
-    text, continuation = request.doc["candidates"][request.candidate], request.args[1]
-    return ScoredTokens(ids, np.clip(spans - continuation.rindex(text), 0, len(text)), logprobs)
+    return ScoredTokens(ids, _places(request.doc["candidates"][request.candidate], request.args[1])[spans], logprobs)
+
+
+def _places(candidate: str, continuation: str) -> NDArray[np.int64]:
+    """Return the place in a candidate that each place between characters of its continuation stands for."""
+    numbered = Settings(number_lines=True).scored(candidate)
+    written = numbered if numbered in continuation else candidate
+    before = continuation.rindex(written)
+    places = [0] * before
+    start = 0
+    for line, as_written in zip(candidate.split("\n"), written.split("\n"), strict=True):
+        places += [start] * (len(as_written) - len(line))
+        places += range(start, start + len(line) + 1)
+        start += len(line) + 1
+    places += [len(candidate)] * (len(continuation) - before - len(written))
+    return np.asarray(places)
 
 
 def tokens_and_characters(

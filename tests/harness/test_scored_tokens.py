@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import unicodedata
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.harness.scored_tokens import tokens_and_characters
+from nnd_tasks.harness.scored_tokens import scored_tokens, tokens_and_characters
+from nnd_tasks.harness.settings import Settings
 
 #: Five scripts, characters of one to four bytes, and joined ones.
 TEXTS = (
@@ -154,3 +156,18 @@ def test_characters_of_tokens_are_those_of_their_bytes(name: str, counters: dict
             several += sum(start < end for (_, end), (start, _) in itertools.pairwise(spans))
             assert spans[-1, 1] == len(text)
     assert several or name in ("T5", "BERT", "BERT, cased"), "no character of several tokens was tried"
+
+
+@pytest.mark.parametrize("text", ["First, cut it.\nThen sew.\n\n4. Done, 4.", "2\n2", "One line.", "1. One.\n\nTwo.\n"])
+def test_numbers_that_are_put_before_lines_stand_for_no_character(text: str, counters: dict[str, TokenCounter]) -> None:
+    continuation = " " + Settings(number_lines=True).scored(text) + "</s>"
+    counter = counters["GPT-2"]
+    ids, _ = tokens_and_characters(counter, "How?", continuation)
+    request: Any = SimpleNamespace(doc={"candidates": [text]}, candidate=0, args=("How?", continuation))
+    scored = scored_tokens(request, SimpleNamespace(logprobs=[-1.0] * len(ids)), counter)  # type: ignore[arg-type]
+    assert scored is not None
+    assert "".join(text[start:end] for start, end in scored.spans) == text
+    numbers = [counter.tokenizer.decode([one]) for one, (a, b) in zip(ids, scored.spans, strict=True) if a == b]
+    lines = enumerate(text.split("\n"), start=1)
+    expected = "".join(f"{number}." for number, line in lines if not line.startswith(f"{number}."))
+    assert "".join(numbers).replace(" ", "") == f"{expected}</s>"

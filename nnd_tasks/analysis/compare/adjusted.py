@@ -17,7 +17,7 @@ from nnd_tasks.analysis.compare.paired import Comparison, Rate
 from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.samples import Samples
-from nnd_tasks.analysis.token_files import read_tokens, tokens_of
+from nnd_tasks.analysis.token_files import read_tokens
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
@@ -224,7 +224,7 @@ def _surprise(run: Run) -> dict[tuple[str, int], float] | None:
     Raises:
         NNDError: the file of tokens is damaged, lacks a candidate, or is not of this run.
     """
-    path = tokens_of(run.path.with_name(f"results_{run.date}.json"), run.task)
+    path = run.tokens
     if not path.is_file():
         return None
     found = read_tokens(path, Samples(run.documents, run.tests, run.truncated))

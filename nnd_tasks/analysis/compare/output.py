@@ -18,6 +18,7 @@ from nnd_tasks.analysis.compare.adjusted_output import (
     rate_cell,
 )
 from nnd_tasks.analysis.compare.diagnostics import Diagnostics
+from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_cells, margin_parts_table
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Difference
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, is_underpowered
 from nnd_tasks.baselines import BASELINES
@@ -85,6 +86,7 @@ def rows_of(comparison: Comparison, diagnostics: ByModel | None = None) -> list[
                         for which, model in (("first", difference.first), ("second", difference.second))
                         for key, value in adjusted_cells(comparison.adjusted, model, result.category).items()
                     },
+                    **margin_cells(comparison.parts, difference, result.category),
                 }
             )
     return rows
@@ -230,6 +232,8 @@ def markdown(comparison: Comparison, diagnostics: ByModel | None = None, *, sign
             *diagnostics_table(comparison, diagnostics).markdown(),
         ]
     lines += adjusted_lines(comparison.adjusted)
+    if comparison.parts:
+        lines += [CAPTION, "", *margin_parts_table(comparison.parts).markdown()]
     lines += _notes(comparison.categories)
     lines += [f"- {unlinked(run.model)}: {code(run.line, in_table=False)}" for run in paired.runs if signatures]
     lines += [f"- Not in this table: {unlinked(line)}" for line in comparison.not_compared]
@@ -280,6 +284,11 @@ def to_json(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
         },
         "adjusted": {model: as_data(one) for model, one in comparison.adjusted.items()},
     }
+    if comparison.parts:
+        content["margin_parts"] = {
+            model: {category: asdict(one) for category, one in by_category.items()}
+            for model, by_category in comparison.parts.items()
+        }
     return json_text(content) + "\n"
 
 
@@ -295,6 +304,8 @@ def to_latex(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
         tables.append(diagnostics_table(comparison, diagnostics))
     if comparison.adjusted:
         tables += [adjusted_table(comparison.adjusted), link_table(comparison.adjusted)]
+    if comparison.parts:
+        tables.append(margin_parts_table(comparison.parts))
     if comparison.ranks:
         tables.insert(1, ranks_table(comparison))
     return "\n".join(["% needs \\usepackage{booktabs}", *(line for table in tables for line in table.latex())])

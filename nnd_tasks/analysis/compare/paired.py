@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from nnd_tasks.statistics import clustered_standard_error, confidence_interval, 
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.compare.adjusted import Adjusted
+    from nnd_tasks.analysis.compare.margin_parts import MarginParts
 
 #: More resamples would take hours.
 MOST_RESAMPLES = 1_000_000
@@ -129,6 +130,7 @@ class Comparison:
         seed: of its sign flips.
         not_compared: a line for each run that no other could be compared with.
         adjusted: model -> its rates without length and word frequency; empty where nobody asked for them.
+        parts: model -> category -> parts of its margins; empty where they were not asked for, or no run has token scores.
     """
 
     paired: Paired
@@ -138,6 +140,7 @@ class Comparison:
     seed: int
     not_compared: list[str] = field(default_factory=list)
     adjusted: dict[str, Adjusted] = field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, MarginParts]] = field(default_factory=dict)
 
 
 def cluster_counts(passed: NDArray[np.bool_], clusters: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

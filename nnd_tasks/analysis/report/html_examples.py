@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from nnd_tasks.analysis.alignment import blocks
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired
 
@@ -23,15 +23,10 @@ SHORT = 300
 CANDIDATE_LIMIT = 800
 #: Characters that are shown on each side of a difference, where what two candidates share is long.
 _AROUND = 100
-#: Two texts with more words than this between their first and last difference are not compared word by word.
-_MANY = 500
 #: Texts that share a smaller part of their words are shown without marks, as almost everything would be marked.
 _ALIKE = 0.4
 #: Fields of a document that are no part of the prompt.
 _NOT_PROMPT = {"cluster_id", "candidates", "scores", "no_context", "kind"}
-
-#: (same, start, length, start, length): a stretch of words in each of two texts.
-_Block: TypeAlias = tuple[bool, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +176,12 @@ def contrast(high: str, low: str) -> tuple[list[Part], list[Part]]:
     enough = _ALIKE * max(len(left), len(right))
     if (Counter(left) & Counter(right)).total() < enough:  # in order they share even fewer
         return _limit([Part(high)]), _limit([Part(low)])
-    blocks = _blocks(left, right)
-    if sum(i_size for same, _, i_size, _, _ in blocks if same) < enough:
+    stretches = blocks(left, right)
+    if sum(i_size for same, _, i_size, _, _ in stretches if same) < enough:
         return _limit([Part(high)]), _limit([Part(low)])
     parts: tuple[list[Part], list[Part]] = ([], [])
-    for number, (same, i, i_size, j, j_size) in enumerate(blocks):
-        ends = number == 0, number == len(blocks) - 1
+    for number, (same, i, i_size, j, j_size) in enumerate(stretches):
+        ends = number == 0, number == len(stretches) - 1
         for side, words, start, size in ((0, left, i, i_size), (1, right, j, j_size)):
             text = "".join(words[start : start + size])
             parts[side].extend(_shorten(text, *ends) if same else _mark(text))
@@ -203,22 +198,6 @@ def _mark(text: str) -> list[Part]:
     words = text.lstrip()
     space = text[: len(text) - len(words)]
     return [Part(space)] * bool(space) + [Part(words, differs=True)] * bool(words)
-
-
-def _blocks(left: Sequence[str], right: Sequence[str]) -> list[_Block]:
-    """Return what two texts share and where they differ, in order."""
-    short = min(len(left), len(right))
-    head = next((i for i in range(short) if left[i] != right[i]), short)
-    tail = next((i for i in range(short - head) if left[-1 - i] != right[-1 - i]), short - head)
-    a, b = left[head : len(left) - tail], right[head : len(right) - tail]
-    blocks = [(True, 0, head, 0, head)]
-    if max(len(a), len(b)) > _MANY:
-        blocks.append((False, head, len(a), head, len(b)))
-    else:
-        for tag, i, i_end, j, j_end in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-            blocks.append((tag == "equal", head + i, i_end - i, head + j, j_end - j))
-    blocks.append((True, len(left) - tail, tail, len(right) - tail, tail))
-    return [block for block in blocks if block[2] or block[4]]
 
 
 def _shorten(text: str, first: bool, last: bool) -> list[Part]:

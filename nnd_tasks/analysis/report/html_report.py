@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnd_tasks import __version__
 from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostics_of
+from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margin_parts_table
 from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, p_value, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, LEVEL, POWER
@@ -25,7 +26,7 @@ from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
-from nnd_tasks.formats import number
+from nnd_tasks.formats import TextTable, number
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets
 from nnd_tasks.wording import counted
 
@@ -50,6 +51,7 @@ class Section:
         categories: results on ``all``, then on each category.
         comparison: of the models; None where there is only one.
         diagnostics: model -> category -> diagnostics.
+        parts: of the margins, one row per category and model; None where no run has token scores.
         protocol: (key, value) of what all runs were asked.
         differing: (key, value of each model) where the runs differ.
     """
@@ -59,6 +61,7 @@ class Section:
     categories: list[CategoryResult]
     comparison: Comparison | None
     diagnostics: dict[str, dict[str, Diagnostics]]
+    parts: TextTable | None
     protocol: list[tuple[str, str]]
     differing: list[tuple[str, list[str]]]
 
@@ -104,6 +107,7 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
             raise NNDError(f"{paired.runs[0].path}: no test was scored by every model; leave {paired.title} out")
         comparison = compare(paired) if len(paired.runs) > 1 else None
         protocol, differing = _settings(paired.runs)
+        parts = margin_parts(paired)
         sections.append(
             Section(
                 number=place,
@@ -111,6 +115,7 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
                 categories=comparison.categories if comparison else category_rates(paired),
                 comparison=comparison,
                 diagnostics={run.model: diagnostics_of(run) for run in paired.runs},
+                parts=margin_parts_table(parts) if parts else None,
                 protocol=protocol,
                 differing=differing,
             )
@@ -197,6 +202,8 @@ def _metadata(run: Run) -> dict[str, Any]:
             settings[key] = run.protocol[key]
     if any(document.get("no_context") for document in run.documents):
         settings["context_reliance"] = True
+    if run.tokens.is_file():
+        settings["tokens"] = True
     return settings
 
 
@@ -263,6 +270,7 @@ def render(
         "baselines_of": baselines_of,
         "limits": {"context": CONTEXT_LIMIT, "candidate": CANDIDATE_LIMIT, "page": PAGE_LIMIT, "wanted": EXAMPLES},
         "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
+        "about_parts": CAPTION,
         "unfolded": UNFOLDED,
     }
     count = EXAMPLES

@@ -1,0 +1,281 @@
+"""Where a test is won or lost: the margin of sums in three parts, at the words that differ, after them, and before them.
+
+The margin of sums is the log-probability of the better candidate less that of the worse one, in nats. It is a sum over tokens, so
+it can be divided where the two texts share most of their words. Token scores are needed (``--metadata '{"tokens": true}'``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from nnd_tasks.analysis.alignment import Block, character_blocks
+from nnd_tasks.analysis.compare.paired import Difference, Rate
+from nnd_tasks.analysis.results import Run
+from nnd_tasks.analysis.samples import Samples
+from nnd_tasks.analysis.side_by_side import Paired
+from nnd_tasks.analysis.token_files import CandidateTokens, read_tokens
+from nnd_tasks.baselines import ALL
+from nnd_tasks.formats import TextTable, number
+from nnd_tasks.statistics import (
+    ClusteredMean,
+    clustered_mean,
+    clustered_standard_error,
+    confidence_interval,
+    pooled_rate,
+)
+
+#: What each token belongs to: the common beginning, the words that differ, or what both texts share after the first of them.
+BEFORE, AT, AFTER = range(3)
+#: Share of the characters of the longer text that two texts must have in common, in order. With less, more of the text was
+#: written anew than kept: there is no one place of an error, and what is shared are common words that stand in any two texts.
+SHARED = 0.5
+#: Words between the first and the last difference up to which texts are compared word by word.
+_MANY = 2_000
+
+
+# ---------------------------------------------------------------- one test
+
+
+@lru_cache(maxsize=1 << 16)  # the runs of a comparison have the same texts
+def alignment_of(high: str, low: str) -> tuple[Block, ...] | None:
+    """Return what two candidates share and where they differ, in characters; None where they are equal or too different."""
+    longer = max(len(high), len(low))
+    if high == low or min(len(high), len(low)) < SHARED * longer:
+        return None
+    blocks = character_blocks(high, low, _MANY)
+    shared = sum(size for same, _, size, _, _ in blocks if same)
+    return tuple(blocks) if shared >= SHARED * longer else None
+
+
+def label_tokens(
+    alignment: Sequence[Block], high: CandidateTokens, low: CandidateTokens
+) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """Return what each token of two candidates belongs to: `BEFORE`, `AT` or `AFTER`, shape (tokens,) each.
+
+    After the first difference every shared stretch is `AFTER`, every other difference is `AT`. A token with a character of a
+    difference is `AT`. So is what stands beside it in the other text: a shared stretch counts only between characters where
+    tokens of both texts begin, so that `AFTER` covers the same characters in both. In the common beginning tokens must also be
+    the same; those that are others because of what follows are `AT`. Of the tokens around a candidate, those at its beginning
+    go with the common beginning, those at its end (such as an end-of-sequence token) are `AFTER`.
+
+    Args:
+        alignment: of the two texts, which differ somewhere; see `alignment_of`.
+        high: tokens of the better candidate.
+        low: tokens of the worse one.
+    """
+    sides = high, low
+    labels = tuple(np.full(len(tokens.ids), AT, dtype=np.int8) for tokens in sides)
+    _, i, i_size, j, j_size = alignment[-1]
+    lengths = i + i_size, j + j_size
+    borders = [_borders(tokens, length) for tokens, length in zip(sides, lengths, strict=True)]
+    for place, (same, i, size, j, _) in enumerate(alignment):
+        if not same:
+            continue
+        clean = np.flatnonzero(borders[0][i : i + size + 1] & borders[1][j : j + size + 1])
+        if len(clean):
+            for tokens, own, begin in zip(sides, labels, (i, j), strict=True):
+                first, last = begin + clean[0], begin + clean[-1]
+                inside = (tokens.starts >= first) & (tokens.ends <= last)
+                # An empty token at the border of a difference belongs to the difference.
+                own[inside & (tokens.ends > first) & (tokens.starts < last)] = AFTER if place else BEFORE
+    prefix = _common_prefix(high, low)
+    for tokens, own, length in zip(sides, labels, lengths, strict=True):
+        own[prefix:][own[prefix:] == BEFORE] = AT
+        own[:prefix][tokens.ends[:prefix] == 0] = BEFORE
+        own[(tokens.starts == length) & (tokens.ends == length)] = AFTER
+    return labels[0], labels[1]
+
+
+def _borders(tokens: CandidateTokens, length: int) -> NDArray[np.bool_]:
+    """Return for each place between characters, shape (length + 1,), whether no token has characters on both sides of it."""
+    change = np.zeros(length + 2, dtype=np.int64)
+    long = tokens.ends > tokens.starts
+    np.add.at(change, tokens.starts[long] + 1, 1)
+    np.add.at(change, tokens.ends[long], -1)
+    return np.asarray(np.cumsum(change)[:-1] == 0)
+
+
+def _common_prefix(high: CandidateTokens, low: CandidateTokens) -> int:
+    """Return with how many tokens of the same id and characters both candidates begin."""
+    n = min(len(high.ids), len(low.ids))
+    pairs = ((high.ids, low.ids), (high.starts, low.starts), (high.ends, low.ends))
+    differ = np.any([a[:n] != b[:n] for a, b in pairs], axis=0)
+    return int(differ.argmax()) if differ.any() else n
+
+
+# ---------------------------------------------------------------- all tests of a run
+
+#: Columns of `margin_table`.
+_VALUES = ("before", "at", "after", "tokens_high", "tokens_low")
+
+
+def margin_table(run: Run) -> pd.DataFrame | None:
+    """Return the parts of the margin of each test of a run; None where it has no token scores.
+
+    Returns:
+        One row per test that was scored, with its ``test_id``, ``cluster_id`` and ``category``; ``before``, ``at`` and ``after``:
+        the parts, which add up to the margin of sums, in nats; ``tokens_high`` and ``tokens_low``: how many tokens are `AT`.
+        The numbers are nan for a test that is left out, as its texts are equal or share too little.
+
+    Raises:
+        NNDError: the file of token scores is damaged or belongs to another run.
+    """
+    if not run.tokens.is_file():
+        return None
+    scores = read_tokens(run.tokens, Samples(run.documents, run.tests, run.truncated))
+    tests = run.tests[run.tests["passed"].notna()].reset_index(drop=True)
+    rows = []
+    for place, high, low in zip(tests["document"], tests["high"], tests["low"], strict=True):
+        document = run.documents[place]
+        alignment = alignment_of(document["candidates"][high], document["candidates"][low])
+        pair = [scores.get((document["cluster_id"], one, True)) for one in (high, low)]
+        rows.append(_parts(alignment, *pair))
+    columns = ["test_id", "cluster_id", "category"]
+    return tests[columns].join(pd.DataFrame(rows, columns=list(_VALUES), dtype=float))
+
+
+def _parts(
+    alignment: Sequence[Block] | None, high: CandidateTokens | None, low: CandidateTokens | None
+) -> tuple[float, ...]:
+    """Return a row of `margin_table`, its columns `_VALUES`."""
+    if alignment is None or high is None or low is None:
+        return (math.nan,) * len(_VALUES)
+    labels = label_tokens(alignment, high, low)
+    sums = [
+        np.bincount(own, weights=tokens.logprobs.astype(np.float64), minlength=3)
+        for own, tokens in zip(labels, (high, low), strict=True)
+    ]
+    return *(sums[0] - sums[1]), *(int((own == AT).sum()) for own in labels)
+
+
+# ---------------------------------------------------------------- per category
+
+
+@dataclass(frozen=True, slots=True)
+class MarginParts:
+    """Where one model wins and loses the tests of one category.
+
+    Of the tests that count, ``noticed`` + ``only_after`` - ``lost_after`` have a positive margin of sums.
+
+    Attributes:
+        tests: number of tests that count.
+        left_out: number of those that do not: their texts are equal, or share less than `SHARED`.
+        before: mean part of the common beginning, in nats: 0 but for rounding.
+        at: mean part of the words that differ.
+        after: mean part of what both texts share after the first difference.
+        tokens_high: mean number of tokens of the better text at its differing words; with more tokens comes a lower part.
+        tokens_low: the same of the worse text.
+        noticed: share of the tests whose part ``at`` is positive.
+        only_after: share of the tests whose part ``at`` is not positive, and whose whole margin is.
+        lost_after: share of the tests whose part ``at`` is positive, and whose whole margin is not.
+    """
+
+    tests: int
+    left_out: int
+    before: float
+    at: ClusteredMean
+    after: ClusteredMean
+    tokens_high: float
+    tokens_low: float
+    noticed: Rate
+    only_after: Rate
+    lost_after: Rate
+
+
+def margin_parts(paired: Paired) -> dict[str, dict[str, MarginParts]]:
+    """Return model -> category, or ``all``, -> where it wins and loses the tests that all models have scored.
+
+    Models without token scores are left out, and so is all where no test's texts share enough.
+
+    Raises:
+        NNDError: a file of token scores is damaged or belongs to another run.
+    """
+    found: dict[str, dict[str, MarginParts]] = {}
+    for run in paired.runs:
+        table = margin_table(run)
+        if table is not None:
+            table = table[table["test_id"].isin(paired.tests["test_id"])]
+            by_category = {name: table[table["category"] == name] for name in sorted(set(table["category"]))}
+            found[run.model] = {name: _summary(part) for name, part in {ALL: table, **by_category}.items()}
+    return found if any(one[ALL].tests for one in found.values()) else {}
+
+
+def _summary(table: pd.DataFrame) -> MarginParts:
+    """Return the means and shares of the tests of a category."""
+    tests = table[table["at"].notna()]
+    codes, prompts = pd.factorize(tests["cluster_id"])
+    counts = np.bincount(codes, minlength=len(prompts))
+
+    def per_prompt(values: pd.Series) -> NDArray[np.float64]:
+        weights = values.to_numpy(dtype=np.float64)
+        return np.asarray(np.bincount(codes, weights=weights, minlength=len(prompts)), dtype=np.float64)
+
+    def share(chosen: pd.Series) -> Rate:
+        passed = per_prompt(chosen)
+        error = clustered_standard_error(passed, counts)
+        return Rate(pooled_rate(passed, counts), error, *confidence_interval(passed, counts))
+
+    noticed, won = tests["at"] > 0, tests["before"] + tests["at"] + tests["after"] > 0
+    means = {name: float(tests[name].mean()) for name in ("before", "tokens_high", "tokens_low")}
+    return MarginParts(
+        tests=len(tests),
+        left_out=len(table) - len(tests),
+        at=clustered_mean(per_prompt(tests["at"]), counts),
+        after=clustered_mean(per_prompt(tests["after"]), counts),
+        noticed=share(noticed),
+        only_after=share(~noticed & won),
+        lost_after=share(noticed & ~won),
+        **means,
+    )
+
+
+#: What stands above the table.
+CAPTION = (
+    "Margin parts: log-probability of the better text less that of the worse one, in nats, at the words that differ and after "
+    "the first of them, with 95% intervals clustered by prompt. Noticed at: share of tests whose part at those words is "
+    "positive. Only after: it is not, but the whole margin is. Lost after: it is, but the whole margin is not. Of two texts "
+    "the one with more tokens at those words loses there in any case, noticed or not."
+)
+
+
+def margin_parts_table(parts: Mapping[str, Mapping[str, MarginParts]]) -> TextTable:
+    """Return a row per category and model.
+
+    Args:
+        parts: as `margin_parts` returns them.
+    """
+    categories = dict.fromkeys(category for by_category in parts.values() for category in by_category)
+    head = ["category", "model", "tests", "left out", "tokens at (better / worse)", "at", "after"]
+    rows = []
+    for category in categories:
+        for model, one in ((model, parts[model][category]) for model in parts if category in parts[model]):
+            tokens = f"{number(one.tokens_high, 1)} / {number(one.tokens_low, 1)}" if one.tests else "-"
+            counts = [f"{one.tests:,}", f"{one.left_out:,}", tokens]
+            shares = [number(share.rate) for share in (one.noticed, one.only_after, one.lost_after)]
+            rows.append([category, model, *counts, _mean(one.at), _mean(one.after), *shares])
+    return TextTable([*head, "noticed at", "only after", "lost after"], rows, names=2)
+
+
+def _mean(value: ClusteredMean) -> str:
+    mean, low, high = (number(one, 2, signed=True) for one in (value.mean, value.low, value.high))
+    return mean if math.isnan(value.low) else f"{mean} [{low}, {high}]"
+
+
+def margin_cells(
+    parts: Mapping[str, Mapping[str, MarginParts]], difference: Difference, category: str
+) -> dict[str, float]:
+    """Return the parts of the margins of two models on a category as cells of a flat row; none where they have none."""
+    cells: dict[str, float] = {}
+    for which, model in (("first", difference.first), ("second", difference.second)):
+        if (one := parts.get(model, {}).get(category)) is not None:
+            values = {"parts_tests": one.tests, "at": one.at.mean, "after": one.after.mean}
+            values |= {name: getattr(one, name).rate for name in ("noticed", "only_after", "lost_after")}
+            cells |= {f"{which}_{name}": value for name, value in values.items()}
+    return cells
