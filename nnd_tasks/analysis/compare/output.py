@@ -9,6 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nnd_tasks.analysis.compare.adjusted_output import (
+    adjusted_cells,
+    adjusted_lines,
+    adjusted_table,
+    as_data,
+    link_table,
+    rate_cell,
+)
 from nnd_tasks.analysis.compare.diagnostics import Diagnostics
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_cells, margin_parts_table
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Difference
@@ -73,6 +81,11 @@ def rows_of(comparison: Comparison, diagnostics: ByModel | None = None) -> list[
                     **{f"second_{key}": value for key, value in asdict(second).items()},
                     **asdict(difference),
                     **_diagnostic_cells(diagnostics or {}, difference, result.category),
+                    **{
+                        f"{which}_{key}": value
+                        for which, model in (("first", difference.first), ("second", difference.second))
+                        for key, value in adjusted_cells(comparison.adjusted, model, result.category).items()
+                    },
                     **margin_cells(comparison.parts, difference, result.category),
                 }
             )
@@ -98,8 +111,7 @@ def rates_table(comparison: Comparison) -> TextTable:
     models = comparison.paired.models
     rows = []
     for result in comparison.categories:
-        rates = [result.rates[model] for model in models]
-        cells = [f"{number(rate.rate)} [{number(rate.low)}, {number(rate.high)}]" for rate in rates]
+        cells = [rate_cell(result.rates[model]) for model in models]
         rows.append([result.category, f"{result.tests:,}", f"{result.clusters:,}{few(result.clusters)}", *cells])
     return TextTable(["category", "tests", "prompts", *models], rows)
 
@@ -219,6 +231,7 @@ def markdown(comparison: Comparison, diagnostics: ByModel | None = None, *, sign
             "",
             *diagnostics_table(comparison, diagnostics).markdown(),
         ]
+    lines += adjusted_lines(comparison.adjusted)
     if comparison.parts:
         lines += [CAPTION, "", *margin_parts_table(comparison.parts).markdown()]
     lines += _notes(comparison.categories)
@@ -269,6 +282,7 @@ def to_json(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
             model: {category: one.as_data() for category, one in by_category.items()}
             for model, by_category in (diagnostics or {}).items()
         },
+        "adjusted": {model: as_data(one) for model, one in comparison.adjusted.items()},
     }
     if comparison.parts:
         content["margin_parts"] = {
@@ -288,6 +302,8 @@ def to_latex(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
     tables = [rates_table(comparison), differences_table(comparison)]
     if diagnostics:
         tables.append(diagnostics_table(comparison, diagnostics))
+    if comparison.adjusted:
+        tables += [adjusted_table(comparison.adjusted), link_table(comparison.adjusted)]
     if comparison.parts:
         tables.append(margin_parts_table(comparison.parts))
     if comparison.ranks:

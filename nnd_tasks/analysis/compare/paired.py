@@ -20,6 +20,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference, pooled_rate
 
 if TYPE_CHECKING:
+    from nnd_tasks.analysis.compare.adjusted import Adjusted
     from nnd_tasks.analysis.compare.margin_parts import MarginParts
 
 #: More resamples would take hours.
@@ -128,6 +129,7 @@ class Comparison:
         resamples: of the permutation test.
         seed: of its sign flips.
         not_compared: a line for each run that no other could be compared with.
+        adjusted: model -> its rates without length and word frequency; empty where nobody asked for them.
         parts: model -> category -> parts of its margins; empty where they were not asked for, or no run has token scores.
     """
 
@@ -137,6 +139,7 @@ class Comparison:
     resamples: int
     seed: int
     not_compared: list[str] = field(default_factory=list)
+    adjusted: dict[str, Adjusted] = field(default_factory=dict)
     parts: Mapping[str, Mapping[str, MarginParts]] = field(default_factory=dict)
 
 
