@@ -40,9 +40,14 @@ def main(folder: Path) -> None:
         part = read_report(dataset_folder(about["dataset_path"].removeprefix("nnd/")))
         rates = part[about.get("dataset_name") or next(iter(part))]["trivial_rules"]["all"]
         best = max(rates, key=rates.__getitem__)
-        cells = [f"{one['pass_rate,none']:.3f} ± {one['pass_rate_stderr,none']:.3f}" for one in (runs[size][task] for size in sizes)]
+        cells = [
+            f"{one['pass_rate,none']:.3f} ± {one['pass_rate_stderr,none']:.3f}"
+            for one in (runs[size][task] for size in sizes)
+        ]
         counts = [f"{largest[f'{name},none']:,.0f}" for name in ("tests", "unscored", "clusters")]
-        rows.append([f"`{task}`", *counts, *cells, f"{largest['pass_rate_sum,none']:.3f}", f"{rates[best]:.3f} (`{best}`)"])
+        rows.append(
+            [f"`{task}`", *counts, *cells, f"{largest['pass_rate_sum,none']:.3f}", f"{rates[best]:.3f} (`{best}`)"]
+        )
     head = ["task", "tests", "`unscored`", "prompts", *(f"{size / 1e6:.1f}M parameters" for size in sizes)]
     print("\n".join(table([*head, "largest: `pass_rate_sum`", "best baseline"], rows, right=head[1:])))
     print(*(f"{size:,} parameters: {seconds[size]:,.0f} s" for size in sizes), sep="\n")

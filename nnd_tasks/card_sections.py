@@ -272,7 +272,9 @@ def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True, note:
     if not cleaned:
         return []
     # What tests are left out of: those of a config, or of its mended judgements.
-    whole = {name: {**part, "tests": reports[name]["tests"], **part.get("mended", {})} for name, part in cleaned.items()}
+    whole = {
+        name: {**part, "tests": reports[name]["tests"], **part.get("mended", {})} for name, part in cleaned.items()
+    }
     rows = []
     for name, part in cleaned.items():
         reasons, tests = whole[name]["reasons"], whole[name]["tests"]

@@ -139,7 +139,11 @@ def make_tests(table: Table, recipe: Recipe) -> Made:
             left_out = made.counts["judgements"] - again.counts["judgements"]
             made.cleaning["kept"] = cleaned.report["kept"]
             # The clean config is what these reasons leave of the mended tests; those above are of the full config.
-            made.cleaning["mended"] = {"left_out": left_out, "tests": tests.num_rows, "reasons": cleaned.report["reasons"]}
+            made.cleaning["mended"] = {
+                "left_out": left_out,
+                "tests": tests.num_rows,
+                "reasons": cleaned.report["reasons"],
+            }
     if cleaned.keep.any():
         made.clean = tests if cleaned.keep.all() else tests.filter(pa.array(cleaned.keep))
     return made

@@ -175,7 +175,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         except NNDError as error:
             logger.warning("NNDCallback: step %d is not in the file, training goes on (%s)", step, error)
 
-    def _score(self, model: Any, prompts: Mapping[str, float | None]) -> list[Line]:
+    def _score(self, model: Any, prompts: Mapping[str, Any]) -> list[Line]:
         """Return ``task``, ``rates`` and ``signature`` of each task; ``prompts`` says how many of its prompts are taken."""
         with untouched(model), quiet():
             lm = _LiveLM(model, tokenizer=self._own_tokenizer, batch_size=self.batch_size)

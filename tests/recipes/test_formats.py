@@ -357,9 +357,7 @@ def test_mqm_reasons_of_the_clean_config_are_those_of_the_mended_tests(tmp_path:
     rows = mqm_rows()
     rows[4][5] = "<v>Rain</v> again."  # without the mark, its segment has a test
     rows += [rows[5], rows[5]]  # which is there three times
-    folder = build_set(
-        "mqm", write_files(tmp_path / "in", {MQM_FILE: tsv(MQM_COLUMNS, rows)}), tmp_path / "out"
-    ).folder
+    folder = build_set("mqm", write_files(tmp_path / "in", {MQM_FILE: tsv(MQM_COLUMNS, rows)}), tmp_path / "out").folder
     full, clean = (read_table(folder, f"newstest2021_ende{end}").num_rows for end in ("", "_clean"))
     [row] = [
         [cell.strip() for cell in line.split("|")[1:-1]]
@@ -436,7 +434,9 @@ def test_mqm_files_that_lie_packed_in_a_folder_are_found(tmp_path: Path, ending:
     for name in names:
         packed = source / f"{name}{ending}"
         with tarfile.open(packed, "w:gz") if ending == ".tar.gz" else zipfile.ZipFile(packed, "w") as bundle:
-            (bundle.add if isinstance(bundle, tarfile.TarFile) else bundle.write)(source / name, f"in/{Path(name).name}")
+            (bundle.add if isinstance(bundle, tarfile.TarFile) else bundle.write)(
+                source / name, f"in/{Path(name).name}"
+            )
     (source / "sub/mqm_b_ende.tsv").unlink()  # the other one lies there twice, and counts once
     report = build_set("mqm", source, tmp_path / "out").report
     assert [config for config in report if not config.endswith("_clean")] == ["a_ende", "b_ende"]
@@ -455,13 +455,17 @@ def programs(folder: Path, *languages: str) -> Path:
 def test_files_are_found_in_the_one_folder_that_holds_them_all(tmp_path: Path) -> None:
     source = tmp_path / "today"
     programs(source / "another", "python")
-    with pytest.raises(NNDError, match=r"today: set humanevalfix needs python.jsonl and js.jsonl and .*, or in humaneval"):
+    with pytest.raises(
+        NNDError, match=r"today: set humanevalfix needs python.jsonl and js.jsonl and .*, or in humaneval"
+    ):
         build_set("humanevalfix", source, tmp_path / "out")
     programs(source / "humanevalpack", *HUMANEVALFIX)
     result = build_set("humanevalfix", source, tmp_path / "out")
     assert result.built[0].tests == 6
     programs(source / "humanevalpack_2", *HUMANEVALFIX)
-    with pytest.raises(NNDError, match="'humanevalpack', 'humanevalpack_2' hold the files of set humanevalfix; name one"):
+    with pytest.raises(
+        NNDError, match="'humanevalpack', 'humanevalpack_2' hold the files of set humanevalfix; name one"
+    ):
         build_set("humanevalfix", source, tmp_path / "out")
 
 
