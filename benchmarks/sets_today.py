@@ -6,7 +6,8 @@
     done
     python benchmarks/sets_today.py results    # with the NND_HOME of the runs, whose sets have the baselines
 
-The models stand in the order of their numbers of parameters. Standard errors are clustered by prompt.
+The models stand in the order of their numbers of parameters. Of a task that was run with several numbers of prompts
+(`--sample`), the largest run that all models have is shown. Baselines are those of the whole set, as on its card.
 """
 
 from __future__ import annotations
@@ -24,33 +25,37 @@ Run = dict[str, Any]
 
 def main(folder: Path) -> None:
     """Print the table of the runs whose results are in a folder."""
-    runs: dict[int, dict[str, Run]] = {}  # number of parameters -> task -> its results
-    seconds: dict[int, float] = {}
+    runs: dict[str, dict[int, dict[int, Run]]] = {}  # task -> number of prompts of the run -> parameters -> its results
     for path in sorted(folder.rglob("results_*.json")):
         said = json.loads(path.read_text("utf-8"))
-        size = said["config"]["model_num_parameters"]
-        seconds[size] = seconds.get(size, 0) + float(said["total_evaluation_time_seconds"])
         for task, found in said["results"].items():
             if "pass_rate,none" in found:
-                runs.setdefault(size, {})[task] = {**found, "about": said["configs"][task]}
-    sizes = sorted(runs)
+                prompts = runs.setdefault(task, {}).setdefault(said["n-samples"][task]["effective"], {})
+                whole = said["n-samples"][task]["original"]
+                prompts[said["config"]["model_num_parameters"]] = {**found, "of": whole, "about": said["configs"][task]}
+    sizes = sorted({size for found in runs.values() for models in found.values() for size in models})
     rows = []
-    for task, largest in runs[sizes[-1]].items():
-        about = largest["about"]
-        part = read_report(dataset_folder(about["dataset_path"].removeprefix("nnd/")))
-        rates = part[about.get("dataset_name") or next(iter(part))]["trivial_rules"]["all"]
+    for task, found in runs.items():
+        shared = [count for count, models in found.items() if len(models) == len(sizes)]
+        if not shared:
+            print(f"{task}: not run with every model", file=sys.stderr)
+            continue
+        prompts = max(shared)
+        largest = found[prompts][sizes[-1]]
+        part = read_report(dataset_folder(largest["about"]["dataset_path"].removeprefix("nnd/")))
+        rates = part[largest["about"].get("dataset_name") or next(iter(part))]["trivial_rules"]["all"]
         best = max(rates, key=rates.__getitem__)
         cells = [
-            f"{one['pass_rate,none']:.3f} ± {one['pass_rate_stderr,none']:.3f}"
-            for one in (runs[size][task] for size in sizes)
+            f"{found[prompts][size]['pass_rate,none']:.3f} ± {found[prompts][size]['pass_rate_stderr,none']:.3f}"
+            for size in sizes
         ]
-        counts = [f"{largest[f'{name},none']:,.0f}" for name in ("tests", "unscored", "clusters")]
+        counts = [f"{prompts:,}" if prompts == largest["of"] else f"{prompts:,} of {largest['of']:,}"]
+        counts += [f"{largest[f'{name},none']:,.0f}" for name in ("tests", "unscored")]
         rows.append(
             [f"`{task}`", *counts, *cells, f"{largest['pass_rate_sum,none']:.3f}", f"{rates[best]:.3f} (`{best}`)"]
         )
-    head = ["task", "tests", "`unscored`", "prompts", *(f"{size / 1e6:.1f}M parameters" for size in sizes)]
+    head = ["task", "prompts", "tests", "`unscored`", *(f"{size / 1e6:.1f}M parameters" for size in sizes)]
     print("\n".join(table([*head, "largest: `pass_rate_sum`", "best baseline"], rows, right=head[1:])))
-    print(*(f"{size:,} parameters: {seconds[size]:,.0f} s" for size in sizes), sep="\n")
 
 
 if __name__ == "__main__":
