@@ -4,10 +4,10 @@
       nnd run --model hf-shared-prefix --model_args pretrained=$model,dtype=float32,softmax_dtype=float32 --device cpu \
         --tasks nnd_today --output_path results
     done
-    python benchmarks/sets_today.py results    # with the NND_HOME of the runs, whose sets have the baselines
+    python benchmarks/sets_today.py results    # with the NND_HOME of the runs
 
 The models stand in the order of their numbers of parameters. Of a task that was run with several numbers of prompts
-(`--sample`), the largest run that all models have is shown. Baselines are those of the whole set, as on its card.
+(`--sample`), the largest run that all models have is shown, with the best baseline on the same prompts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,29 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.datasets import dataset_folder, read_report
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset
+
+from nnd_tasks.baselines import table_rates
+from nnd_tasks.datasets import dataset_folder, read_table
+from nnd_tasks.harness.documents import cluster_documents, sample_of
 from nnd_tasks.markdown import table
 
 Run = dict[str, Any]
+
+
+def baselines(about: dict[str, Any], prompts: int) -> dict[str, float]:
+    """Return baseline -> its pass rate on as many prompts of a task as a run took.
+
+    Args:
+        about: the task's config in the results.
+        prompts: number of prompts, all of them or those of ``--sample``.
+    """
+    tests = read_table(dataset_folder(about["dataset_path"].removeprefix("nnd/")), about.get("dataset_name"))
+    documents = cluster_documents(Dataset(tests), about["task"])
+    taken = documents[sample_of(documents, prompts)]["cluster_id"]
+    return table_rates(tests.filter(pc.is_in(tests["cluster_id"], value_set=pa.array(taken))))["all"]
 
 
 def main(folder: Path) -> None:
@@ -42,8 +61,7 @@ def main(folder: Path) -> None:
             continue
         prompts = max(shared)
         largest = found[prompts][sizes[-1]]
-        part = read_report(dataset_folder(largest["about"]["dataset_path"].removeprefix("nnd/")))
-        rates = part[largest["about"].get("dataset_name") or next(iter(part))]["trivial_rules"]["all"]
+        rates = baselines(largest["about"], prompts)
         best = max(rates, key=rates.__getitem__)
         cells = [
             f"{found[prompts][size]['pass_rate,none']:.3f} ± {found[prompts][size]['pass_rate_stderr,none']:.3f}"
