@@ -137,9 +137,10 @@ def _agreed(config: str, pair: tuple[str, str]) -> tuple[str, str]:
 
 def _notes(recipe: Recipe, formed: Formed) -> list[str]:
     """Return notes on absent files, rows that were left out, and numbers of tests that are not the expected ones."""
+    absent = [] if recipe.pattern else [file for file in recipe.files.values() if file.name not in formed.files]
     notes = [
         f"{file.name} is not there, so config {file.config} is not built from it"
-        for file in recipe.files.values()
+        for file in absent
         if file.config and file.config not in formed.tables
     ]
     values = ", ".join(f"{column} {some_of(left)}" for column, left in recipe.leave_out.items())
@@ -153,6 +154,9 @@ def _notes(recipe: Recipe, formed: Formed) -> list[str]:
         for reason, text in why.items()
         if (count := dropped.counts.get(reason, 0))
     ]
+    if lacking := [file.name for file in absent if not (file.optional or file.config)]:
+        parts = f"{len(recipe.files) - len(lacking)} of {counted(len(recipe.files), 'file')}"
+        return [*notes, f"this is a part of the set, from {parts}: without {some_of(lacking, show=str)}"]
     for config in formed.unlike_published(recipe):
         tests, published = formed.tables[config].num_rows, recipe.published[config]
         notes.append(f"{config}: {tests:,} tests, published are {published:,}: another version of the file?")

@@ -10,6 +10,7 @@ from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.card import Card, Facts, safe, todo
 from nnd_tasks.cleaning import REASONS as CLEANING
 from nnd_tasks.cleaning import clean_name
+from nnd_tasks.licences import publishing_note, terms_of
 from nnd_tasks.markdown import cell, code, fenced, plain, table
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
@@ -134,7 +135,7 @@ def set_card(
         ("How it was made", made_section(facts, reports)),
         (BASELINES_HEADING, baselines_section(reports)),
         ("Clean configs", cleaning_section(reports, note=facts.clean_note)),
-        ("Origin and licence", origin_section(facts)),
+        ("Origin and licence", origin_section(facts, reports)),
         ("Citation", fenced("bibtex", *citation, NND_CITATION)),
     ):
         if lines:
@@ -273,16 +274,21 @@ def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True, note:
     }
     if not cleaned:
         return []
+    # What tests are left out of: those of a config, or of its mended judgements.
+    whole = {
+        name: {**part, "tests": reports[name]["tests"], **part.get("mended", {})} for name, part in cleaned.items()
+    }
     rows = []
     for name, part in cleaned.items():
-        cells = [f"{part['reasons'][reason]['tests']:,}" for reason in CLEANING]
-        candidates = part["reasons"]["contradictory"]["candidates"]
+        reasons, tests = whole[name]["reasons"], whole[name]["tests"]
+        cells = [f"{reasons[reason]['tests']:,}" for reason in CLEANING]
+        candidates = reasons["contradictory"]["candidates"]
         cells[list(CLEANING).index("contradictory")] += f" ({counted(candidates, 'candidate')})"
         kept = [f"{part['kept']:,}", f"`{clean_name(name)}`"] if part["kept"] else ["0", "none"]
-        rows.append([f"`{name}`", f"{reports[name]['tests']:,}", *cells, *kept])
+        rows.append([f"`{name}`", f"{tests:,}", *cells, f"{tests - part['kept']:,}", *kept])
     corrected = [
-        f"- `{clean_name(name)}`: {counted(part['mended']['left_out'], 'judgement')} left out; the others give "
-        f"{counted(part['mended']['tests'], 'test')}"
+        f"- `{name}`: {counted(part['mended']['left_out'], 'judgement')} left out; the others give "
+        f"{counted(part['mended']['tests'], 'test')}, in place of {reports[name]['tests']:,}"
         for name, part in cleaned.items()
         if "mended" in part
     ]
@@ -291,31 +297,35 @@ def cleaning_section(reports: Mapping[str, Any], *, examples: bool = True, note:
         "",
         *[f"- `{reason}`: {what}" for reason, what in CLEANING.items()],
         "",
-        *table(["config", "tests", *[f"`{reason}`" for reason in CLEANING], "left in", "clean config"], rows),
-        "",
         *([f"Before that, {safe(note)}:", "", *corrected, ""] if corrected else []),
-        "A test can have several reasons." + (" Examples, shortened:" if examples else ""),
+        *table(["config", "tests", *map(code, CLEANING), "left out in all", "left in", "clean config"], rows),
+        "",
+        "A test can have several reasons, and is then in several of these numbers."
+        + (" Examples, shortened:" if examples else ""),
     ]
     if examples:
         lines.append("")
         lines += [
             f"- `{name}`, `{reason}`, test `{test['test_id']}` ({cell(test['category'])}): "
             f"better: {cell(test['high']) or '(nothing)'}; worse: {cell(test['low']) or '(nothing)'}"
-            for name, part in cleaned.items()
+            for name, part in whole.items()
             for reason in CLEANING
             for test in part["reasons"][reason]["examples"][:1]
         ]
     return lines
 
 
-def origin_section(facts: Facts) -> list[str]:
-    """Return where a set comes from, and what it may be used for."""
+def origin_section(facts: Facts, reports: Mapping[str, Any]) -> list[str]:
+    """Return where a set comes from, what it may be used for, and what of it may be published."""
+    parts = [part for part in reports.values() if isinstance(part, Mapping)]
+    publishing = next(filter(None, (publishing_note(terms_of(facts.name, part)) for part in parts)), "")
     named = [safe(" ".join(facts.title.split())), safe(facts.say("homepage"))]
     kind = "Texts" if facts.synthetic or facts.made_errors else "Human evaluation"
     return [
         f"{kind}: {', '.join(filter(None, named))}. "
         f"Licence: {safe(facts.say('license'))}. {safe(facts.license_note)}".rstrip(),
         "",
+        *([safe(publishing), ""] if publishing else []),
         f"Judges: {safe(facts.say('judges'))}",
         "",
         f"Built with nnd-tasks {__version__}. `build_report.json` has the hashes of the source files and all counts.",

@@ -51,6 +51,9 @@ MODELS = _beside("NND_TEST_MODELS", "models")
 #: Set -> its recipe, of those that come with the package.
 SOURCES = {name: find_recipe(name) for name, (_, shipped) in recipe_paths().items() if shipped}
 
+#: The side-by-side file of `mqm`.
+SIDE_BY_SIDE = DATA / "today/mqm2023/sxs_mqm_generalMT2023_ende.3ratingsPerSegment.tsv.tar.gz"
+
 #: Set of today -> the folder of its files in `DATA`.
 TODAY = {
     name: f"today/{'humanevalpack' if name == 'humanevalfix' else name}"
@@ -201,6 +204,8 @@ def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
             from nnd_tasks.build import build_set
 
             build_set(name, None if name == "demo" else DATA / TODAY.get(name, name), home / "nnd" / name)
+            if name == "mqm" and SIDE_BY_SIDE.is_file():
+                build_set(name, SIDE_BY_SIDE.parent, home / "nnd" / name)
 
         return once(tmp_path_factory, f"set_{name}", make) / "nnd" / name
 

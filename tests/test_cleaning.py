@@ -300,7 +300,7 @@ def test_the_card_counts_each_reason_and_shows_an_example(tmp_path: Path) -> Non
     questions = [("Good | one?", "No error"), ("Both?", "No error"), ("Both?", "disfluent"), ("Bad?", "disfluent")]
     result = build_set("quiz_design", quiz(tmp_path / "in", *questions), tmp_path / "out")
     card = (result.folder / "README.md").read_text("utf-8")
-    assert "| `authors` | 4 | 1 | 0 | 3 (1 candidate) | 0 | 1 | `clean` |" in card
+    assert "| `authors` | 4 | 1 | 0 | 3 (1 candidate) | 0 | 3 | 1 | `clean` |" in card
     [line] = [line for line in card.splitlines() if line.startswith("- `authors`, `contradictory`")]
     assert "better: Good &#124; one?; worse: Both?" in line
     [example] = result.report["authors"]["cleaning"]["reasons"]["contradictory"]["candidate_examples"]
@@ -312,7 +312,7 @@ def test_the_card_keeps_what_it_said_of_configs_that_are_not_built_anew(tmp_path
         build_set("mqm", write_files(tmp_path / file[:-4], {file: MQM}) / file, tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     for config in ("one_ende", "two_ende"):
-        assert f"| `{config}` | 1 | 0 | 0 | 0 (0 candidates) | 0 | 1 | `{config}_clean` |" in card
+        assert f"| `{config}` | 1 | 0 | 0 | 0 (0 candidates) | 0 | 0 | 1 | `{config}_clean` |" in card
 
 
 def test_a_clean_config_of_an_earlier_build_does_not_stay_when_none_is_left(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ FILES = {
     "mqm_zh-en.tsv": "zh-en",
     "mqm_en2es.tsv": "en-es",
     "mqm_it2pt.tsv": "it-pt",
+    "mqm_2025.zh-en.tsv": "zh-en",
+    "mqm_2025.final.tsv": "",
     "mqm_my_data.tsv": "",
     "mqm_this_is_no_pair.tsv": "",
     "mqm_de2de.tsv": "",

@@ -32,9 +32,18 @@ _MAX_NAME = 1 << 16  # bytes of a tar's header for long names, which is read as 
 _STEP = 1 << 20
 
 
+_ENDINGS = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
+
+
 def is_archive(path: Path) -> bool:
     """Tell by its name whether a file is a zip or a tar, compressed or not."""
-    return path.name.lower().endswith((".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz"))
+    return path.name.lower().endswith(_ENDINGS)
+
+
+def unpacked_name(path: Path) -> str:
+    """Return the name of an archive without its ending: ``a.tsv.tar.gz`` -> ``a.tsv``."""
+    longest = max((end for end in _ENDINGS if path.name.lower().endswith(end)), key=len)
+    return path.name[: -len(longest)]
 
 
 class _Zip(FileIO):

@@ -94,6 +94,11 @@ class Formed:
         best = {"trivial_system": name} if (name := favourite(writers_of(table))) else {}
         self.report[config] = {**details, **counts, "trivial_rules": rates, **sampled, **best}
 
+    @property
+    def files(self) -> set[str]:
+        """Names of the files that the tests are made of."""
+        return {file for part in self.report.values() for file in part["source_sha256"]}
+
     def unlike_published(self, recipe: Recipe) -> list[str]:
         """Return the configs whose number of tests is not the published one."""
         tests = {config: table.num_rows for config, table in self.tables.items()}

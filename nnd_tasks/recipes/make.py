@@ -16,6 +16,7 @@ from nnd_tasks.card_sections import left_out
 from nnd_tasks.cleaning import clean, contradictions
 from nnd_tasks.errors import NNDError
 from nnd_tasks.judgements import Dropped, Judgements
+from nnd_tasks.languages import language_pair
 from nnd_tasks.pairing import pair
 from nnd_tasks.qualities import gather
 from nnd_tasks.recipes.base_table import Rows, Several, Table
@@ -93,11 +94,17 @@ def config_of(name: str, recipe: Recipe, file: str, path: Path) -> str:
         return known.config
     if recipe.config not in (FILE, FOLDER):
         return recipe.config or "default"
-    stem = path.absolute().parent.name if recipe.config == FOLDER else Path(file).name.split(".")[0]
+    stem = path.absolute().parent.name if recipe.config == FOLDER else _stem(Path(file).name)
     config = slug(re.sub(rf"^{re.escape(name)}[-_]", "", stem, flags=re.IGNORECASE))
     if not config:
         raise NNDError(f"{path}: cannot name a config after this file; rename it, e.g. {name}_newstest2021_ende.tsv")
     return config
+
+
+def _stem(file: str) -> str:
+    """Return the name of a file up to its first dot; up to its ending where only what follows the dot names the languages."""
+    first, whole = file.split(".")[0], file.rpartition(".")[0]
+    return whole if language_pair(slug(first)) is None and language_pair(slug(whole)) else first
 
 
 def check_complete(recipe: Recipe, where: str) -> None:
@@ -131,7 +138,12 @@ def make_tests(table: Table, recipe: Recipe) -> Made:
         if not tests.equals(made.table):
             left_out = made.counts["judgements"] - again.counts["judgements"]
             made.cleaning["kept"] = cleaned.report["kept"]
-            made.cleaning["mended"] = {"left_out": left_out, "tests": tests.num_rows}
+            # The clean config is what these reasons leave of the mended tests; those above are of the full config.
+            made.cleaning["mended"] = {
+                "left_out": left_out,
+                "tests": tests.num_rows,
+                "reasons": cleaned.report["reasons"],
+            }
     if cleaned.keep.any():
         made.clean = tests if cleaned.keep.all() else tests.filter(pa.array(cleaned.keep))
     return made

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import MAX_CONFIG_BYTES, expand, read_bytes, reading
-from nnd_tasks.recipes.archives import is_archive, unpack
+from nnd_tasks.recipes.archives import is_archive, unpack, unpacked_name
 from nnd_tasks.recipes.readers import SUFFIXES
 from nnd_tasks.recipes.recipe import FILE, FOLDER, File
 from nnd_tasks.recipes.shelf import SetRecipe
@@ -34,12 +34,12 @@ def locate(set_recipe: SetRecipe, place: Path, stack: ExitStack) -> dict[str, Pa
         if not (place.is_file() or place.is_dir()):
             raise NNDError(f"{place}: is not a regular file; a device or a pipe may never end")
         if place.is_file() and is_archive(place):
-            return _in_folder(set_recipe, stack.enter_context(_unpacked(place)), place)
+            return _in_folder(set_recipe, stack.enter_context(_unpacked(place)), place, stack)
         if place.is_file():
             return _one_file(set_recipe, place)
-        files = _in_folder(set_recipe, place, place)
+        files = _in_folder(set_recipe, place, place, stack)
         if not set_recipe.shipped:
-            _check_links(files, place)
+            _check_links([path for path in files.values() if path.is_relative_to(place)], place)  # others were packed
         return files
 
 
@@ -142,19 +142,19 @@ def _one_file(set_recipe: SetRecipe, place: Path) -> dict[str, Path]:
     raise NNDError(f"{place}: set {set_recipe.name} is built from {wanted}; name that file, or its folder")
 
 
-def _in_folder(set_recipe: SetRecipe, folder: Path, named: Path) -> dict[str, Path]:
-    """Return the files of a set in a folder, or in a folder of the set's name in it; errors name ``named``."""
+def _in_folder(set_recipe: SetRecipe, folder: Path, named: Path, stack: ExitStack) -> dict[str, Path]:
+    """Return the files of a set in a folder, or in a folder of the set's name in it; errors name ``named``.
+
+    A set whose recipe names its files is also found in the one other folder there that holds all of them.
+    """
     recipe, name = set_recipe.recipe, set_recipe.name
     places = (folder, folder / name)
     if recipe.pattern:
         for place in reversed(places):  # a folder of the set's name has the files of this set alone
-            # mqm_x.avg_seg_scores.tsv has averages, not judgements.
-            matching = [
-                path for path in sorted(place.rglob(recipe.pattern)) if path.is_file() and ".avg" not in path.name
-            ]
+            matching = _matching(set_recipe, place, stack)
             twice = len({path.name for path in matching}) < len(matching)  # one name in several folders
             if matching:
-                return {path.relative_to(place).as_posix() if twice else path.name: path for path in matching}
+                return {file if twice else path.name: path for path, file in matching.items()}
         first = next(iter(recipe.files), recipe.pattern)
         raise NNDError(f"{named}: set {name} needs a file such as {first} there")
     wanted = recipe.files or {file: File(file) for file in recipe.sources}
@@ -166,8 +166,14 @@ def _in_folder(set_recipe: SetRecipe, folder: Path, named: Path) -> dict[str, Pa
                 "as a column for all of them"
             )
         return tables
-    files = {file: path for file in wanted for place in places if (path := place / file).is_file()}
-    missing = [file.name for file in wanted.values() if not file.optional and file.name not in files]
+    files, missing = _wanted_in(wanted, *places)
+    if missing or not files:
+        inner = [one for one in sorted(folder.iterdir()) if one.is_dir()]
+        whole = [one for one in inner if (found := _wanted_in(wanted, one))[0] and not found[1]]
+        if len(whole) > 1:
+            raise NNDError(f"{named}: {some_of([one.name for one in whole])} hold the files of set {name}; name one")
+        if whole:
+            files, missing = _wanted_in(wanted, whole[0])
     if missing:
         raise NNDError(f"{named}: set {name} needs {' and '.join(missing)} there, or in {name}/")
     if not files:
@@ -175,9 +181,34 @@ def _in_folder(set_recipe: SetRecipe, folder: Path, named: Path) -> dict[str, Pa
     return files
 
 
-def _check_links(files: Mapping[str, Path], folder: Path) -> None:
+def _wanted_in(wanted: Mapping[str, File], *places: Path) -> tuple[dict[str, Path], list[str]]:
+    """Return the wanted files that lie in places, of one name that in the last; and the names of those that lack."""
+    files = {file: path for file in wanted for place in places if (path := place / file).is_file()}
+    return files, [file.name for file in wanted.values() if not file.optional and file.name not in files]
+
+
+def _matching(set_recipe: SetRecipe, place: Path, stack: ExitStack) -> dict[Path, str]:
+    """Return path -> path below ``place`` of the files that fit a set's pattern, plain or packed as ``NAME.tar.gz`` and so on."""
+
+    def fitting(pattern: str) -> list[Path]:
+        # mqm_x.avg_seg_scores.tsv has averages, not judgements.
+        return [path for path in sorted(place.rglob(pattern)) if path.is_file() and ".avg" not in path.name]
+
+    pattern = str(set_recipe.recipe.pattern)
+    matching = {path: path.relative_to(place).as_posix() for path in fitting(pattern)}
+    archives = [path for path in fitting(f"{pattern}.*") if is_archive(path)]
+    packed = [path for path in archives if path.with_name(unpacked_name(path)) not in matching]
+    if not set_recipe.shipped:
+        _check_links(packed, place)
+    for path in packed:
+        within = sorted(stack.enter_context(_unpacked(path)).rglob(pattern))
+        matching |= {one: (path.parent / one.name).relative_to(place).as_posix() for one in within}
+    return matching
+
+
+def _check_links(files: Iterable[Path], folder: Path) -> None:
     """Raise NNDError for a file that is a link out of the folder: its sender may have aimed at a file of the user's."""
-    for path in files.values():
+    for path in files:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise NNDError(f"{path}: is a link out of {folder}; if it is the file, name what it leads to with --source")
 

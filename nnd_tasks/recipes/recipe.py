@@ -284,7 +284,8 @@ class Recipe:
         if self.pairs:
             return "The table says of each pair which text people preferred."
         if self.better:
-            return f"Candidates labelled {_names(self.better)} are better than all others of the same context."
+            labels = ["without a label" if not label else f"labelled `{label}`" for label in self.better]
+            return f"Candidates {' or '.join(labels)} are better than all others of the same context."
         if self.order:
             ranks = " < ".join(" = ".join(rank) for rank in self.order)
             return f"Labels have an order: {ranks}. Pairs of equal rank are left out."
@@ -322,7 +323,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _names(labels: tuple[str, ...]) -> str:
-    return " or ".join(f"`{label}`" if label else "nothing" for label in labels)

@@ -59,7 +59,9 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
     Args:
         tasks: names of NND tasks or groups.
         every: number of optimizer steps from one evaluation to the next.
-        limit: number of prompts of each task, or a share of them if below 1; None takes all.
+        limit: number of prompts of each task, its first ones, or a share of them if below 1; None takes all.
+        sample: number of prompts of each task, spread over its categories and the same every time, as for
+            ``nnd run --sample``; not together with ``limit``.
         tokenizer: a tokenizer, or its name or folder; None takes the Trainer's ``processing_class``.
         batch_size: batch size for models that cannot share prefixes.
         log_path: the file; None takes ``nnd.jsonl`` in the Trainer's ``output_dir``.
@@ -81,6 +83,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         log_path: str | Path | None = None,
         metadata: Mapping[str, Any] | None = None,
         include_path: str | Path | Sequence[str | Path] | None = None,
+        sample: int | None = None,
         **options: Any,
     ) -> None:
         self.tasks = [tasks] if isinstance(tasks, str) else list(tasks)
@@ -90,11 +93,16 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
             raise NNDError(f"NNDCallback: every={every!r}: expected a number of steps, 1 or more")
         if limit is not None and (not _is_number(limit) or not limit > 0):
             raise NNDError(f"NNDCallback: limit={limit!r}: expected a number of prompts above 0, or None for all")
+        if sample is not None and (not _is_number(sample, whole=True) or sample < 1):
+            raise NNDError(f"NNDCallback: sample={sample!r}: expected a number of prompts, 1 or more, or None for all")
+        if sample is not None and limit is not None:
+            raise NNDError("NNDCallback: sample and limit both say which prompts are taken; leave one out")
         automatic = isinstance(batch_size, str) and batch_size.startswith("auto")
         if not automatic and (not _is_number(batch_size, whole=True) or int(batch_size) < 1):
             raise NNDError(f"NNDCallback: batch_size={batch_size!r}: expected 1 or more, or 'auto'")
         _check_names(self.tasks, include_path)
-        self.every, self.limit, self.batch_size = every, limit, batch_size
+        self.every, self.batch_size = every, batch_size
+        self._prompts = {"limit": limit, "sample": sample}
         self.tokenizer, self.log_path = tokenizer, log_path
         self.metadata, self.include_path = dict(metadata or {}), include_path
         # lm-eval must not set seeds: likelihoods need none, and training goes on with its own random numbers.
@@ -122,7 +130,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         read_log(self._path)  # raises if it is another kind of file
         self._own_tokenizer = self._find_tokenizer(kwargs.get("processing_class"))
         try:
-            names = {line["task"] for line in self._score(model, limit=1)}
+            names = {line["task"] for line in self._score(model, {"limit": 1})}
         except NNDError:
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds
@@ -155,7 +163,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
             return
         self._done = step
         try:
-            lines = self._score(model, self.limit)
+            lines = self._score(model, self._prompts)
         except Exception as error:  # a training run is worth more than one of its evaluations
             logger.warning("NNDCallback: no evaluation at step %d, training goes on (%s)", step, typed_reason_of(error))
             return
@@ -167,14 +175,14 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         except NNDError as error:
             logger.warning("NNDCallback: step %d is not in the file, training goes on (%s)", step, error)
 
-    def _score(self, model: Any, limit: float | None) -> list[Line]:
-        """Return ``task``, ``rates`` and ``signature`` of each task."""
+    def _score(self, model: Any, prompts: Mapping[str, Any]) -> list[Line]:
+        """Return ``task``, ``rates`` and ``signature`` of each task; ``prompts`` says how many of its prompts are taken."""
         with untouched(model), quiet():
             lm = _LiveLM(model, tokenizer=self._own_tokenizer, batch_size=self.batch_size)
             # The tasks read the window from the model's config; nothing is loaded, because no string names the model.
             settings = {**self.metadata, "pretrained": model}
             results = evaluate(
-                self.tasks, lm, metadata=settings, include_path=self.include_path, limit=limit, **self.options
+                self.tasks, lm, metadata=settings, include_path=self.include_path, **prompts, **self.options
             )
         return [rates_line(task, results) for task in results["configs"]]
 

@@ -143,6 +143,7 @@ def test_the_recipe_pins_the_files_and_each_config_has_tasks(built: Path, source
             assert said["metadata"]["categories"] == sorted(report[config]["categories"])
     card = (built / "README.md").read_text("utf-8")
     assert "language:\n- de\n- en\n- es\n- ru\n- zh\n" in card
+    assert "Candidates without a label are better than all others of the same context." in card
     assert {pair: [report[name]["fingerprint"] for name in (pair, f"{pair}_clean")] for pair in PAIRS} == PINS
     assert {pair: report[pair]["tests"] for pair in PAIRS} == recipe.published
 

@@ -10,6 +10,7 @@ import csv
 import json
 import re
 import shutil
+import tarfile
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -20,8 +21,9 @@ from typing import Any
 import pytest
 
 from nnd_tasks.build import BuildResult, build_set
-from nnd_tasks.datasets import list_configs, read_table
-from nnd_tasks.languages import language_pair
+from nnd_tasks.datasets import list_configs, read_report, read_table, tasks_dir
+from nnd_tasks.yaml_json import read_yaml
+from tests.conftest import SIDE_BY_SIDE, SOURCES
 
 Row = dict[str, Any]
 #: context id, context, better, worse, category, whether the better comes first in the file
@@ -472,31 +474,46 @@ def test_mqm_spans_are_where_the_marks_stood(built: Callable[[str], Built], data
     assert all(0 <= start < end <= len(row["low"]) for row, at in zip(rows, spans, strict=True) for start, end in at)
 
 
-SIDE_BY_SIDE = "today/mqm2023/sxs_mqm_generalMT2023_ende.3ratingsPerSegment.tsv.tar.gz"
+SXS_CATEGORIES = {
+    **{"Accuracy": 9173, "Fluency": 12299, "Locale convention": 92, "Non-translation!": 4},
+    **{"Other": 10, "Style": 4120, "Terminology": 820},
+}
 
 
-def test_mqm_side_by_side_file_has_the_26518_tests_of_the_authors_rule(data: Path, tmp_path: Path) -> None:
-    if not (data / SIDE_BY_SIDE).is_file():
-        pytest.skip("no side-by-side ratings in the annotation data")
-    result = build_set("mqm", data / SIDE_BY_SIDE, tmp_path / "out")
-    [config, clean] = list_configs(result.folder)[0]
-    report = result.report[config]
+@pytest.mark.skipif(not SIDE_BY_SIDE.is_file(), reason="no side-by-side ratings in the annotation data")
+def test_mqm_side_by_side_file_has_the_26518_tests_of_the_authors_rule(real_sets: Callable[[str], Path]) -> None:
+    folder, config, clean = real_sets("mqm"), "sxs2023_ende", "sxs2023_ende_clean"
+    assert list_configs(folder)[0][-2:] == [config, clean]
+    report = read_report(folder)[config]
+    assert report["categories"] == SXS_CATEGORIES
     assert (report["rows"], report["dropped"]["by_recipe"], report["tests"]) == (10970, 245, 26518)
     assert report["judgements"] == 10970 - 245
     assert report["groups"] == 307
     assert "Found" not in report["categories"]
     assert "Missed" not in report["categories"]
     # 28,144 with the marks out of sources, 752 of them of the category "Source issue".
-    assert report["cleaning"]["mended"] == {"left_out": 520, "tests": 27392}
-    full = read_table(result.folder, config).to_pylist()
+    mended = report["cleaning"]["mended"]
+    assert (mended["left_out"], mended["tests"], report["cleaning"]["kept"]) == (520, 28144 - 752, 269)
+    full = read_table(folder, config).to_pylist()
     marked = [row["low"][span["start"] : span["end"]] for row in full for span in row["low_spans"] or ()]
     assert len(marked) > 0.9 * len(full)
     assert all(marked)
-    rows = read_table(result.folder, clean).to_pylist()
+    rows = read_table(folder, clean).to_pylist()
+    assert len(rows) == 269
     assert not any("v>" in row["context"] or row["category"] == "Source issue" for row in rows)
-    assert language_pair(config) == ("en", "de")
-    card = (result.folder / "README.md").read_text("utf-8")
-    assert "language:\n- de\n- en\n" in card
+    recipe = SOURCES["mqm"].recipe
+    [file] = [file for file in recipe.files.values() if file.config == config]
+    assert report["source_sha256"] == {file.name: file.sha256}
+    with tarfile.open(SIDE_BY_SIDE) as bundle:
+        assert bundle.getnames() == [file.member]
+    assert recipe.published[config] == report["tests"]
+    assert all(
+        re.search(r"/google/wmt-mqm-human-evaluation/7fadea2[0-9a-f]{33}/", one.url) for one in recipe.files.values()
+    )
+    for name, metadata in ((config, report), (clean, read_report(folder)[clean])):
+        said = read_yaml(tasks_dir() / "mqm" / f"nnd_mqm_{name}.yaml")
+        assert said["dataset_name"] == name
+        assert said["metadata"]["categories"] == sorted(metadata["categories"])
 
 
 # ---------------------------------------------------------------- news

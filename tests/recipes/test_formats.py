@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
+import tarfile
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -342,9 +345,28 @@ def test_mqm_marks_in_sources_stay_in_the_full_config_and_go_in_the_clean_one(tm
     assert triples(clean, *MQM_SEEN) == MQM_TESTS
     assert {row["test_id"] for row in full} < {row["test_id"] for row in clean}
     assert {row["context"] for row in clean} == {"The mill stands still.", "Rain again."}
-    assert result.report["newstest2021_ende"]["cleaning"]["mended"] == {"left_out": 1, "tests": 4}
+    mended = result.report["newstest2021_ende"]["cleaning"]["mended"]
+    assert (mended["left_out"], mended["tests"]) == (1, 4)
     card = (result.folder / "README.md").read_text("utf-8")
-    assert "`newstest2021_ende_clean`: 1 judgement left out; the others give 4 tests" in card
+    assert "`newstest2021_ende`: 1 judgement left out; the others give 4 tests, in place of 3" in card
+    # Tests, those of each reason, left out in all, left in.
+    assert "| `newstest2021_ende` | 4 | 0 | 0 | 0 (0 candidates) | 0 | 0 | 4 | `newstest2021_ende_clean` |" in card
+
+
+def test_mqm_reasons_of_the_clean_config_are_those_of_the_mended_tests(tmp_path: Path) -> None:
+    rows = mqm_rows()
+    rows[4][5] = "<v>Rain</v> again."  # without the mark, its segment has a test
+    rows += [rows[5], rows[5]]  # which is there three times
+    folder = build_set("mqm", write_files(tmp_path / "in", {MQM_FILE: tsv(MQM_COLUMNS, rows)}), tmp_path / "out").folder
+    full, clean = (read_table(folder, f"newstest2021_ende{end}").num_rows for end in ("", "_clean"))
+    [row] = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in (folder / "README.md").read_text("utf-8").splitlines()
+        if line.endswith("| `newstest2021_ende_clean` |")
+    ]
+    tests, _, repeated, _, _, left_out, left_in = (int(cell.split()[0]) for cell in row[1:8])
+    assert (full, tests, repeated, left_out, left_in) == (3, 6, 2, 2, clean)
+    assert tests - left_out == left_in == clean
 
 
 def test_mqm_quotes_mean_nothing(tmp_path: Path) -> None:
@@ -404,10 +426,65 @@ def test_mqm_folder_gives_one_config_per_file_and_leaves_averaged_scores_out(tmp
     assert list_configs(result.folder)[1] == "newstest2021_ende"
 
 
+@pytest.mark.parametrize("ending", [".tar.gz", ".zip"])
+def test_mqm_files_that_lie_packed_in_a_folder_are_found(tmp_path: Path, ending: str) -> None:
+    source, names = tmp_path / "in", ("mqm_a_ende.tsv", "sub/mqm_b_ende.tsv", "x.tsv")
+    (source / "sub").mkdir(parents=True)
+    write_files(source, dict.fromkeys(names, tsv(MQM_COLUMNS, mqm_rows())))
+    for name in names:
+        packed = source / f"{name}{ending}"
+        with tarfile.open(packed, "w:gz") if ending == ".tar.gz" else zipfile.ZipFile(packed, "w") as bundle:
+            (bundle.add if isinstance(bundle, tarfile.TarFile) else bundle.write)(
+                source / name, f"in/{Path(name).name}"
+            )
+    (source / "sub/mqm_b_ende.tsv").unlink()  # the other one lies there twice, and counts once
+    report = build_set("mqm", source, tmp_path / "out").report
+    assert [config for config in report if not config.endswith("_clean")] == ["a_ende", "b_ende"]
+    digest = hashlib.sha256((source / "mqm_a_ende.tsv").read_bytes()).hexdigest()
+    assert report["a_ende"]["source_sha256"] == {"mqm_a_ende.tsv": digest, "mqm_b_ende.tsv": digest}
+
+
+HUMANEVALFIX = ("python", "js", "java", "go", "cpp", "rust")
+
+
+def programs(folder: Path, *languages: str) -> Path:
+    row = {"prompt": "p", "canonical_solution": "a", "buggy_solution": "b", "bug_type": "value misuse"}
+    return write_files(folder, {f"{language}.jsonl": jsonl([row]) for language in languages})
+
+
+def test_files_are_found_in_the_one_folder_that_holds_them_all(tmp_path: Path) -> None:
+    source = tmp_path / "today"
+    programs(source / "another", "python")
+    with pytest.raises(
+        NNDError, match=r"today: set humanevalfix needs python.jsonl and js.jsonl and .*, or in humaneval"
+    ):
+        build_set("humanevalfix", source, tmp_path / "out")
+    programs(source / "humanevalpack", *HUMANEVALFIX)
+    result = build_set("humanevalfix", source, tmp_path / "out")
+    assert result.built[0].tests == 6
+    programs(source / "humanevalpack_2", *HUMANEVALFIX)
+    with pytest.raises(
+        NNDError, match="'humanevalpack', 'humanevalpack_2' hold the files of set humanevalfix; name one"
+    ):
+        build_set("humanevalfix", source, tmp_path / "out")
+
+
+def test_a_set_of_some_of_its_files_is_a_part(tmp_path: Path) -> None:
+    source = programs(tmp_path / "in", *HUMANEVALFIX)
+    [note] = build_set("humanevalfix", source / "js.jsonl", tmp_path / "out").notes
+    assert note == (
+        "this is a part of the set, from 1 of 6 files: without python.jsonl, java.jsonl, go.jsonl, cpp.jsonl, rust.jsonl"
+    )
+
+
 @pytest.mark.parametrize(
     ("file", "config"),
     [
         ("mqm_newstest2021_ende.tsv", "newstest2021_ende"),
+        ("sxs_mqm_generalMT2023_ende.3ratingsPerSegment.tsv", "sxs2023_ende"),
+        ("sxs_mqm_generalMT2023_zhen.3ratingsPerSegment.tsv", "sxs_mqm_generalmt2023_zhen"),
+        ("mqm_2025.zh-en.tsv", "2025_zh_en"),
+        ("mqm_2025.second.tsv", "2025"),
         ("mqm_ted_zhen.tsv", "ted_zhen"),
         ("mqm_generalMT2022_enru.tsv", "generalmt2022_enru"),
         ("MQM-my ratings (v2).tsv", "my_ratings_v2"),

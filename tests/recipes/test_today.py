@@ -20,11 +20,14 @@ from nnd_tasks.baselines import baseline_passes, favourite
 from nnd_tasks.datasets import list_configs, read_report, read_table, tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.settings import Settings
+from nnd_tasks.licences import SETS, texts_may_go
 from nnd_tasks.recipes.make import make_tests
 from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.readers import open_table
+from nnd_tasks.runner.run import run_lm_eval
 from tests.commands import Outcome
 from tests.conftest import TODAY
+from tests.harness.test_oracle import Oracle, check_against
 
 Row = dict[str, Any]
 #: Context, better, worse, category, subcategory.
@@ -374,6 +377,44 @@ def test_instructions_are_the_turn_of_the_user(
     for (context, continuation), doc in requests_of(task, home, tiny_models["gpt2"], monkeypatch, **chat):
         assert json.loads(context) == [{"role": "user", "content": doc["context"]}]
         assert continuation in doc["candidates"]
+
+
+def test_a_run_with_the_chat_template_scores_answers_as_the_turn_of_the_assistant(
+    real_sets: Callable[[str], Path], tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NND_HOME", str(real_sets("llmbar").parents[1]))
+    model = f"pretrained={tiny_models['llama']},dtype=float32,softmax_dtype=float32"
+    arguments = ["--model", "hf", "--model_args", model, "--device", "cpu", "--tasks", "nnd_llmbar", "--limit", "3"]
+    run_lm_eval([*arguments, "--apply_chat_template", "--log_samples", "--output_path", str(tmp_path)])
+    samples = [row for path in tmp_path.rglob("samples_*.jsonl") for row in lines(path)]
+    oracle = Oracle(tiny_models["llama"])
+    for sample in samples:
+        turns = [{"role": "user", "content": sample["doc"]["context"]}]
+        prompt = oracle.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        requests = [tuple(one.values()) for one in sample["arguments"].values()]
+        assert requests == [(prompt, text) for text in sample["doc"]["candidates"]]
+        # lm-eval counts the line feed at the end of the template as part of the candidate.
+        sample["arguments"] = [(prompt.rstrip("\n"), f"\n{text}") for text in sample["doc"]["candidates"]]
+    assert check_against(oracle, samples) == (6, 3)
+
+
+# ---------------------------------------------------------------- what may be published
+
+
+@pytest.mark.parametrize("name", [*TODAY, "mqm"])
+def test_readme_and_card_say_what_may_be_published(name: str, real_sets: Callable[[str], Path]) -> None:
+    terms = SETS[name]
+    readme = (tasks_dir() / name / "README.md").read_text("utf-8").replace("\n", " ")
+    card = (real_sets(name) / "README.md").read_text("utf-8")
+    if name == "humanevalfix":
+        assert texts_may_go(terms)
+        said = readme_says = "ay be published with its texts"
+    else:
+        assert not texts_may_go(terms)
+        readme_says, said = "ids and the recipe", "Ids and the recipe may be published (`nnd publish`), the texts not: "
+        said += f"they are {'; '.join(term.texts for term in terms)}."
+    assert readme_says in readme
+    assert said in card
 
 
 # ---------------------------------------------------------------- nnd list

@@ -243,12 +243,15 @@ def test_the_autocast_of_the_trainer_is_off_within(tiny_models: dict[str, Path],
 # ---------------------------------------------------------------- the rates are those of the checkpoints
 
 
-@pytest.mark.parametrize(("name", "arguments"), [("gpt2", {}), ("llama", {"bf16": True}), ("t5", {})])
+@pytest.mark.parametrize(
+    ("name", "arguments", "prompts"),
+    [("gpt2", {}, {"sample": 10}), ("llama", {"bf16": True}, {"limit": 10}), ("t5", {}, {"limit": 10})],
+)
 @pytest.mark.usefixtures("home")
 def test_rates_are_those_of_the_saved_checkpoints(
-    name: str, arguments: dict[str, Any], tiny_models: dict[str, Path], tmp_path: Path
+    name: str, arguments: dict[str, Any], prompts: dict[str, int], tiny_models: dict[str, Path], tmp_path: Path
 ) -> None:
-    callback = NNDCallback([TASK], every=2, limit=10)
+    callback = NNDCallback([TASK], every=2, **prompts)
     trainer = make_trainer(
         tiny_models[name], tmp_path, [callback], save_strategy="steps", save_steps=2, max_steps=4, **arguments
     )
@@ -261,7 +264,7 @@ def test_rates_are_those_of_the_saved_checkpoints(
         folder = tmp_path / f"checkpoint-{line['step']}"
         saved = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
         assert logged[line["step"]] in saved
-        results = random_models.evaluate(folder, [TASK], limit=10)
+        results = random_models.evaluate(folder, [TASK], **prompts)
         expected, about = results["results"][TASK], results["configs"][TASK]["metadata"]["nnd"]
         names = {"all": "pass_rate", **{category: f"pass_rate_{category}" for category in CATEGORIES}}
         assert list(line["rates"]) == list(names)
@@ -502,6 +505,9 @@ def test_a_full_disk_does_not_lose_the_training(
         ({"limit": 0}, "limit=0: expected a number of prompts above 0"),
         ({"limit": "10"}, "limit='10': expected"),
         ({"limit": float("nan")}, "limit=nan: expected"),
+        ({"sample": 0}, "sample=0: expected a number of prompts, 1 or more"),
+        ({"sample": 2.5}, "sample=2.5: expected"),
+        ({"sample": 5, "limit": 5}, "sample and limit both say which prompts are taken; leave one out"),
         ({"batch_size": 0}, "batch_size=0: expected 1 or more"),
         ({"batch_size": "many"}, "batch_size='many': expected"),
     ],
