@@ -116,9 +116,7 @@ class _TaskResults:
         return name, json.dumps(info, sort_keys=True)
 
 
-def read_runs(
-    places: Iterable[str | Path], select: Sequence[str] = (), skipped: list[str] | None = None
-) -> list[Run]:
+def read_runs(places: Iterable[str | Path], select: Sequence[str] = (), skipped: list[str] | None = None) -> list[Run]:
     """Read every NND run below the given places.
 
     Of several runs that asked one model the same, only the latest is read; it names the others (`Run.earlier`).

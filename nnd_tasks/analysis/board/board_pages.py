@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from nnd_tasks import __version__
-from nnd_tasks.analysis.board.columns import OF_CATEGORIES, OF_MODELS, size_text
+from nnd_tasks.analysis.board.columns import OF_CATEGORIES, OF_MODELS, beaten, size_text
 from nnd_tasks.analysis.board.standings import Standing, standings_of
 from nnd_tasks.analysis.compare.output import few
-from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE
+from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, is_underpowered
 from nnd_tasks.analysis.report.html_examples import failed_examples
 from nnd_tasks.analysis.report.html_report import command_of
 from nnd_tasks.analysis.results import Run, read_runs
@@ -39,12 +39,11 @@ SKIPPED = 100
 #: Upper ends of the classes of size in the filter, in parameters.
 _SIZES = (1e6, 1e7, 1e8, 1e9, 1e10, 1e11)
 #: Which texts of failed tests a board shows: those whose terms let anyone publish them, all, or none.
-Texts = Literal["free", "all", "none"]
-TEXTS: tuple[Texts, ...] = ("free", "all", "none")
+TEXTS = ("free", "all", "none")
 
 
 def write_board(
-    places: Sequence[str | Path], output: str | Path, select: Sequence[str] = (), texts: Texts = "free"
+    places: Sequence[str | Path], output: str | Path, select: Sequence[str] = (), texts: str = "free"
 ) -> tuple[Path, list[str]]:
     """Write a board about the runs in some places.
 
@@ -88,7 +87,9 @@ def _check_output(folder: Path) -> None:
         raise NNDError(f"{folder}: is not empty, and not a board of nnd board; name another folder")
     ours = {MARKER, *read_text(folder / MARKER).splitlines()} if there else set()
     if others := sorted(there - ours):
-        raise NNDError(f"{folder}: nnd board did not write {some_of(others, 3)}; move that away, or name another folder")
+        raise NNDError(
+            f"{folder}: nnd board did not write {some_of(others, 3)}; move that away, or name another folder"
+        )
 
 
 def file_names(kind: str, names: Sequence[str]) -> dict[str, str]:
@@ -112,17 +113,20 @@ class Board:
     Attributes:
         standings: groups of runs that were asked the same.
         sets: set and config -> its groups, the main one first.
-        models: name -> (group, run) of each of its runs.
+        models: name -> (group, run) of each of its runs; by name.
     """
 
-    def __init__(self, standings: Sequence[Standing], places: Sequence[Path], skipped: Sequence[str], texts: Texts):
+    def __init__(self, standings: Sequence[Standing], places: Sequence[Path], skipped: Sequence[str], texts: str):
         self.standings = standings
         self.sets: dict[str, list[Standing]] = {}
-        self.models: dict[str, list[tuple[Standing, Run]]] = {}
+        names = {run.model for standing in standings for run in standing.runs}
+        self.models: dict[str, list[tuple[Standing, Run]]] = {
+            name: [] for name in sorted(names, key=lambda name: (name.lower(), name))
+        }
         for standing in standings:
             self.sets.setdefault(standing.paired.set, []).append(standing)
             for run in standing.runs:
-                self.models.setdefault(run.model, []).append((standing, run))
+                self.models[run.model].append((standing, run))
         self._places = places
         self._skipped = [self._shortened(line) for line in skipped]
         self._texts = texts
@@ -207,7 +211,7 @@ class Board:
         """Return a line with files named from the place on that the user gave, which says nothing about this machine."""
         for place in self._places:
             line = line.replace(visible(f"{place.parent}/"), "")
-        return hide(visible(line))
+        return _plain(line)
 
     def _options(self) -> dict[str, list[tuple[str, str]]]:
         """Return the choices of each filter: (value, text)."""
@@ -233,19 +237,18 @@ class Board:
 
     def _group_data(self, standing: Standing) -> dict[str, Any]:
         paired = standing.paired
-        models = []
-        for run in standing.runs:
-            models.append(
-                {
-                    "model": run.model,
-                    "date": run.date,
-                    "signature": hide(run.line),
-                    "page": self._model_files[run.model],
-                    **{column.key: column.cell(standing, run)[0] for column in OF_MODELS},
-                    "older": self.older(standing, run),
-                    "rates": {result.category: asdict(result.rates[run.model]) for result in standing.categories},
-                }
-            )
+        models = [
+            {
+                "model": run.model,
+                "date": run.date,
+                "signature": _plain(run.line),
+                "page": self._model_files[run.model],
+                **{column.key: column.cell(standing, run)[0] for column in OF_MODELS},
+                "older": self.older(standing, run),
+                "rates": {result.category: asdict(result.rates[run.model]) for result in standing.categories},
+            }
+            for run in standing.runs
+        ]
         return {
             "set": paired.set,
             "task": paired.task,
@@ -289,7 +292,11 @@ def _class_text(number_of_class: int) -> str:
     ends = [size_text(end) for end in _SIZES]
     if number_of_class == 0:
         return f"under {ends[0]}"
-    return f"{ends[-1]} and more" if number_of_class == len(ends) else f"{ends[number_of_class - 1]} to {ends[number_of_class]}"
+    return (
+        f"{ends[-1]} and more"
+        if number_of_class == len(ends)
+        else f"{ends[number_of_class - 1]} to {ends[number_of_class]}"
+    )
 
 
 # ---------------------------------------------------------------- templates
@@ -299,9 +306,14 @@ def _policy_hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
+def _plain(text: str) -> str:
+    """Return a text from outside without secrets, on one line, and with nothing in it that hides or turns letters."""
+    return visible(hide(text))
+
+
 def _settings(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what runs were asked, as texts without secrets."""
-    return [(key, hide(str(value)) if value not in (None, "") else "none") for key, value in protocol.items()]
+    return [(_plain(key), _plain(str(value)) if value not in (None, "") else "none") for key, value in protocol.items()]
 
 
 def _environment() -> jinja2.Environment:
@@ -315,7 +327,8 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "counted": counted, "few": few, "hide": hide, "count": "{:,}".format}
+    environment.filters |= {"number": number, "counted": counted, "few": few, "plain": _plain}
     environment.globals |= {"settings": _settings, "command_of": command_of, "kinds_of": kinds_of, "ALL": ALL,
-                            "languages_of": languages_of, "size_class": size_class}  # fmt: skip
+                            "languages_of": languages_of, "size_class": size_class, "beaten": beaten,
+                            "is_underpowered": is_underpowered}  # fmt: skip
     return environment

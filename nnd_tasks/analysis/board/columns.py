@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from nnd_tasks.formats import number
 
 #: A value for sorting and for programs, None where there is none; and its text for people.
 Cell = tuple[float | str | None, str]
-_NONE: Cell = (None, "–")
+_NONE: Cell = (None, "-")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class Column:
     title: str
     about: str
     cell: Callable[[Standing, Any], Cell]
+
+
+def _number(value: float, mark: str = "") -> Cell:
+    """Return a cell of a number; one that is not finite is text only."""
+    return value if math.isfinite(value) else None, number(value) + mark
 
 
 def size_text(parameters: float) -> str:
@@ -53,7 +59,7 @@ def _rank_group(standing: Standing, run: Run) -> Cell:
 
 def _behind(standing: Standing, run: Run) -> Cell:
     one = standing.behind(run)
-    return _NONE if one is None else (abs(one.difference), number(abs(one.difference)))
+    return _NONE if one is None else _number(abs(one.difference))
 
 
 def _p(standing: Standing, run: Run) -> Cell:
@@ -65,18 +71,24 @@ def _mde(standing: Standing, run: Run) -> Cell:
     one = standing.behind(run)
     if one is None:
         return _NONE
-    return one.detectable, number(one.detectable) + underpowered(one, standing.categories[0].clusters)
+    return _number(one.detectable, underpowered(one, standing.categories[0].clusters))
 
 
 def _near(standing: Standing, run: Run) -> Cell:
-    near = standing.diagnostics(run)[ALL].near
-    return near, number(near)
+    return _number(standing.diagnostics(run)[ALL].near)
 
 
 def _baseline(standing: Standing, result: CategoryResult) -> Cell:
     baselines = standing.diagnostics(standing.runs[0])[result.category].baselines
     name = max(baselines, key=lambda name: (baselines[name], name), default=None)
     return _NONE if name is None else (baselines[name], f"{number(baselines[name])} {name}")
+
+
+def beaten(standing: Standing, run: Run, category: str = ALL) -> bool:
+    """Tell whether a baseline passes as many tests of a category as a run does, or more."""
+    result = next(result for result in standing.categories if result.category == category)
+    best, _ = _baseline(standing, result)
+    return isinstance(best, float) and best >= result.rates[run.model].rate
 
 
 #: Of each model, in a table of models.

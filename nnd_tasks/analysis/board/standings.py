@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from nnd_tasks.analysis import selecting
 from nnd_tasks.analysis.compare.diagnostics import Diagnostics, diagnostics_of
-from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Difference, Rank, category_rates, compare, rank
+from nnd_tasks.analysis.compare.paired import (
+    CategoryResult,
+    Comparison,
+    Difference,
+    Rank,
+    category_rates,
+    compare,
+    rank,
+)
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.baselines import ALL
-from nnd_tasks.errors import NNDError, noting
+from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.harness.signature import digest
 from nnd_tasks.languages import LANGUAGES, language_pair
 from nnd_tasks.licences import Terms, terms_of, texts_may_go
@@ -78,6 +89,12 @@ class Standing:
         differences = self.categories[0].differences
         return next((one for one in differences if {one.first, one.second} == {best, run.model}), None)
 
+    @property
+    def mde(self) -> float | None:
+        """The MDE of the median pair of models on all tests; None where there is no pair whose outcomes differ."""
+        known = [one.detectable for one in self.categories[0].differences if not math.isnan(one.detectable)]
+        return median(known) if known else None
+
     def diagnostics(self, run: Run) -> dict[str, Diagnostics]:
         """Return category, or ``all``, -> diagnostics of a run."""
         if run.model not in self._diagnostics:
@@ -118,7 +135,9 @@ def _asked(run: Run) -> dict[str, Any]:
 
 
 def _check(run: Run) -> None:
-    """Raise NNDError for a run that cannot be shown: nothing was scored, or names are so long that they spoil the page."""
+    """Raise NNDError for a run that cannot be shown: nothing was scored, it has no date, or its names would spoil a page."""
+    if not re.match(r"\d{4}-\d\d-\d\dT", run.date):
+        raise NNDError(f"{run.path}: its name has no date such as 2026-01-31T; lm-eval writes it there")
     if run.tests["passed"].isna().all():
         raise NNDError(f"{run.path}: no test was scored")
     names = {"model": [run.model], "task": [run.task], "set": [run.set], "category": set(run.tests["category"])}
@@ -190,11 +209,13 @@ def _differs(runs: Sequence[Run], main: Sequence[Run]) -> str:
     """Return what was asked otherwise than of the main group, as text for people."""
     mine, theirs = _asked(runs[0]), _asked(main[0])
     said = [] if runs[0].task == main[0].task else [f"task {runs[0].task} in place of {main[0].task}"]
-    for key in {**mine, **theirs}:
-        if (here := mine.get(key)) != (there := theirs.get(key)):
-            said.append(f"{key} {selecting.text_of(here):.60} in place of {selecting.text_of(there):.60}")
+    said += [
+        f"{key} {selecting.text_of(mine.get(key)):.60} in place of {selecting.text_of(theirs.get(key)):.60}"
+        for key in {**mine, **theirs}
+        if mine.get(key) != theirs.get(key)
+    ]
     if said:
-        return "; ".join(said)
+        return visible("; ".join(said))
     tests = runs[0].tests
     scored = int(tests["passed"].notna().sum())
     if scored < LEAST_SCORED * len(tests):
@@ -203,7 +224,9 @@ def _differs(runs: Sequence[Run], main: Sequence[Run]) -> str:
         return "other tests, though the protocol is the same: a file was changed"
     windows = [run.model_info.get("window") for run in (runs[0], main[0])]
     if windows[0] != windows[1]:
-        return f"window {windows[0]!s:.60} in place of {windows[1]!s:.60}, with prompts that were shortened to fit"
+        return visible(
+            f"window {windows[0]!s:.60} in place of {windows[1]!s:.60}, with prompts that were shortened to fit"
+        )
     return "tests have other prompts or categories, though the protocol is the same: a file was changed"
 
 
