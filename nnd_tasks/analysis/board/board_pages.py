@@ -8,11 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks import __version__
-from nnd_tasks.analysis.board.columns import OF_CATEGORIES, OF_MODELS, beaten, size_text
+from nnd_tasks.analysis.board.board_columns import OF_CATEGORIES, OF_MODELS, beaten, size_text
 from nnd_tasks.analysis.board.standings import Standing, standings_of
 from nnd_tasks.analysis.compare.output import few
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, is_underpowered
@@ -316,6 +317,7 @@ def _settings(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(_plain(key), _plain(str(value)) if value not in (None, "") else "none") for key, value in protocol.items()]
 
 
+@lru_cache
 def _environment() -> jinja2.Environment:
     """Return what renders the templates."""
     import jinja2
