@@ -14,17 +14,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit  # of scipy.stats, the import alone takes most of a second
 
+_Floats = NDArray[np.float64]
 
-def _as_counts(passed: ArrayLike, tests: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return both as float arrays of shape (prompts,), without prompts that have no tests; raise ValueError if wrong."""
+
+def _as_counts(
+    passed: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None
+) -> tuple[_Floats, _Floats, _Floats]:
+    """Return all as float arrays of shape (prompts,), without prompts that change nothing; raise ValueError if wrong."""
     x = np.asarray(passed, dtype=np.float64)
     n = np.asarray(tests, dtype=np.float64)
-    if x.shape != n.shape or x.ndim != 1:
+    moved = np.zeros_like(n) if influence is None else np.asarray(influence, dtype=np.float64)
+    if not x.shape == n.shape == moved.shape or x.ndim != 1:
         raise ValueError(f"passed and tests must be vectors of one length, got shapes {x.shape} and {n.shape}")
     if not (np.isfinite(x).all() and np.isfinite(n).all()) or (n < 0).any() or (x < 0).any() or (x > n).any():
         raise ValueError("need 0 <= passed <= tests for every prompt")
-    keep = n > 0
-    return x[keep], n[keep]
+    keep = (n > 0) | (moved != 0)
+    return x[keep], n[keep], moved[keep]
 
 
 def pooled_rate(passed: ArrayLike, tests: ArrayLike) -> float:
@@ -34,11 +39,11 @@ def pooled_rate(passed: ArrayLike, tests: ArrayLike) -> float:
         passed: tests passed of each prompt, shape (prompts,).
         tests: tests scored of each prompt, shape (prompts,).
     """
-    x, n = _as_counts(passed, tests)
+    x, n, _ = _as_counts(passed, tests)
     return float(x.sum() / n.sum()) if n.size else math.nan
 
 
-def clustered_standard_error(passed: ArrayLike, tests: ArrayLike) -> float:
+def clustered_standard_error(passed: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None) -> float:
     """Return the cluster-robust standard error of the pooled rate.
 
     The linearised (Taylor) variance of a ratio estimator under sampling of whole clusters, here prompts (Cochran, Sampling
@@ -52,16 +57,18 @@ def clustered_standard_error(passed: ArrayLike, tests: ArrayLike) -> float:
     Args:
         passed: tests passed of each prompt, shape (prompts,).
         tests: tests scored of each prompt, shape (prompts,).
+        influence: tests that each prompt adds to the passed ones of all prompts because something was fitted to it too,
+            shape (prompts,), summing to about 0; a prompt without tests may have some. None stands for zeros.
 
     Returns:
         The standard error; nan for fewer than two prompts with tests.
     """
-    x, n = _as_counts(passed, tests)
+    x, n, moved = _as_counts(passed, tests, influence)
     k = n.size
-    if k < 2:
+    if np.count_nonzero(n) < 2:
         return math.nan
     total = n.sum()
-    residual = x - (x.sum() / total) * n
+    residual = x - (x.sum() / total) * n + moved
     return float(math.sqrt(k / (k - 1) * float(residual @ residual)) / total)
 
 
@@ -133,7 +140,9 @@ def effective_tests(rate: float, error: float, tests: float, worst: float, rare:
     return tests * (rare + UNKNOWN) / (rare * design + UNKNOWN * worst)
 
 
-def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+def confidence_interval(
+    passed: ArrayLike, tests: ArrayLike, level: float = 0.95, influence: ArrayLike | None = None
+) -> tuple[float, float]:
     """Return Wilson's interval around the pooled rate, made for tests that share prompts.
 
     `wilson` with as many tests as `effective_tests` says, with Student's t, and with a standard error and degrees of freedom
@@ -144,6 +153,7 @@ def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95
         passed: tests passed of each prompt, shape (prompts,).
         tests: tests scored of each prompt, shape (prompts,).
         level: coverage, between 0 and 1.
+        influence: as for `clustered_standard_error`.
 
     Returns:
         (low, high); (nan, nan) for fewer than two prompts with tests.
@@ -153,12 +163,12 @@ def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
-    x, n = _as_counts(passed, tests)
-    if n.size < 2:
+    x, n, moved = _as_counts(passed, tests, influence)
+    if np.count_nonzero(n) < 2:
         return math.nan, math.nan
     total = float(n.sum())
     rate = float(x.sum()) / total
-    error, degrees = _small_sample(x - rate * n, n)
+    error, degrees = _small_sample(x - rate * n + moved, n)
     rare = int(min((x > 0).sum(), (x < n).sum()))
     size = effective_tests(rate, error, total, float(n @ n) / total, rare)
     return wilson(rate, size, float(stdtrit(degrees, 0.5 + level / 2)))
@@ -185,7 +195,11 @@ class PairedDifference:
 
 
 def paired_difference(
-    passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike, level: float = 0.95
+    passed_a: ArrayLike,
+    passed_b: ArrayLike,
+    tests: ArrayLike,
+    level: float = 0.95,
+    influence: ArrayLike | None = None,
 ) -> PairedDifference:
     """Compare two models on the same tests, with an interval that is paired by test and clustered by prompt.
 
@@ -206,15 +220,16 @@ def paired_difference(
         passed_b: tests that the second one passes, in the same order, shape (prompts,).
         tests: tests scored of each prompt, shape (prompts,).
         level: coverage, between 0 and 1.
+        influence: on the difference of the counts, as for `clustered_standard_error`.
 
     Raises:
         ValueError: the lengths differ, a count is impossible, or ``level`` is not strictly between 0 and 1.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
-    a, n = _as_counts(passed_a, tests)
-    b, _ = _as_counts(passed_b, tests)
-    k = n.size
+    a, n, moved = _as_counts(passed_a, tests, influence)
+    b, _, _ = _as_counts(passed_b, tests, influence)
+    k = int(np.count_nonzero(n))
     if not k:
         return PairedDifference(math.nan, math.nan, math.nan, math.nan, 0)
     total = n.sum()
@@ -222,7 +237,7 @@ def paired_difference(
     if k < 2:
         return PairedDifference(difference, math.nan, math.nan, math.nan, k)
     # Whole numbers, so that prompts that differ by the same share give a residual of exactly 0.
-    residual = ((b - a) * total - (b - a).sum() * n) / total
+    residual = ((b - a) * total - (b - a).sum() * n) / total + moved
     error = float(math.sqrt(k / (k - 1) * float(residual @ residual)) / total)
     wider, degrees = _small_sample(residual, n)
     if not error:

@@ -32,6 +32,7 @@ Select = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELE
             "nnd compare results/small results/large --select shots=0 --out tables",
             "two runs, as Markdown, JSON, CSV and LaTeX too",
         ),
+        ("nnd compare results --adjust", "with length and word frequency taken out"),
     ),
 )
 def compare(
@@ -42,9 +43,13 @@ def compare(
     resamples: Annotated[int, typer.Option(help="Sign flips drawn for p values.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the sign flips.")] = 0,
     table: Annotated[Path | None, typer.Option(help="Write one row per model and test, as parquet.")] = None,
+    adjust: Annotated[
+        bool, typer.Option("--adjust", help="Also rates with length and word frequency taken out.")
+    ] = False,
     brief: Brief = False,
 ) -> None:
     """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""
+    from nnd_tasks.analysis.compare.adjusted import with_adjusted
     from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
     from nnd_tasks.analysis.compare.output import file_names, markdown, write_comparison
     from nnd_tasks.analysis.compare.paired import compare_runs
@@ -56,6 +61,8 @@ def compare(
     if table is not None:
         say(f"written: {write_table(chosen, table)}")
     comparisons = compare_runs(chosen, parts_of(allow), resamples, seed)
+    if adjust:
+        comparisons = [with_adjusted(comparison) for comparison in comparisons]
     if brief:
         show(brief_comparisons(comparisons))
     for comparison, name in zip(comparisons, file_names(comparisons), strict=True):

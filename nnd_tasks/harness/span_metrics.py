@@ -36,17 +36,24 @@ def auc(surprise: ArrayLike, marked: ArrayLike) -> float:
     return float((middle[ranks][inside].sum() - own * (own + 1) / 2) / (own * (len(values) - own)))
 
 
-def unigram_surprise(texts: Iterable[Sequence[int]]) -> Callable[[Sequence[int]], NDArray[np.float64]]:
+def unigram_surprise(texts: Iterable[ArrayLike]) -> Callable[..., NDArray[np.float64]]:
     """Return a function: token ids -> their surprise to a model that knows only how often each occurs in ``texts``.
 
-    Counts are taken plus one, so that a token that occurs nowhere has a surprise too; it is in nats.
+    Counts are taken plus one, so that a token that occurs nowhere has a surprise too; it is in nats. The function's second
+    argument, which may be left out, names tokens of ``texts`` that are not to be counted.
     """
     counts = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *map(np.asarray, texts)]).astype(np.int64))
 
-    def surprise(ids: Sequence[int]) -> NDArray[np.float64]:
+    total = counts.sum()
+
+    def surprise(ids: ArrayLike, uncounted: ArrayLike = ()) -> NDArray[np.float64]:
         index = np.asarray(ids, dtype=np.int64)
         known = np.where(index < len(counts), counts[np.minimum(index, len(counts) - 1)] if len(counts) else 0, 0)
-        return np.asarray(np.log(counts.sum() + len(counts) + 1.0) - np.log(known + 1.0))
+        left, times = np.unique(np.asarray(uncounted, dtype=np.int64), return_counts=True)
+        if left.size:
+            place = np.minimum(np.searchsorted(left, index), left.size - 1)
+            known = known - np.where(left[place] == index, times[place], 0)
+        return np.asarray(np.log(total - times.sum() + len(counts) + 1.0) - np.log(known + 1.0))
 
     return surprise
 

@@ -9,6 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nnd_tasks.analysis.compare.adjusted_output import (
+    adjusted_cells,
+    adjusted_lines,
+    adjusted_table,
+    as_data,
+    link_table,
+    rate_cell,
+)
 from nnd_tasks.analysis.compare.diagnostics import Diagnostics
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Difference
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, is_underpowered
@@ -72,6 +80,11 @@ def rows_of(comparison: Comparison, diagnostics: ByModel | None = None) -> list[
                     **{f"second_{key}": value for key, value in asdict(second).items()},
                     **asdict(difference),
                     **_diagnostic_cells(diagnostics or {}, difference, result.category),
+                    **{
+                        f"{which}_{key}": value
+                        for which, model in (("first", difference.first), ("second", difference.second))
+                        for key, value in adjusted_cells(comparison.adjusted, model, result.category).items()
+                    },
                 }
             )
     return rows
@@ -96,8 +109,7 @@ def rates_table(comparison: Comparison) -> TextTable:
     models = comparison.paired.models
     rows = []
     for result in comparison.categories:
-        rates = [result.rates[model] for model in models]
-        cells = [f"{number(rate.rate)} [{number(rate.low)}, {number(rate.high)}]" for rate in rates]
+        cells = [rate_cell(result.rates[model]) for model in models]
         rows.append([result.category, f"{result.tests:,}", f"{result.clusters:,}{few(result.clusters)}", *cells])
     return TextTable(["category", "tests", "prompts", *models], rows)
 
@@ -217,6 +229,7 @@ def markdown(comparison: Comparison, diagnostics: ByModel | None = None, *, sign
             "",
             *diagnostics_table(comparison, diagnostics).markdown(),
         ]
+    lines += adjusted_lines(comparison.adjusted)
     lines += _notes(comparison.categories)
     lines += [f"- {unlinked(run.model)}: {code(run.line, in_table=False)}" for run in paired.runs if signatures]
     lines += [f"- Not in this table: {unlinked(line)}" for line in comparison.not_compared]
@@ -265,6 +278,7 @@ def to_json(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
             model: {category: one.as_data() for category, one in by_category.items()}
             for model, by_category in (diagnostics or {}).items()
         },
+        "adjusted": {model: as_data(one) for model, one in comparison.adjusted.items()},
     }
     return json_text(content) + "\n"
 
@@ -279,6 +293,8 @@ def to_latex(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
     tables = [rates_table(comparison), differences_table(comparison)]
     if diagnostics:
         tables.append(diagnostics_table(comparison, diagnostics))
+    if comparison.adjusted:
+        tables += [adjusted_table(comparison.adjusted), link_table(comparison.adjusted)]
     if comparison.ranks:
         tables.insert(1, ranks_table(comparison))
     return "\n".join(["% needs \\usepackage{booktabs}", *(line for table in tables for line in table.latex())])

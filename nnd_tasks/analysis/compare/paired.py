@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,9 @@ from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference, pooled_rate
+
+if TYPE_CHECKING:
+    from nnd_tasks.analysis.compare.adjusted import Adjusted
 
 #: More resamples would take hours.
 MOST_RESAMPLES = 1_000_000
@@ -125,6 +128,7 @@ class Comparison:
         resamples: of the permutation test.
         seed: of its sign flips.
         not_compared: a line for each run that no other could be compared with.
+        adjusted: model -> its rates without length and word frequency; empty where nobody asked for them.
     """
 
     paired: Paired
@@ -133,6 +137,7 @@ class Comparison:
     resamples: int
     seed: int
     not_compared: list[str] = field(default_factory=list)
+    adjusted: dict[str, Adjusted] = field(default_factory=dict)
 
 
 def cluster_counts(passed: NDArray[np.bool_], clusters: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

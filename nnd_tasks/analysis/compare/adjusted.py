@@ -1,0 +1,246 @@
+"""Pass rates of a run by token, by sum and by byte, and with length and word frequency taken out."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from nnd_tasks.analysis.compare.length_link import Floats, Link, Margins, curve, fit, influence, left_over, won
+from nnd_tasks.analysis.compare.paired import Comparison, Rate
+from nnd_tasks.analysis.compare.power import FEW
+from nnd_tasks.analysis.results import Run
+from nnd_tasks.analysis.samples import Samples
+from nnd_tasks.analysis.token_files import read_tokens, tokens_of
+from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.metrics import passes
+from nnd_tasks.harness.span_metrics import unigram_surprise
+from nnd_tasks.statistics import (
+    PairedDifference,
+    clustered_standard_error,
+    confidence_interval,
+    paired_difference,
+    pooled_rate,
+)
+
+#: Rate -> column of the margins that it counts.
+RAW = {"pass_rate": "margin", "pass_rate_sum": "margin_sum", "pass_rate_bytes": "margin_bytes"}
+ADJUSTED = "pass_rate_adjusted"
+#: What is taken out, in the order of the columns of `Margins`. Units: tokens; nats of unigram surprise.
+TAKEN_OUT = ("length", "frequency")
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficient:
+    """What one unit of length or frequency adds to a sum of log-probabilities, in nats; nan where it cannot be learned.
+
+    Attributes:
+        value: the coefficient.
+        low: lower end of its 95% interval, by the jackknife over prompts.
+        high: its upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Adjusted:
+    """What length and word frequency do to the rates of one run.
+
+    Attributes:
+        coefficients: ``length`` and, where the run kept tokens, ``frequency`` -> coefficient, of the best straight line; what is
+            taken out for length is a curve.
+        rates: category, or ``all``, -> rate (of `RAW`, and `ADJUSTED`) -> its value. By sum and by byte a tie fails; in the
+            adjusted rate it counts half.
+        changes: category -> adjusted rate less ``pass_rate``, paired by test.
+        longer: rate -> of the tests whose texts differ in tokens, the share in which the longer one has the higher score.
+        better_longer: of the same tests, the share in which the longer text is the better one.
+        notes: what could not be taken out, and why.
+    """
+
+    coefficients: Mapping[str, Coefficient]
+    rates: Mapping[str, Mapping[str, Rate]]
+    changes: Mapping[str, PairedDifference]
+    longer: Mapping[str, float]
+    better_longer: float
+    notes: list[str] = field(default_factory=list)
+
+
+def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
+    """Take length and word frequency out of the decisions of a run.
+
+    Args:
+        run: with ``tokens_TASK_DATE.parquet`` beside its samples where it kept tokens; without, only length is taken out.
+        tests: ids of the tests to use; None takes all. A test that was not scored is never used.
+
+    Raises:
+        NNDError: no test was scored, or the file of tokens is damaged, lacks a candidate, or is not of this run.
+    """
+    table = run.tests[run.tests["passed"].notna()]
+    if tests is not None:
+        table = table[table["test_id"].isin(tests)]
+    if table.empty:
+        raise NNDError(f"{run.path}: none of these tests was scored")
+    surprise = _surprise(run)
+    straight, curved, finite = _margins(run, table, surprise)
+    names = TAKEN_OUT[: straight.columns.shape[1]]
+    line = fit(straight) if np.unique(straight.prompts[finite]).size >= FEW else None
+    margins = curved if line and line.known[0] else straight
+    link = fit(margins) if line else None
+    rest = left_over(margins, link) if link else np.full(len(table), math.nan)
+    scores = {name: table[column].to_numpy(dtype=float) for name, column in RAW.items()}
+    decided = table["passed"].to_numpy(dtype=bool)
+    # Infinite sums stay infinite whatever is taken off them, so these tests end as they were decided.
+    outcomes = {name: np.where(finite, passes(margin), decided).astype(float) for name, margin in scores.items()}
+    outcomes["pass_rate"] = decided.astype(float)
+    outcomes[ADJUSTED] = np.where(finite, won(rest), decided) if link else rest
+    rates, changes = {}, {}
+    for category in [ALL, *sorted(set(table["category"]))]:
+        chosen = (table["category"].eq(category) | (category == ALL)).to_numpy(dtype=bool)
+        tests_of = np.bincount(margins.prompts[chosen], minlength=margins.prompts.max() + 1)
+        counts = {
+            name: np.bincount(margins.prompts[chosen], outcome[chosen], len(tests_of)).astype(float)
+            for name, outcome in outcomes.items()
+        }
+        moved = influence(margins, link, rest, chosen & finite) if link else None
+        rates[category] = {
+            name: _rate(count, tests_of, moved if name == ADJUSTED else None) for name, count in counts.items()
+        }
+        if link:
+            changes[category] = paired_difference(counts["pass_rate"], counts[ADJUSTED], tests_of, influence=moved)
+    longer = straight.columns[:, 0]
+    differ = finite & (longer != 0)
+    shares = {
+        name: float(np.mean(won(margin[differ] * np.sign(longer[differ]))))
+        for name, margin in {**scores, ADJUSTED: rest}.items()
+        if differ.any()
+    }
+    better = float(np.mean(longer[differ] > 0)) if differ.any() else math.nan
+    return Adjusted(_coefficients(names, line), rates, changes, shares, better, _notes(names, line, surprise is None))
+
+
+def with_adjusted(comparison: Comparison) -> Comparison:
+    """Return a comparison with `adjust` of each of its runs, on the tests that all of them have scored."""
+    paired = comparison.paired
+    tests = set(paired.tests["test_id"])
+    return replace(comparison, adjusted={run.model: adjust(run, tests) for run in paired.runs})
+
+
+def _rate(passed: Floats, tests: NDArray[np.int64], moved: Floats | None) -> Rate:
+    """Return a pooled rate, with the noise of what was fitted; all nan where nothing could be fitted."""
+    if np.isnan(passed).any():
+        return Rate(math.nan, math.nan, math.nan, math.nan)
+    error = clustered_standard_error(passed, tests, moved)
+    return Rate(pooled_rate(passed, tests), error, *confidence_interval(passed, tests, influence=moved))
+
+
+def _coefficients(names: tuple[str, ...], link: Link | None) -> dict[str, Coefficient]:
+    """Return each coefficient with Student's interval."""
+    if link is None:
+        return {name: Coefficient(math.nan, math.nan, math.nan) for name in names}
+    half = stdtrit(len(link.without) - 1, 0.975) * np.sqrt(np.diagonal(link.covariance))
+    values = np.where(link.known, link.coefficients, math.nan)
+    return {
+        name: Coefficient(float(value), float(value - around), float(value + around))
+        for name, value, around in zip(names, values, half, strict=True)
+    }
+
+
+def _notes(names: tuple[str, ...], link: Link | None, no_tokens: bool) -> list[str]:
+    """Return what could not be taken out, and why."""
+    notes = []
+    if no_tokens:
+        notes.append(
+            "the run kept no tokens: only length is taken out, not word frequency; to keep them, run it with "
+            """--metadata '{"tokens": true}'"""
+        )
+    if link is None:
+        notes.append(f"fewer than {FEW} prompts: too few to learn from, so there is no adjusted rate")
+        return notes
+    unknown = (name for name, known in zip(names, link.known, strict=True) if not known)
+    return notes + [
+        f"{name}: in every category the better texts differ by equally much from the worse ones; nothing is taken out"
+        for name in unknown
+    ]
+
+
+# ---------------------------------------------------------------- from a run
+
+
+def _margins(
+    run: Run, table: pd.DataFrame, surprise: Mapping[tuple[str, int], float] | None
+) -> tuple[Margins, Margins, NDArray[np.bool_]]:
+    """Return the margins of the tests in ``table`` and which of them are finite; the others weigh nothing in a fit.
+
+    Returns:
+        With the difference of the numbers of tokens as column for length; with the columns of `curve`; shape (tests,). Where
+        ``surprise`` is known, its difference is the last column of both.
+    """
+    unscored = math.inf, 0.0, 0.0
+    rows: list[tuple[float, float, float]] = []
+    for document, *pair in table[["document", "high", "low"]].itertuples(index=False):
+        name, scores = run.documents[document]["cluster_id"], run.documents[document]["scores"]
+        rows += [
+            unscored
+            if scores[i] is None or scores[i]["sum"] is None
+            else (scores[i]["tokens"], surprise[name, i] if surprise else 0.0, abs(scores[i]["sum"]))
+            for i in pair
+        ]
+    high, low = np.array(rows, dtype=float).reshape(-1, 2, 3).transpose(1, 0, 2)
+    finite = np.isfinite(high[:, 0] + low[:, 0])
+    columns = []
+    for of_length in (high[finite, :1] - low[finite, :1], curve(high[finite, 0], low[finite, 0])):
+        all_tests = np.zeros((len(table), of_length.shape[1] + bool(surprise)))
+        all_tests[finite, : of_length.shape[1]] = of_length
+        if surprise:
+            all_tests[:, -1] = high[:, 1] - low[:, 1]
+        columns.append(all_tests)
+    straight = Margins(
+        summed=np.where(finite, table["margin_sum"].to_numpy(dtype=float), 0.0),
+        columns=columns[0],
+        sizes=high[:, 0] + low[:, 0],
+        totals=high[:, 2] + low[:, 2],
+        prompts=pd.factorize(table["cluster_id"])[0],
+        categories=pd.factorize(table["category"])[0],
+    )
+    return straight, replace(straight, columns=columns[1]), finite
+
+
+def _surprise(run: Run) -> dict[tuple[str, int], float] | None:
+    """Return (cluster_id, candidate) -> its unigram surprise in nats, added up over tokens; None without kept tokens.
+
+    Tokens are counted in all candidates of the run but those of the same prompt. Words of the prompt's own topic would
+    otherwise look frequent, and the other candidates' words would tell of the one at hand.
+
+    Raises:
+        NNDError: the file of tokens is damaged, lacks a candidate, or is not of this run.
+    """
+    path = tokens_of(run.path.with_name(f"results_{run.date}.json"), run.task)
+    if not path.is_file():
+        return None
+    found = read_tokens(path, Samples(run.documents, run.tests, run.truncated))
+    ids: dict[str, dict[int, NDArray[np.int32]]] = defaultdict(dict)
+    for document in run.documents:
+        name = document["cluster_id"]
+        for i, score in enumerate(document["scores"]):
+            if score is None or score["sum"] is None:
+                continue
+            if (name, i, True) not in found:
+                raise NNDError(f"{path}: has no tokens of candidate {i} of prompt {name}; run the task again")
+            ids[name][i] = found[name, i, True].ids
+    unigram = unigram_surprise(one for of_prompt in ids.values() for one in of_prompt.values())
+    return {
+        (name, i): float(unigram(one, own).sum())
+        for name, of_prompt in ids.items()
+        for own in [np.concatenate(list(of_prompt.values()))]
+        for i, one in of_prompt.items()
+    }
