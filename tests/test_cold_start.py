@@ -29,6 +29,7 @@ COMMANDS = {
     "board a b --out site": (0, "index.html"),
     "scaling a b": (0, "nnd_made_up"),
     "curve a": (1, "nnd: error: "),
+    "signal a": (1, "nnd: error: "),
     "verify rouge": (1, "nnd: error: "),
     "reproduce": (0, "quiz_design"),
     "stress errors": (0, "truncation"),

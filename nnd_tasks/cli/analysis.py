@@ -1,4 +1,4 @@
-"""Commands over results: compare, report, board, scaling, curve, verify, reproduce."""
+"""Commands over results: compare, report, board, scaling, curve, signal, verify, reproduce."""
 
 from __future__ import annotations
 
@@ -198,6 +198,39 @@ def _show_charts(charts: Sequence[Chart], log: bool | None, out_dir: Path | None
     if out_dir is not None:
         for path in write(charts, out_dir, log):
             say(f"written: {path}")
+
+
+@app.command(
+    rich_help_panel=CONCLUSIONS,
+    epilog=examples(
+        ("nnd signal results", "checkpoints of a training, or sizes of a family"),
+        ("nnd signal results --brief", "which categories are worth running, on how many prompts"),
+    ),
+)
+def signal(
+    runs: Runs,
+    tags: Annotated[
+        Path | None,
+        typer.Option(help="CSV, YAML or JSON: model, and where wanted family, training, step and parameters."),
+    ] = None,
+    allow: Allow = "",
+    select: Select = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, CSV and JSON there.")] = None,
+    brief: Brief = False,
+) -> None:
+    """Show which categories tell better models from worse ones, by which measure, and on how few prompts."""
+    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.analysis.signal.signal_report import markdown, write_signals
+    from nnd_tasks.analysis.signal.signals import find_signals
+    from nnd_tasks.analysis.tags import read_tags
+    from nnd_tasks.cli.brief import brief_signals
+
+    check_folder("--out", out_dir)
+    known = None if tags is None else read_tags(tags)
+    found = find_signals(read_runs(runs, select or ()), known, parts_of(allow))
+    show(brief_signals(found) if brief else "\n".join(map(markdown, found)))
+    for path in write_signals(found, out_dir) if out_dir is not None else ():
+        say(f"written: {path}")
 
 
 @app.command(

@@ -14,6 +14,7 @@ from nnd_tasks.formats import number
 if TYPE_CHECKING:
     from nnd_tasks.analysis.compare.paired import Comparison, Difference
     from nnd_tasks.analysis.curves.charts import Chart
+    from nnd_tasks.analysis.signal.signals import SetSignals
     from nnd_tasks.analysis.verify.verify_sets import SetReport
 
 
@@ -45,6 +46,19 @@ def brief_chart(chart: Chart) -> str:
     points = [point for point in chart.points if point.category == ALL] or chart.points
     rows = [[p.task, p.model, f"{p.x:,g}", number(p.rate), f"{number(p.low)} to {number(p.high)}"] for p in points]
     return table(["task", "model", chart.x, "pass rate", "95% interval"], rows, [chart.x, "pass rate", "95% interval"])
+
+
+def brief_signals(found: Sequence[SetSignals]) -> str:
+    """Return a row per category: is it worth running, by which measure, and on how many prompts?"""
+    rows = []
+    for one in found:
+        worth = one.worth_running()
+        for category in dict.fromkeys(signal.category for signal in one.signals if signal.category != ALL):
+            shown = worth.get(category, ())
+            least = min((signal.sample for signal in shown if signal.sample), default=None)
+            cells = ["worth running", " and ".join(signal.measure for signal in shown)] if shown else ["not shown", ""]
+            rows.append([one.paired.title, one.family.name, category, *cells, "" if least is None else f"{least:,}"])
+    return table(["task", "family", "category", "verdict", "by", "--sample"], rows, ["--sample"])
 
 
 def brief_verification(reports: Sequence[SetReport]) -> str:

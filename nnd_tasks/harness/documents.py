@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import datasets
 
 from nnd_tasks.datasets import find_dataset, list_configs, no_set, read_table
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN, short_hash
+from nnd_tasks.harness.sample_order import sample_order
+from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN
 from nnd_tasks.tables import check_table, fingerprint
 
 _OURS = "nnd/"
@@ -82,30 +83,9 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
 
 
 def sample_of(documents: datasets.Dataset, count: int) -> list[int]:
-    """Return the places of ``count`` prompts that are spread over the categories, in ascending order; all if there are fewer.
-
-    Turn by turn, the category with the fewest prompts in the sample gets the next of its own, in the order of hashes of their
-    ids. So every category is there as soon as the sample has room, the same prompts come in every run, and a smaller sample
-    is a part of every larger one.
-    """
-    order = sorted(enumerate(documents["cluster_id"]), key=lambda item: short_hash(str(item[1])), reverse=True)
-    of_place = [{test["category"] for test in tests} for tests in documents["tests"]]
-    waiting: dict[str, list[int]] = {}
-    for place, _ in order:
-        for category in of_place[place]:
-            waiting.setdefault(category, []).append(place)
-    sizes = {category: len(places) for category, places in waiting.items()}
-    taken: Counter[str] = Counter()
-    chosen: set[int] = set()
-    while waiting and len(chosen) < count:
-        category = min(waiting, key=lambda name: (taken[name], sizes[name], name))
-        place = waiting[category].pop()
-        if not waiting[category]:
-            del waiting[category]
-        if place not in chosen:
-            chosen.add(place)
-            taken.update(of_place[place])
-    return sorted(chosen)
+    """Return the places of ``count`` prompts in ascending order, the first of `sample_order`; all if there are fewer."""
+    categories = [{test["category"] for test in tests} for tests in documents["tests"]]
+    return sorted(islice(sample_order(documents["cluster_id"], categories), count))
 
 
 def load_tests(

@@ -186,36 +186,38 @@ def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int 
     more the p value is (1 + flips as extreme) / (1 + resamples), which is never 0 (Phipson and Smyth, 2010).
 
     Args:
-        differences: tests passed by the second model less those by the first, shape (prompts, pairs), whole numbers.
+        differences: tests passed by the second model less those by the first, shape (prompts, pairs); or any other numbers
+            whose signs the trade changes.
         resamples: number of flips that are drawn.
         seed: of the flips.
 
     Returns:
         Shape (pairs,).
     """
-    values = np.asarray(differences, dtype=np.int64)
-    observed = np.abs(values.sum(axis=0))
+    values = np.asarray(differences, dtype=np.float64)
+    # Rounding must not decide whether two sums are equal; whole numbers stay exact.
+    observed = np.abs(values.sum(axis=0)) - 1e-9 * np.abs(values).sum(axis=0)
     p = np.empty(values.shape[1])
     many = np.count_nonzero(values, axis=0) > EXACT
     for j in np.flatnonzero(~many):
-        p[j] = _exact_p(values[values[:, j] != 0, j], int(observed[j]))
+        p[j] = _exact_p(values[values[:, j] != 0, j], float(observed[j]))
     if many.any():
         extreme = np.zeros(int(many.sum()), dtype=np.int64)
         rng = np.random.default_rng(seed)
         k = values.shape[0]
-        drawn = values[:, many].astype(np.float64)  # whole numbers stay exact
+        drawn = values[:, many]
         step = max(4, _CHUNK // max(k, 1) // 4 * 4)  # numpy draws four signs at a time: blocks must not change them
         for start in range(0, resamples, step):
             size = min(step, resamples - start)
             signs = rng.integers(0, 2, size=(size, k), dtype=np.int8).astype(np.float64) * 2 - 1
-            extreme += (np.abs(signs @ drawn) >= observed[many] - 0.5).sum(axis=0)
+            extreme += (np.abs(signs @ drawn) >= observed[many]).sum(axis=0)
         p[many] = (1 + extreme) / (1 + resamples)
     return p
 
 
-def _exact_p(values: NDArray[np.int64], observed: int) -> float:
-    """Return the share of all sign flips of a few whole numbers whose sum is at least as far from 0 as ``observed``."""
-    sums = np.zeros(1, dtype=np.int64)
+def _exact_p(values: NDArray[np.float64], observed: float) -> float:
+    """Return the share of all sign flips of a few numbers whose sum is at least as far from 0 as ``observed``."""
+    sums = np.zeros(1)
     for value in values:
         sums = np.concatenate([sums + value, sums - value])
     return float(np.mean(np.abs(sums) >= observed))

@@ -119,9 +119,9 @@ def scaling(
         NNDError: the runs cannot be compared, a number is not known, or two models of one family have the same.
     """
     charts = []
-    groups, notes = _groups(runs, allow, "scaling")
+    groups, notes = groups_of_several(runs, allow, "scaling")
     for paired in groups:
-        families = {run.model: _family(run, x, tags) for run in paired.runs}
+        families = {run.model: family_of(run, x, tags) for run in paired.runs}
         places = {run.model: find_number(run, x, tags) for run in paired.runs}
         for model, place in places.items():
             if x == PARAMETERS and place <= 0:
@@ -158,7 +158,7 @@ def training_curve(
     Raises:
         NNDError: the runs cannot be compared, a step is not known, two runs have one step, or there are two trainings.
     """
-    groups, notes = _groups(runs, allow, "a curve")
+    groups, notes = groups_of_several(runs, allow, "a curve")
     trainings = {run.model: guess_training(run) for run in runs if guess_step(run) is not None}
     different = list(dict.fromkeys(trainings.values()))
     if len(different) > 1:
@@ -176,7 +176,7 @@ def training_curve(
     return charts if panels == "category" else [together(charts)]
 
 
-def _groups(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[list[Paired], list[str]]:
+def groups_of_several(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[list[Paired], list[str]]:
     """Return the runs side by side, and a note on each task that only one model ran.
 
     Args:
@@ -194,7 +194,7 @@ def _groups(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[list[
     return groups, [f"Left out, the only run of its task and protocol: {one}." for one in alone]
 
 
-def _family(run: Run, x: str, tags: Tags | None) -> str:
+def family_of(run: Run, x: str, tags: Tags | None) -> str:
     """Return the family of a model: from the tags, else from its name."""
     given = tags.text(run, "family") if tags is not None else None
     if given:
