@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnd_tasks.analysis.board.standings import Standing
+from nnd_tasks.analysis.compare.adjusted import ADJUSTED
+from nnd_tasks.analysis.compare.adjusted_output import rate_cell
 from nnd_tasks.analysis.compare.output import few, p_value, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult
 from nnd_tasks.analysis.results import Run
+from nnd_tasks.analysis.signal.measures import PASS_RATE
 from nnd_tasks.baselines import ALL
 from nnd_tasks.formats import number
 
@@ -78,6 +81,23 @@ def _near(standing: Standing, run: Run) -> Cell:
     return _number(standing.diagnostics(run)[ALL].near)
 
 
+def _adjusted(standing: Standing, run: Run) -> Cell:
+    if run.model not in standing.adjusted:
+        return _NONE
+    rate = standing.adjusted[run.model].rates[ALL][ADJUSTED]
+    return _number(rate.rate)[0], rate_cell(rate)
+
+
+def _signal(standing: Standing, result: CategoryResult) -> Cell:
+    found = [
+        (one.snr, f"{number(one.snr, 1)} {one.verdict} ({signals.family.name})")
+        for signals in standing.signals
+        for one in signals.signals
+        if one.category == result.category and one.measure == PASS_RATE and math.isfinite(one.snr)
+    ]
+    return (max(found)[0], "; ".join(text for _, text in found)) if found else _NONE
+
+
 def _baseline(standing: Standing, result: CategoryResult) -> Cell:
     baselines = standing.diagnostics(standing.runs[0])[result.category].baselines
     name = max(baselines, key=lambda name: (baselines[name], name), default=None)
@@ -113,6 +133,12 @@ OF_MODELS: Sequence[Column] = (
         "the smallest true difference from the best model that would be found with probability 0.8; ‡ underpowered",
         _mde,
     ),
+    Column(
+        "pass_rate_adjusted",
+        "Adjusted",
+        "pass rate with length and word frequency taken out (nnd compare --adjust), with its 95% interval",
+        _adjusted,
+    ),
     Column("near_ties", "Near ties", "share of tests decided by a margin so small that rounding may decide", _near),
 )
 #: Of each category, in a table of categories.
@@ -125,4 +151,10 @@ OF_CATEGORIES: Sequence[Column] = (
         lambda _, result: (result.clusters, f"{result.clusters:,}{few(result.clusters)}"),
     ),
     Column("baseline", "Best baseline", "the rule without understanding that passes the most tests", _baseline),
+    Column(
+        "signal",
+        "Signal",
+        "of each family of models: signal over noise of the pass rate, and what is shown (nnd signal)",
+        _signal,
+    ),
 )

@@ -7,6 +7,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from nnd_tasks.analysis import selecting
+from nnd_tasks.analysis.compare.adjusted import Adjusted, adjust
 from nnd_tasks.analysis.compare.diagnostics import Diagnostics, diagnostics_of
 from nnd_tasks.analysis.compare.paired import (
     CategoryResult,
@@ -26,6 +28,7 @@ from nnd_tasks.analysis.compare.paired import (
 )
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, pair
+from nnd_tasks.analysis.signal.signals import SetSignals, find_signals
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.harness.signature import digest
@@ -55,6 +58,8 @@ class Standing:
         languages: names of the languages of the set, likewise.
         terms: of the texts of the set.
         free: whether these terms are known, and let anyone publish the texts.
+        adjusted: model -> its rates with length and word frequency taken out.
+        signals: of each family among the models: which categories tell them apart.
     """
 
     paired: Paired
@@ -65,6 +70,8 @@ class Standing:
     languages: list[str]
     terms: tuple[Terms, ...]
     free: bool
+    adjusted: dict[str, Adjusted] = field(default_factory=dict, repr=False)
+    signals: list[SetSignals] = field(default_factory=list, repr=False)
     _diagnostics: dict[str, dict[str, Diagnostics]] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -125,7 +132,7 @@ def standings_of(runs: Sequence[Run], skipped: list[str]) -> list[Standing]:
         parts.sort(key=lambda part: (part[0][0].protocol.get("selection", ALL) != ALL, -len(part[0])))
         for part, older in parts:
             with noting(skipped):
-                standings.append(_standing(part, parts[0][0], older))
+                standings.append(_standing(part, parts[0][0], older, skipped))
     return standings
 
 
@@ -185,8 +192,10 @@ def _alike(runs: Sequence[Run]) -> list[list[Run]]:
     return list(groups.values())
 
 
-def _standing(runs: list[Run], main: list[Run], older: dict[str, list[tuple[str, Path]]]) -> Standing:
-    """Return a group with its numbers.
+def _standing(
+    runs: list[Run], main: list[Run], older: dict[str, list[tuple[str, Path]]], skipped: list[str]
+) -> Standing:
+    """Return a group with its numbers; ``skipped`` takes a line for each run whose token scores cannot be used.
 
     Raises:
         NNDError: no test was scored by every model.
@@ -198,11 +207,17 @@ def _standing(runs: list[Run], main: list[Run], older: dict[str, list[tuple[str,
     name, config = (str(runs[0].protocol.get(key, "")) for key in ("set", "config"))
     name = name.removeprefix("nnd/")
     terms = terms_of(name, {"corpus": name.removeprefix(_BLINDSPOT)} if name.startswith(_BLINDSPOT) else {})
+    adjusted: dict[str, Adjusted] = {}
+    for run in paired.runs:
+        with noting(skipped):
+            adjusted[run.model] = adjust(run, set(paired.tests["test_id"]))
+    signals: list[SetSignals] = []
+    with suppress(NNDError):  # no two of the models are of one family
+        signals = find_signals(runs)
     mine = {model: older[model] for model in paired.models if model in older}
     differs = "" if runs is main else _differs(runs, main)
-    return Standing(
-        paired, differs, mine, comparison, *_about(name, config), terms, free=bool(terms) and texts_may_go(terms)
-    )
+    free = bool(terms) and texts_may_go(terms)
+    return Standing(paired, differs, mine, comparison, *_about(name, config), terms, free, adjusted, signals)
 
 
 def _differs(runs: Sequence[Run], main: Sequence[Run]) -> str:
