@@ -58,7 +58,7 @@ def data_of(page: Path) -> dict[str, Any]:
     return data
 
 
-def board_of(*places: Path, **more: Any) -> tuple[list[Standing], list[str]]:
+def board_of(*places: Path) -> tuple[list[Standing], list[str]]:
     skipped: list[str] = []
     return standings_of(read_runs(places, skipped=skipped), skipped), skipped
 
@@ -368,18 +368,16 @@ def test_failed_tests_are_the_worst_ones(people: Path, site: Path) -> None:
 # ---------------------------------------------------------------- filters
 
 
-def test_facts_for_the_filters_come_from_recipes() -> None:
+def test_facts_for_the_filters_come_from_recipes(tmp_path: Path) -> None:
     sets = {
         ("nnd/mqm", "newstest2021_ende"): (["translation"], ["English", "German"], False),
         ("nnd/quiz_design", "authors"): (["question generation"], ["English"], True),
         ("nnd/blindspot_wikitext", "default"): (["synthetic errors"], [], True),
         ("nnd/../../x", ""): ([], [], False),
     }
-    runs = [
-        make_run("m", [True, False], ["a", "b"], date="2026-01-01T00", protocol={"set": name, "config": config})
-        for name, config in sets
-    ]
-    found = standings_of(runs, [])
+    for i, (name, config) in enumerate(sets):
+        run_of(tmp_path, f"m{i}", contexts=2, protocol={"set": name, "config": config})
+    found, _ = board_of(tmp_path)
     assert {
         (one.paired.runs[0].protocol["set"], one.paired.runs[0].protocol["config"]): (
             one.kinds,
