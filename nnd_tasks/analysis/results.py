@@ -153,7 +153,7 @@ def read_runs(places: Iterable[str | Path], select: Sequence[str] = (), skipped:
                         results.append(one)
     if not results and not skipped:
         raise NNDError(f"{', '.join(map(str, chosen))}: no results of NND tasks")
-    equal = _equal(_selected(results, wanted))
+    equal = _equal(_selected(results, wanted) if results else [])
     names = short_names([several[-1].model for several in equal])
     runs = []
     for several, name in zip(equal, names, strict=True):

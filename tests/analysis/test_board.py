@@ -323,8 +323,9 @@ def test_secrets_of_strangers_are_left_out(hostile: Path) -> None:
 
 def test_a_board_without_any_run_is_an_error_and_writes_nothing(tmp_path: Path) -> None:
     change(run_of(tmp_path / "results", "m"), "results_*", lambda text: "[")
-    with pytest.raises(NNDError, match=r"results: no results can be used: .*is not JSON"):
-        write_board([tmp_path / "results"], tmp_path / "site")
+    for select in ((), ("shots=0",)):
+        with pytest.raises(NNDError, match=r"results: no results can be used: .*is not JSON"):
+            write_board([tmp_path / "results"], tmp_path / "site", select)
     with pytest.raises(NNDError, match="there is no such file or folder"):
         write_board([tmp_path / "nowhere"], tmp_path / "site")
     (tmp_path / "other").mkdir()
