@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from nnd_tasks.errors import NNDError
 from tests.analysis.fake_runs import write_run
 from tests.analysis.runs import make_run
 from tests.analysis.test_html_report import browser, open_page, parse, text_of  # noqa: F401 - browser is a fixture
+from tests.analysis.test_tampered import damage
 from tests.conftest import REPO
 
 if TYPE_CHECKING:
@@ -268,6 +270,25 @@ def test_a_run_that_would_change_the_numbers_of_others_stands_apart(people: Path
         "other-category": "tests have other prompts or categories, though the protocol is the same: a file was changed",
         "small": "window 8 in place of 16, with prompts that were shortened to fit",
     }
+
+
+@pytest.mark.complete
+def test_no_change_of_one_file_breaks_the_board_or_changes_other_numbers(tmp_path: Path) -> None:
+    for i in range(2):
+        run_of(tmp_path / "results" / "honest", f"honest-{i}", seed=i)
+    run_of(tmp_path / "kept", "bad", seed=9)
+
+    def rates() -> dict[str, Any]:
+        page, _ = write_board([tmp_path / "results"], tmp_path / "site")
+        models = [one for group in data_of(page)["groups"] for one in group["models"]]
+        return {one["model"]: one["rates"] for one in models if one["model"].startswith("honest")}
+
+    expected = rates()
+    for seed in range(400):
+        shutil.rmtree(tmp_path / "results" / "bad", ignore_errors=True)
+        shutil.copytree(tmp_path / "kept", tmp_path / "results" / "bad")
+        done = damage(tmp_path / "results" / "bad", random.Random(seed))
+        assert rates() == expected, f"seed {seed}: {done}"
 
 
 @pytest.fixture(scope="module")
