@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 def reason_of(error: BaseException) -> str:
     """Return in one line why something failed, for an error message that names the file or the thing itself.
@@ -38,3 +41,14 @@ class NNDError(Exception):
     def __init__(self, message: str) -> None:
         # File and column names from outside may hold line breaks and terminal escapes: show them, don't obey them.
         super().__init__(visible(message))
+
+
+@contextmanager
+def noting(skipped: list[str] | None) -> Iterator[None]:
+    """Add the message of an `NNDError` that the block raises to a list, and go on after the block; None lets the error pass."""
+    try:
+        yield
+    except NNDError as error:
+        if skipped is None:
+            raise
+        skipped.append(str(error))

@@ -26,6 +26,7 @@ COMMANDS = {
     "run --model hf --model_args pretrained={models}/gpt2 --tasks nnd_demo --limit 2": (0, "pass_rate"),
     "compare a b": (0, "m-b"),
     "report a b --output r.html": (0, "r.html"),
+    "board a b --out site": (0, "index.html"),
     "scaling a b": (0, "nnd_made_up"),
     "curve a": (1, "nnd: error: "),
     "signal a": (1, "nnd: error: "),

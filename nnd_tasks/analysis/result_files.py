@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 
 from nnd_tasks.analysis.samples import read_lines
-from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.errors import NNDError, noting, reason_of
 from nnd_tasks.files import expand
 
 #: Ends errors about missing files: how lm-eval comes to write them.
 HOW = "run the task with --log_samples --output_path FOLDER"
 
 
-def find_results(places: Iterable[str | Path]) -> dict[Path, set[Path]]:
+def find_results(places: Iterable[str | Path], skipped: list[str] | None = None) -> dict[Path, set[Path]]:
     """Return results file -> the samples files of it to read; an empty set stands for all.
 
     Args:
         places: folders, results files or samples files.
+        skipped: takes a line for each place, folder and file that would be an error, and the rest is returned; None raises.
 
     Raises:
         NNDError: a place does not exist, cannot be read or has no results, or samples lack their results.
     """
     chosen: dict[Path, set[Path]] = {}
     for place in places:
-        path = expand(place)
-        if not path.exists():
-            raise NNDError(f"{path}: there is no such file or folder")
-        files = _results_at(path)
-        if not files:
-            raise NNDError(f"{path}: no results_*.json is there; {HOW}")
-        for file in map(Path.resolve, files):
-            if path.suffix == ".jsonl" and chosen.get(file, {path}):  # not yet named as a whole
-                chosen.setdefault(file, set()).add(path.resolve())
-            else:
-                chosen[file] = set()
+        with noting(skipped):
+            path = expand(place)
+            if not path.exists():
+                raise NNDError(f"{path}: there is no such file or folder")
+            files = _results_at(path, skipped)
+            if not files:
+                raise NNDError(f"{path}: no results_*.json is there; {HOW}")
+            for file in map(Path.resolve, files):
+                if path.suffix == ".jsonl" and chosen.get(file, {path}):  # not yet named as a whole
+                    chosen.setdefault(file, set()).add(path.resolve())
+                else:
+                    chosen[file] = set()
     return chosen
 
 
@@ -59,19 +61,23 @@ def _results_of(samples: Path) -> Path:
     return samples.with_name(f"results_{samples.stem.rpartition('_')[2]}.json")
 
 
-def _results_at(path: Path) -> list[Path]:
+def _results_at(path: Path, skipped: list[str] | None) -> list[Path]:
     """Return the results files below a folder, or the one that a file is or belongs to."""
     if path.is_dir():
-        files = _files_below(path)
+        files = _files_below(path, skipped)
         results = [file for file in files if fnmatch(file.name, "results_*.json")]
-        _refuse_samples_alone([file for file in files if fnmatch(file.name, "samples_*.jsonl")], set(results))
+        known = set(results)
+        for file in files:
+            if fnmatch(file.name, "samples_*.jsonl") and _results_of(file) not in known:
+                with noting(skipped):
+                    _refuse_samples_alone(file)
         return results
     if path.name.startswith("samples_") and path.is_file():
         return [_results_of(path)]
     return [path] if path.is_file() else []
 
 
-def _files_below(folder: Path) -> list[Path]:
+def _files_below(folder: Path, skipped: list[str] | None) -> list[Path]:
     """Return all files below a folder, sorted.
 
     Raises:
@@ -79,19 +85,16 @@ def _files_below(folder: Path) -> list[Path]:
     """
 
     def refuse(error: OSError) -> None:
-        raise NNDError(f"{error.filename}: cannot be read ({reason_of(error)})") from error
+        with noting(skipped):
+            raise NNDError(f"{error.filename}: cannot be read ({reason_of(error)})") from error
 
     return sorted(Path(where) / name for where, _, names in os.walk(folder, onerror=refuse) for name in names)
 
 
-def _refuse_samples_alone(files: Sequence[Path], results: set[Path]) -> None:
+def _refuse_samples_alone(samples: Path) -> None:
     """Raise NNDError for samples of an NND task without their results: a model would be missing without a word."""
-    for samples in files:
-        expected = _results_of(samples)
-        if expected in results:
-            continue
-        _, first = next(read_lines(samples), (0, {}))
-        if {"candidates", "tests"} <= first.keys():
-            raise NNDError(
-                f"{samples}: its results {expected.name} are missing; put them there, or move the samples away"
-            )
+    _, first = next(read_lines(samples), (0, {}))
+    if {"candidates", "tests"} <= first.keys():
+        raise NNDError(
+            f"{samples}: its results {_results_of(samples).name} are missing; put them there, or move the samples away"
+        )

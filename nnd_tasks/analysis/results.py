@@ -16,7 +16,7 @@ from nnd_tasks.analysis import selecting
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.result_files import HOW, date_of, find_results, samples_of, tokens_of
 from nnd_tasks.analysis.samples import Samples, read_samples
-from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.files import expand, read_text, writing
 from nnd_tasks.yaml_json import check_json
 
@@ -121,7 +121,7 @@ class _TaskResults:
         return name, json.dumps(info, sort_keys=True)
 
 
-def read_runs(places: Iterable[str | Path], select: Sequence[str] = ()) -> list[Run]:
+def read_runs(places: Iterable[str | Path], select: Sequence[str] = (), skipped: list[str] | None = None) -> list[Run]:
     """Read every NND run below the given places.
 
     Of several runs that asked one model the same, only the latest is read; it names the others (`Run.earlier`).
@@ -130,6 +130,8 @@ def read_runs(places: Iterable[str | Path], select: Sequence[str] = ()) -> list[
         places: folders that ``--output_path`` named, ``results_*.json`` or ``samples_*.jsonl`` files. Results of tasks that
             are not NND's are passed over.
         select: ``KEY=VALUE`` texts with keys of `nnd_tasks.analysis.selecting.PARTS`: only runs of this protocol.
+        skipped: takes a line for each file that cannot be used, and the rest is returned; where the latest of equal runs
+            is such a file, the one before is taken. None raises an error instead.
 
     Returns:
         The runs, in the order of the places, then by task; each model has a short name of its own.
@@ -138,25 +140,33 @@ def read_runs(places: Iterable[str | Path], select: Sequence[str] = ()) -> list[
         NNDError: nothing is there or is selected, or samples are missing, cut off or contradict themselves.
     """
     wanted = selecting.parse(select)
-    chosen = find_results(places)
+    chosen = find_results(places, skipped)
     results: list[_TaskResults] = []
     for file, samples in chosen.items():
-        content = _read_json(file)
-        configs = content.get("configs")
-        if not isinstance(configs, Mapping):
-            raise NNDError(f"{file}: holds no results of lm-eval")
-        for task, config in configs.items():
-            if not _is_nnd(config):
-                continue
-            one = _TaskResults(file, task, content)
-            _check_types(one)
-            if not samples or one.samples in samples:
-                results.append(one)
-    if not results:
+        with noting(skipped):
+            content = _read_json(file)
+            configs = content.get("configs")
+            if not isinstance(configs, Mapping):
+                raise NNDError(f"{file}: holds no results of lm-eval")
+            for task, config in configs.items():
+                with noting(skipped):
+                    if not _is_nnd(config):
+                        continue
+                    one = _TaskResults(file, task, content)
+                    _check_types(one)
+                    if not samples or one.samples in samples:
+                        results.append(one)
+    if not results and not skipped:
         raise NNDError(f"{', '.join(map(str, chosen))}: no results of NND tasks")
-    latest = _latest(_selected(results, wanted))
-    names = short_names([one.model for one, _ in latest])
-    runs = [_read_run(one, name, earlier) for (one, earlier), name in zip(latest, names, strict=True)]
+    equal = _equal(_selected(results, wanted) if results else [])
+    names = short_names([several[-1].model for several in equal])
+    runs = []
+    for several, name in zip(equal, names, strict=True):
+        while several:
+            last = several.pop()
+            with noting(skipped):
+                runs.append(_read_run(last, name, tuple(one.file for one in several)))
+                break
     for note in notes_on(runs):
         _logger.warning(visible(note))
     return runs
@@ -184,8 +194,8 @@ def _selected(results: list[_TaskResults], wanted: Mapping[str, str]) -> list[_T
     return results
 
 
-def _latest(results: Sequence[_TaskResults]) -> list[tuple[_TaskResults, tuple[Path, ...]]]:
-    """Return the latest of equal results, those with samples first, each with the files of the earlier ones."""
+def _equal(results: Sequence[_TaskResults]) -> list[list[_TaskResults]]:
+    """Return lists of equal results, the latest last, those with samples after those without."""
     equal: dict[tuple[str, str, str, str], list[_TaskResults]] = defaultdict(list)
     for one in results:
         version = str(one.version).partition("-")[0]
@@ -194,11 +204,7 @@ def _latest(results: Sequence[_TaskResults]) -> list[tuple[_TaskResults, tuple[P
     def age(one: _TaskResults) -> tuple[bool, str, float]:
         return one.samples.is_file(), date_of(one.file), one.file.stat().st_mtime
 
-    latest = []
-    for several in equal.values():
-        *others, last = sorted(several, key=age)
-        latest.append((last, tuple(one.file for one in others)))
-    return latest
+    return [sorted(several, key=age) for several in equal.values()]
 
 
 def notes_on(runs: Sequence[Run]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Commands over results: compare, report, surprise, scaling, curve, signal, verify, reproduce."""
+"""Commands over results: compare, report, surprise, board, scaling, curve, signal, verify, reproduce."""
 
 from __future__ import annotations
 
@@ -118,6 +118,34 @@ def surprise(
     show(markdown(places))
     for path in write(places, out_dir) if out_dir is not None else ():
         say(f"written: {path}")
+
+
+@app.command(
+    rich_help_panel=CONCLUSIONS,
+    epilog=examples(
+        ("nnd board results --out site", "pages that any static host can serve"),
+        ("nnd board anna ben --out site --select limit=all", "whole sets only, of two people"),
+    ),
+)
+def board(
+    runs: Runs,
+    out_dir: Annotated[Path, typer.Option("--out", help="The folder to write, or an earlier board to replace.")],
+    select: Select = None,
+    texts: Annotated[
+        str,
+        typer.Option(
+            help="Texts of failed tests to show: free (those that anyone may publish), all or none.",
+            autocompletion=completion.choices("free", "all", "none"),
+        ),
+    ] = "free",
+) -> None:
+    """Write a static site of all models and sets, from result folders of many people."""
+    from nnd_tasks.analysis.board.board_pages import write_board
+
+    page, skipped = write_board(runs, out_dir, select or (), texts)
+    for line in skipped:
+        warn(f"left out: {line}")
+    say(f"written: {page}")
 
 
 @app.command(
