@@ -1,0 +1,138 @@
+"""How much of a model's pass rate comes from texts of its own, or of its family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nnd_tasks.analysis.familiarity.judged_texts import JudgedTexts
+from nnd_tasks.harness.metrics import passes
+from nnd_tasks.statistics import confidence_interval
+
+#: Samples of prompts for the intervals of adjusted rates; they are always the same.
+SAMPLES = 1000
+Estimate: TypeAlias = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the tests.
+
+    Attributes:
+        which: ``own text is better``, ``own text is worse``, ``neither or both``.
+        tests: number of tests.
+        prompts: that have such tests.
+        rate: share of them that the model passes; nan without tests.
+        low: lower end of its 95% interval.
+        high: upper end.
+    """
+
+    which: str
+    tests: int
+    prompts: int
+    rate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a model's own texts do to its pass rate. Estimates are (value, lower end, upper end of the 95% interval).
+
+    Attributes:
+        model: its name.
+        systems: that the model, or its family, is.
+        familiarity: mean log-likelihood per token of own texts less that of texts of others, in nats.
+        beyond: that, less what the other models of the table give on average; nan where there are none.
+        parts: the tests by whose text is better.
+        rate: the pass rate over all tests.
+        without: the pass rate with ``familiarity`` taken off the scores of own texts.
+        gained: ``rate`` less ``without``: what comes from familiarity.
+    """
+
+    model: str
+    systems: tuple[str, ...]
+    familiarity: Estimate
+    beyond: Estimate
+    parts: list[Part]
+    rate: float
+    without: Estimate
+    gained: Estimate
+
+
+def own_texts(texts: JudgedTexts, column: int, systems: Sequence[str]) -> Own:
+    """Return what the texts of some systems do to the pass rate of one run.
+
+    Args:
+        texts: of the set.
+        column: of the run.
+        systems: names of those that are the model's; at least one, all in the set.
+    """
+    places = [texts.systems.index(name) for name in systems]
+    contrast = texts.effects.against_others(places)
+    run = texts.paired.runs[column]
+    scores = texts.scores[:, column]
+    others = np.delete(texts.scores, column, axis=1)
+    columns = [scores, scores - others.mean(axis=1)] if others.size else [scores]
+    estimates = texts.effects.estimate(np.stack(columns, axis=1), contrast[None])
+    low, high = estimates.interval()
+    found = [tuple(map(float, ends)) for ends in zip(estimates.values[0], low[0], high[0], strict=True)]
+    familiarity = found[0]
+
+    margins = run.tests.set_index("test_id").loc[texts.paired.tests["test_id"], "margin"].to_numpy(dtype=np.float64)
+    better, worse = texts.better[:, places].sum(axis=1), texts.worse[:, places].sum(axis=1)
+    passed = texts.paired.passed[:, column]
+    rate = float(passed.mean())
+    without = gained = (math.nan, math.nan, math.nan)
+    if not math.isnan(familiarity[0]):
+        value = float(passes(margins - familiarity[0] * (better - worse)).mean())
+        drawn = _resampled(texts, scores, contrast, margins, better - worse, passed)
+        ends = np.quantile(drawn, [0.025, 0.975], axis=1)
+        without, gained = ((center, *map(float, ends[:, i])) for i, center in enumerate((value, rate - value)))
+    return Own(
+        model=run.model,
+        systems=tuple(systems),
+        familiarity=familiarity,  # type: ignore[arg-type]
+        beyond=found[1] if len(found) > 1 else (math.nan, math.nan, math.nan),  # type: ignore[arg-type]
+        parts=_parts(texts.prompts, passed, better > 0, worse > 0),
+        rate=rate,
+        without=without,
+        gained=gained,
+    )
+
+
+def _parts(prompts: Any, passed: Any, better: Any, worse: Any) -> list[Part]:
+    """Return the pass rates on tests by whose text is the better one, each argument of shape (tests,)."""
+    parts = []
+    for which, chosen in (
+        ("own text is better", better & ~worse),
+        ("own text is worse", worse & ~better),
+        ("neither or both", better == worse),
+    ):
+        tests = np.bincount(prompts, weights=chosen)
+        won = np.bincount(prompts, weights=chosen & passed)
+        count = int(chosen.sum())
+        rate = float(passed[chosen].mean()) if count else math.nan
+        parts.append(Part(which, count, int((tests > 0).sum()), rate, *confidence_interval(won, tests)))
+    return parts
+
+
+def _resampled(texts: JudgedTexts, scores: Any, contrast: Any, margins: Any, differs: Any, passed: Any) -> Any:
+    """Return the pass rate without familiarity, and what comes from it, for samples of prompts, shape (2, samples).
+
+    Familiarity is estimated anew in each sample, so the spread has the noise of the estimate too.
+    """
+    size = int(texts.prompts.max()) + 1
+    counts = np.random.default_rng(0).multinomial(size, np.full(size, 1 / size), SAMPLES).astype(np.float64)
+    used = np.unique(texts.rows["prompt"])
+    drawn = []
+    for count, familiarity in zip(counts, texts.effects.resampled(scores, contrast, counts[:, used]), strict=True):
+        weights = count[texts.prompts]
+        total = weights.sum()
+        rate = float(weights @ passes(margins - familiarity * differs)) / total
+        drawn.append((rate, float(weights @ passed) / total - rate))
+    return np.array(drawn).T
