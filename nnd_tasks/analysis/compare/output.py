@@ -289,9 +289,13 @@ def file_names(comparisons: Sequence[Comparison]) -> list[str]:
     sets = [comparison.paired.set.replace("nnd/", "") for comparison in comparisons]
     tasks = [comparison.paired.title for comparison in comparisons]
     names = [f"{set_} {task}" if sets.count(set_) > 1 else set_ for set_, task in zip(sets, tasks, strict=True)]
-    # A name from outside must name a file of the folder, and no hidden one.
-    plain = [re.sub(r"[^\w.-]+", "_", name).strip("_.")[:200] or "comparison" for name in names]
+    plain = [file_stem(name) or "comparison" for name in names]
     return [f"{name}_{i}" if plain.count(name) > 1 else name for i, name in enumerate(plain, start=1)]
+
+
+def file_stem(name: str) -> str:
+    """Return a name from outside as one that names a file of a folder, and no hidden one; empty where nothing is left."""
+    return re.sub(r"[^\w.-]+", "_", name).strip("_.")[:200]
 
 
 def write_comparison(comparison: Comparison, stem: Path, diagnostics: ByModel | None = None) -> list[Path]:

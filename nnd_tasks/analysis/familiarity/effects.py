@@ -64,7 +64,8 @@ class Effects:
 
     Attributes:
         counted: whether a text counts, as its stratum has texts of other systems, shape (texts,).
-        compared: the systems that can be compared with each other, in ascending order: the largest group that strata link.
+        groups: number of the group of each system, shape (systems,). Only systems of one group can be compared: strata link
+            them, by way of others where need be.
     """
 
     def __init__(
@@ -89,9 +90,7 @@ class Effects:
         self.counted = np.empty(len(here), dtype=bool)
         self.counted[self._order] = here.any(axis=1)
         linked = np.logical_or.reduceat(here, self._strata, axis=0).astype(float)
-        _, group = connected_components(linked.T @ linked, directed=False)
-        sizes = np.bincount(group, weights=shares[self.counted].sum(axis=0))
-        self.compared = np.flatnonzero(group == sizes.argmax())
+        _, self.groups = connected_components(linked.T @ linked, directed=False)
 
     def _within(self, values: Floats) -> Floats:
         """Return values, shape (texts, columns), less the weighted mean of their stratum, times the root of the weight."""
@@ -103,15 +102,17 @@ class Effects:
         return result
 
     def against_others(self, systems: Sequence[int]) -> Floats:
-        """Return the contrast of the mean of some systems with the mean of all others that can be compared, shape (systems,).
+        """Return the contrast of the mean of some systems with the mean of the others, shape (systems,).
 
-        It is 0 everywhere where one of them cannot be compared, or there are no others.
+        Others are those of the same group. Systems without others do not count; where none has any, it is 0 everywhere.
         """
-        row = np.zeros(self._systems)
-        others = np.setdiff1d(self.compared, systems)
-        if len(others) and np.isin(systems, self.compared).all():
-            row[list(systems)], row[others] = 1 / len(systems), -1 / len(others)
-        return row
+        rows = []
+        for system in systems:
+            others = np.setdiff1d(np.flatnonzero(self.groups == self.groups[system]), systems)
+            if len(others):
+                rows.append(np.zeros(self._systems))
+                rows[-1][system], rows[-1][others] = 1, -1 / len(others)
+        return np.mean(rows, axis=0) if rows else np.zeros(self._systems)
 
     def estimate(self, scores: Floats, contrasts: Floats) -> Estimates:
         """Estimate contrasts between systems.
@@ -153,7 +154,7 @@ class Effects:
         return loads
 
     def _degrees(self, loads: Floats) -> float:
-        """Return Satterthwaite's degrees of freedom of a contrast's variance: trace² / sum of squares of
+        """Return the degrees of freedom of a contrast's variance, trace(G)² / sum of squares of G (Satterthwaite).
 
         G = diag(|a_i|²) - B M B', with a_i the loads of prompt i, b_i = X_i' a_i the rows of B and M = (X'X)⁻¹.
         """

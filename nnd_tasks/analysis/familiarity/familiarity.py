@@ -147,9 +147,13 @@ def _familiarity(texts: JudgedTexts, own: dict[str, tuple[str, ...]], notes: lis
         for j, run in enumerate(texts.paired.runs):
             numbers = (part[i, j] for part in (estimates.values, low, high, p_values, corrected))
             effects.append(Effect(run.model, system, *sizes, *map(float, numbers)))
-    apart = [name for i, name in enumerate(texts.systems) if i not in texts.effects.compared]
-    if apart:
-        notes = [f"not linked with the other systems by any comparison: {some_of(apart, 30)}", *notes]
+    groups = [
+        [name for name, its in zip(texts.systems, texts.effects.groups, strict=True) if its == g]
+        for g in range(int(texts.effects.groups.max()) + 1)
+    ]
+    if len(groups) > 1:
+        each = "; ".join(some_of(names, 30, str) for names in groups)
+        notes = [f"systems that no prompt links are not compared with each other. Groups: {each}", *notes]
     mine = []
     for column, run in enumerate(texts.paired.runs):
         if here := [name for name in own.get(run.model, ()) if name in texts.systems]:
