@@ -120,7 +120,8 @@ def markdown(found: Familiarity) -> str:
     lines += ["", *effects_table(found.effects).markdown()]
     if found.own:
         lines += [_OWN, "", *own_table(found.own).markdown(), *parts_table(found.own).markdown()]
-    if any(few(one.prompts) for one in (*found.effects, *(part for own in found.own for part in own.parts))):
+    prompts = [one.prompts for one in found.effects] + [part.prompts for one in found.own for part in one.parts]
+    if any(map(few, prompts)):
         lines += [FEW_NOTE, ""]
     lines += [f"{unlinked(note)}\n" for note in found.notes]
     return "\n".join(lines)

@@ -16,6 +16,7 @@ from nnd_tasks.statistics import confidence_interval
 #: Samples of prompts for the intervals of adjusted rates; they are always the same.
 SAMPLES = 1000
 Estimate: TypeAlias = tuple[float, float, float]
+_UNKNOWN: Estimate = (math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +81,26 @@ def own_texts(texts: JudgedTexts, column: int, systems: Sequence[str]) -> Own:
     columns = [scores, scores - others.mean(axis=1)] if others.size else [scores]
     estimates = texts.effects.estimate(np.stack(columns, axis=1), contrast[None])
     low, high = estimates.interval()
-    found = [tuple(map(float, ends)) for ends in zip(estimates.values[0], low[0], high[0], strict=True)]
-    familiarity = found[0]
+    found: list[Estimate] = [
+        (float(estimates.values[0, i]), float(low[0, i]), float(high[0, i])) for i in range(len(columns))
+    ]
+    familiarity = found[0][0]
 
     margins = run.tests.set_index("test_id").loc[texts.paired.tests["test_id"], "margin"].to_numpy(dtype=np.float64)
     better, worse = texts.better[:, places].sum(axis=1), texts.worse[:, places].sum(axis=1)
     passed = texts.paired.passed[:, column]
     rate = float(passed.mean())
-    without = gained = (math.nan, math.nan, math.nan)
-    if not math.isnan(familiarity[0]):
-        value = float(passes(margins - familiarity[0] * (better - worse)).mean())
+    without = gained = _UNKNOWN
+    if not math.isnan(familiarity):
+        value = float(passes(margins - familiarity * (better - worse)).mean())
         drawn = _resampled(texts, scores, contrast, margins, better - worse, passed)
-        ends = np.quantile(drawn, [0.025, 0.975], axis=1)
-        without, gained = ((center, *map(float, ends[:, i])) for i, center in enumerate((value, rate - value)))
+        (low_without, low_gained), (high_without, high_gained) = np.quantile(drawn, [0.025, 0.975], axis=1).tolist()
+        without, gained = (value, low_without, high_without), (rate - value, low_gained, high_gained)
     return Own(
         model=run.model,
         systems=tuple(systems),
-        familiarity=familiarity,  # type: ignore[arg-type]
-        beyond=found[1] if len(found) > 1 else (math.nan, math.nan, math.nan),  # type: ignore[arg-type]
+        familiarity=found[0],
+        beyond=found[1] if len(found) > 1 else _UNKNOWN,
         parts=_parts(texts.prompts, passed, better > 0, worse > 0),
         rate=rate,
         without=without,
