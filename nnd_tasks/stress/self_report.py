@@ -23,7 +23,7 @@ from nnd_tasks.wording import counted
 
 _READING = (
     "Scores: mean log-likelihood per token in nats, with 95% intervals over prompts; rows score, columns write. Own less others: "
-    "what a model gives its own texts, less what it gives those of the others after the same prompt; p is of this, corrected over "
+    "what a model gives its own texts, less what it gives those of others after the same prompt; p is of this, corrected over "
     "the models (Holm). Beyond the others: that, less what the other scorers give; it is above 0 for any models that differ, so "
     "only its size says something. Prefers own: share of pairs (own text, other's text) in which the own one scores higher."
 )

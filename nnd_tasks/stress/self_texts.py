@@ -237,7 +237,7 @@ class _Piecewise:
 
     def _read(self) -> list[dict[str, Any]]:
         lines = read_text(self.path, limit=_MOST_BYTES).split("\n")
-        rows = []
+        rows: list[dict[str, Any]] = []
         for where, _, row in json_lines(lines, str(self.path), hint="; remove the file and run again", skip_blank=True):
             if not isinstance(row, dict) or row.get("prompt") != len(rows):
                 raise NNDError(f"{where}: is not what this command wrote; remove the file and run again")

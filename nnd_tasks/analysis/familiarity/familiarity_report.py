@@ -94,6 +94,7 @@ def parts_table(own: Sequence[Own]) -> TextTable:
         ]
         for one in own
         for part in one.parts
+        if part.tests
     ]
     return TextTable(["model", "tests", "number", "prompts", "pass rate", "95% interval"], rows, names=2)
 
@@ -120,7 +121,9 @@ def markdown(found: Familiarity) -> str:
     lines += ["", *effects_table(found.effects).markdown()]
     if found.own:
         lines += [_OWN, "", *own_table(found.own).markdown(), *parts_table(found.own).markdown()]
-    prompts = [one.prompts for one in found.effects] + [part.prompts for one in found.own for part in one.parts]
+    prompts = [one.prompts for one in found.effects] + [
+        part.prompts for one in found.own for part in one.parts if part.tests
+    ]
     if any(map(few, prompts)):
         lines += [FEW_NOTE, ""]
     lines += [f"{unlinked(note)}\n" for note in found.notes]
