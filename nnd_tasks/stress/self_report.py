@@ -86,15 +86,15 @@ def self_report(found: SelfScores) -> SelfReport:
     """
     whole = np.isfinite(found.scores).all(axis=(1, 2))
     scores = found.scores[whole]
+    if len(scores) < 2:
+        raise NNDError(
+            f"only {counted(len(scores), 'prompt')} after which every model wrote a text that all could score; take more --texts"
+        )
     cells = [
         Cell(scorer, writer, _mean(scores[:, i, j]))
         for i, scorer in enumerate(found.scorers)
         for j, writer in enumerate(found.writers)
     ]
-    if len(scores) < 2:
-        raise NNDError(
-            f"only {counted(len(scores), 'prompt')} after which every model wrote a text that all could score; take more --texts"
-        )
     biases = [_bias(model, scores, i) for i, model in enumerate(found.writers)]
     corrected = holm([one.p_holm for one in biases])
     biases = [replace(one, p_holm=p) for one, p in zip(biases, corrected, strict=True)]
@@ -175,7 +175,7 @@ def markdown(report: SelfReport) -> str:
     lines += biases_table(report).markdown()
     if report.left_out:
         lines.append(
-            f"Left out: {report.left_out:,} prompts after which a model wrote nothing, or a text could not be scored."
+            f"Left out: {counted(report.left_out, 'prompt')} after which a model wrote nothing, or a text could not be scored."
         )
     return "\n".join(lines)
 

@@ -10,8 +10,9 @@ import json
 import math
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,35 +129,41 @@ def self_scores(plan: SelfPlan, folder: Path, *, progress: bool = False) -> Self
     plan.check()
     folder = expand(folder)
     prompts = prompts_of(plan)
-    names = short_names([(model, "{}") for model in (*plan.models, *plan.judges)])
-    paths = {name: f"{number}_{file_stem(name)}.jsonl" for number, name in enumerate(names, start=1)}
+    several = (*plan.models, *plan.judges)
+    names = short_names([(model, "{}") for model in several])
+    files = [f"{number}_{file_stem(name)}.jsonl" for number, name in enumerate(names, start=1)]
+    models = [_Model(name, model, plan) for name, model in zip(names, several, strict=True)]
     writers = names[: len(plan.models)]
+    for model in models[: len(writers)]:  # before the first of them writes
+        model.check_room(prompts)
     with changing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with only_writer(
             folder / "run", 0.5, f"{folder}: another run writes there; wait for it, or name another --out"
         ):
             _keep_settings(folder / SETTINGS, plan.settings(prompts))
-            texts: dict[str, list[dict[str, Any]]] = {
-                name: _Piecewise(folder / f"texts_{paths[name]}", len(prompts)).fill(
-                    lambda start, end, lm: _written(lm, plan, prompts[start:end], start), model, plan, name, progress
+            texts: dict[str, list[str]] = {}
+            for model, file in zip(models[: len(writers)], files, strict=False):
+                rows = _filled(
+                    folder / f"texts_{file}", len(prompts), partial(model.write, prompts), model.name, progress
                 )
-                for name, model in zip(writers, plan.models, strict=True)
-            }
+                texts[model.name] = [row["text"] for row in rows]
+                model.unload()
             scores = np.full((len(prompts), len(names), len(writers)), math.nan)
-            counts: dict[str, list[int]] = {name: [] for name in writers}
-            for column, (name, model) in enumerate(zip(names, (*plan.models, *plan.judges), strict=True)):
-                rows = _Piecewise(folder / f"scores_{paths[name]}", len(prompts)).fill(
-                    lambda start, end, lm: _scored(lm, prompts, texts, start, end), model, plan, name, progress
-                )
-                for row in rows:
+            tokens = np.full((len(prompts), len(writers)), math.nan)
+            for column, (model, file) in enumerate(zip(models, files, strict=True)):
+                score = partial(model.score, prompts, texts)
+                rows = _filled(folder / f"scores_{file}", len(prompts), score, model.name, progress)
+                model.unload()
+                for number, row in enumerate(rows):
                     for place, writer in enumerate(writers):
-                        one = row["scores"][writer]
-                        if one is not None:
-                            scores[row["prompt"], column, place] = one["sum"] / one["tokens"]
-                            if name == writer:
-                                counts[writer].append(one["tokens"])
-    return SelfScores(names, writers, scores, [float(np.mean(counts[name] or math.nan)) for name in writers])
+                        if one := row["scores"][writer]:
+                            scores[number, column, place] = one["sum"] / one["tokens"]
+                            if column == place:
+                                tokens[number, place] = one["tokens"]
+    known = np.isfinite(tokens)
+    means = np.where(known, tokens, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    return SelfScores(names, writers, scores, means.tolist())
 
 
 def prompts_of(plan: SelfPlan) -> list[str]:
@@ -202,110 +209,138 @@ def _keep_settings(path: Path, settings: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- pieces
 
 
-class _Piecewise:
-    """A file with one row per prompt, made in pieces.
+def _filled(
+    path: Path, size: int, make: Callable[[int, int], list[dict[str, Any]]], name: str, progress: bool
+) -> list[dict[str, Any]]:
+    """Return the rows of a file, one per prompt; those that are not there yet are made, and written piece by piece.
 
     Args:
         path: of the file.
         size: number of prompts.
+        make: returns the rows from one number to another.
+        name: of the model, for the bar.
+        progress: show a bar.
+
+    Raises:
+        NNDError: the file cannot be read or written, or holds something else.
     """
+    rows = _read(path) if path.exists() else []
+    with tqdm(
+        total=size, initial=len(rows), desc=f"{path.name.partition('_')[0]} of {name}", disable=not progress
+    ) as bar:
+        while len(rows) < size:
+            start = len(rows)
+            rows += make(start, min(start + PIECE, size))
+            write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+            bar.update(len(rows) - start)
+    return rows
 
-    def __init__(self, path: Path, size: int) -> None:
-        self.path, self.size = path, size
 
-    def fill(
-        self,
-        make: Callable[[int, int, Any], list[dict[str, Any]]],
-        model: str,
-        plan: SelfPlan,
-        name: str,
-        progress: bool,
-    ) -> list[dict[str, Any]]:
-        """Return all rows; those that are not in the file are made by ``make(start, end, lm)`` and written, piece by piece."""
-        rows = self._read() if self.path.exists() else []
-        if len(rows) >= self.size:
-            return rows
-        lm = _Model(model, plan)
-        what = f"{self.path.name.partition('_')[0]} of {name}"
-        with tqdm(total=self.size, initial=len(rows), desc=what, disable=not progress) as bar:
-            while len(rows) < self.size:
-                start = len(rows)
-                rows += make(start, min(start + PIECE, self.size), lm)
-                write_text(self.path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-                bar.update(len(rows) - start)
-        return rows
-
-    def _read(self) -> list[dict[str, Any]]:
-        lines = read_text(self.path, limit=_MOST_BYTES).split("\n")
-        rows: list[dict[str, Any]] = []
-        for where, _, row in json_lines(lines, str(self.path), hint="; remove the file and run again", skip_blank=True):
-            if not isinstance(row, dict) or row.get("prompt") != len(rows):
-                raise NNDError(f"{where}: is not what this command wrote; remove the file and run again")
-            rows.append(row)
-        return rows
+def _read(path: Path) -> list[dict[str, Any]]:
+    lines = read_text(path, limit=_MOST_BYTES).split("\n")
+    rows: list[dict[str, Any]] = []
+    for where, _, row in json_lines(lines, str(path), hint="; remove the file and run again", skip_blank=True):
+        fits = isinstance(row, dict) and row.get("prompt") == len(rows)
+        if not fits or not isinstance(row.get("text", ""), str) or not isinstance(row.get("scores", {}), dict):
+            raise NNDError(f"{where}: is not what this command wrote; remove the file and run again")
+        rows.append(row)
+    return rows
 
 
 class _Model:
-    """A model of lm-eval's type ``hf`` that shares prefixes, with what counts its tokens.
+    """A model of lm-eval's type ``hf`` that shares prefixes, with what counts its tokens; it is loaded when it is needed.
+
+    Args:
+        name: for people.
+        path: folder, or name on the hub.
+        plan: says how it is loaded and how it writes.
 
     Raises:
-        NNDError: it cannot be loaded.
+        NNDError: there is no such model, or it has no tokenizer.
     """
 
-    def __init__(self, name: str, plan: SelfPlan) -> None:
+    def __init__(self, name: str, path: str, plan: SelfPlan) -> None:
+        self.name, self._plan = name, plan
+        self._arguments = {"softmax_dtype": "float32", **simple_parse_args_string(plan.model_args), "pretrained": path}
+        self._counter = TokenCounter(self._arguments, "hf")
+        self._loaded: Any = None
+
+    @property
+    def _lm(self) -> Any:
         from nnd_tasks.models.shared_prefix import SharedPrefixLM
 
-        arguments = {"softmax_dtype": "float32", **simple_parse_args_string(plan.model_args), "pretrained": name}
-        self.name = name
-        self.counter = TokenCounter(arguments, "hf")
-        try:
-            self.lm = SharedPrefixLM(**arguments, device=plan.device or "cuda", batch_size=int(plan.batch_size))
-        except Exception as error:  # transformers raises many kinds
-            raise NNDError(f"the model {name} cannot be loaded ({typed_reason_of(error)})") from error
+        if self._loaded is None:
+            device, size = (
+                self._plan.device or "cuda",
+                int(self._plan.batch_size),
+            )  # lm-eval takes the CPU if there is no GPU
+            try:
+                self._loaded = SharedPrefixLM(**self._arguments, device=device, batch_size=size)
+            except Exception as error:  # transformers raises many kinds
+                raise NNDError(f"the model {self.name} cannot be loaded ({typed_reason_of(error)})") from error
+        return self._loaded
 
-    def check(self, prompt: str, context: int, tokens: int) -> None:
-        """Raise NNDError where a prompt and a text do not fit the window."""
-        if self.counter.overlong(context, tokens):
+    def unload(self) -> None:
+        """Let go of the weights."""
+        self._loaded = None
+
+    def check_room(self, prompts: Sequence[str]) -> None:
+        """Raise NNDError where a prompt and the text that follows may not fit the window."""
+        for prompt in prompts:
+            self._check(prompt, len(self._counter.tok_encode(prompt)), self._plan.tokens)
+
+    def _check(self, prompt: str, context: int, tokens: int) -> None:
+        if self._counter.overlong(context, tokens):
             raise NNDError(
                 f"{self.name}: a prompt of {context:,} tokens and a text of {tokens:,} do not fit its window of "
-                f"{self.counter.window:,} ({prompt[:40]!r}…); take fewer --words or --tokens"
+                f"{self._counter.window:,} ({prompt[:40]!r}…); take fewer --words or --tokens"
             )
 
+    def write(self, prompts: Sequence[str], start: int, end: int) -> list[dict[str, Any]]:
+        """Return the texts that the model writes from the prompts ``start`` to ``end``."""
+        plan = self._plan
+        how = {
+            "until": [],
+            "max_gen_toks": plan.tokens,
+            "do_sample": plan.temperature > 0,
+            "temperature": plan.temperature,
+        }
+        how |= {"top_k": plan.top_k} if plan.temperature else {}
+        requests = [
+            Instance("generate_until", {}, (prompt, dict(how)), i) for i, prompt in enumerate(prompts[start:end])
+        ]
+        model = self._lm
+        with torch.random.fork_rng():
+            torch.manual_seed(plan.seed * 1_000_003 + start)
+            texts = model.generate_until(requests, disable_tqdm=True)
+        return [{"prompt": start + i, "text": text} for i, text in enumerate(texts)]
 
-def _written(model: _Model, plan: SelfPlan, prompts: Sequence[str], start: int) -> list[dict[str, Any]]:
-    """Return the texts that a model writes from some prompts, of which the first has the number ``start``."""
-    sampled = plan.temperature > 0
-    how = {"until": [], "max_gen_toks": plan.tokens, "do_sample": sampled, "temperature": plan.temperature}
-    if sampled:
-        how |= {"top_k": plan.top_k}
-    for prompt in prompts:
-        model.check(prompt, len(model.lm.tok_encode(prompt)), plan.tokens)
-    requests = [Instance("generate_until", {}, (prompt, dict(how)), i) for i, prompt in enumerate(prompts)]
-    with torch.random.fork_rng():
-        torch.manual_seed(plan.seed * 1_000_003 + start)
-        texts = model.lm.generate_until(requests, disable_tqdm=True)
-    return [{"prompt": start + i, "text": text} for i, text in enumerate(texts)]
+    def score(
+        self, prompts: Sequence[str], texts: Mapping[str, Sequence[str]], start: int, end: int
+    ) -> list[dict[str, Any]]:
+        """Return the log-likelihoods, in nats, of all texts of some prompts; None for a text without any token.
 
-
-def _scored(
-    model: _Model, prompts: Sequence[str], texts: dict[str, list[dict[str, Any]]], start: int, end: int
-) -> list[dict[str, Any]]:
-    """Return the log-likelihoods, in nats, that a model gives all texts of some prompts; None for one without any token."""
-    rows: list[dict[str, Any]] = []
-    asked: list[tuple[dict[str, Any], str, int]] = []
-    requests: list[Instance] = []
-    for number in range(start, end):
-        rows.append({"prompt": number, "scores": dict.fromkeys(texts)})
-        for writer, written in texts.items():
-            pair = prompts[number], written[number]["text"]
-            context, tokens = model.counter.lengths(*pair) if pair[1].strip() else (0, 0)
-            if tokens < 1:
-                continue
-            model.check(pair[0], context, tokens)
-            asked.append((rows[-1]["scores"], writer, tokens))
-            requests.append(Instance("loglikelihood", {}, pair, len(requests)))
-    answers = model.lm.loglikelihood(requests, disable_tqdm=True) if requests else []
-    for (scores, writer, tokens), (total, _) in zip(asked, answers, strict=True):
-        if math.isfinite(total):
-            scores[writer] = {"sum": float(total), "tokens": tokens}
-    return rows
+        Args:
+            prompts: all of them.
+            texts: writer -> text of each prompt.
+            start: number of the first prompt.
+            end: number after the last one.
+        """
+        rows: list[dict[str, Any]] = []
+        asked: list[tuple[dict[str, Any], str, int]] = []
+        requests: list[Instance] = []
+        for number, prompt in enumerate(prompts[start:end], start):
+            scores: dict[str, Any] = dict.fromkeys(texts)
+            rows.append({"prompt": number, "scores": scores})
+            for writer, written in texts.items():
+                text = written[number]
+                context, tokens = self._counter.lengths(prompt, text) if text.strip() else (0, 0)
+                if tokens:
+                    self._check(prompt, context, tokens)
+                    asked.append((scores, writer, tokens))
+                    requests.append(Instance("loglikelihood", {}, (prompt, text), len(requests)))
+        answers = self._lm.loglikelihood(requests, disable_tqdm=True) if requests else []
+        for (given, writer, tokens), (total, _) in zip(asked, answers, strict=True):
+            if math.isfinite(total):
+                given[writer] = {"sum": float(total), "tokens": tokens}
+        return rows

@@ -242,9 +242,8 @@ def test_what_a_model_likes_is_found_in_sets_of_every_kind(
     assert [effects["m", system].texts for system in SYSTEMS] == [80, 80 + 40, 80]
 
 
-def test_what_comes_from_own_texts_is_what_a_model_that_does_not_like_them_lacks(
-    nnd_home: Path, tmp_path: Path
-) -> None:
+def test_what_comes_from_own_texts_is_what_a_model_that_does_not_like_them_lacks(made_up: Made, tmp_path: Path) -> None:
+    made_up("label")
     found = found_on(tmp_path, ["m=A"], m={"A": 0.5})
     [own] = found.own
     plain = read_runs([write_scores(tmp_path / "plain", "plain", {}, 0)])[0]
