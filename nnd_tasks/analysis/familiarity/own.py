@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.special import stdtrit
 
 from nnd_tasks.analysis.familiarity.judged_texts import JudgedTexts
 from nnd_tasks.harness.metrics import passes
@@ -93,9 +94,9 @@ def own_texts(texts: JudgedTexts, column: int, systems: Sequence[str]) -> Own:
     without = gained = _UNKNOWN
     if not math.isnan(familiarity):
         value = float(passes(margins - familiarity * (better - worse)).mean())
-        drawn = _resampled(texts, scores, contrast, margins, better - worse, passed)
-        (low_without, low_gained), (high_without, high_gained) = np.quantile(drawn, [0.025, 0.975], axis=1).tolist()
-        without, gained = (value, low_without, high_without), (rate - value, low_gained, high_gained)
+        halves = _half_widths(_resampled(texts, scores, contrast, margins, better - worse, passed), texts.prompts)
+        without = value, max(0.0, value - halves[0]), min(1.0, value + halves[0])
+        gained = rate - value, rate - value - halves[1], rate - value + halves[1]
     return Own(
         model=run.model,
         systems=tuple(systems),
@@ -139,3 +140,15 @@ def _resampled(texts: JudgedTexts, scores: Any, contrast: Any, margins: Any, dif
         rate = float(weights @ passes(margins - familiarity * differs)) / total
         drawn.append((rate, float(weights @ passed) / total - rate))
     return np.array(drawn).T
+
+
+def _half_widths(drawn: Any, prompts: Any) -> list[float]:
+    """Return half the width of the 95% interval of each row of estimates, shape (rows, samples), of samples of prompts.
+
+    Student's t, and a factor for samples that have as many prompts as the data, keep it wide enough for few prompts.
+    """
+    size = len(np.unique(prompts))
+    if size < 2:
+        return [math.nan] * len(drawn)
+    halves: list[float] = (stdtrit(size - 1, 0.975) * drawn.std(axis=1) * math.sqrt(size / (size - 1))).tolist()
+    return halves
