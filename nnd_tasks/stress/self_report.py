@@ -30,7 +30,7 @@ _READING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class GivenScore:
     """What one model gives the texts of another; `mean` is in nats per token, with the ends of its 95% interval."""
 
     scorer: str
@@ -71,7 +71,7 @@ class SelfReport:
         tokens: writer -> mean number of tokens of its texts.
     """
 
-    cells: list[Cell]
+    cells: list[GivenScore]
     biases: list[SelfBias]
     prompts: int
     left_out: int
@@ -91,7 +91,7 @@ def self_report(found: SelfScores) -> SelfReport:
             f"only {counted(len(scores), 'prompt')} after which every model wrote a text that all could score; take more --texts"
         )
     cells = [
-        Cell(scorer, writer, _mean(scores[:, i, j]))
+        GivenScore(scorer, writer, _mean(scores[:, i, j]))
         for i, scorer in enumerate(found.scorers)
         for j, writer in enumerate(found.writers)
     ]
@@ -143,7 +143,7 @@ def scores_table(report: SelfReport) -> TextTable:
     rows = []
     for scorer in scorers:
         values = (means[scorer, writer] for writer in writers)
-        rows.append([scorer, *(f"{number(mean)} ({number(low)} to {number(high)})" for mean, low, high in values)])
+        rows.append([scorer, *(f"{number(mean)} [{number(low)} to {number(high)}]" for mean, low, high in values)])
     return TextTable(["scorer", *writers], rows)
 
 
@@ -153,7 +153,7 @@ def biases_table(report: SelfReport) -> TextTable:
         [
             *(one.model, f"{report.tokens[one.model]:.1f}", f"{one.rank} of {len(report.biases)}"),
             *(shown(*one.own), p_value(one.p_holm), shown(*one.beyond)),
-            f"{number(one.prefers[0])} ({number(one.prefers[1])} to {number(one.prefers[2])})",
+            f"{number(one.prefers[0])} [{number(one.prefers[1])} to {number(one.prefers[2])}]",
         ]
         for one in report.biases
     ]

@@ -31,7 +31,7 @@ def shown(value: float, low: float, high: float) -> str:
     """Return an estimate with its interval for a table."""
     if math.isnan(value):
         return "-"
-    return f"{number(value, signed=True)} ({between(low, high)})"
+    return f"{number(value, signed=True)} [{between(low, high)}]"
 
 
 def effects_table(effects: Sequence[Effect]) -> TextTable:
@@ -101,7 +101,7 @@ def parts_table(own: Sequence[Own]) -> TextTable:
 
 def _rate(estimate: Estimate) -> str:
     value, low, high = estimate
-    return "-" if math.isnan(value) else f"{number(value)} ({_interval(low, high)})"
+    return "-" if math.isnan(value) else f"{number(value)} [{_interval(low, high)}]"
 
 
 def _interval(low: float, high: float) -> str:

@@ -21,7 +21,7 @@ _UNKNOWN: Estimate = (math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OwnTests:
     """A part of the tests.
 
     Attributes:
@@ -60,7 +60,7 @@ class Own:
     systems: tuple[str, ...]
     familiarity: Estimate
     beyond: Estimate
-    parts: list[Part]
+    parts: list[OwnTests]
     rate: float
     without: Estimate
     gained: Estimate
@@ -109,7 +109,7 @@ def own_texts(texts: JudgedTexts, column: int, systems: Sequence[str]) -> Own:
     )
 
 
-def _parts(prompts: Any, passed: Any, better: Any, worse: Any) -> list[Part]:
+def _parts(prompts: Any, passed: Any, better: Any, worse: Any) -> list[OwnTests]:
     """Return the pass rates on tests by whose text is the better one, each argument of shape (tests,)."""
     parts = []
     for which, chosen in (
@@ -121,7 +121,7 @@ def _parts(prompts: Any, passed: Any, better: Any, worse: Any) -> list[Part]:
         won = np.bincount(prompts, weights=chosen & passed)
         count = int(chosen.sum())
         rate = float(passed[chosen].mean()) if count else math.nan
-        parts.append(Part(which, count, int((tests > 0).sum()), rate, *confidence_interval(won, tests)))
+        parts.append(OwnTests(which, count, int((tests > 0).sum()), rate, *confidence_interval(won, tests)))
     return parts
 
 
