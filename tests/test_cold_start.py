@@ -35,7 +35,6 @@ COMMANDS = {
     "stress build x --corpus nowhere --source .": (1, "nnd: error: "),
     "stress report nowhere": (1, "nnd: error: "),
     "stress metrics nowhere --corpus ted --source .": (1, "nnd: error: "),
-    "stress self --models x --corpus nowhere": (1, "nnd: error: "),
     "demo --dir /dev/null/x": (1, "nnd: error: "),
 }
 
