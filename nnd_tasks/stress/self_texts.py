@@ -271,7 +271,7 @@ class _Model:
 
         if self._loaded is None:
             device, size = (
-                self._plan.device or "cuda",
+                self._plan.device or "cuda:0",
                 int(self._plan.batch_size),
             )  # lm-eval takes the CPU if there is no GPU
             try:

@@ -328,3 +328,11 @@ def test_the_set_must_be_built_here_from_the_data_of_the_runs(nnd: Command, made
     other = write_scores(tmp_path, "m", {}, data="0123456789abcdef")
     message = refused(nnd("familiarity", other))
     assert "is not built here from the data of the runs (run: nnd build made_up)" in message
+
+
+def test_a_test_that_the_set_does_not_have_is_named(nnd: Command, made_up: Made, tmp_path: Path) -> None:
+    made_up("score")
+    run = write_scores(tmp_path, "m", {})
+    [samples] = run.rglob("samples_*.jsonl")
+    samples.write_text(samples.read_text().replace("0000000003", "ffffffff03"))
+    assert "has no test ffffffff03; the file was changed" in refused(nnd("familiarity", run))

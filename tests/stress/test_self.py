@@ -79,7 +79,7 @@ def test_scores_are_those_of_the_models_and_an_interrupted_run_goes_on(
 
 def test_the_command_prints_the_table_and_keeps_everything(nnd: Command, plan: SelfPlan, tmp_path: Path) -> None:
     models, out = ",".join(plan.models), tmp_path / "out"
-    words = ("--models", models, "--corpus", plan.corpus, "--texts", 3, "--words", 5, "--tokens", 4, "--device", "cpu")
+    words = ("--models", models, "--corpus", plan.corpus, "--texts", 3, "--words", 5, "--tokens", 4)  # any device
     done = nnd("stress", "self", *words, "--temperature", 0, "--out", out)
     assert done.status == 0, done.err
     assert "| scorer | gpt2 | llama |" in done.out

@@ -56,11 +56,15 @@ def judged_texts(paired: Paired, table: pd.DataFrame) -> JudgedTexts:
         table: the tests of the set, as it is built here.
 
     Raises:
-        NNDError: no two texts of different systems can be compared.
+        NNDError: the set lacks a test of the runs, or no two texts of different systems can be compared.
     """
+    unknown = set(paired.tests["test_id"]) - set(table["test_id"])
+    if unknown:
+        raise NNDError(f"{paired.runs[0].path}: {paired.set} has no test {min(unknown)}; the file was changed")
     sides = _sides(paired, table.set_index("test_id").loc[paired.tests["test_id"]])
     systems, of_text = _shares(sides)
-    written = sides[of_text[sides["text"]].any(axis=1)]
+    finite = sides[list(range(len(paired.runs)))].notna().all(axis=1)
+    written = sides[of_text[sides["text"]].any(axis=1) & finite]
     basis, rows = EQUAL, written.drop_duplicates(["text", "stratum"])
     counted = Effects(rows["prompt"], rows["stratum"], of_text[rows["text"]]).counted
     if not written["judged"].all() or rows["prompt"][counted].nunique() < FEW:
