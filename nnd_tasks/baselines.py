@@ -72,11 +72,12 @@ Writers: TypeAlias = tuple[str, str]
 
 def favourite(writers: Iterable[Writers]) -> str:
     """Return the system whose texts win most often, the first in the alphabet of several; ``""`` where no test names one."""
-    wins = Counter(name for high, low in writers for name in {*_names(high)} - {*_names(low)})
+    wins = Counter(name for high, low in writers for name in {*system_names(high)} - {*system_names(low)})
     return min(wins, key=lambda name: (-wins[name], name), default="")
 
 
-def _names(writer: str) -> list[str]:
+def system_names(writer: str) -> list[str]:
+    """Return the systems that a name of `Writers` stands for; none for an empty one."""
     return [name for name in writer.split("|") if name]
 
 
@@ -109,7 +110,7 @@ def baseline_passes(
         for name, score in rules.items()
     }
     if best := favourite(writers):
-        won = [best in _names(high) and best not in _names(low) for high, low in writers]
+        won = [best in system_names(high) and best not in system_names(low) for high, low in writers]
         passes["system"] = np.array(won, dtype=bool)
     return passes
 

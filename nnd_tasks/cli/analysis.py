@@ -1,4 +1,4 @@
-"""Commands over results: compare, report, surprise, board, scaling, curve, signal, verify, reproduce."""
+"""Commands over results: compare, report, surprise, board, scaling, curve, signal, familiarity, verify, reproduce."""
 
 from __future__ import annotations
 
@@ -256,6 +256,41 @@ def signal(
     found = find_signals(read_runs(runs, select or ()), known, parts_of(allow))
     show(brief_signals(found) if brief else "\n".join(map(markdown, found)))
     for path in write_signals(found, out_dir) if out_dir is not None else ():
+        say(f"written: {path}")
+
+
+@app.command(
+    rich_help_panel=CONCLUSIONS,
+    epilog=examples(
+        ("nnd familiarity results", "nats per token by system, for each model and set"),
+        ("nnd familiarity results --own mixqg", "and how much of the pass rate comes from texts of mixqg"),
+        ("nnd familiarity results --own small=gpt2b_sup,gpt2m_sup --brief", "texts of the family of the model small"),
+    ),
+)
+def familiarity(
+    runs: Runs,
+    own: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[MODEL=]SYSTEM,...", help="Systems that the model, or its family, is; repeatable."),
+    ] = None,
+    allow: Allow = "",
+    select: Select = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, CSV and JSON there.")] = None,
+    brief: Brief = False,
+) -> None:
+    """Show whose texts a model likes among texts that people judged alike, and what comes from its own ones.
+
+    The sets must be built here, as results do not say who wrote a text.
+    """
+    from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
+    from nnd_tasks.analysis.familiarity.familiarity_report import markdown, write_familiarity
+    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.cli.brief import brief_familiarity
+
+    check_folder("--out", out_dir)
+    found = find_familiarity(read_runs(runs, select or ()), own or (), parts_of(allow))
+    show(brief_familiarity(found) if brief else "\n".join(map(markdown, found)))
+    for path in write_familiarity(found, out_dir) if out_dir is not None else ():
         say(f"written: {path}")
 
 

@@ -10,10 +10,12 @@ from nnd_tasks.analysis.compare.power import LEVEL
 from nnd_tasks.baselines import ALL
 from nnd_tasks.cli.console import table
 from nnd_tasks.formats import number
+from nnd_tasks.markdown import unlinked
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.compare.paired import Comparison, Difference
     from nnd_tasks.analysis.curves.charts import Chart
+    from nnd_tasks.analysis.familiarity.familiarity import Familiarity
     from nnd_tasks.analysis.signal.signals import SetSignals
     from nnd_tasks.analysis.verify.verify_sets import SetReport
 
@@ -69,3 +71,14 @@ def brief_verification(reports: Sequence[SetReport]) -> str:
         for one in report.verifications
     ]
     return table(["set", "score", "tau", "r"], rows, ["tau", "r"])
+
+
+def brief_familiarity(found: Sequence[Familiarity]) -> str:
+    """Return a row per model and system that it is shown to like more or less, and one per model with texts of its own."""
+    from nnd_tasks.analysis.familiarity.familiarity_report import effects_table, findings, own_table
+
+    tables = []
+    for one in found:
+        rows = effects_table(findings(one)).markdown() if findings(one) else ["No familiarity is shown."]
+        tables += [f"# {unlinked(one.paired.title)}", "", *rows, *(own_table(one.own).markdown() if one.own else [])]
+    return "\n".join(tables)

@@ -291,6 +291,73 @@ def stress_metrics(
 
 
 @stress.command(
+    "self",
+    rich_help_panel=_VERDICTS,
+    epilog=examples(
+        ("nnd stress self --models gpt2,gpt2-medium --corpus wikitext --judges facebook/opt-125m", "as in the paper"),
+        (
+            "nnd stress self --models ./small,./large --corpus texts.txt --texts 50",
+            "from beginnings of texts of your own",
+        ),
+        ("nnd stress self --models ./small,./large --corpus quiz_design --words 0", "from whole contexts of a set"),
+    ),
+)
+def stress_self(
+    models: Annotated[str, typer.Option(help="Models that write and score, separated by commas: folders, or names.")],
+    corpus: Annotated[
+        str,
+        typer.Option(
+            help="Where prompts are taken from: as for `nnd stress build`, or a set that is built here.",
+            autocompletion=_CORPORA,
+        ),
+    ],
+    judges: Annotated[str, typer.Option(help="Models that score only, separated by commas.")] = "",
+    source: Annotated[
+        Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
+    ] = None,
+    texts: Annotated[int, typer.Option(help="Number of prompts.")] = 100,
+    words: Annotated[int, typer.Option(help="Words of a text that are the prompt; 0 takes it whole.")] = 20,
+    tokens: Annotated[int, typer.Option(help="Most tokens that a model writes.")] = 64,
+    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token each time.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Tokens that are sampled from.")] = 50,
+    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
+    model_args: Annotated[
+        str,
+        typer.Option("--model_args", help="Further arguments of all models, as for lm_eval, such as dtype=float32."),
+    ] = "",
+    device: Annotated[str | None, typer.Option(help="As for lm_eval, such as cuda or cpu.")] = None,
+    batch_size: Annotated[
+        str, typer.Option("--batch_size", help="As for lm_eval; another one draws other texts.")
+    ] = "8",
+    out_dir: Annotated[Path, typer.Option("--out", help="Keep texts, scores and tables there.")] = Path("nnd_self"),
+) -> None:
+    """Let models write, and each score all texts: does it like its own best? Interrupted, it goes on when run again."""
+    from nnd_tasks.stress.self_report import markdown, self_report, write_self_report
+    from nnd_tasks.stress.self_texts import SelfPlan, self_scores
+
+    check_folder("--out", out_dir)
+    plan = SelfPlan(
+        models=tuple(parts_of(models)),
+        corpus=corpus,
+        judges=tuple(parts_of(judges)),
+        source=source,
+        texts=texts,
+        words=words,
+        tokens=tokens,
+        temperature=temperature,
+        top_k=top_k,
+        seed=seed,
+        model_args=model_args,
+        device=device,
+        batch_size=batch_size,
+    )
+    report = self_report(self_scores(plan, out_dir, progress=sys.stderr.isatty()))
+    show(markdown(report))
+    for path in write_self_report(report, out_dir):
+        say(f"written: {path}")
+
+
+@stress.command(
     "errors",
     rich_help_panel=_SETS,
     epilog=examples(

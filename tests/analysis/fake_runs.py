@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ def write_run(
     seed: int = 0,
     protocol: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
+    samples: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
     """Write the files of one run below ``folder`` and return the folder that ``--output_path`` named.
 
@@ -72,10 +73,11 @@ def write_run(
         seed: of the outcomes.
         protocol: what differs from `PROTOCOL`.
         about: what to add to the model's part of the signature.
+        samples: the lines of the samples file, in the place of made-up ones.
     """
     rng = random.Random(seed)
     chosen = chances or dict.fromkeys(CATEGORIES, 0.7)
-    samples = [sample(i, chosen, rng) for i in range(contexts)]
+    samples = samples or [sample(i, chosen, rng) for i in range(contexts)]
     asked = {**PROTOCOL, "set": task.replace("nnd_", "nnd/", 1), **(protocol or {})}
     model = {
         "type": "hf",
@@ -92,7 +94,7 @@ def write_run(
         "results": {task: {"alias": task}},
         "configs": {task: {"task": task, "metadata": {"version": "1-A", "nnd": {"signature": signature}}}},
         "versions": {task: "1-A"},
-        "n-samples": {task: {"original": contexts, "effective": contexts}},
+        "n-samples": {task: {"original": len(samples), "effective": len(samples)}},
         "config": {"model": "hf", "model_args": {"pretrained": name}, "model_num_parameters": parameters},
         "model_name": name,
     }

@@ -74,7 +74,19 @@ def test_brief_has_one_name_and_one_text() -> None:
         if "--brief" in getattr(option, "opts", ())
     }
     assert len(set(texts.values())) == 1
-    expected = {"list", "show", "build", "compare", "scaling", "curve", "signal", "verify", "check", "publish"}
+    expected = {
+        "list",
+        "show",
+        "build",
+        "compare",
+        "scaling",
+        "curve",
+        "signal",
+        "familiarity",
+        "verify",
+        "check",
+        "publish",
+    }
     assert {path[0] for path in texts if len(path) == 1} == expected
     assert {path[1] for path in texts if len(path) == 2} == {"build", "report", "metrics", "errors"}
 

@@ -7,11 +7,9 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from nnd_tasks.analysis.set_tables import table_of
 from nnd_tasks.baselines import ALL, Writers, baseline_rates, writers_of
-from nnd_tasks.datasets import find_dataset, read_table
-from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
-from nnd_tasks.tables import fingerprint
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,12 +79,8 @@ def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...], dict
         config: of the set.
         data: fingerprint of the config.
     """
-    try:
-        folder = find_dataset(name)
-        table = None if folder is None else read_table(folder, config or None)
-    except NNDError:
-        return None
-    if table is None or fingerprint(table) != data:
+    table = table_of({"set": name, "config": config, "data": data})
+    if table is None:
         return None
     pairs = zip(table.column("high").to_pylist(), table.column("low").to_pylist(), strict=True)
     writers = dict(zip(table.column("test_id").to_pylist(), writers_of(table), strict=False))

@@ -1,0 +1,191 @@
+"""How many nats per token more the texts of one system get than texts of the others that were judged alike.
+
+The mean log-likelihood per token of a text c of the prompt p, which people gave the judgement j, is taken to be
+
+    score(p, c) = level(p, j) + effect(system of c) + rest
+
+and fitted by least squares. The levels take out what the prompt and the judgement explain. Prompts are the sample: errors are
+those of Bell and McCaffrey ("CR2"), with their degrees of freedom, which hold with few prompts too (Pustejovsky and Tipton,
+2018, sections 2 and 3). ``docs/familiarity.md`` has the formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+from scipy.special import stdtr, stdtrit
+
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+#: Below this a number that rounding alone keeps from 0 is taken for 0.
+_ZERO = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Contrasts between systems, for one or more columns of scores.
+
+    Attributes:
+        values: in nats per token, shape (contrasts, columns); nan where the texts do not tell.
+        errors: their standard errors, of the same shape.
+        degrees: degrees of freedom of each contrast, shape (contrasts,).
+    """
+
+    values: Floats
+    errors: Floats
+    degrees: Floats
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return both ends of the intervals, Student's, each of shape (contrasts, columns)."""
+        half = stdtrit(self.degrees, 0.5 + level / 2)[:, None] * self.errors
+        return self.values - half, self.values + half
+
+    def p_values(self) -> Floats:
+        """Return two-sided p values of a contrast of 0, shape (contrasts, columns)."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            p: Floats = 2 * stdtr(self.degrees[:, None], -np.abs(self.values / self.errors))
+        return p
+
+
+class Effects:
+    """Least squares of scores on the systems that wrote the texts, with a level of its own for each stratum.
+
+    Args:
+        prompts: of each text, shape (texts,); whatever can be compared for equality.
+        strata: texts of one stratum have one prompt and one judgement, shape (texts,).
+        shares: how much of a text is each system's, shape (texts, systems); rows sum to 1. A text that two systems wrote alike
+            counts half for each.
+        weights: of each text, shape (texts,); None takes 1.
+        more: further regressors, shape (texts, regressors), such as whether the text is the better one of its pair.
+
+    Attributes:
+        counted: whether a text counts, as its stratum has texts of other systems, shape (texts,).
+        groups: number of the group of each system, shape (systems,). Only systems of one group can be compared: strata link
+            them, by way of others where need be.
+    """
+
+    def __init__(
+        self,
+        prompts: Sequence[Any] | np.ndarray[Any, Any],
+        strata: Sequence[Any] | np.ndarray[Any, Any],
+        shares: Floats,
+        weights: Floats | None = None,
+        more: Floats | None = None,
+    ) -> None:
+        _, stratum = np.unique(np.asarray(strata), return_inverse=True)
+        _, prompt = np.unique(np.asarray(prompts), return_inverse=True)
+        self._order = np.lexsort((stratum, prompt))  # each prompt's texts are together, and in it each stratum's
+        self._systems = shares.shape[1]
+        ones = np.ones(len(prompt)) if weights is None else np.asarray(weights, dtype=np.float64)
+        self._root = np.sqrt(ones[self._order])[:, None]
+        self._strata, self._prompts = _starts(stratum[self._order]), _starts(prompt[self._order])
+        columns = shares if more is None else np.hstack([shares, more])
+        self._x = self._within(np.asarray(columns, dtype=np.float64)[self._order])
+        self._inverse = np.linalg.pinv(self._x.T @ self._x, rcond=1e-10, hermitian=True)
+        here = np.abs(self._x[:, : self._systems]) > _ZERO
+        self.counted = np.empty(len(here), dtype=bool)
+        self.counted[self._order] = here.any(axis=1)
+        linked = np.logical_or.reduceat(here, self._strata, axis=0).astype(float)
+        _, self.groups = connected_components(linked.T @ linked, directed=False)
+
+    def _within(self, values: Floats) -> Floats:
+        """Return values, shape (texts, columns), less the weighted mean of their stratum, times the root of the weight."""
+        weights = self._root**2
+        total = np.add.reduceat(values * weights, self._strata, axis=0)
+        mean = total / np.add.reduceat(weights, self._strata, axis=0)
+        sizes = np.diff(self._strata, append=len(values))
+        result: Floats = (values - np.repeat(mean, sizes, axis=0)) * self._root
+        return result
+
+    def against_others(self, systems: Sequence[int]) -> Floats:
+        """Return the contrast of the mean of some systems with the mean of the others, shape (systems,).
+
+        Others are those of the same group. Systems without others do not count; where none has any, it is 0 everywhere.
+        """
+        rows = []
+        for system in systems:
+            others = np.setdiff1d(np.flatnonzero(self.groups == self.groups[system]), systems)
+            if len(others):
+                rows.append(np.zeros(self._systems))
+                rows[-1][system], rows[-1][others] = 1, -1 / len(others)
+        return np.mean(rows, axis=0) if rows else np.zeros(self._systems)
+
+    def estimate(self, scores: Floats, contrasts: Floats) -> Estimates:
+        """Estimate contrasts between systems.
+
+        Args:
+            scores: mean log-likelihood per token, shape (texts,), or (texts, columns) for several models.
+            contrasts: shape (contrasts, systems); each row sums to 0. A row of zeros gives nan.
+        """
+        y = self._within(np.asarray(scores, dtype=np.float64).reshape(len(self._order), -1)[self._order])
+        padded = np.zeros((len(contrasts), self._x.shape[1]))
+        padded[:, : self._systems] = contrasts
+        fitted = self._inverse @ (self._x.T @ y)
+        rest = y - self._x @ fitted
+        errors = np.empty((len(contrasts), y.shape[1]))
+        degrees = np.empty(len(contrasts))
+        for row, contrast in enumerate(padded):
+            loads = self._loads(contrast)
+            errors[row] = np.sqrt((np.add.reduceat(loads[:, None] * rest, self._prompts, axis=0) ** 2).sum(axis=0))
+            degrees[row] = self._degrees(loads)
+        known = np.abs(padded @ self._inverse @ (self._x.T @ self._x) - padded).max(axis=1) < 1e-6
+        known &= np.abs(padded).max(axis=1) > 0
+        values: Floats = np.where(known[:, None], padded @ fitted, np.nan)
+        return Estimates(values, np.where(known[:, None] & (errors > _ZERO), errors, np.nan), degrees)
+
+    @cached_property
+    def _adjusted(self) -> Floats:
+        """The regressors of each prompt i times (1 - H_ii)^(-1/2), where H is the projection on them: CR2's adjustment."""
+        adjusted = np.empty_like(self._x)
+        for start, end in zip(self._prompts, [*self._prompts[1:], len(self._x)], strict=True):
+            part = self._x[start:end]
+            values, vectors = np.linalg.eigh(np.eye(end - start) - part @ self._inverse @ part.T)
+            scale = np.where(values > 1e-8, np.maximum(values, 1e-8) ** -0.5, 0.0)
+            adjusted[start:end] = vectors @ (scale[:, None] * (vectors.T @ part))
+        return adjusted
+
+    def _loads(self, contrast: Floats) -> Floats:
+        """Return how much the rest of each text moves a contrast, shape (texts,)."""
+        loads: Floats = self._adjusted @ (self._inverse @ contrast)
+        return loads
+
+    def _degrees(self, loads: Floats) -> float:
+        """Return the degrees of freedom of a contrast's variance, trace(G)² / sum of squares of G (Satterthwaite).
+
+        G = diag(|a_i|²) - B M B', with a_i the loads of prompt i, b_i = X_i' a_i the rows of B and M = (X'X)⁻¹.
+        """
+        squares = np.add.reduceat(loads**2, self._prompts)
+        b = np.add.reduceat(loads[:, None] * self._x, self._prompts, axis=0)
+        inner = ((b @ self._inverse) * b).sum(axis=1)
+        product = self._inverse @ (b.T @ b)
+        total = (squares**2).sum() - 2 * (squares * inner).sum() + np.trace(product @ product)
+        trace = squares.sum() - inner.sum()
+        return float(max(1.0, trace**2 / total)) if total > _ZERO**2 else 1.0
+
+    def resampled(self, scores: Floats, contrast: Floats, counts: Floats) -> Floats:
+        """Return a contrast's estimates for samples of prompts, shape (samples,).
+
+        Args:
+            scores: shape (texts,).
+            contrast: shape (systems,).
+            counts: how often each prompt is in each sample, shape (samples, prompts), prompts in ascending order.
+        """
+        y = self._within(np.asarray(scores, dtype=np.float64)[self._order][:, None])
+        width = self._x.shape[1]
+        squares = np.add.reduceat(self._x[:, :, None] * self._x[:, None, :], self._prompts, axis=0)
+        products = np.add.reduceat(self._x * y, self._prompts, axis=0)
+        matrices = (counts @ squares.reshape(len(squares), -1)).reshape(-1, width, width)
+        padded = np.zeros(width)
+        padded[: self._systems] = contrast
+        inverse = np.linalg.pinv(matrices, rcond=1e-10, hermitian=True)
+        estimates: Floats = np.einsum("p,bpq,bq->b", padded, inverse, counts @ products)
+        return estimates
+
+
+def _starts(sorted_ids: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return where each run of equal values begins."""
+    return np.flatnonzero(np.diff(sorted_ids, prepend=-1) != 0)

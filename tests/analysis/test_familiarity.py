@@ -1,0 +1,338 @@
+"""Familiarity: against least squares with dummies, on planted effects, on sets of every kind, through the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.linalg import fractional_matrix_power
+from scipy.special import stdtrit
+
+from nnd_tasks.analysis.familiarity.effects import Effects
+from nnd_tasks.analysis.familiarity.familiarity import Familiarity, find_familiarity
+from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.dataset_writing import write_dataset
+from nnd_tasks.datasets import read_table
+from nnd_tasks.harness.documents import cluster_documents, load_tests
+from nnd_tasks.schema import Test
+from nnd_tasks.tables import to_table
+from tests.analysis.fake_runs import write_run
+from tests.commands import Outcome, refused
+from tests.conftest import once
+
+Command = Callable[..., Outcome]
+Made = Callable[[str], None]
+
+
+# ---------------------------------------------------------------- least squares
+
+
+def drawn(seed: int, prompts: int, systems: int) -> tuple[Any, Any, Any, Any]:
+    """Return prompt, stratum, shares and weight of made-up texts; some strata have one text, some texts two writers."""
+    rng = np.random.default_rng(seed)
+    prompt = np.repeat(np.arange(prompts), rng.integers(2, 2 * systems, prompts))
+    stratum = prompt * 3 + rng.integers(0, 3, len(prompt))
+    shares = np.eye(systems)[rng.integers(0, systems, len(prompt))]
+    shared = rng.random(len(prompt)) < 0.1
+    shares[shared] = (shares[shared] + np.eye(systems)[rng.integers(0, systems, shared.sum())]) / 2
+    return prompt, stratum, shares, rng.choice([1.0, 0.5, 0.25], len(prompt))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_estimates_errors_and_degrees_are_those_of_dummies_and_whole_matrices(seed: int) -> None:
+    prompt, stratum, shares, weights = drawn(seed, 8, 3)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(prompt))  # the order of the texts makes no difference
+    prompt, stratum, shares, weights = (part[order] for part in (prompt, stratum, shares, weights))
+    more = rng.random((len(prompt), 1)) if seed % 2 else None
+    y = rng.normal(size=len(prompt))
+    effects = Effects(prompt, stratum, shares, weights, more)
+    contrast = effects.against_others([1])
+    assert contrast.tolist() == [-0.5, 1, -0.5]
+    found = effects.estimate(y, contrast[None])
+
+    root = np.sqrt(weights)
+    dummies = (stratum[:, None] == np.unique(stratum)).astype(float) * root[:, None]
+    columns = np.hstack([shares, more]) if more is not None else shares
+    design = np.hstack([columns * root[:, None], dummies])
+    fitted = np.linalg.lstsq(design, y * root, rcond=None)[0]
+    whole = np.zeros(design.shape[1])
+    whole[:3] = contrast
+    assert found.values[0, 0] == pytest.approx(whole @ fitted)
+
+    out = np.eye(len(y)) - dummies @ np.linalg.pinv(dummies)
+    x, rest = out @ (columns * root[:, None]), y * root - design @ fitted
+    inverse = np.linalg.pinv(x.T @ x)
+    hat = np.eye(len(y)) - x @ inverse @ x.T
+    variance, gaps = 0.0, []
+    for one in np.unique(prompt):
+        mine = prompt == one
+        loads = (
+            fractional_matrix_power(hat[np.ix_(mine, mine)], -0.5).real
+            @ x[mine]
+            @ inverse
+            @ np.r_[contrast, [0] * (more is not None)]
+        )
+        variance += float(loads @ rest[mine]) ** 2
+        gaps.append(hat[:, mine] @ loads)
+    gram = np.array(gaps) @ np.array(gaps).T
+    assert found.errors[0, 0] == pytest.approx(np.sqrt(variance))
+    assert found.degrees[0] == pytest.approx(np.trace(gram) ** 2 / (gram**2).sum())
+    low, high = found.interval()
+    assert high[0, 0] - low[0, 0] == pytest.approx(2 * stdtrit(found.degrees[0], 0.975) * np.sqrt(variance))
+
+
+@pytest.mark.parametrize(("prompts", "systems"), [(20, 4), (100, 3)])
+def test_a_planted_effect_is_found_and_nothing_where_there_is_none(prompts: int, systems: int) -> None:
+    runs, planted = 500, 0.2
+    prompt, stratum, shares, weights = drawn(0, prompts, systems)
+    rng = np.random.default_rng(1)
+    # What a prompt has against a system, and prompts that are noisier than others, are within prompts.
+    liked = 0.2 * np.einsum("ts,tsr->tr", shares, rng.normal(size=(prompts, systems, runs))[prompt])
+    noise = np.exp(rng.normal(size=prompts) / 2)[prompt, None] * rng.normal(size=(len(prompt), runs)) / 2
+    null = rng.normal(size=(stratum.max() + 1, runs))[stratum] + liked + noise
+    effects = Effects(prompt, stratum, shares, weights)
+    contrasts = np.stack([effects.against_others([i]) for i in range(systems)])
+    found = effects.estimate(null + planted * shares[:, [0]], contrasts)
+    truth = (contrasts @ (planted * np.eye(systems)[0]))[:, None]
+    assert truth[0, 0] == pytest.approx(planted)
+    assert found.values[0].mean() == pytest.approx(planted, abs=0.02)
+    low, high = found.interval()
+    assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.95, abs=0.02)
+    p = effects.estimate(null, contrasts).p_values()
+    assert (p.min(axis=0) * systems < 0.05).mean() <= 0.05
+
+
+def test_only_linked_systems_are_compared_and_only_what_texts_tell_is_estimated() -> None:
+    prompt = [0, 0, 1, 1, 2, 2, 3, 3, 4]
+    shares = np.eye(5)[[0, 1, 0, 1, 2, 3, 2, 3, 4]]
+    effects = Effects(prompt, prompt, shares)
+    assert effects.groups.tolist() == [0, 0, 1, 1, 2]
+    assert effects.counted.tolist() == [True] * 8 + [False]
+    assert effects.against_others([0]).tolist() == [1, -1, 0, 0, 0]
+    assert effects.against_others([0, 2]).tolist() == [0.5, -0.5, 0.5, -0.5, 0]
+    assert not effects.against_others([4]).any()
+    assert not effects.against_others([0, 1]).any()
+    contrasts = np.stack([effects.against_others([i]) for i in range(5)])
+    found = effects.estimate(np.array([1.0, 0, 3, 1, 0, 0, 2, 1, 9]), contrasts)
+    assert found.values[:, 0] == pytest.approx([1.5, -1.5, 0.5, -0.5, np.nan], nan_ok=True)
+    better = np.array([1.0, 0, 1, 0, 1, 0, 1, 0, 1])[:, None]  # system 0 wrote better texts only
+    assert np.isnan(Effects(prompt, prompt, shares, more=better).estimate(np.arange(9.0), contrasts).values).all()
+
+
+def test_samples_of_prompts_are_fitted_as_if_they_were_the_data() -> None:
+    prompt, stratum, shares, weights = drawn(2, 12, 3)
+    y = np.random.default_rng(3).normal(size=len(prompt))
+    counts = np.random.default_rng(4).multinomial(12, np.full(12, 1 / 12), 3).astype(float)
+    effects = Effects(prompt, stratum, shares, weights)
+    contrast = effects.against_others([2])
+    found = effects.resampled(y, contrast, counts)
+    for count, value in zip(counts, found, strict=True):
+        again = Effects(prompt, stratum, shares, weights * np.maximum(count[prompt], 1e-12))
+        assert value == pytest.approx(again.estimate(y, contrast[None]).values[0, 0], abs=1e-6)
+
+
+# ---------------------------------------------------------------- sets and runs
+
+SYSTEMS = ("A", "B", "C")
+
+
+@pytest.fixture
+def made_up(nnd_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], None]:
+    """Return what puts the set of a kind into the home of the test; each is made once."""
+
+    def put(kind: str) -> None:
+        folder = once(tmp_path_factory, f"made_up_{kind}", lambda home: write_set(home, kind))
+        shutil.copytree(folder / "nnd", nnd_home / "nnd")
+
+    return put
+
+
+def write_set(home: Path, kind: str, prompts: int = 40) -> None:
+    """Write a set ``nnd/made_up`` whose prompts have six texts, two of each of three systems.
+
+    Args:
+        home: for `NND_HOME`.
+        kind: ``score``, ``label``, ``pairs`` (people only said which is better), or ``nobody`` (systems are not known).
+        prompts: how many.
+    """
+    tests = []
+    for prompt in range(prompts):
+        texts = [(f"text {i} of {prompt}", SYSTEMS[i % 3] if i < 5 else "B|C") for i in range(6)]
+        for high in range(3):
+            for low in range(3, 6):
+                better, worse = (
+                    ((high, low) if (prompt + high) % 2 else (low, high)) if kind == "pairs" else (high, low)
+                )
+                extra: dict[str, Any] = {}
+                if kind != "nobody":
+                    extra = {"high_system": texts[better][1], "low_system": texts[worse][1]}
+                if kind == "score":
+                    extra |= {"high_score": 5.0, "low_score": 2.0}
+                if kind == "label":
+                    extra |= {"high_label": "No error", "low_label": "disfluent"}
+                tests.append(
+                    Test(
+                        test_id=f"{prompt:08x}{high}{low}",
+                        context_id=str(prompt),
+                        cluster_id=f"{prompt:04x}",
+                        context=f"context {prompt}",
+                        high=texts[better][0],
+                        low=texts[worse][0],
+                        category="cd"[prompt % 2],
+                        high_first=True,
+                        **extra,
+                    )
+                )
+    write_dataset(
+        home / "nnd" / "made_up", {"default": to_table(tests)}, header={}, body=lambda *_: "", default="default"
+    )
+
+
+def write_scores(folder: Path, name: str, liked: dict[str, float], seed: int = 0, **changes: Any) -> Path:
+    """Write a run on the set of `write_set`, whose scores are noise and what a model likes in the writer of a text."""
+    tests, origin, _ = load_tests("nnd/made_up", None, "test", {})
+    writers: dict[str, str] = {}
+    for side in ("high", "low"):
+        if f"{side}_system" in tests.column_names:
+            writers |= dict(zip(tests[side], tests[f"{side}_system"], strict=True))
+    rng = np.random.default_rng(seed)
+    samples = []
+    for document in cluster_documents(tests, "here").to_list():
+        means = []
+        for text in document["candidates"]:
+            names = writers.get(text, "").split("|")
+            means.append(float(rng.normal() * 0.2 - 3 + np.mean([liked.get(one, 0.0) for one in names])))
+        logged = [
+            {**test, "passed": means[test["high"]] > means[test["low"]], "tie": False} for test in document["tests"]
+        ]
+        scores = [{"sum": 10 * mean, "mean": mean, "tokens": 10, "bytes": 40} for mean in means]
+        samples.append({"doc": document, "tests": logged, "candidates": scores, "truncated_contexts": 0})
+    protocol = {"config": origin["config"], "data": origin["fingerprint"], **changes}
+    return write_run(folder, name, samples=samples, protocol=protocol)
+
+
+def found_on(tmp_path: Path, own: Sequence[str] = (), **liked: dict[str, float]) -> Familiarity:
+    runs = [write_scores(tmp_path, name, values, seed) for seed, (name, values) in enumerate(liked.items())]
+    [found] = find_familiarity(read_runs(runs), own)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "basis"), [("score", "equal judgements"), ("label", "equal judgements"), ("pairs", "pairs")]
+)
+def test_what_a_model_likes_is_found_in_sets_of_every_kind(
+    made_up: Made, tmp_path: Path, kind: str, basis: str
+) -> None:
+    made_up(kind)
+    found = found_on(tmp_path, m={"A": 0.4}, n={})
+    assert found.basis == basis
+    assert (found.texts, found.prompts) == (240, 40)
+    effects = {(one.model, one.system): one for one in found.effects}
+    assert effects["m", "A"].value == pytest.approx(0.4, abs=0.1)
+    assert effects["m", "A"].p_holm < 0.001
+    assert effects["m", "A"].low < 0.4 < effects["m", "A"].high
+    assert effects["m", "B"].value == pytest.approx(-0.2, abs=0.1)
+    assert all(effects["n", system].p_holm > 0.05 for system in SYSTEMS)
+    assert [effects["m", system].texts for system in SYSTEMS] == [80, 80 + 40, 80]
+
+
+def test_what_comes_from_own_texts_is_what_a_model_that_does_not_like_them_lacks(made_up: Made, tmp_path: Path) -> None:
+    made_up("label")
+    found = found_on(tmp_path, ["m=A"], m={"A": 0.5})
+    [own] = found.own
+    plain = read_runs([write_scores(tmp_path / "plain", "plain", {}, 0)])[0]
+    assert (own.model, own.systems) == ("m", ("A",))
+    assert own.familiarity[0] == pytest.approx(0.5, abs=0.1)
+    assert np.isnan(own.beyond[0]), "there is no other model"
+    assert own.without[0] == pytest.approx(plain.tests["passed"].mean(), abs=0.03)
+    assert own.gained[0] == pytest.approx(own.rate - own.without[0])
+    assert own.without[1] < own.without[0] < own.without[2]
+    assert own.gained[1] < own.gained[0] < own.gained[2]
+    better, worse, rest = own.parts
+    assert better.tests + worse.tests + rest.tests == 360
+    assert better.rate > rest.rate > worse.rate
+    assert sum(part.tests * part.rate for part in own.parts) == pytest.approx(360 * own.rate)
+
+
+def test_beyond_the_others_is_what_others_do_not_like(made_up: Made, tmp_path: Path) -> None:
+    made_up("score")
+    found = found_on(tmp_path, ["A"], m={"A": 0.9}, n={"A": 0.4})
+    first, second = found.own
+    assert first.beyond[0] == pytest.approx(0.5, abs=0.15)
+    assert second.beyond[0] == pytest.approx(-first.beyond[0])
+
+
+def test_systems_of_two_groups_are_not_compared(made_up: Made, nnd_home: Path, tmp_path: Path) -> None:
+    made_up("label")
+    table = read_table(nnd_home / "nnd" / "made_up").to_pandas()
+    for side in ("high_system", "low_system"):
+        table.loc[table["cluster_id"] < f"{20:04x}", side] = table[side].str.replace(r"(\w)", r"\g<1>2", regex=True)
+    tests = [Test(**{key: value for key, value in row.items() if value == value}) for row in table.to_dict("records")]
+    write_dataset(
+        nnd_home / "nnd" / "made_up", {"default": to_table(tests)}, header={}, body=lambda *_: "", default="default"
+    )
+    [found] = find_familiarity(read_runs([write_scores(tmp_path, "m", {"A": 0.5})]))
+    assert "Groups: " in found.notes[0]
+    assert {one.system: round(one.value, 1) for one in found.effects}["A"] == pytest.approx(0.5, abs=0.2)
+
+
+# ---------------------------------------------------------------- the command line
+
+
+def test_the_command_prints_and_writes_the_tables(nnd: Command, made_up: Made, tmp_path: Path) -> None:
+    made_up("score")
+    runs = [
+        write_scores(tmp_path, name, liked, seed)
+        for seed, (name, liked) in enumerate({"m": {"A": 0.5}, "n": {}}.items())
+    ]
+    out = tmp_path / "out"
+    done = nnd("familiarity", *runs, "--own", "m=A,B", "--out", out)
+    assert done.status == 0, done.err
+    assert "Compared within equal judgements: 240 texts of 40 prompts." in done.out
+    for text in (done.out, (out / "familiarity_nnd_made_up.md").read_text()):
+        assert "| m | A | 80 | 40 | +0." in text
+        assert "| m | own text is worse | " in text
+    content = json.loads((out / "familiarity_nnd_made_up.json").read_text())
+    assert (content["effects"][0]["model"], content["effects"][0]["system"]) == ("m", "A")
+    assert content["own"][0]["systems"] == ["A", "B"]
+    assert (out / "familiarity_nnd_made_up.csv").read_text().count("\n") == 7
+    brief = nnd("familiarity", *runs, "--brief").out
+    assert "| m | A |" in brief
+    assert "| n |" not in brief
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "message"),
+    [
+        ("score", ("--own", "A2"), "no text is by 'A2'; did you mean 'A'?"),
+        ("score", ("--own", "k=A"), "there is no run of 'k'"),
+        ("score", ("--own", "m="), "no text is by ''"),
+        ("nobody", (), "does not say who wrote its texts"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_line(
+    nnd: Command, made_up: Made, tmp_path: Path, kind: str, arguments: tuple[str, ...], message: str
+) -> None:
+    made_up(kind)
+    assert message in refused(nnd("familiarity", write_scores(tmp_path, "m", {}), *arguments))
+
+
+def test_the_set_must_be_built_here_from_the_data_of_the_runs(nnd: Command, made_up: Made, tmp_path: Path) -> None:
+    made_up("score")
+    other = write_scores(tmp_path, "m", {}, data="0123456789abcdef")
+    message = refused(nnd("familiarity", other))
+    assert "is not built here from the data of the runs (run: nnd build made_up)" in message
+
+
+def test_a_test_that_the_set_does_not_have_is_named(nnd: Command, made_up: Made, tmp_path: Path) -> None:
+    made_up("score")
+    run = write_scores(tmp_path, "m", {})
+    [samples] = run.rglob("samples_*.jsonl")
+    samples.write_text(samples.read_text().replace("0000000003", "ffffffff03"))
+    assert "has no test ffffffff03; the file was changed" in refused(nnd("familiarity", run))
