@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from lm_eval.api.instance import Instance
 
-from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, is_missing_path
 from nnd_tasks.harness.lengths import TokenCounter
+
+
+def load_model(name: str, arguments: Mapping[str, Any], device: str | None, batch_size: int | str) -> Any:
+    """Return lm-eval's model of type ``hf`` that shares prefixes.
+
+    Args:
+        name: of the model, for errors.
+        arguments: as for ``--model_args``.
+        device: as lm-eval's ``--device``; None takes a GPU where there is one.
+        batch_size: as lm-eval's ``--batch_size``.
+
+    Raises:
+        NNDError: the model cannot be loaded.
+    """
+    from nnd_tasks.models.shared_prefix import SharedPrefixLM
+
+    try:
+        # lm-eval takes the CPU where there is no such GPU.
+        return SharedPrefixLM(**arguments, device=device or "cuda:0", batch_size=batch_size)
+    except Exception as error:  # transformers raises many kinds
+        raise NNDError(f"the model {name} cannot be loaded ({typed_reason_of(error)})") from error
 
 
 class Likelihood:
@@ -30,25 +50,18 @@ class Likelihood:
     """
 
     def __init__(self, model: str, *, device: str | None = None, batch_size: int | str = 1) -> None:
-        from nnd_tasks.models.shared_prefix import SharedPrefixLM
-
         if is_missing_path(model):
             raise NNDError(f"{model}: there is no such model folder")
         path = expand(model)
         name = str(path) if path.exists() else model
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         arguments: dict[str, Any] = {"pretrained": name, "softmax_dtype": "float32"}
         self.counter = TokenCounter(arguments, "hf")
-        try:
-            self.lm: Any = SharedPrefixLM(**arguments, device=device, batch_size=batch_size)
-        except (OSError, ValueError, RuntimeError, AssertionError) as error:
-            raise NNDError(f"{model}: cannot be loaded ({reason_of(error)})") from error
+        self.lm = load_model(model, arguments, device, batch_size)
 
     def fits(self, context: str, text: str) -> bool:
         """Tell whether a text with its whole context fits the model's window, and has a token of its own."""
         prompt, tokens = self.counter.lengths(context, text)
-        window = self.counter.window
-        return tokens > 0 and (window is None or prompt + tokens <= window + self.counter.room)
+        return tokens > 0 and not self.counter.overlong(prompt, tokens)
 
     def means(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the mean log-likelihood per token, in nats, of each text after its context.

@@ -26,12 +26,13 @@ from nnd_tasks.analysis.compare.output import file_stem
 from nnd_tasks.analysis.familiarity.effects import Floats
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.datasets import look_up_set, read_table
-from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, read_text, write_text
 from nnd_tasks.folders import only_writer
 from nnd_tasks.formats import json_text
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.stress.corpora import KNOWN, read_corpus
+from nnd_tasks.stress.likelihood import load_model
 from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import json_lines, read_json
 
@@ -267,17 +268,9 @@ class _Model:
 
     @property
     def _lm(self) -> Any:
-        from nnd_tasks.models.shared_prefix import SharedPrefixLM
-
         if self._loaded is None:
-            device, size = (
-                self._plan.device or "cuda:0",
-                int(self._plan.batch_size),
-            )  # lm-eval takes the CPU if there is no GPU
-            try:
-                self._loaded = SharedPrefixLM(**self._arguments, device=device, batch_size=size)
-            except Exception as error:  # transformers raises many kinds
-                raise NNDError(f"the model {self.name} cannot be loaded ({typed_reason_of(error)})") from error
+            plan = self._plan
+            self._loaded = load_model(self.name, self._arguments, plan.device, int(plan.batch_size))
         return self._loaded
 
     def unload(self) -> None:

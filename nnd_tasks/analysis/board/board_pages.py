@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections import Counter
@@ -17,6 +16,7 @@ from nnd_tasks.analysis.board.board_columns import OF_CATEGORIES, OF_MODELS, bea
 from nnd_tasks.analysis.board.standings import Standing, standings_of
 from nnd_tasks.analysis.compare.output import few
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, is_underpowered
+from nnd_tasks.analysis.html_pages import policy_hash, templates
 from nnd_tasks.analysis.report.html_examples import failed_examples
 from nnd_tasks.analysis.report.html_report import command_of
 from nnd_tasks.analysis.results import Run, read_runs
@@ -149,8 +149,8 @@ class Board:
             "style": style,
             "script": script,
             # A page runs this script and takes this style only, whatever a text of the data contains, and loads nothing.
-            "style_hash": _policy_hash(f"\n{style}\n"),
-            "script_hash": _policy_hash(script),
+            "style_hash": policy_hash(f"\n{style}\n"),
+            "script_hash": policy_hash(script),
             "newest": max(run.date[:10] for run in runs),
             "of_models": OF_MODELS,
             "of_categories": OF_CATEGORIES,
@@ -303,10 +303,6 @@ def _class_text(number_of_class: int) -> str:
 # ---------------------------------------------------------------- templates
 
 
-def _policy_hash(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
 def _plain(text: str) -> str:
     """Return a text from outside without secrets, on one line, and with nothing in it that hides or turns letters."""
     return visible(hide(text))
@@ -320,15 +316,7 @@ def _settings(protocol: Mapping[str, Any]) -> list[tuple[str, str]]:
 @lru_cache
 def _environment() -> jinja2.Environment:
     """Return what renders the templates."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(Path(__file__).parent)
     environment.filters |= {"number": number, "counted": counted, "few": few, "plain": _plain}
     environment.globals |= {"settings": _settings, "command_of": command_of, "kinds_of": kinds_of, "ALL": ALL,
                             "languages_of": languages_of, "size_class": size_class, "beaten": beaten,

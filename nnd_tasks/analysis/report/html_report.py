@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import math
 import shlex
@@ -21,6 +19,7 @@ from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, p
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, LEVEL, POWER
 from nnd_tasks.analysis.curves import around_errors
+from nnd_tasks.analysis.html_pages import policy_hash, templates
 from nnd_tasks.analysis.report.browsing import Packed, pack
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, failed_examples
 from nnd_tasks.analysis.results import Run, notes_on, read_runs
@@ -305,7 +304,7 @@ def frame(title: str, pairs: Sequence[Paired], packed: Packed, *, alone: bool = 
         "style": (folder / "report.css").read_text(encoding="utf-8"),
         "script": script,
         # The page's policy runs this script only, whatever a text of the data contains, and loads nothing.
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "script_hash": policy_hash(script),
         "packed": packed,
         "alone": alone,
         "marked": any("error_spans" in run.documents[0] for paired in pairs for run in paired.runs if run.documents),
@@ -322,15 +321,7 @@ def frame(title: str, pairs: Sequence[Paired], packed: Packed, *, alone: bool = 
 
 def environment() -> jinja2.Environment:
     """Return what renders the template, with our filters and functions."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(Path(__file__).parent)
     environment.filters |= {
         "number": _number,
         "signed": partial(number, signed=True),
