@@ -30,6 +30,7 @@ COMMANDS = {
     "scaling a b": (0, "nnd_made_up"),
     "curve a": (1, "nnd: error: "),
     "signal a": (1, "nnd: error: "),
+    "surprise a": (1, "nnd: error: "),
     "familiarity a b": (1, "nnd build made_up"),
     "verify rouge": (1, "nnd: error: "),
     "reproduce": (0, "quiz_design"),

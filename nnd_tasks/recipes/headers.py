@@ -92,9 +92,13 @@ def read_header(
             _take_comments(header, rows, used, cut=cut)
     except csv.Error as error:
         raise NNDError(f"{name}, row {row}: no header of a table ({error})") from error
-    twice = next((one for i, one in enumerate(header.names) if one in header.names[:i]), None)
-    if twice is not None:
-        raise NNDError(f"{name}, row {row}: two columns are called {twice!r}; rename one, or is it not the right file?")
+    seen: set[str] = set()
+    for one in header.names:
+        if one in seen:
+            raise NNDError(
+                f"{name}, row {row}: two columns are called {one!r}; rename one, or is it not the right file?"
+            )
+        seen.add(one)
     return header
 
 

@@ -25,8 +25,9 @@ from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 from tests.analysis.fake_runs import write_run
+from tests.analysis.pages import open_page
 from tests.analysis.runs import make_run
-from tests.analysis.test_html_report import browser, open_page, parse, text_of  # noqa: F401 - browser is a fixture
+from tests.analysis.test_html_report import parse, text_of
 from tests.analysis.test_tampered import damage
 from tests.conftest import REPO
 
@@ -494,7 +495,7 @@ def shown_models(page: Any) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_board_can_be_sorted_and_filtered_in_a_browser(browser: Browser, site: Path) -> None:  # noqa: F811
+def test_the_board_can_be_sorted_and_filtered_in_a_browser(browser: Browser, site: Path) -> None:
     page, complaints = open_page(browser, site / "index.html", viewport={"width": 1280, "height": 900})
     assert shown_models(page) == ["m-a", "m-b", "m-c"]
     button = page.get_by_role("button", name="Sort by made_up (authors)")
@@ -529,7 +530,7 @@ def test_the_board_can_be_sorted_and_filtered_in_a_browser(browser: Browser, sit
 
 
 @pytest.mark.slow
-def test_attacks_are_inert_in_a_browser(browser: Browser, hostile: Path) -> None:  # noqa: F811
+def test_attacks_are_inert_in_a_browser(browser: Browser, hostile: Path) -> None:
     for path in [hostile / "index.html", *hostile.glob("set-*"), *list(hostile.glob("failed-*img*"))[:1]]:
         page, complaints = open_page(browser, path)
         assert "board" in page.title()
@@ -539,7 +540,7 @@ def test_attacks_are_inert_in_a_browser(browser: Browser, hostile: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [320, 1280])
-def test_no_page_of_the_board_scrolls_sideways(browser: Browser, hostile: Path, width: int) -> None:  # noqa: F811
+def test_no_page_of_the_board_scrolls_sideways(browser: Browser, hostile: Path, width: int) -> None:
     context = {"viewport": {"width": width, "height": 800}, "color_scheme": "dark" if width == 320 else "light"}
     for pattern in ("index*", "set-*img*", "model-*img*", "failed-*img*"):
         page, _ = open_page(browser, next(hostile.glob(pattern)), **context)
@@ -549,7 +550,7 @@ def test_no_page_of_the_board_scrolls_sideways(browser: Browser, hostile: Path, 
 
 
 @pytest.mark.slow
-def test_without_scripts_a_board_is_a_plain_table(browser: Browser, site: Path) -> None:  # noqa: F811
+def test_without_scripts_a_board_is_a_plain_table(browser: Browser, site: Path) -> None:
     page, _ = open_page(browser, site / "index.html", java_script_enabled=False)
     assert shown_models(page) == ["m-a", "m-b", "m-c"]
     assert not page.locator(".filter").is_visible()

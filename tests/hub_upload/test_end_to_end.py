@@ -72,7 +72,7 @@ def test_what_datasets_loads_is_what_was_built(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["nnd run", "lm_eval"])
+@pytest.mark.parametrize("command", [pytest.param("nnd run", marks=pytest.mark.complete), "lm_eval"])
 def test_a_model_is_scored_on_a_published_set_as_on_a_built_one(
     command: str, published: Callable[..., Client], real_sets: Callable[[str], Path], models: Path, tmp_path: Path
 ) -> None:

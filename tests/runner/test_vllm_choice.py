@@ -258,5 +258,7 @@ def test_answers_of_another_vllm_are_not_reused(tmp_path: Path) -> None:
     [("vllm-shared-prefix", "nnd run --model vllm"), ("vllm", "nnd run --no-shared-prefix --model vllm")],
 )
 def test_the_command_of_a_report(model: str, words: str) -> None:
-    run: Any = SimpleNamespace(command={"model": model}, protocol={}, documents=[], task="nnd_demo")
+    run: Any = SimpleNamespace(
+        command={"model": model}, protocol={}, documents=[], task="nnd_demo", tokens=Path("none")
+    )
     assert command_of(run).startswith(f"{words} --tasks nnd_demo ")
