@@ -195,7 +195,24 @@ def _document(sample: Mapping[str, Any], where: str) -> dict[str, Any]:
     for text in candidates:
         if not isinstance(text, str):
             raise NNDError(f"{where}: candidates hold {_shown(text)}, which is not text")
+    if doc.get("error_spans") is not None:
+        _check_marks(_get(doc, "error_spans", list, where), candidates, where)
     return doc
+
+
+def _check_marks(marks: Sequence[Any], candidates: Sequence[str], where: str) -> None:
+    """Raise NNDError where marked errors are not places in the candidates, each with a category and a severity."""
+    if len(marks) != len(candidates):
+        raise NNDError(
+            f"{where}: error_spans are of {counted(len(marks), 'candidate')}, it has {counted(len(candidates), 'candidate')}"
+        )
+    for i, (text, errors) in enumerate(zip(candidates, marks, strict=True)):
+        place = f"{where}: error_spans[{i}]"
+        for error in errors if isinstance(errors, list) else [errors]:
+            if not isinstance(error, dict) or not all(isinstance(error.get(k), str) for k in ("category", "severity")):
+                raise NNDError(f"{place} hold {_shown(error)}, which is not an error with category and severity")
+            start = _whole(error.get("start"), f"{place}: start", 0, len(text))
+            _whole(error.get("end"), f"{place}: end", start, len(text))
 
 
 def _scores(sample: Mapping[str, Any], key: str, expected: int, where: str) -> list[dict[str, Any] | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -38,17 +38,27 @@ class CandidateTokens:
     logprobs: NDArray[np.float32]
 
 
+#: Columns with an entry for each token, in the order of the attributes of `CandidateTokens`.
+_LISTS = ("token_ids", "starts", "ends", "logprobs")
 #: (cluster_id, index of the candidate, whether its prompt had the context) -> its tokens.
 TokenScores = Mapping[tuple[str, int, bool], CandidateTokens]
 
 
+#: What was read already: the parts of a report all need the token scores of a run.
+_READ: WeakKeyDictionary[Run, TokenScores] = WeakKeyDictionary()
+
+
 def run_tokens(run: Run) -> TokenScores | None:
-    """Return the token scores of a run; None where it kept none.
+    """Return the token scores of a run, which are read once; None where it kept none.
 
     Raises:
         NNDError: their file is damaged, or of another run; see `read_tokens`.
     """
-    return read_tokens(run.tokens, Samples(run.documents, run.tests, run.truncated)) if run.tokens.is_file() else None
+    if run not in _READ:
+        if not run.tokens.is_file():
+            return None
+        _READ[run] = read_tokens(run.tokens, Samples(run.documents, run.tests, run.truncated))
+    return _READ[run]
 
 
 def read_tokens(path: Path, samples: Samples) -> TokenScores:
@@ -59,8 +69,9 @@ def read_tokens(path: Path, samples: Samples) -> TokenScores:
         samples: of the same run and task.
 
     Raises:
-        NNDError: the file cannot be read, lacks a column, or disagrees with the samples: a candidate that is not there, another
-            text, or log-probabilities that do not add up to its sum.
+        NNDError: the file cannot be read, lacks a column, a value or a scored candidate, names characters that a text does not
+            have, or disagrees with the samples: a candidate that is not there, another text, or log-probabilities that do not
+            add up to its sum.
     """
     try:
         table = pq.read_table(path)
@@ -71,12 +82,24 @@ def read_tokens(path: Path, samples: Samples) -> TokenScores:
             raise NNDError(
                 f"{path}: its column {field.name!r} is missing or not of type {field.type}; run the task again"
             )
+    columns = {name: table[name].combine_chunks() for name in SCHEMA.names}
+    for name, column in columns.items():
+        if column.null_count or (name in _LISTS and column.flatten().null_count):
+            raise NNDError(f"{path}: its column {name!r} lacks a value; run the task again")
+    names, candidates, texts, parts = (columns[n].to_pylist() for n in SCHEMA.names if n not in _LISTS)
+    sizes = np.stack([columns[name].value_lengths().to_numpy() for name in _LISTS])
+    flat = [columns[name].flatten().to_numpy() for name in _LISTS]
+    if (uneven := np.flatnonzero((sizes != sizes[0]).any(axis=0))).size:
+        raise NNDError(f"{path}, row {uneven[0] + 1}: its lists differ in length")
+    rows = np.repeat(np.arange(len(texts)), sizes[0])
+    _, starts, ends, logprobs = flat
+    outside = (starts < 0) | (starts > ends) | (ends > np.fromiter(map(len, texts), np.int64)[rows])
+    if outside.any():
+        raise NNDError(f"{path}, row {rows[outside.argmax()] + 1}: a token has characters that its text does not have")
+    totals = np.bincount(rows, weights=logprobs, minlength=len(texts))
+    lists = [np.split(values, np.cumsum(sizes[0])[:-1]) for values in flat]
     documents = {document["cluster_id"]: document for document in samples.documents}
-    lists = {name: _lists(table, name) for name in ("token_ids", "starts", "ends", "logprobs")}
     tokens: dict[tuple[str, int, bool], CandidateTokens] = {}
-    names, candidates, texts, parts = (
-        table[n].to_pylist() for n in ("cluster_id", "candidate", "text", "context_part")
-    )
     for row, (name, candidate, text, part) in enumerate(zip(names, candidates, texts, parts, strict=True)):
         where = f"{path}, row {row + 1}"
         document = documents.get(name)
@@ -86,25 +109,18 @@ def read_tokens(path: Path, samples: Samples) -> TokenScores:
         scores = document["scores" if with_context else "no_context"]
         if not 0 <= candidate < len(document["candidates"]) or document["candidates"][candidate] != text:
             raise NNDError(f"{where}: candidate {candidate} of prompt {name} has another text in the samples")
-        ids, starts, ends, logprobs = (lists[key][row] for key in lists)
-        if not len(ids) == len(starts) == len(ends) == len(logprobs):
-            raise NNDError(f"{where}: its lists differ in length")
         score = scores[candidate] if scores else None
         if score is None or score["sum"] is None:
             continue
-        total = float(np.sum(logprobs, dtype=np.float64))
-        if len(ids) != score["tokens"] or not abs(total - score["sum"]) <= CLOSE * len(ids) + 1e-6 * abs(total):
+        count, total = int(sizes[0, row]), float(totals[row])
+        if count != score["tokens"] or not abs(total - score["sum"]) <= CLOSE * count + 1e-6 * abs(total):
             raise NNDError(
-                f"{where}: {len(ids)} tokens with a sum of {total:.6g} are not those of the samples ({score['tokens']} with "
+                f"{where}: {count} tokens with a sum of {total:.6g} are not those of the samples ({score['tokens']} with "
                 f"{score['sum']:.6g}); the file belongs to another run"
             )
-        tokens[name, candidate, with_context] = CandidateTokens(ids, starts, ends, logprobs)
+        tokens[name, candidate, with_context] = CandidateTokens(*(values[row] for values in lists))
+    for name, document in documents.items():
+        for i, score in enumerate(document["scores"]):
+            if score is not None and score["sum"] is not None and (name, i, True) not in tokens:
+                raise NNDError(f"{path}: has no tokens of candidate {i} of prompt {name}; run the task again")
     return tokens
-
-
-def _lists(table: pa.Table, name: str) -> list[NDArray[Any]]:
-    """Return a column of lists as arrays that share one buffer."""
-    column = table[name].combine_chunks()
-    flat = column.flatten().to_numpy(zero_copy_only=False)
-    ends = np.cumsum(column.value_lengths().to_numpy(zero_copy_only=False)).astype(np.int64)
-    return np.split(flat, ends[:-1]) if len(ends) else []

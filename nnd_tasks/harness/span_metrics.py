@@ -53,11 +53,12 @@ def unigram_surprise(texts: Iterable[ArrayLike]) -> Callable[..., NDArray[np.flo
     def surprise(ids: ArrayLike, uncounted: ArrayLike = ()) -> NDArray[np.float64]:
         index = np.asarray(ids, dtype=np.int64)
         known = np.where(index < len(counts), counts[np.minimum(index, len(counts) - 1)] if len(counts) else 0, 0)
-        left, times = np.unique(np.asarray(uncounted, dtype=np.int64), return_counts=True)
-        if left.size:
+        out = np.asarray(uncounted, dtype=np.int64)
+        if out.size:
+            left, times = np.unique(out, return_counts=True)
             place = np.minimum(np.searchsorted(left, index), left.size - 1)
             known = known - np.where(left[place] == index, times[place], 0)
-        return np.asarray(np.log(total - times.sum() + len(counts) + 1.0) - np.log(known + 1.0))
+        return np.asarray(np.log(total - out.size + len(counts) + 1.0) - np.log(known + 1.0))
 
     return surprise
 

@@ -16,8 +16,7 @@ from nnd_tasks.analysis.compare.length_link import Floats, Link, Margins, curve,
 from nnd_tasks.analysis.compare.paired import Comparison, Rate
 from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.samples import Samples
-from nnd_tasks.analysis.token_files import read_tokens
+from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
@@ -224,19 +223,13 @@ def _surprise(run: Run) -> dict[tuple[str, int], float] | None:
     Raises:
         NNDError: the file of tokens is damaged, lacks a candidate, or is not of this run.
     """
-    path = run.tokens
-    if not path.is_file():
+    found = run_tokens(run)
+    if found is None:
         return None
-    found = read_tokens(path, Samples(run.documents, run.tests, run.truncated))
     ids: dict[str, dict[int, NDArray[np.int32]]] = defaultdict(dict)
-    for document in run.documents:
-        name = document["cluster_id"]
-        for i, score in enumerate(document["scores"]):
-            if score is None or score["sum"] is None:
-                continue
-            if (name, i, True) not in found:
-                raise NNDError(f"{path}: has no tokens of candidate {i} of prompt {name}; run the task again")
-            ids[name][i] = found[name, i, True].ids
+    for (name, i, with_context), tokens in found.items():
+        if with_context:
+            ids[name][i] = tokens.ids
     unigram = unigram_surprise(one for of_prompt in ids.values() for one in of_prompt.values())
     return {
         (name, i): float(unigram(one, own).sum())

@@ -94,11 +94,9 @@ def label_tokens(
 
 def _borders(tokens: CandidateTokens, length: int) -> NDArray[np.bool_]:
     """Return for each place between characters, shape (length + 1,), whether no token has characters on both sides of it."""
-    change = np.zeros(length + 2, dtype=np.int64)
     long = tokens.ends > tokens.starts
-    np.add.at(change, tokens.starts[long] + 1, 1)
-    np.add.at(change, tokens.ends[long], -1)
-    return np.asarray(np.cumsum(change)[:-1] == 0)
+    begun, over = (np.bincount(at[long], minlength=length + 1) for at in (tokens.starts + 1, tokens.ends))
+    return np.asarray(np.cumsum(begun - over) == 0)
 
 
 def _common_prefix(high: CandidateTokens, low: CandidateTokens) -> int:

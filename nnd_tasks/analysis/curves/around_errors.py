@@ -77,7 +77,7 @@ def around_errors(runs: Sequence[Run], *, needed: bool = True) -> list[Place]:
     found = [place for run in marked for place in _of_run(run)]
     if needed and not found:
         why = "runs have no token scores: run the task again with --metadata '{\"tokens\": true}'"
-        what = "no set of these runs says which part of a text is wrong (MQM, Bio-MQM and PRMBench do)"
+        what = "no set of these runs says which part of a text is wrong (MQM, Bio-MQM, PRMBench and LFQA do)"
         raise NNDError(f"{runs[0].path}: {why if marked else what}")
     return found
 
@@ -104,7 +104,10 @@ def _of_run(run: Run) -> list[Place]:
                 inside = np.flatnonzero(marked_tokens(spans, [{"start": start, "end": end}]))
                 for place, which in _places(inside, free).items():
                     for value, numbers in (("surprise", surprise), ("excess", excess)):
-                        sums[value, place][name].append(float(numbers[which].mean()))
+                        one = numbers[which]
+                        sums[value, place][name].append(
+                            float(one[0] if len(one) == 1 else one.mean())
+                        )  # .mean() is slow
     places = []
     for value in VALUES:
         for place in PLACES:

@@ -106,7 +106,7 @@ def pack(pairs: Sequence[Paired], room: int, only: str = "") -> Packed:
 
 
 def _tests(paired: Paired, only: str) -> pd.DataFrame:
-    """Return the tests of the first run with ``worst``, the smallest margin that a model has, 0 where none has one."""
+    """Return the tests of the first run with ``worst``, the smallest margin that a model has, infinite where none has one."""
     tests = paired.runs[0].tests
     tests = tests[tests["test_id"] == only] if only else tests
     margins = [run.tests.set_index("test_id")["margin"].reindex(tests["test_id"]).to_numpy() for run in paired.runs]
