@@ -56,6 +56,18 @@ def test_categories_that_are_lists_are_said(nnd_home: Path, tmp_path: Path, choi
     assert counts == {"several" if choice else "a\nb": 3}
 
 
+@pytest.mark.parametrize("wrong", ["errors", "errors.kind", "errors[0].kind"])
+def test_a_name_that_misses_the_items_of_a_list_is_an_error(nnd_home: Path, tmp_path: Path, wrong: str) -> None:
+    recipe = {"context": "q", "candidate": "text", "label": "errors[].kind", "better": [""], "rows": "errors[]?"}
+    with pytest.raises(NNDError, match=r"item of 'errors'; in 'errors.*' write errors\[\] in place of errors"):
+        built(tmp_path, JUDGED, **recipe, severity=wrong)
+    (tmp_path / "mine/_recipe").write_text(
+        "context: q\nspans: {column: errors[], start: a, end: b}\n", encoding="utf-8"
+    )
+    with pytest.raises(NNDError, match=r"in line 2\); within \{\}, a name with \[\] needs quotes"):
+        build_recipe(str(tmp_path / "mine/_recipe"), tmp_path / "rows.jsonl")
+
+
 def test_spans_of_which_none_is_found_and_a_forgotten_question_mark_are_explained(
     nnd_home: Path, tmp_path: Path
 ) -> None:
