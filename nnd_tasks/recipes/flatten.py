@@ -62,8 +62,8 @@ def batches(table: Table, recipe: Recipe, *, inside: bool = False) -> Iterator[B
         if first and not recipe.complete:
             _check_columns(table, recipe, batch.columns, written)
         first = False
-        _check_items(table, recipe, written, batch.columns)
         apart = _take_apart(batch, recipe)
+        _check_items(table, recipe, written, batch.columns)
         left -= len(apart.numbers) * len(choices)
         if left < 0:
             raise NNDError(f"{table.name}: its lists and `each` make more than {MAX_ROWS:,} rows")
