@@ -186,8 +186,15 @@ def unranked(labels: Texts, rule: Rule, ignore: Sequence[str]) -> list[int]:
     """Return the codes of the labels that the rule's order lacks; the list is empty for a rule without an order.
 
     Raises:
-        NNDError: no label of the order is in the table, or a label of the table is nearly spelt like one of the order.
+        NNDError: no label of the order is in the table, or a label of the table is nearly spelt like one of the order, or like
+            a better one but for the case of letters.
     """
+    better = {label.casefold(): label for label in rule.better if labels.find(label) is not None}
+    for label in () if rule.rows else labels.texts:
+        if label.casefold() in better and label not in (*rule.better, *ignore):
+            raise NNDError(
+                f"--better {better[label.casefold()]}: the table has the label {label!r} too; name both, or --ignore that one"
+            )
     ranked = [label for rank in rule.order for label in rank]
     if not ranked or not labels.texts:
         return []

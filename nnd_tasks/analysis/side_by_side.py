@@ -214,7 +214,7 @@ def check_comparable(first: Run, other: Run, allow: Sequence[str] = ()) -> None:
     if differ:
         hint = "rerun both with equal settings"
         if any(entry.startswith("selection ") for entry in differ):
-            hint += " (selection: what --limit or --samples took)"
+            hint += " (selection: what --sample, --limit or --samples took)"
         if not any(entry.startswith(("data ", "selection ")) for entry in differ):
             hint += f", or compare anyway with --allow {','.join(entry.split(' ')[0] for entry in differ)}"
         raise NNDError(

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nnd_tasks.build import BuildResult, build_set
-from nnd_tasks.datasets import read_table, tasks_dir, user_tasks_dir
+from nnd_tasks.datasets import list_configs, read_table, tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.user_tasks import UserTask, remove_user_task, shipped_task, write_task
+from nnd_tasks.harness.user_tasks import UserTask, remove_user_task, shipped_task, user_task, write_task
 from nnd_tasks.languages import language_pair, translation_prompt
 from nnd_tasks.new.own_task import check_prompt, task_fields, write_recipe
 from nnd_tasks.recipes.parse import with_keys
+from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.recipes.shelf import find_recipe
 from nnd_tasks.yaml_json import read_yaml
 
@@ -28,7 +29,8 @@ def build_recipe(
 ) -> tuple[BuildResult, list[UserTask]]:
     """Build a set as `nnd_tasks.build.build_set` does; return what it made, and the tasks that were written for it.
 
-    A set of the user's own gets a task, and so does each config of translations for which the package has none.
+    A set of the user's own gets a task for each of its configs, and so does each config of translations for which the package
+    has none.
 
     A recipe from elsewhere is copied to ``$NND_HOME/task_yamls/NAME/_recipe``, and its task is made from it. Task YAMLs that
     came with it are ignored, because lm-eval runs code that they name. With ``out``, only the dataset folder is written.
@@ -51,12 +53,31 @@ def build_recipe(
         return result, []
     if set_recipe.shipped:
         return result, _translation_tasks(name, result, replace=replace) if set_recipe.has_translations else []
-    fields = task_fields(name, recipe, read_table(result.folder))
+    tasks = _own_tasks(name, recipe, result, replace=replace)
+    write_recipe(name, recipe.dump())
+    return result, tasks
+
+
+def _own_tasks(name: str, recipe: Recipe, result: BuildResult, *, replace: bool) -> list[UserTask]:
+    """Write the task of a user's set, and ``nnd_NAME_CONFIG`` for each further config, such as the clean one."""
+    task, several = f"nnd_{name}", recipe.config in (FILE, FOLDER) or any(one.config for one in recipe.files.values())
     if replace:
         remove_user_task(task)
-    written = write_task(task, fields)
-    write_recipe(name, recipe.dump())
-    return result, [written]
+    own, default = user_task(task), list_configs(result.folder)[1]
+    # The default config may be another one after a build of other files; a task stays with its own.
+    main = read_yaml(own).get("dataset_name", default) if several and own.is_file() else default
+    tasks = []
+    for config in (one.name for one in result.built):
+        fields = task_fields(name, recipe, read_table(result.folder, config))
+        fields = {**fields, "dataset_name": config} if several or config != default else fields
+        further = "" if config == main else f"_{config}"
+        if further and shipped_task(task + further) is not None:
+            result.notes.append(f"{config}: no task is written, as {task + further} comes with the package")
+            continue
+        if replace and further:
+            (own.parent / f"{task}{further}.yaml").unlink(missing_ok=True)
+        tasks.append(write_task(task + further, fields, own.parent))
+    return tasks
 
 
 def _translation_tasks(name: str, result: BuildResult, *, replace: bool) -> list[UserTask]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ from nnd_tasks.files import expand
 from nnd_tasks.judgements import Dropped
 from nnd_tasks.languages import language_pair
 from nnd_tasks.recipes.base_table import Table
+from nnd_tasks.recipes.cells import short_repr
 from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.recipes.make import config_of, make_tests, tables_of
 from nnd_tasks.recipes.places import locate, named_files
@@ -34,6 +36,7 @@ from nnd_tasks.wording import counted
 #: Tests up to which baselines are counted on all of them; above, on `SAMPLE`. All published sets are below.
 _EXACT = 45_000
 CONFIG = "default"
+_LIST = re.compile(r"\[.*\]", re.DOTALL)
 
 
 @dataclass
@@ -83,6 +86,13 @@ class Formed:
             self.notes.append(f"{config}: no test is left for {clean_name(config)}, so there is none")
 
     def _add(self, config: str, table: pa.Table, details: Mapping[str, Any]) -> None:
+        lists = [name for name in dict.fromkeys(table["category"].to_pylist()) if "\n" in name or _LIST.fullmatch(name)]
+        if lists and "cleaned_from" not in details:
+            where = "" if config == CONFIG else f"{config}: "
+            self.notes.append(
+                f"{where}categories are lists, such as {short_repr(lists[0])}; `list_category` in the recipe names the category "
+                "of a list of several"
+            )
         if config in self.tables:
             files = ", ".join(details.get("source_sha256", ()))
             raise NNDError(f"two configs would be called {config!r}; rename one of {files}")

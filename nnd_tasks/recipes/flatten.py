@@ -63,6 +63,7 @@ def batches(table: Table, recipe: Recipe, *, inside: bool = False) -> Iterator[B
             _check_columns(table, recipe, batch.columns, written)
         first = False
         apart = _take_apart(batch, recipe)
+        _check_items(table, recipe, written, batch.columns)
         left -= len(apart.numbers) * len(choices)
         if left < 0:
             raise NNDError(f"{table.name}: its lists and `each` make more than {MAX_ROWS:,} rows")
@@ -98,6 +99,18 @@ def _check_columns(table: Table, recipe: Recipe, columns: Iterable[str], names: 
         known = ", ".join(name for name in list(columns)[:12] if not name.startswith("@"))
         wanted = " or ".join(map(repr, choice))
         raise NNDError(f"{table.name}{table.header}: no column {wanted} (found: {known}); is it the right file?")
+
+
+def _check_items(table: Table, recipe: Recipe, names: Sequence[str], columns: Iterable[str]) -> None:
+    """Raise NNDError for a name that leads into a list that is taken apart, but not into its items: it would find nothing."""
+    taken = next((name for name, _ in lists_of(recipe.rows) if name in columns), "")
+    others = {*columns} - {taken}
+    wrong = [name for name in names if taken and root(name) == taken and name not in others]
+    wrong = [name for name in wrong if not name.startswith(f"{taken}[]")]
+    if wrong:
+        raise NNDError(
+            f"{table.name}: rows makes a row of each item of {taken!r}; in {wrong[0]!r} write {taken}[] in place of {taken}"
+        )
 
 
 def no_column(name: str, columns: Iterable[str], table: Table, hint: str = "") -> NNDError:

@@ -172,7 +172,8 @@ def _from_judgements(table: Table, recipe: Recipe) -> tuple[Made, tuple[Any, ...
     }
     if not len(pairs.high):
         merged = counts["judgements"] > counts["candidates_judged"] and "no_order" not in dropped.counts
-        raise NNDError(f"{table.name}: {_why_nothing(dropped, merged=merged)}")
+        hint = "; a ? behind the list in `rows` keeps texts without errors" if dropped.counts.get("empty_list") else ""
+        raise NNDError(f"{table.name}: {_why_nothing(dropped, merged=merged)}{hint if '' in recipe.better else ''}")
     tests = judged_table(judgements, candidates, pairs, recipe.by_label)
     made = Made(check_table(tests, table.name), counts, dropped)
     return made, contradictions(judgements, candidates, pairs) if recipe.has_clean else ()

@@ -40,7 +40,13 @@ def read_recipe(path: Path) -> dict[str, Any]:
     Raises:
         NNDError: it cannot be read, is not a mapping, or has an unknown key.
     """
-    options = parse_yaml(read_text(path, limit=limits.MAX_RECIPE_BYTES), str(path), UniqueLoader)
+    text = read_text(path, limit=limits.MAX_RECIPE_BYTES)
+    try:
+        options = parse_yaml(text, str(path), UniqueLoader)
+    except NNDError as error:
+        if not re.search(r"\{[^}'\"]*\[\]", text):
+            raise
+        raise NNDError(f"{error}; within {{}}, a name with [] needs quotes, such as {{column: 'errors[]'}}") from error
     if not isinstance(options, Mapping):
         raise NNDError(f"{path}: a recipe is a mapping such as `candidate: summary`, one key per line")
     _check_keys(options, KEYS, str(path))

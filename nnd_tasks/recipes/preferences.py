@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.judgements import Dropped
 from nnd_tasks.recipes.base_table import Batch, Table
 from nnd_tasks.recipes.cells import Column, listed, render
-from nnd_tasks.recipes.chat import Split, add_context, split_pair
+from nnd_tasks.recipes.chat import Split, add_context, is_chat, split_pair
 from nnd_tasks.recipes.flatten import LEFT_OUT, batches, without
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.rows import Reader, field_roles, prompts_of
@@ -64,6 +65,12 @@ def read_preferences(table: Table, recipe: Recipe) -> Preferences:
     if not (pairs.reader.count or dropped.counts):
         raise table.empty()
     pairs.spans.note_lost(table)
+    if 2 * sum(pairs.joined.values()) > pairs.reader.count:
+        names = " and ".join(f"{name.partition('[]')[0]}[]" for name in pairs.joined)
+        table.notes.append(
+            f"lists of several texts are joined to one text, while the other text of the pair is single: {names}; if each item "
+            "is a text of its own, `rows` in the recipe makes a row of each"
+        )
     return _assemble(pairs, recipe, dropped)
 
 
@@ -76,6 +83,7 @@ class _Pairs:
         undecided: for each row ``tie`` or ``no_judgement`` where no text won, else ``""``.
         fuller: number of rows whose texts share turns that the column of the context lacks.
         spans: error spans of the worse text.
+        joined: column of texts -> in how many rows it alone holds a list of several texts.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -88,6 +96,7 @@ class _Pairs:
         self.apart: list[bool] = []
         self.undecided: list[str] = []
         self.fuller = 0
+        self.joined = Counter[str]()
         self.spans = SpanReader(recipe.spans, recipe.strip.get("candidate", ()))
         self._won: dict[tuple[str, ...], int | str] = {}
 
@@ -118,12 +127,19 @@ class _Pairs:
         if not recipe.pair:
             self.undecided += [""] * len(contexts)
             chosen, rejected = (listed(batch.columns[str(column)]) for column in (recipe.chosen, recipe.rejected))
+            self._count_joined(chosen, rejected, (str(recipe.chosen), str(recipe.rejected)))
             return zip(chosen, rejected, contexts, strict=True)
         sides = self._sides = self._won_by(batch, str(recipe.winner))
         self.undecided += [side if isinstance(side, str) else "" for side in sides]
         one, other = (listed(batch.columns[column]) for column in recipe.pair)
+        self._count_joined(one, other, recipe.pair)
         ordered = [(b, a) if side == 1 else (a, b) for a, b, side in zip(one, other, sides, strict=True)]
         return ((*pair, context) for pair, context in zip(ordered, contexts, strict=True))
+
+    def _count_joined(self, one: list[Any], other: list[Any], names: Sequence[str]) -> None:
+        for pair in zip(one, other, strict=True):
+            several = [isinstance(text, (list, tuple)) and len(text) > 1 and not is_chat(text) for text in pair]
+            self.joined.update(name for name, alone in zip(names, several, strict=True) if alone and sum(several) == 1)
 
     def _won_by(self, batch: Batch, column: str) -> list[int | str]:
         """Return what `winner` says of each cell; a text that comes again, of the same systems, is read once."""

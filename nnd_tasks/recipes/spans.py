@@ -356,5 +356,7 @@ class SpanReader:
             ("both", "as their words stand in both texts"),
         ):
             if count := self._lost[why]:
+                if why == "nowhere" and not self._taken:
+                    text += " (not one does: are the names in `spans` those of the table?)"
                 note = f"left out, {text}: {count:,} of {whole}"
                 table.notes = [*(one for one in table.notes if one != note), note]

@@ -167,13 +167,28 @@ def test_a_set_of_a_dataset_is_built_again_from_it(home: Path, tmp_path: Path) -
         assert fingerprint(read_table(result.folder)) == before
 
 
+def test_a_clean_config_has_a_task_and_a_task_stays_with_its_config(home: Path, tmp_path: Path) -> None:
+    path = sent(tmp_path / "friend", files={}, config="@file", candidates="rows")
+
+    def scored(file: str) -> dict[str, str]:
+        (tmp_path / file).write_text(TABLE, encoding="utf-8")
+        tasks = build_recipe(str(path), tmp_path / file)[1]
+        return {task.name: yaml.safe_load(task.path.read_text("utf-8"))["dataset_name"] for task in tasks}
+
+    assert scored("one.csv") == {"nnd_friend": "one", "nnd_friend_one_clean": "one_clean"}
+    assert scored("two.csv") == {"nnd_friend_two": "two", "nnd_friend_two_clean": "two_clean"}
+    assert scored("one.csv") == {"nnd_friend": "one", "nnd_friend_one_clean": "one_clean"}
+
+
 def test_a_set_with_a_config_for_each_file_is_built_again_before_it_is_published(home: Path, tmp_path: Path) -> None:
     from hub_upload.checks import check_rebuild
 
     path = sent(tmp_path / "friend", files={"one.csv": {}, "two.csv": {}}, config="@file")
     for name in ("one.csv", "two.csv"):
         (tmp_path / "friend" / name).write_text(TABLE, encoding="utf-8")
-    result, _ = build_recipe(str(path))
+    result, tasks = build_recipe(str(path))
+    scored = {task.name: yaml.safe_load(task.path.read_text("utf-8"))["dataset_name"] for task in tasks}
+    assert scored == {"nnd_friend": "one", "nnd_friend_two": "two"}
     tables = {config: read_table(result.folder, config) for config in ("one", "two")}
     reports = read_report(result.folder)
     assert check_rebuild("friend", tables, reports, tmp_path / "friend") == []

@@ -294,6 +294,14 @@ def test_a_rule_that_does_not_fit_is_refused_in_one_line(tmp_path: Path, options
     assert "\n" not in str(error.value)
 
 
+def test_a_better_label_in_two_spellings_is_not_taken_for_an_error(tmp_path: Path) -> None:
+    rows = judged(("a", "No-error"), ("b", "no-error"), ("c", "Fluency"))
+    with pytest.raises(NNDError, match=r"--better No-error: the table has the label 'no-error' too; name both"):
+        draft(tmp_path, rows, label="x", better="No-error")
+    for options in ({"better": ["No-error", "no-error"]}, {"better": "No-error", "ignore": "no-error"}):
+        assert {*rows_of(draft(tmp_path, rows, label="x", **options), "low")} == {("c",)}
+
+
 def test_labels_that_an_order_does_not_have_are_left_out_and_named(tmp_path: Path) -> None:
     rows = judged(("a", "good"), ("b", "bad"), ("c", "odd"), ("d", "unsure"), ("a", "new"))
     found = draft(tmp_path, rows, label="x", order=["worst", "bad", "good"], ignore="unsure")
