@@ -74,10 +74,10 @@ def _others(groups: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 _BREAKS = _others(_AGREE)
 _SWAPS = _others((*_CLASSES, *_AGREE))
-#: Words whose loss breaks most sentences. Other prepositions may go unnoticed: "about noon", "went out", "on Monday".
-_NEEDED = frozenset({*ARTICLES, *_BREAKS, *"at by for from in into of to with".split()}) - frozenset(
-    "that this these those".split()
-)
+#: Other prepositions may go unnoticed: "about noon", "went out", "on Monday".
+_MISSED = "at by for from in into of to with"
+#: Words whose loss breaks most sentences.
+_NEEDED = frozenset({*ARTICLES, *_others(_AGREE[:-2]), *_MISSED.split()})
 #: Words that neither are nor replace content words.
 _FUNCTION = frozenset({*_NEEDED, *PREPOSITIONS, *_SWAPS})
 

@@ -253,7 +253,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def _spaces_kept(lm: Any) -> Iterator[None]:
-    """Let a model of lm-eval keep the space that its texts begin with, without which they would run into the prompt.
+    """Let a model of lm-eval keep the space that its texts begin with; without it they would run into the prompt.
 
     Tokenizers of the SentencePiece kind drop it where they decode a text alone, so texts are decoded after another token.
     """
