@@ -113,9 +113,9 @@ def build_attack_set(
     check_name(name)
     if shipped_task(f"nnd_{name}"):
         raise NNDError(f"{name} is the set of a task that comes with nnd-tasks; take another name")
-    for argument, value in (("--steps", steps), ("--texts", texts)):
+    for argument, value, least in (("--steps", steps, "1"), ("--texts", texts, "0 (all)")):
         if value is not None and value < 1:
-            raise NNDError(f"{argument} {value}: expected 1 or more")
+            raise NNDError(f"{argument} {value}: expected {least} or more")
     for one in searches:
         if one not in SEARCHES:
             meant = did_you_mean(one, SEARCHES, end=" ")
