@@ -26,6 +26,7 @@ COLUMNS = (
 )
 _CLOSE = 1e-9  # how far a number may be from what it is computed from
 _MOST = 2**53  # a float holds every whole number up to this one
+_LARGEST = 1e50  # a number may be; its fourth power, which an analysis may take, is still a number
 
 
 @dataclass(frozen=True)
@@ -178,10 +179,10 @@ def _whole(value: Any, where: str, least: int, most: int = _MOST) -> int:
 
 
 def _number(value: Any, where: str) -> float:
-    """Return a value that must be a finite number; raise NNDError where it is not."""
-    if not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) <= 1e300:
+    """Return a value that must be a finite number, not beyond `_LARGEST`; raise NNDError where it is not."""
+    if not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) <= _LARGEST:
         return float(value)
-    raise NNDError(f"{where} is {_shown(value)}, which is not a finite number")
+    raise NNDError(f"{where} is {_shown(value)}, which is not a finite number up to {_LARGEST:g}")
 
 
 def _document(sample: Mapping[str, Any], where: str) -> dict[str, Any]:

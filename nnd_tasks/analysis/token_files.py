@@ -40,6 +40,8 @@ class CandidateTokens:
 
 #: Columns with an entry for each token, in the order of the attributes of `CandidateTokens`.
 _LISTS = ("token_ids", "starts", "ends", "logprobs")
+#: Larger than any vocabulary; ids are counted in a table of this size at most.
+_MOST_IDS = 10_000_000
 #: (cluster_id, index of the candidate, whether its prompt had the context) -> its tokens.
 TokenScores = Mapping[tuple[str, int, bool], CandidateTokens]
 
@@ -70,8 +72,8 @@ def read_tokens(path: Path, samples: Samples) -> TokenScores:
 
     Raises:
         NNDError: the file cannot be read, lacks a column, a value or a scored candidate, names characters that a text does not
-            have, or disagrees with the samples: a candidate that is not there, another text, or log-probabilities that do not
-            add up to its sum.
+            have or tokens that no vocabulary has, or disagrees with the samples: a candidate that is not there, another text, or
+            log-probabilities that do not add up to its sum.
     """
     try:
         table = pq.read_table(path)
@@ -92,7 +94,11 @@ def read_tokens(path: Path, samples: Samples) -> TokenScores:
     if (uneven := np.flatnonzero((sizes != sizes[0]).any(axis=0))).size:
         raise NNDError(f"{path}, row {uneven[0] + 1}: its lists differ in length")
     rows = np.repeat(np.arange(len(texts)), sizes[0])
-    _, starts, ends, logprobs = flat
+    ids, starts, ends, logprobs = flat
+    if (strange := (ids < 0) | (ids >= _MOST_IDS)).any():
+        raise NNDError(
+            f"{path}, row {rows[strange.argmax()] + 1}: has a token that no vocabulary has; the file was changed"
+        )
     outside = (starts < 0) | (starts > ends) | (ends > np.fromiter(map(len, texts), np.int64)[rows])
     if outside.any():
         raise NNDError(f"{path}, row {rows[outside.argmax()] + 1}: a token has characters that its text does not have")

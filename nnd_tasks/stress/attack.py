@@ -4,12 +4,12 @@ The search is the greedy one of He et al. (ACL 2023, appendix J), with the mean 
 each step tries every change of the text as it is, and ends as soon as one of them scores higher than the gold text; of those it
 takes the smallest. Where none does, the best goes on to the next step. Two kinds of changes are searched:
 
-- ``errors``: the error types of the stress sets, each by its smallest amount and at several places. They are bad by what they
-  are. A type is used once per text, so that no step undoes another. ``token_drop`` and ``stop_word_removal`` have to be named:
-  a text may do without one word.
+- ``errors``: the error types of the stress sets, each by its smallest amount and at several places. Few of
+  them leave a good text. A type is used once per text, so that no step undoes another. ``token_drop``, ``stop_word_removal`` and
+  ``truncation`` have to be named: a text may do without one word.
 - ``edits``: single words are deleted or replaced. The paper gives no promise that such a text is bad. Here, a text without a
-  source loses function words or gets one that does not agree ("an" for "a", "were" for "was"), which breaks its grammar; a
-  text with a source also gets other numbers, pronouns, prepositions and content words, which contradict the source.
+  source loses function words or gets one that does not agree ("an" for "a", "were" for "was"), which breaks the grammar of most
+  sentences; a text with a source also gets other numbers, pronouns, prepositions and content words, most of which contradict it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LEAST = 1e-4
 #: How often an error type is tried on a text, each time with other random choices.
 TRIES = 8
 #: Error types of which one alone may leave a good text, such as one without "very".
-_HARMLESS = frozenset({"token_drop", "stop_word_removal"})
+_HARMLESS = frozenset({"token_drop", "stop_word_removal", "truncation"})
 #: Words that replace a content word: those of the corpus whose input embeddings are nearest (appendix J.1: k2 = 8).
 NEAREST = 8
 #: Words of the corpus that may replace another, the most frequent first.
@@ -74,8 +74,12 @@ def _others(groups: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 _BREAKS = _others(_AGREE)
 _SWAPS = _others((*_CLASSES, *_AGREE))
-#: Words whose loss breaks a sentence.
-_NEEDED = frozenset({*ARTICLES, *PREPOSITIONS, *_BREAKS}) - {"that", "this", "these", "those"}
+#: Other prepositions may go unnoticed: "about noon", "went out", "on Monday".
+_MISSED = "at by for from in into of to with"
+#: Words whose loss breaks most sentences.
+_NEEDED = frozenset({*ARTICLES, *_others(_AGREE[:-2]), *_MISSED.split()})
+#: Words that neither are nor replace content words.
+_FUNCTION = frozenset({*_NEEDED, *PREPOSITIONS, *_SWAPS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +190,11 @@ def propose_edits(parser: Parser, nearest: Mapping[str, Sequence[str]] | None) -
         words = parser.parse(text).words
         options: dict[str, str] = {}
         for i, word in enumerate(words):
+            # Within a sentence, the capital letter of "I" is no reason for another one.
+            inside = i and (words[i - 1].spoken or words[i - 1].text == ",")
+            model = "i" if word.text == "I" and inside else word.text
             for other in _replacements(word, nearest):
-                new = like(other, word.text)
+                new = like(other, model)
                 options.setdefault(
                     join([*words[:i], replace(word, text=new), *words[i + 1 :]]),
                     f"{word.text.lower()} → {other.lower()}",
@@ -231,7 +238,7 @@ def nearest_words(words: Iterable[str], corpus: Counter[str], model: Likelihood)
     """
     vocabulary = [word for word, _ in sorted(corpus.items(), key=lambda item: (-item[1], item[0])) if word.isalpha()]
     vocabulary = vocabulary[:VOCABULARY]
-    wanted = sorted({word for word in words if word.isalpha() and word not in _SWAPS and word not in _NEEDED})
+    wanted = sorted({word for word in words if word.isalpha() and word not in _FUNCTION})
     if not vocabulary or not wanted:
         return {}
     table = model.lm.model.get_input_embeddings().weight.detach().float().cpu().numpy()
@@ -252,4 +259,4 @@ def nearest_words(words: Iterable[str], corpus: Counter[str], model: Likelihood)
 def _same(word: str, other: str) -> bool:
     """Tell whether two words may be forms of one, or the other is a function word."""
     short, long = sorted((word, other), key=len)
-    return long.startswith(short[: max(len(short) - 1, 3)]) or other in _SWAPS or other in _NEEDED
+    return long.startswith(short[: max(len(short) - 1, 3)]) or other in _FUNCTION

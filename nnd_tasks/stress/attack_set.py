@@ -18,8 +18,9 @@ from tqdm import tqdm
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.dataset_writing import making
 from nnd_tasks.datasets import dataset_folder
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import changing, expand, read_text, write_text
+from nnd_tasks.harness.signature import weights_digest
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task
 from nnd_tasks.schema import Test, short_hash
 from nnd_tasks.statistics import confidence_interval
@@ -42,6 +43,7 @@ from nnd_tasks.stress.synthesize import SynthesisPlan, discard, resources_of, sc
 from nnd_tasks.stress.text import Parser, find_pipeline
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import did_you_mean
+from nnd_tasks.yaml_json import load_json
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,9 @@ def build_attack_set(
     check_name(name)
     if shipped_task(f"nnd_{name}"):
         raise NNDError(f"{name} is the set of a task that comes with nnd-tasks; take another name")
-    for argument, value in (("--steps", steps), ("--texts", texts)):
+    for argument, value, least in (("--steps", steps, "1"), ("--texts", texts, "0 (all)")):
         if value is not None and value < 1:
-            raise NNDError(f"{argument} {value}: expected 1 or more")
+            raise NNDError(f"{argument} {value}: expected {least} or more")
     for one in searches:
         if one not in SEARCHES:
             meant = did_you_mean(one, SEARCHES, end=" ")
@@ -136,7 +138,9 @@ def build_attack_set(
     plan = SynthesisPlan(
         tuple(chosen), tuple(one.text for one in gold_corpus.texts), {kind.name: (1.0,) for kind in types}, (0,)
     )
-    key = short_hash("attack", plan.key(parser.name), json.dumps([list(models), list(searches), steps, prompt]))
+    weights = [weights_digest(str(expand(model))) for model in models]
+    settings = [list(models), weights, list(searches), steps, prompt]
+    key = short_hash("attack", plan.key(parser.name), json.dumps(settings))
     folder = (expand(out) if out is not None else dataset_folder(name)).absolute()
     with making(folder, timeout=0):
         if not replace:
@@ -160,10 +164,7 @@ def build_attack_set(
                     for kind in searches
                 ]
         tests = [
-            _test(gold, attack, attack.found[gold.text])
-            for attack in attacks
-            for gold in chosen
-            if gold.text in attack.found
+            _test(gold, attack, attack.found[gold]) for attack in attacks for gold in chosen if gold in attack.found
         ]
         if not tests:
             discard(folder)
@@ -171,18 +172,21 @@ def build_attack_set(
                 f"corpus {gold_corpus.name}: no change of up to {steps} steps raises the likelihood of any text; try more "
                 "--texts or --steps"
             )
-        by_text = {gold.text: context for gold, context in zip(chosen, contexts, strict=True)}
+        by_gold = {(gold.source, gold.text): context for gold, context in zip(chosen, contexts, strict=True)}
         transfer: dict[tuple[str, str], tuple[float, float, float]] = {}
         for model, short in zip(models, names, strict=True):
             with _loaded(model, device, batch_size) as scorer:
-                transfer |= {(attacked, short): rate for attacked, rate in _fooled(scorer, tests, by_text).items()}
+                transfer |= {(attacked, short): rate for attacked, rate in _fooled(scorer, tests, by_gold).items()}
         report = {
             "plan": key,
             "texts": len(chosen),
             "steps": steps,
             "attacks": [
                 {
-                    **{k: v for k, v in asdict(attack).items() if k != "found"},
+                    "model": attack.model,
+                    "search": attack.search,
+                    "texts": attack.texts,
+                    "too_long": attack.too_long,
                     "found": len(attack.found),
                     "gain": fmean(found.gain for found in attack.found.values()) if attack.found else None,
                     "noise": fmean(found.noise for found in attack.found.values()) if attack.found else None,
@@ -221,8 +225,8 @@ def _contexts(texts: Sequence[Gold], prompt: str | None) -> list[str]:
             PROMPT if prompt is None else prompt
         )
         return [template.render(context=gold.source) for gold in texts]
-    except jinja2.TemplateError as error:
-        raise NNDError(f"--prompt: {error}; it may use {{{{context}}}}") from error
+    except Exception as error:  # what a template computes can fail in any way
+        raise NNDError(f"--prompt: {reason_of(error)}; it may use {{{{context}}}}") from error
 
 
 @contextmanager
@@ -255,7 +259,7 @@ def _attack(
         known = dict(zip(fitting, scorer.means(fitting), strict=True))
         return [known.get(pair, float("-inf")) for pair in pairs]
 
-    found: dict[str, Found] = {}
+    found: dict[Gold, Found] = {}
     too_long = 0
     with changing(scratch):
         scratch.mkdir(parents=True, exist_ok=True)
@@ -263,7 +267,7 @@ def _attack(
     for gold, context in tqdm(pairs, desc=f"{model}, {kind}", unit="text", disable=not progress):
         path = scratch / f"{short_hash(model, kind, gold.source, gold.text)}.json"
         if path.is_file():
-            row = json.loads(read_text(path))
+            row = load_json(read_text(path), str(path), hint="; delete it, and run the command again")
         else:
             fits = scorer.fits(context, gold.text)
             one = search(gold, context, propose(gold), score, steps) if fits else None
@@ -271,7 +275,7 @@ def _attack(
             write_text(path, json.dumps(row))
         too_long += row["too_long"]
         if row["found"]:
-            found[gold.text] = Found(**{**row["found"], "steps": tuple(row["found"]["steps"])})
+            found[gold] = Found(**{**row["found"], "steps": tuple(row["found"]["steps"])})
     if too_long == len(texts):
         raise NNDError(f"{model}: no text of the corpus fits its window; take shorter texts")
     return Attack(model, kind, len(texts) - too_long, too_long, found)
@@ -295,18 +299,24 @@ def _test(gold: Gold, attack: Attack, found: Found) -> Test:
 
 
 def _fooled(
-    scorer: Likelihood, tests: Sequence[Test], contexts: Mapping[str, str]
+    scorer: Likelihood, tests: Sequence[Test], contexts: Mapping[tuple[str, str], str]
 ) -> dict[str, tuple[float, float, float]]:
     """Return attacked model -> share of its tests that a model fails, and its 95% interval over gold texts.
 
     Tests that do not fit the model's window are left out.
+
+    Args:
+        scorer: the model.
+        tests: found against all models.
+        contexts: (source, gold text) -> what the model reads before it.
     """
-    fitting = [test for test in tests if all(scorer.fits(contexts[test.high], text) for text in (test.high, test.low))]
-    pairs = list(dict.fromkeys((contexts[test.high], text) for test in fitting for text in (test.high, test.low)))
+    read = {test.test_id: contexts[test.context, test.high] for test in tests}
+    fitting = [test for test in tests if all(scorer.fits(read[test.test_id], text) for text in (test.high, test.low))]
+    pairs = list(dict.fromkeys((read[test.test_id], text) for test in fitting for text in (test.high, test.low)))
     means = dict(zip(pairs, scorer.means(pairs), strict=True))
     counts: dict[str, dict[str, list[int]]] = {}
     for test in fitting:
-        context = contexts[test.high]
+        context = read[test.test_id]
         one = counts.setdefault(test.category, {}).setdefault(test.cluster_id, [0, 0])
         one[0] += means[context, test.high] <= means[context, test.low]
         one[1] += 1

@@ -11,6 +11,7 @@ from nnd_tasks.formats import number
 from nnd_tasks.markdown import table as markdown_table
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.attack import Found
+from nnd_tasks.stress.corpora import Gold
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted
 
@@ -34,7 +35,7 @@ class Attack:
     search: str
     texts: int
     too_long: int
-    found: Mapping[str, Found]
+    found: Mapping[Gold, Found]
 
     @property
     def rate(self) -> tuple[float, float, float]:

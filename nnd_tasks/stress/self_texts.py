@@ -10,7 +10,8 @@ import json
 import math
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from nnd_tasks.files import changing, expand, read_text, write_text
 from nnd_tasks.folders import only_writer
 from nnd_tasks.formats import json_text
 from nnd_tasks.harness.lengths import TokenCounter
+from nnd_tasks.harness.signature import weights_digest
 from nnd_tasks.stress.corpora import KNOWN, read_corpus
 from nnd_tasks.stress.likelihood import load_model
 from nnd_tasks.wording import counted
@@ -95,7 +97,8 @@ class SelfPlan:
         """Return what the texts and scores depend on, but for the devices."""
         parts = ("models", "judges", "corpus", "texts", "words", "tokens", "temperature", "top_k", "seed", "model_args")
         values = {name: getattr(self, name) for name in (*parts, "batch_size")}
-        return {**json.loads(json.dumps(values)), "prompts": list(prompts)}
+        weights = [weights_digest(str(expand(model))) for model in (*self.models, *self.judges)]
+        return {**json.loads(json.dumps(values)), "weights": weights, "prompts": list(prompts)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,6 +251,30 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@contextmanager
+def _spaces_kept(lm: Any) -> Iterator[None]:
+    """Let a model of lm-eval keep the space that its texts begin with; without it they would run into the prompt.
+
+    Tokenizers of the SentencePiece kind drop it where they decode a text alone, so texts are decoded after another token.
+    """
+    if lm.backend != "causal":
+        yield
+        return
+    plain, first = lm.tok_decode, lm.tok_encode("a", add_special_tokens=False)
+
+    def decode(tokens: Any, skip_special_tokens: bool = True) -> str:
+        if not isinstance(tokens, list):
+            return str(plain(tokens, skip_special_tokens=skip_special_tokens))
+        before, whole = (plain(part, skip_special_tokens=skip_special_tokens) for part in (first, [*first, *tokens]))
+        return str(whole[len(before) :])
+
+    lm.tok_decode = decode
+    try:
+        yield
+    finally:
+        del lm.tok_decode
+
+
 class _Model:
     """A model of lm-eval's type ``hf`` that shares prefixes, with what counts its tokens; it is loaded when it is needed.
 
@@ -303,7 +330,7 @@ class _Model:
             Instance("generate_until", {}, (prompt, dict(how)), i) for i, prompt in enumerate(prompts[start:end])
         ]
         model = self._lm
-        with torch.random.fork_rng():
+        with _spaces_kept(model), torch.random.fork_rng():
             torch.manual_seed(plan.seed * 1_000_003 + start)
             texts = model.generate_until(requests, disable_tqdm=True)
         return [{"prompt": start + i, "text": text} for i, text in enumerate(texts)]

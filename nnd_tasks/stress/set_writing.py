@@ -126,7 +126,8 @@ def check_same(folder: Path, key: str) -> None:
     before = read_report(folder).get(CONFIG, {}).get("plan", key)
     if before != key:
         raise NNDError(
-            f"{folder}: holds a stress set of other texts, errors, levels, seeds or tools; take another name, or --replace it"
+            f"{folder}: holds a stress set of other texts, errors, levels, seeds, models or tools; take another name, or "
+            "--replace it"
         )
 
 

@@ -340,6 +340,17 @@ def test_tokens_that_lack_a_candidate_are_an_error(tmp_path: Path) -> None:
         adjust(run, set())
 
 
+@pytest.mark.parametrize("wrong", [-1, 2**31 - 1])
+def test_a_token_that_no_vocabulary_has_is_an_error(tmp_path: Path, wrong: int) -> None:
+    run = scored_run(tmp_path, [[[1, 2], [3]] for _ in range(12)], lambda p, i, ids: -1.0 * len(ids))
+    table = pq.read_table(run.tokens)
+    place = table.schema.get_field_index("token_ids")
+    ids = pa.array([[wrong, 2], *table["token_ids"].to_pylist()[1:]], SCHEMA.field(place).type)
+    pq.write_table(table.set_column(place, SCHEMA.field(place), ids), run.tokens)
+    with pytest.raises(NNDError, match="row 1: has a token that no vocabulary has"):
+        adjust(run)
+
+
 # ---------------------------------------------------------------- where users see it
 
 

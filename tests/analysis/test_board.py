@@ -244,6 +244,21 @@ def test_a_file_that_cannot_be_used_is_named_and_changes_nothing_else(people: Pa
     assert not any(str(tmp_path) in line for line in shown), "no path of this machine"
 
 
+def test_scores_of_any_size_are_shown_or_refused(tmp_path: Path) -> None:
+    run_of(tmp_path / "results", "honest")
+    for name, factor in (("large", 1e40), ("too-large", 1e200)):
+        [path] = run_of(tmp_path / "results", name).rglob("samples_*")
+        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        for score in lines[0]["candidates"]:
+            score |= {"sum": score["sum"] * factor, "mean": score["mean"] * factor}
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    page, skipped = write_board([tmp_path / "results"], tmp_path / "site")
+    [group] = data_of(page)["groups"]
+    assert sorted(one["model"] for one in group["models"]) == ["honest", "large"]
+    [line] = skipped
+    assert re.search("too-large.* is not a finite number", line)
+
+
 def test_a_run_that_would_change_the_numbers_of_others_stands_apart(people: Path, tmp_path: Path) -> None:
     honest, _ = board_of(people)
     shutil.copytree(people, tmp_path / "people")

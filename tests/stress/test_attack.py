@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_report, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import attack_set
-from nnd_tasks.stress.attack import LEAST, edit_types, propose_edits, propose_errors, search
+from nnd_tasks.stress.attack import LEAST, Found, edit_types, propose_edits, propose_errors, search
 from nnd_tasks.stress.attack_set import build_attack_set
 from nnd_tasks.stress.corpora import Gold
+from nnd_tasks.stress.likelihood import Likelihood
 from nnd_tasks.stress.noise import noise_ratio
 from nnd_tasks.stress.registry import Resources
 from nnd_tasks.stress.text import Parser
@@ -91,6 +93,7 @@ def test_words_are_changed_so_that_the_text_is_worse(parser: Parser) -> None:
     }
     kept = ("old", "house", "12", "men")
     assert all(word in text for text in texts for word in kept), "without a source, content words stay"
+    assert not set(propose_edits(parser, None)("He went out about noon.", ())), "these may go unnoticed"
     near = {"house": ["garden"], "old": ["new"]}
     more = set(propose_edits(parser, near)("A dog is in the old house of 12 men.", ()))
     assert more > texts
@@ -101,6 +104,14 @@ def test_words_are_changed_so_that_the_text_is_worse(parser: Parser) -> None:
         "A dog is in the old house of 11 men.",
         "A dog is at the old house of 12 men.",
     } <= more
+    text = "I know what I said, and I left. I slept."
+    pronouns = {new for new, what in propose_edits(parser, {})(text, ()).items() if what == "i → he"}
+    assert pronouns == {
+        "He know what I said, and I left. I slept.",
+        "I know what he said, and I left. I slept.",
+        "I know what I said, and he left. I slept.",
+        "I know what I said, and I left. He slept.",
+    }
 
 
 def test_an_error_type_is_used_once_and_makes_one_error(parser: Parser) -> None:
@@ -173,9 +184,37 @@ def test_sources_are_read_and_texts_beyond_the_window_are_counted(
     assert results["pass_rate,none"] == 0
 
 
-def test_an_interrupted_search_goes_on_with_the_texts_that_are_left(
-    tiny_models: dict[str, Path], corpus: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch
+def test_one_text_of_two_sources_is_two_texts(
+    tiny_models: dict[str, Path], tmp_path: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"gold": "Yes, of course.", "source": source} for source in ("Ja.", "Oui.")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+    def found(gold: Gold, context: str, *_: Any) -> Found:
+        assert context == f"{gold.source}\n\n"
+        return Found(f"Yes, {gold.source}", ("x",), 1.0, 0.5)
+
+    read: set[str] = set()
+    means = Likelihood.means
+
+    def noted(self: Likelihood, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        read.update(f"{context}|{text}" for context, text in pairs)
+        return means(self, pairs)
+
+    monkeypatch.setattr(attack_set, "search", found)
+    monkeypatch.setattr(Likelihood, "means", noted)
+    result = build_attack_set("found", [str(tiny_models["gpt2"])], str(path), searches=["edits"], progress=False)
+    tests = read_table(result.folder, "stress").to_pylist()
+    assert {(test["context"], test["low"]) for test in tests} == {("Ja.", "Yes, Ja."), ("Oui.", "Yes, Oui.")}
+    assert [len(attack.found) for attack in result.attacks] == [2]
+    assert read == {f"{one}\n\n|{text}" for one in ("Ja.", "Oui.") for text in ("Yes, of course.", f"Yes, {one}")}
+
+
+def test_an_interrupted_search_goes_on_with_the_texts_that_are_left(
+    tiny_models: dict[str, Path], corpus: Path, nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = shutil.copytree(tiny_models["gpt2"], tmp_path / "gpt2")
     searched: list[str] = []
 
     def interrupted(gold: Gold, *rest: Any) -> Any:
@@ -187,13 +226,16 @@ def test_an_interrupted_search_goes_on_with_the_texts_that_are_left(
     monkeypatch.setattr(attack_set, "search", interrupted)
     arguments: Any = {"searches": ["edits"], "progress": False}
     with pytest.raises(KeyboardInterrupt):
-        build_attack_set("found", [str(tiny_models["gpt2"])], str(corpus), **arguments)
+        build_attack_set("found", [str(model)], str(corpus), **arguments)
     assert not (nnd_home / "nnd" / "found").exists()
-    result = build_attack_set("found", [str(tiny_models["gpt2"])], str(corpus), **arguments)
+    result = build_attack_set("found", [str(model)], str(corpus), **arguments)
     assert searched == [TEXTS[0], TEXTS[1], TEXTS[1]]
     assert [path.name for path in result.folder.parent.iterdir() if "stress-" in path.name] == []
     with pytest.raises(NNDError, match="other texts, errors, levels"):
-        build_attack_set("found", [str(tiny_models["gpt2"])], str(corpus), steps=1, progress=False)
+        build_attack_set("found", [str(model)], str(corpus), steps=1, **arguments)
+    (model / "config.json").write_text((model / "config.json").read_text("utf-8") + "\n", "utf-8")
+    with pytest.raises(NNDError, match="seeds, models or tools"):  # one trained further has other errors
+        build_attack_set("found", [str(model)], str(corpus), **arguments)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import WordLevel
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import self_texts
@@ -72,6 +74,10 @@ def test_scores_are_those_of_the_models_and_an_interrupted_run_goes_on(
     np.testing.assert_array_equal(again.scores, found.scores)
     with pytest.raises(NNDError, match=r"other settings \(seed\); name another folder"):
         self_scores(replace(plan, seed=1), tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(self_texts, "weights_digest", lambda name: "trained further")
+        with pytest.raises(NNDError, match=r"other settings \(weights\)"):
+            self_scores(plan, tmp_path / "out")
     kept.write_text("[]\n")
     with pytest.raises(NNDError, match=r"scores_1_gpt2.jsonl, line 1: is not what this command wrote"):
         self_scores(plan, tmp_path / "out")
@@ -89,6 +95,33 @@ def test_the_command_prints_the_table_and_keeps_everything(nnd: Command, plan: S
     report = json.loads((out / "self.json").read_text())
     assert [one["model"] for one in report["biases"]] == ["gpt2", "llama"]
     assert (out / "self.csv").read_text().count("\n") == 5
+
+
+def test_a_text_keeps_the_space_that_it_begins_with() -> None:
+    inner = Tokenizer(
+        WordLevel({f"\u2581{word}": i for i, word in enumerate(("a", "cat", "sat"))}, unk_token="\u2581a")
+    )
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner)
+
+    class Model:
+        backend = "causal"
+
+        def tok_encode(self, text: str, add_special_tokens: bool) -> list[int]:
+            return list(tokenizer.encode(text, add_special_tokens=add_special_tokens))
+
+        def tok_decode(self, tokens: Any, skip_special_tokens: bool = True) -> str:
+            return str(tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens))
+
+    model = Model()
+    text = model.tok_encode("cat sat", add_special_tokens=False)
+    assert model.tok_decode(text) == "cat sat"
+    with self_texts._spaces_kept(model):
+        assert (model.tok_decode(text), model.tok_decode([]), model.tok_decode(1)) == (" cat sat", "", "cat")
+    assert model.tok_decode(text) == "cat sat"
+    model.backend = "seq2seq"
+    with self_texts._spaces_kept(model):
+        assert model.tok_decode(text) == "cat sat"
 
 
 # ---------------------------------------------------------------- the table
