@@ -6,7 +6,7 @@ import dataclasses
 import gc
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -147,14 +147,13 @@ def build_attack_set(
             check_same(folder, key)
         scratch = scratch_folder(folder, key)
         resources = resources_of(plan, parser, progress)
-        counts = Counter(word.text.lower() for text in plan.corpus for word in parser.parse(text).words)
+        if replaces := bool(chosen[0].source and "edits" in searches):  # content words, where there is a source
+            counts = Counter(_words(plan.corpus, parser))
+            own = set(_words((gold.text for gold in chosen), parser))
         attacks: list[Attack] = []
         for model, short in zip(models, names, strict=True):
             with _loaded(model, device, batch_size) as scorer:
-                near = None
-                if chosen[0].source and "edits" in searches:
-                    own = {word.text.lower() for gold in chosen for word in parser.parse(gold.text).words}
-                    near = nearest_words(own, counts, scorer)
+                near = nearest_words(own, counts, scorer) if replaces else None
                 proposals: Mapping[str, Callable[[Gold], Propose]] = {
                     "errors": lambda gold: propose_errors(types, dataclasses.replace(resources, source=gold.source)),
                     "edits": lambda _, near=near: propose_edits(parser, near),  # type: ignore[misc]
@@ -210,6 +209,11 @@ def build_attack_set(
         discard(folder)
         task = write_stress_task(name, out, folder, prompt, chosen)
     return AttackResult(folder, summary, attacks, transfer, task)
+
+
+def _words(texts: Iterable[str], parser: Parser) -> Iterator[str]:
+    """Yield the words of texts in lower case."""
+    return (word.text.lower() for text in texts for word in parser.parse(text).words)
 
 
 def _contexts(texts: Sequence[Gold], prompt: str | None) -> list[str]:

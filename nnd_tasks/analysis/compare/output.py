@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nnd_tasks.analysis.compare.adjusted_output import (
     adjusted_cells,
@@ -26,6 +26,8 @@ from nnd_tasks.files import expand, write_texts
 from nnd_tasks.formats import TextTable, csv_text, json_text, number
 from nnd_tasks.markdown import code, unlinked
 from nnd_tasks.wording import counted
+
+_Item = TypeVar("_Item")
 
 #: Model -> category -> diagnostics.
 ByModel = Mapping[str, Mapping[str, Diagnostics]]
@@ -323,6 +325,35 @@ def file_names(comparisons: Sequence[Comparison]) -> list[str]:
 def file_stem(name: str) -> str:
     """Return a name from outside as one that names a file of a folder, and no hidden one; empty where nothing is left."""
     return re.sub(r"[^\w.-]+", "_", name).strip("_.")[:200]
+
+
+def write_each(
+    found: Sequence[_Item],
+    folder: Path,
+    name_of: Callable[[_Item], str],
+    forms: Mapping[str, Callable[[_Item], str]],
+) -> list[Path]:
+    """Write each result in several forms into a folder, all files or none; return the files.
+
+    Args:
+        found: the results.
+        folder: where to write.
+        name_of: returns what a result is called; equal names get a number.
+        forms: ending of a file -> what returns its text.
+
+    Raises:
+        NNDError: the folder cannot be written.
+    """
+    stems = [file_stem(name_of(one)) for one in found]
+    stems = [f"{stem}_{i}" if stems.count(stem) > 1 else stem for i, stem in enumerate(stems, start=1)]
+    place = expand(folder)
+    files = {
+        place / f"{stem}.{suffix}": form(one)
+        for one, stem in zip(found, stems, strict=True)
+        for suffix, form in forms.items()
+    }
+    write_texts(files)
+    return list(files)
 
 
 def write_comparison(comparison: Comparison, stem: Path, diagnostics: ByModel | None = None) -> list[Path]:

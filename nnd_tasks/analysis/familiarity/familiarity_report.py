@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from nnd_tasks.analysis.compare.output import FEW_NOTE, between, few, file_stem, p_value
+from nnd_tasks.analysis.compare.output import FEW_NOTE, between, few, p_value, write_each
 from nnd_tasks.analysis.compare.power import LEVEL
 from nnd_tasks.analysis.familiarity.familiarity import Effect, Familiarity
 from nnd_tasks.analysis.familiarity.own import Estimate, Own
-from nnd_tasks.files import expand, write_texts
 from nnd_tasks.formats import TextTable, csv_text, json_text, number
 from nnd_tasks.markdown import unlinked
 from nnd_tasks.wording import counted
@@ -157,14 +156,6 @@ def write_familiarity(found: Sequence[Familiarity], folder: Path) -> list[Path]:
     Raises:
         NNDError: the folder cannot be written.
     """
-    stems = [file_stem(f"familiarity_{one.paired.title}") for one in found]
-    stems = [f"{stem}_{i}" if stems.count(stem) > 1 else stem for i, stem in enumerate(stems, start=1)]
-    forms = {"md": markdown, "csv": to_csv, "json": to_json}
-    place = expand(folder)
-    files = {
-        place / f"{stem}.{suffix}": form(one)
-        for one, stem in zip(found, stems, strict=True)
-        for suffix, form in forms.items()
-    }
-    write_texts(files)
-    return list(files)
+    return write_each(
+        found, folder, lambda one: f"familiarity_{one.paired.title}", {"md": markdown, "csv": to_csv, "json": to_json}
+    )

@@ -8,12 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.analysis.compare.output import file_stem, p_value
+from nnd_tasks.analysis.compare.output import p_value, write_each
 from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.analysis.signal.measures import BITS, MARGIN, PASS_RATE
 from nnd_tasks.analysis.signal.signals import KEPT, SetSignals
 from nnd_tasks.baselines import ALL
-from nnd_tasks.files import expand, write_texts
 from nnd_tasks.formats import TextTable, csv_text, json_text, number
 from nnd_tasks.markdown import code, unlinked
 from nnd_tasks.wording import some_of
@@ -167,14 +166,9 @@ def write_signals(found: Sequence[SetSignals], folder: Path) -> list[Path]:
     Raises:
         NNDError: the folder cannot be written.
     """
-    stems = [file_stem(f"signal_{one.paired.title}_{one.family.name}") for one in found]
-    stems = [f"{stem}_{i}" if stems.count(stem) > 1 else stem for i, stem in enumerate(stems, start=1)]
-    forms = {"md": markdown, "csv": to_csv, "json": to_json}
-    place = expand(folder)
-    files = {
-        place / f"{stem}.{suffix}": form(one)
-        for one, stem in zip(found, stems, strict=True)
-        for suffix, form in forms.items()
-    }
-    write_texts(files)
-    return list(files)
+    return write_each(
+        found,
+        folder,
+        lambda one: f"signal_{one.paired.title}_{one.family.name}",
+        {"md": markdown, "csv": to_csv, "json": to_json},
+    )
