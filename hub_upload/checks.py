@@ -11,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.build import build_set
-from nnd_tasks.card import CARD, dump_yaml
+from nnd_tasks.card import CARD
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.recipes.configs import Formed, form_own
 from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.shelf import RECIPE, SetRecipe, find_recipe, recipe_paths
 from nnd_tasks.tables import fingerprint
+from nnd_tasks.yaml_json import dump_yaml
 
 _QUOTED = 40  # first characters of a text that do not occur elsewhere by coincidence
 

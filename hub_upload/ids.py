@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.card import Card, dump_yaml
+from nnd_tasks.card import Card
 from nnd_tasks.card_sections import COLUMN_NOTES
 from nnd_tasks.datasets import how_to_build
 from nnd_tasks.errors import visible
@@ -20,6 +20,7 @@ from nnd_tasks.recipes.recipe import File
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN
 from nnd_tasks.tables import fingerprint
+from nnd_tasks.yaml_json import dump_yaml
 
 _OWN_RECIPE = "recipe.yaml"
 #: Columns that are published with the ids: labels, but no texts and no names of people.

@@ -51,6 +51,30 @@ def check_yaml(text: str, value: Any) -> None:
         )
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as they are, and no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # YAML reads these as line breaks, unless they are escaped.
+    odd = any(mark in text for mark in "\x85\u2028\u2029\ufeff")
+    style = '"' if odd else "|" if "\n" in text.rstrip("\n") else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def dump_yaml(values: Mapping[str, Any]) -> str:
+    """Return plain data as YAML, texts of several lines readable; raise NNDError where reading it gives something else."""
+    text = str(yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+    check_yaml(text, dict(values))
+    return text
+
+
 # ---------------------------------------------------------------- reading
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.card import KNOWN_BY_PEOPLE, dump_yaml
+from nnd_tasks.card import KNOWN_BY_PEOPLE
 from nnd_tasks.card_sections import FULLER
 from nnd_tasks.dataset_writing import making
 from nnd_tasks.datasets import dataset_folder, list_configs, read_report, user_tasks_dir
@@ -38,6 +38,7 @@ from nnd_tasks.recipes.shelf import RECIPE, check_set_name
 from nnd_tasks.schema import short_hash
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted, some_of
+from nnd_tasks.yaml_json import dump_yaml
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.card import dump_yaml, safe
+from nnd_tasks.card import safe
 from nnd_tasks.card_sections import NND_CITATION, left_out
 from nnd_tasks.datasets import user_tasks_dir
 from nnd_tasks.errors import NNDError, reason_of
@@ -21,7 +21,7 @@ from nnd_tasks.recipes.shelf import RECIPE
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted
-from nnd_tasks.yaml_json import read_yaml, yaml_mapping
+from nnd_tasks.yaml_json import dump_yaml, read_yaml, yaml_mapping
 
 #: Prompt where only some contexts are dialogues that end with ``Assistant:``: with it, all prompts end with that word.
 _OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nnd_tasks.card import KNOWN_BY_PEOPLE, Facts, dump_yaml
+from nnd_tasks.card import KNOWN_BY_PEOPLE, Facts
 from nnd_tasks.judgements import Rule
 from nnd_tasks.recipes.spans import columns_of
+from nnd_tasks.yaml_json import dump_yaml
 
 #: Roles that a recipe gives to one column each.
 ROLES = (

@@ -193,7 +193,7 @@ def test_scores_without_a_rule_are_shown_with_their_range(tmp_path: Path) -> Non
 
 
 def test_a_recipe_comes_back_from_its_own_yaml(tmp_path: Path) -> None:
-    from nnd_tasks.card import dump_yaml as recipe_yaml
+    from nnd_tasks.yaml_json import dump_yaml as recipe_yaml
 
     recipe = make_recipe(
         {

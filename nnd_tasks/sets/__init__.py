@@ -1,0 +1,1 @@
+"""From a publisher's files to a dataset folder: recipe, rows, pairs, clean variant, card."""

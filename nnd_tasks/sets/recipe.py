@@ -1,0 +1,482 @@
+"""The recipe of a set: its files, which column is what, which rule says what is better, and the facts of its card."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from nnd_tasks.datasets import is_name, tasks_dir, user_tasks_dir
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand, read_text
+from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
+from nnd_tasks.wording import did_you_mean
+from nnd_tasks.yaml_json import UniqueLoader, dump_yaml, parse_yaml
+
+#: In the folder of a set; without .yaml, which lm-eval would take for a task.
+RECIPE, PREPARE = "_recipe", "prepare.py"
+#: Columns that every table has besides its own: the file's name without its ending, and the key of an entry of an object.
+FILE, KEY = "@file", "@key"
+MAX_RECIPE_BYTES = 1_000_000
+CONFIG = "default"
+
+
+def _as_text(value: Any) -> Any:
+    """Return numbers and truth values, which YAML reads from plain words, as the texts that a table has."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, (str, int, float)) else value
+
+
+def _named(value: Any) -> Any:
+    """Return ``[a, b]`` as ``{a: a, b: b}``."""
+    return {name: name for name in _as_list(value)} if isinstance(value, (list, str)) else value
+
+
+Text: TypeAlias = Annotated[str, BeforeValidator(_as_text), Field(max_length=10_000)]
+Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_as_list)]
+Columns: TypeAlias = Annotated[dict[Text, Text], BeforeValidator(_named)]
+Prose: TypeAlias = Annotated[str, Field(max_length=100_000)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class File(_Strict):
+    """One file of a set, as its publisher names it.
+
+    Attributes:
+        url: where it is downloaded from, https only.
+        sha256: of its content; where it is not known, that of the first download is recorded and checked from then on.
+        member: path inside the archive behind ``url``.
+        config: the config that it makes.
+        optional: whether the set can be built without it.
+    """
+
+    url: str = ""
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    member: str = ""
+    config: str = ""
+    optional: bool = False
+
+    @field_validator("url")
+    @classmethod
+    def _is_public(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if url and (parts.scheme != "https" or not parts.hostname or parts.username is not None):
+            raise ValueError("an https:// address without a user or password")
+        return url
+
+
+class Spans(_Strict):
+    """Where the errors of a candidate are marked.
+
+    Attributes:
+        column: of objects with positions or words, of pairs of positions, of words, or of lists of these.
+        start: first character: a key of these objects, or without ``column`` a column of positions.
+        end: likewise, the character after the last.
+        end_inside: whether the end is the last character of the span.
+        text: key of the words; where they do not stand at the positions, the nearest place where they stand counts.
+        category: key of the kind of error.
+        severity: key of its severity.
+        marks: opening and closing mark in the candidate itself, such as ``<v>`` and ``</v>``; they are taken out.
+    """
+
+    column: str | None = None
+    start: str = "start"
+    end: str = "end"
+    end_inside: bool = False
+    text: str = "text"
+    category: str = "category"
+    severity: str = "severity"
+    marks: tuple[str, str] | None = None
+
+
+class Facts(_Strict):
+    """What the card says besides numbers.
+
+    Attributes:
+        title: of the human evaluation.
+        summary: what was evaluated, in a sentence or two.
+        kind: what a model is asked to do; several are separated by commas.
+        errors: ``judged`` (people judged texts as they are) or ``made`` (errors were put in on purpose).
+        judges: who judged.
+        license: as the hub writes it, such as ``cc-by-4.0``.
+        license_note: what else people should know about it.
+        language: codes of the languages.
+        homepage: where the judgements come from.
+        citation: BibTeX.
+        task_category: the hub's name for the kind of task.
+        fields: prompt field -> what it holds.
+        clean: what ``mended`` of ``prepare.py`` changes for the clean config.
+        rule: what makes a candidate better, where the keys of the recipe do not say it.
+    """
+
+    title: Prose | None = None
+    summary: Prose | None = None
+    kind: Prose | None = None
+    errors: Literal["judged", "made"] = "judged"
+    judges: Prose | None = None
+    license: str | None = None
+    license_note: Prose | None = None
+    language: Texts = ()
+    homepage: Prose | None = None
+    citation: Prose | None = None
+    task_category: str = "text-generation"
+    fields: dict[str, str] = {}
+    clean: Prose | None = None
+    rule: Prose | None = None
+
+    @field_validator("language")
+    @classmethod
+    def _are_codes(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
+        for language in languages:
+            if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*|multilingual|code", language):
+                raise ValueError(f"{language!r} is no code of a language; write one such as en or pt-BR (ISO 639)")
+        return languages
+
+
+class Recipe(_Strict):
+    """How a set is made of files. Each key is an option of ``nnd new``, or explained in docs/contribute.md.
+
+    A name of a column may be dotted, for a field of an object or an item of a list in it: ``scores.fluency``, ``votes.0``.
+    Where ``prepare.py`` lies beside the recipe, its rows have the roles as columns, and the recipe names none but ``field``.
+
+    Attributes:
+        files: file -> where it comes from.
+        config: name of the config; ``@file`` names it after each file.
+        encoding: of the files; recognised where it is not said.
+        decimal: decimal mark of numbers, ``.`` or ``,``.
+        quotes: whether quotes enclose cells of a tab-separated file.
+        missing: texts that mean that nobody judged, besides empty cells.
+        leave_out: column -> values: such rows are no judgements.
+        context: column of what a model is given.
+        candidate: column of the text that was judged.
+        group: column, or columns, within which pairs are formed; without it the prompt.
+        label: column of a label.
+        score: column of a number (higher is better), or of a list of them.
+        system: column of who wrote the candidate.
+        rater: column of who judged it; judgements of one candidate by one rater count once.
+        attribute: name -> column of the label or score of one attribute; beside ``label`` or ``score`` the one column that
+            names the attribute.
+        category: column of the category of the tests.
+        subcategory: column of a finer label of the worse candidate.
+        severity: column of how bad its error is.
+        spans: where its errors are.
+        field: prompt field -> column.
+        chosen: column of the better text of a pair, or of its chat messages.
+        rejected: column of the worse text.
+        pair: two columns of texts, where ``winner`` says which is better.
+        winner: column that names the winner: a column of ``pair``, 1 or 2, A or B, first or second.
+        winners: value of that column -> ``first``, ``second`` or ``tie``, where it says something else.
+        systems: two columns of who wrote the texts of ``pair``, or of ``chosen`` and ``rejected``.
+        better: labels that are better than all others.
+        order: labels, the worst first; a list within it holds labels of equal rank.
+        ignore: labels that do not rate quality.
+        min_gap: smallest difference of two scores that makes one better.
+        majority: a candidate is good if more than half of its scores are the best one.
+        best: the best score; without it the highest of the table, by attribute.
+        candidates: ``texts``: equal texts of a group are one candidate; ``rows``: each row is one, as publishers have it, and
+            a clean config stands beside it.
+        prompt: template of what a model reads before a candidate.
+        published: config -> number of tests of the publisher or the authors.
+        expected: category -> number of tests.
+        facts: of the card.
+    """
+
+    files: dict[str, File | None] = {}
+    config: str | None = None
+    encoding: str | None = None
+    decimal: Literal[".", ","] = "."
+    quotes: bool = True
+    missing: Texts = ()
+    leave_out: dict[Text, Texts] = {}
+    context: Text | None = None
+    candidate: Text | None = None
+    group: Texts = ()
+    label: Text | None = None
+    score: Text | None = None
+    system: Text | None = None
+    rater: Text | None = None
+    attribute: Columns = {}
+    category: Text | None = None
+    subcategory: Text | None = None
+    severity: Text | None = None
+    spans: Spans | None = None
+    field: Columns = {}
+    chosen: Text | None = None
+    rejected: Text | None = None
+    pair: Texts = ()
+    winner: Text | None = None
+    winners: dict[Text, Literal["first", "second", "tie"]] = {}
+    systems: Texts = ()
+    better: Texts = ()
+    order: tuple[Texts, ...] = ()
+    ignore: Texts = ()
+    min_gap: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    majority: bool = False
+    best: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    candidates: Literal["texts", "rows"] = "texts"
+    prompt: Prose | None = None
+    published: dict[str, int] = {}
+    expected: dict[str, int] = {}
+    facts: Facts = Facts()
+
+    @field_validator("files")
+    @classmethod
+    def _name_files(cls, files: dict[str, File | None]) -> dict[str, File | None]:
+        for name in files:
+            if not re.fullmatch(r"(?!\.)[^\\:*?\"<>|/\0-\x1f]+(/(?!\.)[^\\:*?\"<>|/\0-\x1f]+)*", name):
+                raise ValueError(f"{name!r} is not the name of a file in the folder or in one below it")
+        return files
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_encoding(cls, encoding: str | None) -> str | None:
+        try:
+            return encoding and codecs.lookup(encoding).name
+        except LookupError:
+            raise ValueError(f"no such encoding: {encoding!r}; name one such as utf-8, utf-16 or cp1252") from None
+
+    @field_validator("config")
+    @classmethod
+    def _is_config(cls, config: str | None) -> str | None:
+        if config not in (None, FILE) and not is_name(config):
+            raise ValueError(f"{config!r}: a config is named by letters, digits, _, - and .")
+        return config
+
+    @field_validator("field")
+    @classmethod
+    def _name_fields(cls, fields: dict[str, str]) -> dict[str, str]:
+        for name in fields:
+            if name in RESERVED_COLUMNS | DOCUMENT_COLUMNS or not name.isidentifier():
+                raise ValueError(
+                    f"{name!r} cannot name a prompt field; use letters, digits and _, and no column of a set"
+                )
+        return fields
+
+    @field_validator("prompt")
+    @classmethod
+    def _is_template(cls, prompt: str | None) -> str | None:
+        if prompt is not None:
+            from jinja2 import TemplateError
+            from jinja2.sandbox import SandboxedEnvironment
+
+            try:
+                SandboxedEnvironment().parse(prompt)
+            except TemplateError as error:
+                raise ValueError(f"no valid template ({error})") from None
+        return prompt
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Recipe:
+        mistakes = []
+        if bool(self.pair) != bool(self.winner) or len(self.pair) not in (0, 2):
+            mistakes.append("pair and winner go together: two columns of texts, and the one that says which is better")
+        if bool(self.chosen) != bool(self.rejected) or (self.chosen and self.pair):
+            mistakes.append("name chosen and rejected, or pair and winner")
+        if len(self.systems) not in (0, 2):
+            mistakes.append("systems are two columns")
+        if self.pairs and (other := [key for key in ("candidate", "label", "score", "rater") if getattr(self, key)]):
+            mistakes.append(
+                f"{other[0]} is of single texts; the table holds pairs, which say themselves what is better"
+            )
+        if len(self.rules) > 1:
+            mistakes.append(f"{' and '.join(self.rules)}: one rule says what is better")
+        if self.pairs and self.rules:
+            mistakes.append(f"{self.rules[0]}: pairs say themselves what is better")
+        if mistakes:
+            raise ValueError("; ".join(mistakes))
+        return self
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the table holds ready-made pairs."""
+        return bool(self.chosen or self.pair)
+
+    @property
+    def rules(self) -> list[str]:
+        """Names of the rules that are given; a complete recipe of judged texts has one."""
+        return [
+            key for key in ("better", "order", "min_gap", "majority") if getattr(self, key) not in (None, (), False)
+        ]
+
+    @property
+    def by_label(self) -> bool:
+        """Whether labels, not numbers, say what is better."""
+        return bool(self.better or self.order)
+
+    @property
+    def as_published(self) -> bool:
+        """Whether every row is a candidate of its own."""
+        return self.candidates == "rows"
+
+    def rule_text(self) -> str:
+        """Return the rule as a sentence."""
+        if self.facts.rule:
+            return self.facts.rule
+        if self.better:
+            labels = ["without a label" if not label else f"labelled `{label}`" for label in self.better]
+            return f"Candidates {' or '.join(labels)} are better than all others of the same context."
+        if self.order:
+            ranks = " < ".join(" = ".join(rank) for rank in self.order)
+            return f"Labels have an order: {ranks}. Pairs of equal rank are left out."
+        if self.majority:
+            mark = "the highest score" if self.best is None else f"{self.best:g}"
+            return f"A candidate is good when more than half of its scores are {mark}, else bad."
+        if self.min_gap is not None:
+            return f"A candidate is better when its score is at least {self.min_gap:g} higher than that of another."
+        if self.facts.errors == "made":
+            return "Each right text is paired with one in which an error was put on purpose."
+        return "The table says of each pair which text people preferred."
+
+    def dump(self) -> dict[str, Any]:
+        """Return the keys that differ from their defaults, in the form of a recipe's YAML."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+
+# ---------------------------------------------------------------- reading
+
+#: Keys of earlier recipes -> what to write in their place.
+_CHANGED = {
+    **dict.fromkeys(("title", "summary", "kind", "errors", "judges", "license", "license_note", "language", "homepage",
+                     "citation", "task_category"), "put it under `facts`"),
+    "field_notes": "write `fields` under `facts`",
+    "clean_note": "write `clean` under `facts`",
+    "clean": "write a function mended(rows) in prepare.py",
+    "sources": "write the SHA-256 under `files`",
+    **dict.fromkeys(("step", "options", "rows", "each", "constant", "votes", "strip", "list_category", "categories",
+                     "separator", "same"), "write it in prepare.py, in pandas"),
+    "complete": "leave it out; `published` guards against partial files",
+    "scale": "leave it out",
+    "pattern": "name the files, or find them in prepare.py",
+}  # fmt: skip
+
+
+def make_recipe(values: Any, where: str) -> Recipe:
+    """Return a recipe of plain data.
+
+    Raises:
+        NNDError: all its mistakes, in one line that begins with ``where``.
+    """
+    if not isinstance(values, Mapping):
+        raise NNDError(f"{where}: a recipe is a mapping of keys, such as `context: article`")
+    old: dict[str, list[str]] = {}
+    for key in values:
+        if key in _CHANGED:
+            old.setdefault(_CHANGED[key], []).append(key)
+    changed = [f"{', '.join(keys)}: of an earlier form of recipes; {hint}" for hint, keys in old.items()]
+    try:
+        recipe = Recipe.model_validate({key: value for key, value in values.items() if key not in _CHANGED})
+    except ValidationError as error:
+        known = [*Recipe.model_fields, *Facts.model_fields]
+        for mistake in error.errors(include_url=False):
+            key = ".".join(map(str, mistake["loc"]))
+            text = mistake["msg"].removeprefix("Value error, ")
+            if mistake["type"] == "extra_forbidden":
+                text = f"no such key; {did_you_mean(str(mistake['loc'][-1]), known) or 'see docs/contribute.md'}"
+            changed.append(f"{key}: {text}" if key else text)
+        raise NNDError(f"{where}: {'; '.join(changed)}") from None
+    if changed:
+        raise NNDError(f"{where}: {'; '.join(changed)}")
+    return recipe
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """Return the keys of a recipe's YAML, unchecked; raise NNDError where it cannot be read as plain data."""
+    values = parse_yaml(read_text(path, limit=MAX_RECIPE_BYTES), str(path), UniqueLoader)
+    if not isinstance(values, dict):
+        raise NNDError(f"{path}: a recipe is a mapping of keys, such as `context: article`")
+    return values
+
+
+def recipe_yaml(recipe: Recipe) -> str:
+    """Return a recipe as YAML."""
+    return dump_yaml(recipe.dump())
+
+
+# ---------------------------------------------------------------- where recipes are
+
+
+@dataclass(frozen=True)
+class SetRecipe:
+    """A recipe, the set that it makes, and where it comes from.
+
+    Attributes:
+        name: of the set.
+        path: of the recipe's YAML.
+        origin: ``package``, ``own`` (in the user's folder of tasks), or ``elsewhere``: somebody sent it.
+    """
+
+    name: str
+    path: Path
+    origin: Literal["package", "own", "elsewhere"]
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it comes with the package."""
+        return self.origin == "package"
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe; raises NNDError where it is wrong."""
+        return make_recipe(read_recipe(self.path), str(self.path))
+
+    @property
+    def prepare(self) -> Path | None:
+        """Its ``prepare.py``, or None."""
+        path = self.path.with_name(PREPARE)
+        return path if self.path.name == RECIPE and path.is_file() else None
+
+
+def list_recipes() -> dict[str, SetRecipe]:
+    """Return set -> its recipe, of the package and of the user; of one name the package's counts."""
+    found: dict[str, SetRecipe] = {}
+    for folder, origin in ((tasks_dir(), "package"), (user_tasks_dir(), "own")):
+        for path in sorted(folder.glob(f"[!.]*/{RECIPE}")) if folder.is_dir() else []:
+            found.setdefault(path.parent.name, SetRecipe(path.parent.name, path, origin))  # type: ignore[arg-type]
+    return found
+
+
+def find_recipe(name: str) -> SetRecipe:
+    """Return the recipe of the set ``name``, or the recipe in the file or folder ``name``.
+
+    Raises:
+        NNDError: there is none; the error suggests similar names.
+    """
+    known = list_recipes()
+    if name in known:
+        return known[name]
+    path = expand(name)
+    if "/" in name or path.suffix or path.name == RECIPE:
+        path = path / RECIPE if path.is_dir() else path
+        if not path.is_file():
+            raise NNDError(f"{path}: there is no such recipe")
+        for own in known.values():
+            if own.path.samefile(path):
+                return own
+        sent = path.absolute().parent.name if path.name == RECIPE else path.stem
+        check_set_name(sent, f"{path}: rename its folder: ")
+        if sent in known and known[sent].shipped:
+            raise NNDError(f"{path}: {sent} is a set of this package; rename the folder of the recipe")
+        return SetRecipe(sent, path, "elsewhere")
+    hint = did_you_mean(name.removeprefix("nnd_"), known, at_most=3, cutoff=0.5) or f"known sets: {', '.join(known)}"
+    raise NNDError(f"there is no set {name!r}; {hint}")
+
+
+def check_set_name(name: str, where: str = "") -> None:
+    """Raise NNDError for a name that no set can have: it becomes the name of a folder and of a task."""
+    if not (name.isidentifier() and name.isascii() and not name.startswith("nnd_") and len(name) <= 100):
+        raise NNDError(f"{where}a set is named by letters, digits and _, without nnd_ before them, not {name!r}")
