@@ -1,0 +1,326 @@
+"""Build a set: its files → rows → tests of each config and its clean variant → dataset folder, with a report."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from nnd_tasks import __version__
+from nnd_tasks.baselines import SAMPLE, favourite, table_rates, writers_of
+from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import changing, expand, write_text
+from nnd_tasks.languages import language_pair
+from nnd_tasks.schema import slug
+from nnd_tasks.sets.card import About, left_out
+from nnd_tasks.sets.clean import clean_name, clean_tests, count_white_space, find_contradicted
+from nnd_tasks.sets.fetch import Source, open_source, sha256_of
+from nnd_tasks.sets.judge import Dropped, leave_out, rate_candidates, read_judgements, take_roles
+from nnd_tasks.sets.pair import judged_tests, pair_candidates, to_arrow
+from nnd_tasks.sets.preferences import preference_tests, take_pairs
+from nnd_tasks.sets.prepare import load_prepare, mend_rows, prepare_rows
+from nnd_tasks.sets.read import read_table
+from nnd_tasks.sets.recipe import CONFIG, FILE, PREPARE, RECIPE, Recipe, SetRecipe, find_recipe, recipe_yaml
+from nnd_tasks.sets.write import write_dataset
+from nnd_tasks.tables import ConfigSummary, check_table, summarize
+from nnd_tasks.wording import counted
+
+#: Tests up to which baselines are counted on all of them; above, on `SAMPLE`. All published sets are below.
+_EXACT = 45_000
+
+
+@dataclass
+class Made:
+    """The tests of a set, not written yet.
+
+    Attributes:
+        tables: config -> its tests; each config is followed by its clean variant.
+        report: config -> what ``build_report.json`` holds.
+        summaries: config -> counts and fingerprint.
+        dropped: config -> what was left out.
+        notes: one line each for what the user should know.
+    """
+
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)
+    summaries: dict[str, ConfigSummary] = field(default_factory=dict)
+    dropped: dict[str, Dropped] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, config: str, tests: pd.DataFrame, details: Mapping[str, Any]) -> None:
+        """Add the tests of a config; raise NNDError where another has its name, or they are not as the schema says."""
+        if config in self.tables:
+            raise NNDError(f"two configs would be called {config!r}; rename one of the files")
+        table = self.tables[config] = check_table(to_arrow(tests), f"config {config}")
+        summary = self.summaries[config] = summarize(config, table)
+        sampled = {"trivial_rules_sample": SAMPLE} if table.num_rows > _EXACT else {}
+        best = {"trivial_system": name} if (name := favourite(writers_of(table))) else {}
+        counts = {key: value for key, value in asdict(summary).items() if key != "name"}
+        rates = table_rates(table, SAMPLE if sampled else None)
+        self.report[config] = {**details, **counts, "trivial_rules": rates, **sampled, **best}
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What `build_set` wrote.
+
+    Attributes:
+        folder: the dataset folder.
+        built: summaries of the configs of this build.
+        kept: names of other configs that the folder had and still has.
+        notes: one line each for what the user should know.
+        report: config -> what is stored in ``build_report.json``.
+    """
+
+    folder: Path
+    built: list[ConfigSummary]
+    kept: list[str]
+    notes: list[str]
+    report: dict[str, Any]
+
+
+def build_set(
+    name: str | SetRecipe,
+    source: str | Path | None = None,
+    out: str | Path | None = None,
+    *,
+    trust: bool = False,
+    replace: bool = False,
+    progress: bool = True,
+) -> BuildResult:
+    """Build a set into a dataset folder.
+
+    A recipe from elsewhere is copied to ``$NND_HOME/task_yamls/NAME``, unless ``out`` is given.
+
+    Args:
+        name: of a set that `nnd list` shows, the path of a recipe, or what `find_recipe` returns for one of these.
+        source: the publisher's file, an archive, a pattern, or a folder that holds it; None downloads it.
+        out: the dataset folder to write; None takes ``$NND_HOME/nnd/NAME``.
+        trust: run the ``prepare.py`` of a recipe from elsewhere.
+        replace: overwrite a set of this name that another recipe made.
+        progress: show the progress of downloads.
+
+    Raises:
+        NNDError: unknown set, a source that cannot be read, a ``prepare.py`` that is not trusted, or a folder that cannot be
+            written or holds the set of another recipe.
+    """
+    set_recipe = name if isinstance(name, SetRecipe) else find_recipe(name)
+    folder = expand(out) if out is not None else dataset_folder(set_recipe.name)
+    if set_recipe.origin == "elsewhere" and not replace:
+        _check_same_recipe(set_recipe, folder)
+    made = make_set(set_recipe, source, trust=trust, progress=progress)
+    summaries = write_made(set_recipe, made, folder, replace=replace)
+    if set_recipe.origin == "elsewhere" and out is None:
+        keep_recipe(set_recipe)
+    built = [summary for summary in summaries if summary.name in made.tables]
+    return BuildResult(folder, built, [one.name for one in summaries if one not in built], made.notes, made.report)
+
+
+def make_set(set_recipe: SetRecipe, source: str | Path | None = None, *, trust: bool = False, progress: bool = True) -> Made:
+    """Make the tests of a set, without writing anything; arguments and errors as of `build_set`."""
+    if set_recipe.prepare and set_recipe.origin == "elsewhere" and not trust:
+        raise NNDError(
+            f"{set_recipe.prepare}: this set comes with code, which runs with your rights; read it (`nnd check "
+            f"{set_recipe.path.parent}` names what stands out), then add --trust"
+        )
+    with open_source(set_recipe, source, progress=progress) as files:
+        try:
+            made = _make(set_recipe, files)
+        except NNDError:
+            files.discard()
+            raise
+    made.notes = [*files.notes, *made.notes, *_compare_counts(set_recipe.recipe, made)]
+    return made
+
+
+def _make(set_recipe: SetRecipe, source: Source) -> Made:
+    recipe, made = set_recipe.recipe, Made()
+    origin = {
+        **({} if set_recipe.shipped else {"recipe": recipe.dump()}),
+        "source_sha256": {name: sha256_of(path) for name, path in sorted(source.files.items())},
+        "errors": recipe.facts.errors,
+        "nnd_tasks": __version__,
+    }
+    for config, (rows, mended, dropped) in _read_configs(set_recipe, source).items():
+        made.dropped[config] = dropped
+        tests, counts, contradictory = make_tests(rows, recipe, dropped)
+        details = {**counts, "dropped": dropped.counts, "dropped_rows": dropped.rows}
+        if dropped.labels:
+            details["unranked_labels"] = dropped.labels
+        if lost := dropped.counts.pop("lost_spans", 0):
+            made.notes.append(f"{config}: {counted(lost, 'error span')} left out, as they do not lie in their candidate")
+        if spaces := count_white_space(tests):
+            made.notes.append(f"{config}: {counted(spaces, 'test')} of two texts that differ in white space only")
+        if not recipe.as_published:
+            made.add(config, tests, {**details, **origin})
+            continue
+        kept, cleaning = clean_tests(tests, contradictory)
+        if mended is not None:
+            again, counts_again, contradictory = make_tests(mended, recipe, Dropped())
+            if not again.equals(tests):
+                kept, cleaning = clean_tests(again, contradictory)
+                lacking = counts["judgements"] - counts_again["judgements"]
+                cleaning["mended"] = {"left_out": lacking, "tests": len(again), "reasons": cleaning["reasons"]}
+        made.add(config, tests, {**details, "cleaning": cleaning, **origin})
+        if len(kept):
+            made.add(clean_name(config), kept, {"cleaned_from": config, **origin})
+        else:
+            made.notes.append(f"{config}: no test is left for {clean_name(config)}, so there is none")
+    return made
+
+
+_Rows = dict[str, tuple[pd.DataFrame, pd.DataFrame | None, Dropped]]
+
+
+def _read_configs(set_recipe: SetRecipe, source: Source) -> _Rows:
+    """Return config -> its rows by role, those of its clean config if they are others, and what was left out so far."""
+    recipe = set_recipe.recipe
+    if set_recipe.prepare:
+        module = load_prepare(set_recipe.prepare)
+        rows = prepare_rows(set_recipe.prepare, module, source.folder, recipe)
+        mended = mend_rows(set_recipe.prepare, module, rows, recipe)
+        parts, mended_parts = _split_configs(rows, recipe), {} if mended is None else _split_configs(mended, recipe)
+        return {config: (part, mended_parts.get(config), Dropped()) for config, part in parts.items()}
+    tables: dict[str, list[pd.DataFrame]] = {}
+    dropped: dict[str, Dropped] = {}
+    for name, path in source.files.items():
+        config = config_of(set_recipe, name, path)
+        table = leave_out(read_table(path, recipe), recipe, dropped.setdefault(config, Dropped()))
+        tables.setdefault(config, []).append(table)
+    take = take_pairs if recipe.pairs else take_roles
+    return {
+        config: (pd.concat([take(table, recipe) for table in several], ignore_index=not recipe.attribute), None, dropped[config])
+        for config, several in tables.items()
+    }
+
+
+def _split_configs(rows: pd.DataFrame, recipe: Recipe) -> dict[str, pd.DataFrame]:
+    rows = rows.rename(columns={name: f"field {name}" for name in recipe.field})
+    if "config" not in rows:
+        return {recipe.config or CONFIG: rows}
+    return {str(config): part.drop(columns="config").reset_index(drop=True) for config, part in rows.groupby("config", sort=False)}
+
+
+def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
+    """Return the config that a file belongs to: ``mqm_newstest2021_ende.tsv`` of mqm -> ``newstest2021_ende``.
+
+    Raises:
+        NNDError: no config can be named after the file.
+    """
+    recipe, file = set_recipe.recipe, set_recipe.recipe.files.get(name)
+    if file is not None and file.config:
+        return file.config
+    if recipe.config != FILE:
+        return recipe.config or CONFIG
+    config = slug(re.sub(rf"^{re.escape(set_recipe.name)}[-_]", "", Path(name).name.split(".")[0], flags=re.IGNORECASE))
+    if not config:
+        raise NNDError(f"{path}: cannot name a config after this file; rename it")
+    return config
+
+
+def make_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tuple[pd.DataFrame, dict[str, int], Any]:
+    """Return the tests of rows, counts for the report, and which tests have a candidate that was judged both good and bad.
+
+    Raises:
+        NNDError: the rows are not as the recipe says, or no test comes out.
+    """
+    if "chosen" in rows:
+        count = len(rows) + sum(dropped.counts.values())
+        tests = preference_tests(rows, recipe, dropped)
+        if tests is None:
+            raise NNDError(_why_nothing(dropped))
+        return tests, {"rows": count}, np.zeros(len(tests), dtype=bool)
+    if not recipe.rules:
+        raise NNDError("the recipe names no rule: better, order, min_gap or majority")
+    count = rows.index.nunique() + sum(dropped.counts.values())
+    judgements, prompts = read_judgements(rows, recipe, dropped)
+    if not len(judgements):
+        raise NNDError(_why_nothing(dropped))
+    candidates, gap = rate_candidates(judgements, recipe, dropped)
+    high, low, high_first = pair_candidates(candidates, gap, dropped, "the table")
+    counts = {
+        "rows": count,
+        "judgements": len(judgements),
+        "candidates_judged": len(candidates),
+        "groups": candidates["group"].nunique(),
+        "groups_with_tests": candidates["group"].iloc[high].nunique(),
+    }
+    if not len(high):
+        raise NNDError(_why_nothing(dropped, merged=len(judgements) > len(candidates)))
+    tests = judged_tests(candidates, prompts, high, low, high_first, by_label=recipe.by_label)
+    wrong = find_contradicted(candidates, gap)
+    return tests, counts, wrong[high] | wrong[low]
+
+
+def _why_nothing(dropped: Dropped, *, merged: bool = False) -> str:
+    shown = left_out(dropped.counts, dropped.labels).values()
+    merging = "; equal texts of a context count as one candidate" if merged else ""
+    if not shown:
+        return f"no test comes out: no context has two candidates; is --context the column of what candidates share?{merging}"
+    return f"no test comes out; left out are {', '.join(shown)}{merging}"
+
+
+def _compare_counts(recipe: Recipe, made: Made) -> list[str]:
+    """Return notes on rows that were left out, and on numbers of tests that are not the published or expected ones."""
+    notes = [
+        f"{config}: {counted(count, 'row')} left out, no judgements by the recipe"
+        for config, dropped in made.dropped.items()
+        if (count := dropped.counts.get("by_recipe", 0))
+    ]
+    for config, summary in made.summaries.items():
+        published = recipe.published.get(config, summary.tests)
+        if summary.tests != published:
+            notes.append(f"{config}: {summary.tests:,} tests, published are {published:,}: another version of the file, or a part?")
+    counts: Counter[str] = Counter()
+    for part in made.report.values():
+        counts.update(part["categories"] if "cleaned_from" not in part else {})
+    if recipe.expected and counts != Counter(recipe.expected):
+        expected = sum(recipe.expected.values())
+        notes.append(f"{counted(sum(counts.values()), 'test')}, the recipe expects {expected:,}, or others per category: other files?")
+    return notes
+
+
+def write_made(set_recipe: SetRecipe, made: Made, folder: Path, *, replace: bool = False) -> list[ConfigSummary]:
+    """Write the tests of a set as configs of its dataset folder, beside those that it has; return summaries of all."""
+    recipe = set_recipe.recipe
+    about = About(
+        name=set_recipe.name,
+        facts=recipe.facts,
+        rule=recipe.rule_text(),
+        recipe="" if set_recipe.shipped else recipe_yaml(recipe),
+        pairs=recipe.pairs,
+    )
+    first = next(iter(recipe.files), "")
+    default = config_of(set_recipe, first, Path(first)) if recipe.config == FILE and first else recipe.config
+    obsolete = {clean_name(config) for config in made.tables} - set(made.tables)
+    return write_dataset(
+        folder, made.tables, about=about, report=made.report, default=default or next(iter(made.tables)), obsolete=obsolete,
+        known=made.summaries, replace=replace,
+    )  # fmt: skip
+
+
+def keep_recipe(set_recipe: SetRecipe) -> None:
+    """Copy a recipe and its ``prepare.py`` to the user's own, where `nnd build` and `nnd list` find them by name."""
+    folder = user_tasks_dir() / set_recipe.name
+    write_text(folder / RECIPE, set_recipe.path.read_text("utf-8"))
+    with changing(folder):
+        if set_recipe.prepare:
+            shutil.copyfile(set_recipe.prepare, folder / PREPARE)
+        else:
+            (folder / PREPARE).unlink(missing_ok=True)
+
+
+def _check_same_recipe(set_recipe: SetRecipe, folder: Path) -> None:
+    """Raise NNDError if a dataset folder holds a set that another recipe made."""
+    before = [part.get("recipe") for part in read_report(folder).values() if isinstance(part, dict)]
+    if before and set_recipe.recipe.dump() not in before:
+        raise NNDError(f"{folder}: holds a set that another recipe made; rename the folder of yours, or --replace what is there")

@@ -1,0 +1,65 @@
+"""Which tests the clean configs leave out.
+
+The full configs keep all tests that the publishers kept. Some say nothing about a model: the two texts are equal, the same test
+occurs again, or people disagreed about a candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.sets.judge import number_rows
+
+EXAMPLES, _SHOWN = 3, 100
+#: Reason -> what it says of a test, for the card.
+REASONS: Mapping[str, str] = {
+    "equal_texts": "its two texts are equal",
+    "repeated": "an earlier test has the same prompt, texts and category",
+    "contradictory": "a candidate of it was judged both good and bad for the same prompt",
+    "empty": "a candidate of it is empty or white space",
+}
+
+
+def clean_name(config: str) -> str:
+    """Return the name of the clean variant of a config: ``authors`` -> ``clean``, ``cnn`` -> ``cnn_clean``."""
+    return "clean" if config == "authors" else f"{config}_clean"
+
+
+def find_contradicted(candidates: pd.DataFrame, gap: float) -> Any:
+    """Tell which candidates were judged both good and bad for one prompt and attribute; shape (candidates,)."""
+    of_text = candidates.groupby([candidates["prompt"], candidates["aspect"], candidates["candidate"].fillna("")])["quality"]
+    return (of_text.transform("max") - of_text.transform("min") >= gap).to_numpy(bool)
+
+
+def clean_tests(tests: pd.DataFrame, contradictory: Any) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the tests that no reason leaves out (of repeated ones the first stays), and the report on the others.
+
+    Args:
+        tests: in the order of the source.
+        contradictory: whether a candidate of each test was judged both good and bad, shape (tests,).
+    """
+    high, low = tests["high"], tests["low"]
+    number, _ = number_rows(*(tests[name] for name in ("cluster_id", "high", "low", "category")))
+    holds = {
+        "equal_texts": (high == low).to_numpy(bool),
+        "repeated": pd.Series(number).duplicated().to_numpy(bool),
+        "contradictory": np.asarray(contradictory, dtype=bool),
+        "empty": ((high.str.strip() == "") | (low.str.strip() == "")).to_numpy(bool),
+    }
+    kept = tests[~np.logical_or.reduce(list(holds.values()))].reset_index(drop=True)
+    reasons = {reason: {"tests": int(wrong.sum()), "examples": _examples(tests[wrong])} for reason, wrong in holds.items()}
+    return kept, {"kept": len(kept), "reasons": reasons}
+
+
+def count_white_space(tests: pd.DataFrame) -> int:
+    """Return how many tests have two texts that differ in white space only."""
+    return sum(one != other and one.split() == other.split() for one, other in zip(tests["high"], tests["low"], strict=True))
+
+
+def _examples(tests: pd.DataFrame) -> list[dict[str, str]]:
+    rows = tests[["test_id", "context_id", "high", "low", "category"]].head(EXAMPLES).to_dict("records")
+    return [{str(name): text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…" for name, text in row.items()} for row in rows]

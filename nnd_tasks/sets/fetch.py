@@ -1,0 +1,252 @@
+"""The files of a set: downloaded and checked, or laid out as a folder from a file, a folder or an archive that the user names."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import logging
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+import pooch
+import requests
+
+from nnd_tasks.datasets import nnd_home
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.files import changing, expand, reading, write_text
+from nnd_tasks.folders import only_writer
+from nnd_tasks.sets.read import MAX_BYTES, SUFFIXES
+from nnd_tasks.sets.recipe import File, SetRecipe
+from nnd_tasks.wording import some_of
+from nnd_tasks.yaml_json import read_json
+
+_HASHES = "hashes.json"
+_ENDINGS = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
+RETRIES, WAIT = 3, 1800.0  # seconds that another build may download
+
+
+@dataclass
+class Source:
+    """The files of a set in a folder.
+
+    Attributes:
+        folder: that holds them, as `rows` of a ``prepare.py`` gets it.
+        files: name -> path.
+        notes: one line each for what the user should know.
+        fresh: names of files without a published hash that were downloaded just now.
+    """
+
+    folder: Path
+    files: dict[str, Path]
+    notes: list[str] = field(default_factory=list)
+    fresh: list[str] = field(default_factory=list)
+
+    def discard(self) -> None:
+        """Delete fresh downloads and their recorded hashes: a publisher may answer with a page when a quota is used up."""
+        if self.fresh:
+            recorded = read_json(self.folder / _HASHES)
+            for name in self.fresh:
+                self.files[name].unlink(missing_ok=True)
+                recorded.pop(name, None)
+            write_text(self.folder / _HASHES, json.dumps(recorded, indent=2) + "\n")
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, 64 hex digits; raise NNDError where it cannot be read."""
+    with reading(path):
+        return str(pooch.file_hash(str(path), alg="sha256"))
+
+
+# ---------------------------------------------------------------- what the user names
+
+
+@contextmanager
+def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: bool = True) -> Iterator[Source]:
+    """Yield the files of a set: from ``source``, from beside the recipe, or downloaded.
+
+    Args:
+        set_recipe: the set.
+        source: a file, a folder, a pattern such as ``'DIR/*.csv'``, or a zip or tar; None downloads.
+        progress: show the progress of downloads.
+
+    Raises:
+        NNDError: nothing is there, a required file is missing, or a download fails.
+    """
+    if source is None:
+        folder, names = set_recipe.path.parent, list(set_recipe.recipe.files)
+        if names and all((folder / name).is_file() for name in names):
+            yield Source(folder, {name: folder / name for name in names})
+        else:
+            yield download(set_recipe, progress=progress)
+        return
+    place = expand(source)
+    with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
+        laid_out = Path(scratch) / "files"
+        if not place.exists() and any(sign in str(source) for sign in "*?["):
+            matched = [Path(path) for path in sorted(glob.glob(str(place), recursive=True)) if Path(path).is_file()]
+            if not matched:
+                raise NNDError(f"{source}: no file fits this pattern")
+            yield _choose(set_recipe, _link(matched, laid_out), place)
+        elif not place.exists():
+            raise NNDError(f"{place}: no such file or folder")
+        elif place.is_dir():
+            yield _choose(set_recipe, place, place)
+        elif not place.is_file():
+            raise NNDError(f"{place}: is not a regular file; a device or a pipe may never end")
+        elif place.name.lower().endswith(_ENDINGS):
+            yield _choose(set_recipe, unpack_archive(place, laid_out), place)
+        else:
+            required = [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
+            known = place.name in set_recipe.recipe.files or len(required) != 1 or set_recipe.prepare is None
+            yield _choose(set_recipe, _link([place], laid_out, "" if known else required[0]), place, alone=True)
+
+
+def _link(paths: list[Path], folder: Path, name: str = "") -> Path:
+    for path in paths:
+        target = folder / (name or path.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(path.resolve())
+    return folder
+
+
+def _choose(set_recipe: SetRecipe, folder: Path, named: Path, *, alone: bool = False) -> Source:
+    """Return the files of a set in a folder: those that the recipe names, else all tables.
+
+    Raises:
+        NNDError: there is none, or of a folder none that the recipe requires.
+    """
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    here = {path.relative_to(folder).as_posix(): path for path in found}
+    wanted = set_recipe.recipe.files
+    required = [name for name, file in wanted.items() if not (file and file.optional)]
+    files = {name: here[name] for name in wanted if name in here}
+    if not files and (alone or not required):
+        files = {name: path for name, path in here.items() if alone or path.suffix.lower() in SUFFIXES}
+    if not files:
+        what = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
+        raise NNDError(f"{named}: set {set_recipe.name} needs {what} there")
+    for path in files.values() if folder == named and not set_recipe.shipped else ():
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise NNDError(f"{path}: is a link out of {folder}; name what it leads to with --source")
+    lacking = [name for name in required if name not in files]
+    part = bool(lacking) and (not alone or len(required) > 1)
+    notes = [f"this is a part of the set: without {some_of(lacking, show=str)}"] if part else []
+    return Source(folder, {name: path.resolve() if path.is_symlink() else path for name, path in files.items()}, notes)
+
+
+def unpack_archive(archive: Path, folder: Path) -> Path:
+    """Unpack a zip or tar into ``folder``; return it.
+
+    Raises:
+        NNDError: it is broken, unpacks to more than `nnd_tasks.sets.read.MAX_BYTES`, or a name in it leads out of the folder.
+    """
+    try:
+        if archive.name.lower().endswith(".zip"):
+            with zipfile.ZipFile(archive) as bundle:
+                _check_size(archive, sum(info.file_size for info in bundle.infolist()))
+                bundle.extractall(folder)  # noqa: S202 - zipfile keeps names inside the folder
+        else:
+            with tarfile.open(archive) as bundle:
+                _check_size(archive, sum(member.size for member in bundle))
+                bundle.extractall(folder, filter="data")
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError, RuntimeError) as error:
+        raise NNDError(f"{archive}: cannot be unpacked ({reason_of(error)}); is it a whole zip or tar?") from error
+    return folder
+
+
+def _check_size(archive: Path, size: int) -> None:
+    if size > MAX_BYTES:
+        raise NNDError(f"{archive}: it unpacks to more than {MAX_BYTES >> 20:,} MiB; this cannot be the file")
+
+
+# ---------------------------------------------------------------- downloads
+
+
+def download(set_recipe: SetRecipe, *, progress: bool = True) -> Source:
+    """Download the files of a set into ``$NND_HOME/downloads``, or take them from an earlier download.
+
+    A file must have the hash of the recipe. The hash of a file without one is recorded at the first download and checked from
+    then on. An archive's name there has a hash of its address, so that two of one name are two files.
+
+    Raises:
+        NNDError: no address, no network, or another file than was expected.
+    """
+    name, files = set_recipe.name, {key: file or File() for key, file in set_recipe.recipe.files.items()}
+    lacking = [key for key, file in files.items() if not file.url and not file.optional]
+    if lacking or not any(file.url for file in files.values()):
+        what = some_of(lacking, show=str) or "its table"
+        raise NNDError(f"set {name}: its recipe has no address of {what}; name it: nnd build {name} --source FILE")
+    addresses = hashlib.sha256("\n".join(file.url for file in files.values()).encode()).hexdigest()[:16]
+    folder = nnd_home() / "downloads" / (name if set_recipe.shipped else f"{name}@{addresses}")
+    with changing(folder, hint="set NND_HOME to another place"):
+        folder.mkdir(parents=True, exist_ok=True)
+        with only_writer(folder, WAIT, f"{folder}: another build is still downloading; try again when it is done"):
+            return _download_all(set_recipe.name, files, folder, progress)
+
+
+def _download_all(name: str, files: dict[str, File], folder: Path, progress: bool) -> Source:
+    recorded = read_json(folder / _HASHES) if (folder / _HASHES).exists() else {}
+    source = Source(folder, {})
+    for key, file in files.items():
+        if not file.url:
+            continue
+        target = folder / key
+        known = file.sha256 or recorded.get(key)
+        if file.member:
+            digest = hashlib.sha256(file.url.encode()).hexdigest()[:8]
+            archive = _retrieve(name, file.url, None, folder / f"{digest}-{PurePosixPath(urlsplit(file.url).path).name}", progress)
+            _take_member(archive, file.member, target)
+            if known and sha256_of(target) != known:
+                target.unlink()
+                archive.unlink()
+                raise NNDError(f"{file.url}: {file.member} in it is not the file with the known hash (sha256 {known})")
+        else:
+            _retrieve(name, file.url, known, target, progress)
+        source.files[key] = target
+        if file.sha256 is None:
+            source.notes.append(f"unverified: {key} has no published hash; its content at the first download is recorded")
+            if key not in recorded:
+                source.fresh.append(key)
+                recorded[key] = sha256_of(target)
+                write_text(folder / _HASHES, json.dumps(recorded, indent=2) + "\n")
+    return source
+
+
+def _retrieve(name: str, url: str, known: str | None, target: Path, progress: bool) -> Path:
+    way_out = f"download it by hand and pass it with: nnd build {name} --source FILE_OR_DIR"
+    pooch.get_logger().setLevel(logging.WARNING)
+    registry = {target.name: f"sha256:{known}" if known else None}
+    shelf = pooch.create(target.parent, "", registry=registry, urls={target.name: url}, retry_if_failed=RETRIES)
+    try:
+        shelf.fetch(target.name, downloader=pooch.HTTPDownloader(progressbar=progress, timeout=60))
+    except requests.RequestException as error:
+        reason = type(error).__name__ if error.response is None else f"HTTP {error.response.status_code}"
+        raise NNDError(f"{url}: cannot be downloaded ({reason}); check the network, or {way_out}") from error
+    except ValueError as error:
+        if "hash of downloaded file" not in str(error):
+            raise NNDError(f"{url}: cannot be downloaded ({reason_of(error)}); {way_out}") from error
+        raise NNDError(
+            f"{url}: what was downloaded is not the file with the known hash (sha256 {known}); its publisher has changed it. "
+            f"To use it all the same, {way_out}"
+        ) from error
+    return target
+
+
+def _take_member(archive: Path, member: str, target: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
+        try:
+            path = unpack_archive(archive, Path(scratch)) / member
+            if not path.is_file():
+                raise NNDError(f"{archive}: no {member} is in it")
+            shutil.move(path, target)
+        except NNDError:
+            archive.unlink(missing_ok=True)  # a publisher may answer with a page when a quota is used up
+            raise

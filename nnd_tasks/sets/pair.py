@@ -1,0 +1,143 @@
+"""From candidates to tests: pairs of one group whose quality differs (paper, section 2.1), as rows of the dataset schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
+from nnd_tasks.sets.judge import Dropped, number_rows
+from nnd_tasks.tables import SPANS, TYPES
+
+#: Category of tests where the source has no categories.
+PREFERENCE = "preference"
+#: More pairs of candidates than this take minutes to compare, more tests than this take gigabytes.
+MOST_PAIRS, MOST_TESTS = 500_000_000, 10_000_000
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Index = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def pair_candidates(candidates: pd.DataFrame, gap: float, dropped: Dropped, where: str) -> tuple[Index, Index, Mask]:
+    """Form every pair of candidates of one group and attribute whose qualities differ by ``gap`` or more.
+
+    Tests are sorted by group, by attribute, and by the places of their two candidates in the table.
+
+    Returns:
+        Positions of the better and of the worse candidate, and whether the better one comes first; each of shape (tests,).
+
+    Raises:
+        NNDError: there are more pairs than can be formed.
+    """
+    order = np.lexsort((np.arange(len(candidates)), candidates["aspect"], candidates["group"]))
+    group = number_rows(candidates["group"].to_numpy()[order], candidates["aspect"].to_numpy()[order])[0]
+    quality = candidates["quality"].to_numpy(float)[order]
+    sizes = np.bincount(group, minlength=1).astype(np.int64)
+    compared = int((sizes * (sizes - 1) // 2).sum())
+    if compared > MOST_PAIRS:
+        raise NNDError(
+            f"{where}: {compared:,} pairs of candidates, {sizes.max():,} candidates in one context; is --context the right column?"
+        )
+    firsts, seconds, made = [], [], 0
+    first = np.arange(len(order))
+    for step in range(1, int(sizes.max(initial=0))):
+        first = first[: np.searchsorted(first, len(order) - step)]
+        first = first[group[first] == group[first + step]]
+        known = np.abs(quality[first] - quality[first + step]) >= gap  # so that nan makes no test
+        firsts.append(first[known])
+        seconds.append(first[known] + step)
+        made += len(firsts[-1])
+        if made > MOST_TESTS:
+            raise NNDError(f"{where}: more than {MOST_TESTS:,} tests come out; take fewer rows, or a stricter rule")
+    left, right = np.concatenate([*firsts, np.empty(0, np.int64)]), np.concatenate([*seconds, np.empty(0, np.int64)])
+    sorting = np.lexsort((right, left))
+    left, right = left[sorting], right[sorting]
+    better = quality[left] > quality[right]
+    used = np.zeros(len(order), dtype=bool)
+    used[order[left]] = used[order[right]] = True
+    if compared > made:
+        dropped.counts["no_order"] = compared - made
+    dropped.add("no_pair", candidates, ~used)
+    return order[np.where(better, left, right)], order[np.where(better, right, left)], better
+
+
+def judged_tests(candidates: pd.DataFrame, prompts: pd.DataFrame, high: Index, low: Index, high_first: Mask, *, by_label: bool) -> pd.DataFrame:
+    """Return the tests of pairs of judged candidates, in the columns of the schema.
+
+    The category is the attribute that was judged, else the one that the source names, else the label of the worse candidate.
+    """
+    better, worse = candidates.iloc[high].reset_index(drop=True), candidates.iloc[low].reset_index(drop=True)
+    columns: dict[str, Any] = {"context_id": better["group_id"], "high": better["candidate"], "low": worse["candidate"]}
+    if (candidates["attribute"].fillna("") != "").any():
+        columns["category"] = worse["attribute"]
+        columns["subcategory"] = worse.get("subcategory", worse.get("category"))
+    else:
+        columns["category"] = worse.get("category", worse["mark"] if by_label else None)
+        columns["subcategory"] = worse.get("subcategory")
+    columns |= {"high_first": high_first, "severity": worse.get("severity"), "rater": worse.get("rater")}
+    label = "mark" if by_label else "shown"
+    for side, rows in (("high", better), ("low", worse)):
+        columns |= {f"{side}_label": rows.get(label), f"{side}_system": rows.get("system"), f"{side}_score": rows.get("mean")}
+    if "spans" in worse:
+        columns[SPANS_COLUMN] = worse["spans"]
+    return tests_table(columns, prompts, better["prompt"].to_numpy(), repeated=True)
+
+
+def tests_table(columns: Mapping[str, Any], prompts: pd.DataFrame, prompt: Index, *, repeated: bool, keep: tuple[str, ...] = ()) -> pd.DataFrame:
+    """Return tests with their identifiers, in the order of the schema, without optional columns that hold nothing.
+
+    Args:
+        columns: of the schema; None where the source has no such column.
+        prompts: context, prompt fields and ``cluster_id`` of each prompt.
+        prompt: number of the prompt of each test.
+        repeated: whether a test may occur again in a group; its occurrence is then part of its id.
+        keep: optional columns that stay even if they hold nothing.
+    """
+    of_test = prompts.iloc[prompt].reset_index(drop=True)
+    values = {"cluster_id": of_test["cluster_id"], "context": of_test["context"], **columns}
+    values.setdefault("context_id", of_test["cluster_id"])
+    count = len(prompt)
+    table = pd.DataFrame(index=range(count))
+    for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
+        column = values.get(name)
+        if name == "test_id" or (column is None and name not in REQUIRED_COLUMNS):
+            continue
+        if kind == "string":
+            cells = pd.Series([""] * count if column is None else column, dtype=object).reset_index(drop=True)
+            cells = cells.where(cells.notna(), "")
+            if name == "category":
+                cells = cells.where(cells != "", PREFERENCE)
+            if name in OPTIONAL_COLUMNS and name not in keep and not (cells != "").any():
+                continue
+            table[name] = cells
+        else:
+            table[name] = np.asarray(column)
+    if SPANS_COLUMN in values:
+        table[SPANS_COLUMN] = values[SPANS_COLUMN]
+    table[[*of_test.columns.drop(["context", "cluster_id"])]] = of_test.drop(columns=["context", "cluster_id"])
+    keys = [table[name] for name in ("context_id", "high", "low", "category")]
+    turn = pd.Series(number_rows(*keys)[0]).groupby(number_rows(*keys)[0]).cumcount() + 1 if repeated else [1] * count
+    table.insert(0, "test_id", [short_hash(*row, str(n)) for *row, n in zip(*keys, turn, strict=True)])
+    order = [name for name in (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, SPANS_COLUMN) if name in table]
+    return table[[*order, *(name for name in table if name not in order)]]
+
+
+_NO_SPAN = {"start": 0, "end": 0, "category": "", "severity": ""}
+
+
+def to_arrow(tests: pd.DataFrame) -> pa.Table:
+    """Return tests as an Arrow table with the types of the schema."""
+    kinds = {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}
+    arrays = {}
+    for name in tests:
+        if name == SPANS_COLUMN:
+            cells = [[{**_NO_SPAN, **span} for span in json.loads(cell)] if cell else [] for cell in tests[name]]
+            arrays[name] = pa.array(cells, SPANS)
+        else:
+            arrays[name] = pa.array(tests[name].to_numpy(), TYPES[kinds.get(name, "string")])
+    return pa.table(arrays)

@@ -1,0 +1,141 @@
+"""Ready-made pairs: texts or chats, with the better one in a column of its own, or named by another column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import SPANS_COLUMN
+from nnd_tasks.sets.chat import is_chat, split_pair
+from nnd_tasks.sets.judge import Dropped, clean_texts, number_prompts, number_rows, place_spans, take_roles
+from nnd_tasks.sets.pair import tests_table
+from nnd_tasks.sets.read import place_of, render, take_column
+from nnd_tasks.sets.recipe import Recipe
+
+_SIDES = {"1": 0, "a": 0, "first": 0, "2": 1, "b": 1, "second": 1}
+_TIES = ("tie", "both", "equal", "neither", "none", "draw", "same")
+_MEANINGS = {"first": 0, "second": 1, "tie": -1}
+_TIE, _UNJUDGED = -1, -2
+
+
+def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
+    """Return rows with the roles ``chosen`` and ``rejected``, and ``side``: 0 or 1, -1 for a tie, -2 where nobody judged.
+
+    Raises:
+        NNDError: a column is missing, or a cell names no winner.
+    """
+    rows = take_roles(table, recipe)
+    rows["side"] = 0
+    systems = [take_column(table, name) for name in recipe.systems]
+    if recipe.pair:
+        side = rows["side"] = find_winners(table, recipe)
+        texts = [take_column(table, name) for name in recipe.pair]
+        turned = (side == 1).astype(bool)
+        rows["chosen"], rows["rejected"] = np.where(turned, texts[1], texts[0]), np.where(turned, texts[0], texts[1])
+        systems = [np.where(turned, *systems[::-1]), np.where(turned, *systems)] if systems else []
+    for name, cells in zip(("high_system", "low_system"), systems, strict=False):
+        rows[name] = cells
+    return rows
+
+
+def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
+    """Return which column of ``pair`` each row's ``winner`` names: 0 or 1, -1 for a tie, -2 where nobody judged.
+
+    Raises:
+        NNDError: a cell is neither a column of ``pair``, 1 or 2, A or B, first or second, a tie, nor a value of ``winners``.
+    """
+    known: dict[str, int] = {name.casefold(): side for name, side in _SIDES.items()}
+    known |= dict.fromkeys(_TIES, _TIE) | {column.casefold(): side for side, column in enumerate(recipe.pair)}
+    if recipe.winners:
+        known = {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
+    known |= {text.strip().casefold(): _UNJUDGED for text in ("", *recipe.missing)}
+    sides = np.empty(len(table), dtype=np.int64)
+    for i, cell in enumerate(take_column(table, str(recipe.winner))):
+        value = (render(cell) or "").strip()
+        if value.casefold() not in known:
+            named = ", ".join(recipe.winners) or f"{' or '.join(recipe.pair)}, 1 or 2, A or B, first or second, tie"
+            raise NNDError(
+                f"{place_of(table, i)}, column {recipe.winner!r}: {value!r:.60} names no winner (known: {named}); "
+                "say what it means under `winners` in the recipe, or name the better text in prepare.py"
+            )
+        sides[i] = known[value.casefold()]
+    return sides
+
+
+def preference_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame | None:
+    """Return the tests of rows with ``chosen`` and ``rejected``; None where no pair makes one.
+
+    What both texts begin with (messages of chats, turns of a dialogue) becomes the context, unless a column of the context has
+    it. Left out and counted are pairs without a winner, that answer different prompts, with an empty text, of equal texts, that
+    repeat an earlier one, and those that people judged both ways round equally often; of pairs that were judged both ways round
+    unequally often, the more frequent way stays.
+
+    Raises:
+        NNDError: a cell is of a wrong kind; the error names the row.
+    """
+    if "side" in rows:
+        rows = rows[dropped.add("undecided", rows, rows["side"] == _TIE)]
+        rows = rows[dropped.add("no_judgement", rows, rows["side"] == _UNJUDGED)].reset_index(drop=True)
+    rows = _split_context(rows, dropped)
+    if "spans" in rows:
+        rows = place_spans(clean_texts(rows, recipe), recipe, dropped)
+    rows = clean_texts(rows, recipe)
+    if not recipe.as_published:
+        rows = rows[dropped.add("empty", rows, rows["chosen"].isna() | rows["rejected"].isna())]
+        rows = rows[dropped.add("equal_texts", rows, rows["chosen"] == rows["rejected"])]
+        if recipe.context:
+            rows = rows[dropped.add("no_context", rows, rows["context"].isna())]
+    if not len(rows):
+        return None
+    prompt, prompts = number_prompts(rows, recipe)
+    rows = rows.assign(prompt=prompt)
+    if "category" in rows:
+        rows = rows[dropped.add("no_category", rows, rows["category"].isna() | (rows["category"] == ""))]
+    if not recipe.as_published:
+        rows = _decide(rows, dropped)
+    if not len(rows):
+        return None
+    rows = rows.reset_index(drop=True)
+    names = ("category", "subcategory", "severity", "high_system", "low_system")
+    columns = {name: rows[name] for name in names if name in rows}
+    # The table does not say which text came first, and the better one must not always be the first: the alphabet decides.
+    high, low = rows["chosen"].fillna(""), rows["rejected"].fillna("")
+    columns |= {"high": high, "low": low, "high_first": np.array([one < other for one, other in zip(high, low, strict=True)], dtype=bool)}
+    if "spans" in rows:
+        columns[SPANS_COLUMN] = rows["spans"]
+    return tests_table(columns, prompts, rows["prompt"].to_numpy(), repeated=recipe.as_published, keep=names)
+
+
+def _split_context(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:
+    contexts, apart = [], []
+    given = rows["context"].to_numpy(object) if "context" in rows else [None] * len(rows)
+    chosen, rejected = rows["chosen"].to_numpy(object).copy(), rows["rejected"].to_numpy(object).copy()
+    for i, column in enumerate(given):
+        try:
+            split = split_pair(chosen[i], rejected[i])
+            text = render(column)
+        except ValueError as error:
+            raise NNDError(f"{place_of(rows, i)}: {error}") from None
+        apart.append(split is None)
+        context = text
+        if split is not None and (text is None or is_chat(chosen[i]) or text == split[0]):
+            shared, chosen[i], rejected[i] = split
+            context = shared if text is None or (text and text in shared) else text
+        contexts.append(context if context is not None else "")
+    rows = rows.assign(context=contexts, chosen=chosen, rejected=rejected)
+    return rows[dropped.add("other_prompt", rows, apart)].reset_index(drop=True)
+
+
+def _decide(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:
+    """Return the first row of each pair that was judged more often in this direction than in reverse."""
+    category = rows["category"] if "category" in rows else pd.Series("", index=rows.index)
+    turned = (rows["chosen"] > rows["rejected"]).to_numpy()
+    one, other = rows["chosen"].where(~turned, rows["rejected"]), rows["rejected"].where(~turned, rows["chosen"])
+    pair = number_rows(rows["prompt"], category, one, other)[0]
+    sense = np.where(turned, -1, 1)
+    won = sense * np.bincount(pair, weights=sense)[pair] > 0
+    rows, pair = rows[dropped.add("contradictory", rows, ~won)], pair[won]
+    return rows[dropped.add("repeated", rows, pd.Series(pair).duplicated())]

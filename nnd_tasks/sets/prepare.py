@@ -1,0 +1,84 @@
+"""Run the ``prepare.py`` of a set: rows in pandas where a file is not one row per judgement or pair."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.read import kind_of, last_place, place_of
+from nnd_tasks.sets.recipe import Recipe
+
+#: Roles that rows of ``prepare.py`` may have as columns, besides prompt fields; ``where`` is the place of a row in the files.
+ROLES = (
+    *("context", "candidate", "group", "label", "score", "attribute", "system", "rater", "category", "subcategory"),
+    *("severity", "spans", "chosen", "rejected", "high_system", "low_system", "config", "where"),
+)
+
+
+def load_prepare(path: Path) -> ModuleType:
+    """Return the module in a ``prepare.py``; this runs it.
+
+    Raises:
+        NNDError: it fails, or has no function ``rows``.
+    """
+    module = ModuleType(f"nnd_prepare_{path.parent.name}")
+    module.__file__ = str(path)
+    _call(path, Path(), lambda: exec(compile(path.read_text("utf-8"), str(path), "exec"), module.__dict__))  # noqa: S102
+    if not callable(getattr(module, "rows", None)):
+        raise NNDError(f"{path}: it has no function rows(folder) that returns a DataFrame")
+    return module
+
+
+def prepare_rows(path: Path, module: ModuleType, folder: Path, recipe: Recipe) -> pd.DataFrame:
+    """Return what ``rows(folder)`` of a ``prepare.py`` returns.
+
+    Raises:
+        NNDError: it fails, at the place that was read last; or its rows are not as the contract says.
+    """
+    return _check_rows(path, _call(path, folder, lambda: module.rows(folder)), recipe)
+
+
+def mend_rows(path: Path, module: ModuleType, rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame | None:
+    """Return the rows of the clean config where ``prepare.py`` has a function ``mended(rows)``, else None."""
+    if not hasattr(module, "mended"):
+        return None
+    return _check_rows(path, _call(path, path.parent, lambda: module.mended(rows.copy())), recipe)
+
+
+def _call(path: Path, folder: Path, run: Callable[[], Any]) -> Any:
+    try:
+        return run()
+    except NNDError:
+        raise
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        line = lines[-1] if lines else getattr(error, "lineno", None)
+        what = f"no field {error.args[0]!r}" if isinstance(error, KeyError) and error.args else f"{type(error).__name__}: {error}"
+        place = last_place() if folder != Path() and last_place() else folder
+        where = f"{place}: " if folder != Path() else ""
+        raise NNDError(f"{where}{what} ({path}, line {line}); is it the right file?") from error
+
+
+def _check_rows(path: Path, rows: Any, recipe: Recipe) -> pd.DataFrame:
+    if not isinstance(rows, pd.DataFrame):
+        raise NNDError(f"{path}: rows(folder) returns a DataFrame, not {kind_of(rows)}")
+    if not len(rows):
+        raise NNDError(f"{path}: rows(folder) returns no row; is it the right file?")
+    rows = rows.reset_index(drop=True)
+    wanted = ("chosen", "rejected") if "chosen" in rows else ("context", "candidate")
+    judged = () if "chosen" in rows else (("label",) if recipe.by_label else ("score",))
+    for name in (*wanted, *judged, *recipe.field):
+        if name not in rows:
+            raise NNDError(f"{path}: rows(folder) has no column {name!r}; there are {', '.join(map(str, rows.columns))}")
+        for position, cell in enumerate(rows[name].to_numpy(object)):
+            if not isinstance(cell, str) and name != "score":
+                raise NNDError(f"{place_of(rows, position)}, column {name!r}: expected text, found {kind_of(cell)}")
+    if unknown := [name for name in rows if name not in (*ROLES, *recipe.field)]:
+        raise NNDError(f"{path}: rows(folder) has a column {unknown[0]!r}; the roles are {', '.join(ROLES)}")
+    return rows

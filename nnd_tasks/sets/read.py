@@ -1,0 +1,417 @@
+"""Read tables strictly into pandas: cells are counted, texts and numbers stay as written, errors name file and row."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import math
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.files import read_bytes
+from nnd_tasks.sets.chat import is_chat, render_chat
+from nnd_tasks.sets.recipe import FILE, KEY, Recipe
+from nnd_tasks.wording import counted, some_of
+
+#: Endings of the files that hold tables.
+SUFFIXES = (".csv", ".tsv", ".tab", ".xlsx", ".json", ".jsonl", ".ndjson", ".parquet")
+MAX_BYTES = 1 << 30
+PATH, ROW = "@path", "@row"
+_ENCODINGS = ["cp1252", "utf_16", "cp1250", "cp1251", "cp1253", "cp1254", "gb18030", "shift_jis", "big5", "euc_kr"]
+#: Texts in a column of numbers that mean that nobody judged.
+_NO_NUMBER = frozenset({"", "na", "n/a", "nan", "none", "null", "-"})
+
+
+class Record(dict[str, Any]):
+    """One object of a JSON file; ``where`` is its place, for errors."""
+
+    where: str = ""
+
+
+class _Progress:
+    """The place that was read last, for the error of a ``prepare.py`` that fails there."""
+
+    place = ""
+
+
+def last_place() -> str:
+    """Return the file and row that were read last."""
+    return _Progress.place
+
+
+# ---------------------------------------------------------------- files
+
+
+def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
+    """Return the table in a file: one row per row, cells as objects, None for nothing.
+
+    Besides the file's columns there are ``@file`` (its name without the ending), ``@key`` (where the file is an object keyed by
+    id), and ``@path`` and ``@row``, which say where a row is: as a spreadsheet counts rows, a JSON Lines file lines, and a JSON
+    file items from 1.
+
+    Raises:
+        NNDError: it is no such table; a row has too many or too few cells; the error names file and row.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise NNDError(f"{path}: a table ends in one of {', '.join(SUFFIXES)}")
+    if suffix in (".csv", ".tsv", ".tab"):
+        table = read_delimited(path, encoding=recipe.encoding, quotes=recipe.quotes)
+    elif suffix == ".xlsx":
+        table = _read_excel(path)
+    elif suffix == ".parquet":
+        table = _read_parquet(path)
+    else:
+        table = to_frame(list(read_records(path, encoding=recipe.encoding)))
+    if not len(table):
+        raise NNDError(f"{path}: no row is in it")
+    return table.assign(**{FILE: path.name.split(".")[0], PATH: str(path)})
+
+
+def read_delimited(
+    path: Path, delimiter: str | None = None, *, quotes: bool | None = None, encoding: str | None = "utf-8"
+) -> pd.DataFrame:
+    """Return a CSV or TSV file with a header; all cells are texts, and ``@row`` counts rows as a spreadsheet does.
+
+    Args:
+        path: the file.
+        delimiter: None takes the tab for .tsv, else whichever of ``, ; | tab`` the header has most of.
+        quotes: whether quotes enclose cells; None: they do, unless the rows of a tab-separated file fit only without.
+        encoding: None recognises it.
+
+    Raises:
+        NNDError: a row has other cells than the header, a quote is not closed, or two columns have one name.
+    """
+    text = read_text(path, encoding)
+    if delimiter is None:
+        head = text.split("\n", 1)[0]
+        delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else max(",;|\t", key=head.count)
+    if quotes is None and delimiter == "\t":
+        try:
+            return _split_rows(path, text, delimiter, quotes=True)
+        except NNDError:
+            return _split_rows(path, text, delimiter, quotes=False)
+    return _split_rows(path, text, delimiter, quotes=quotes is not False)
+
+
+def _split_rows(path: Path, text: str, delimiter: str, *, quotes: bool) -> pd.DataFrame:
+    # Not str.splitlines, which knows more line breaks than tables have.
+    lines = iter(text.replace("\r\n", "\n").split("\n"))
+    reader: Iterator[list[str]] = (line.split(delimiter) for line in lines)
+    if quotes:
+        reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
+    names: list[str] = []
+    numbers: list[int] = []
+    rows: list[list[str]] = []
+    number = 0
+    try:
+        for number, cells in enumerate(reader, start=1):
+            if not any(cells):
+                continue
+            if not names:
+                names = [name.strip() for name in cells]
+                names = names[:-1] if names[-1].startswith("# ") else names  # a comment
+                continue
+            if len(cells) != len(names) and (len(cells) < len(names) or any(cells[len(names) :])):
+                raise NNDError(f"{path}, row {number}: {counted(len(cells), 'cell')}, the header has {len(names)}")
+            numbers.append(number)
+            rows.append(cells)
+    except csv.Error as error:
+        raise NNDError(f"{path}, row {number + 1}: not a valid table ({error}); is a quote not closed?") from None
+    if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
+        raise NNDError(f"{path}, row 1: two columns are called {twice[0]!r}; rename one")
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(names) if name}
+    return pd.DataFrame({**columns, ROW: numbers}, dtype=object)
+
+
+def _read_excel(path: Path) -> pd.DataFrame:
+    try:
+        table = pd.read_excel(path, dtype=object, keep_default_na=False, na_filter=False, header=None)
+    except ImportError as error:
+        raise NNDError(f"{path}: reading .xlsx needs openpyxl: pip install 'nnd-tasks[excel]'") from error
+    except Exception as error:  # openpyxl raises many kinds for a file that is no workbook
+        raise NNDError(f"{path}: cannot be read as .xlsx ({reason_of(error)})") from error
+    names = [str(name).strip() for name in table.iloc[0]] if len(table) else []
+    if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
+        raise NNDError(f"{path}, row 1: two columns are called {twice[0]!r}; rename one")
+    table = table.iloc[1:].set_axis(names, axis=1).loc[:, [name for name in names if name]]
+    table[ROW] = np.arange(2, len(table) + 2)
+    return table[(table.drop(columns=ROW) != "").any(axis=1)].reset_index(drop=True)
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+        columns = {name: pd.Series(table.column(name).to_pylist(), dtype=object) for name in table.column_names}
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise NNDError(f"{path}: cannot be read as parquet ({reason_of(error)})") from error
+    return pd.DataFrame({**columns, ROW: np.arange(1, table.num_rows + 1)})
+
+
+def read_text(path: Path, encoding: str | None = "utf-8") -> str:
+    """Return the text of a file; ``encoding`` None recognises it. Raises NNDError where it is not in this encoding."""
+    content = read_bytes(path, limit=MAX_BYTES)
+    if encoding is None:
+        encoding = _recognise(content, path)
+    try:
+        return content.decode("utf-8-sig" if encoding.replace("_", "-").lower() == "utf-8" else encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise NNDError(f"{path}: is not {encoding} (byte {error.start:,}); name its encoding with --encoding") from error
+
+
+def _recognise(content: bytes, path: Path) -> str:
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        from charset_normalizer import from_bytes
+
+        best = from_bytes(content[: 1 << 20], cp_isolation=_ENCODINGS).best()
+        if best is None:
+            raise NNDError(f"{path}: its encoding is not recognised; name it with --encoding") from None
+        return best.encoding
+    return "utf-8"
+
+
+def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
+    """Return what a JSON file holds.
+
+    Raises:
+        NNDError: it is no JSON, such as a file that was cut off.
+    """
+    _Progress.place = str(path)
+    return _load_json(read_text(path, encoding), str(path))
+
+
+def _load_json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise NNDError(f"{where}: is not valid JSON ({reason_of(error)}); is it the right file, and whole?") from error
+
+
+def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:
+    """Yield the objects of a JSON Lines file, or of a JSON file that holds a list of them or an object keyed by id.
+
+    An object keyed by id has the key in ``@key``. While one is at hand, an error of ``prepare.py`` names its place.
+
+    Raises:
+        NNDError: the file is no such JSON; the error names the line.
+    """
+    _Progress.place = str(path)
+    text = read_text(path, encoding)
+    for where, key, value in _values(path, text):
+        if not isinstance(value, dict):
+            raise NNDError(f"{where}: expected an object with fields, found {kind_of(value)}; is it the right file?")
+        record = Record(value if key is None else {KEY: key, **value})
+        record.where = _Progress.place = where
+        yield record
+    _Progress.place = str(path)
+
+
+def _values(path: Path, text: str) -> Iterator[tuple[str, str | None, Any]]:
+    if path.suffix.lower() != ".json":
+        for number, line in enumerate(text.split("\n"), start=1):
+            if line.strip():
+                yield f"{path}, line {number}", None, _load_json(line, f"{path}, line {number}")
+        return
+    data = _load_json(text, str(path))
+    if isinstance(data, dict):
+        lists = [value for value in data.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
+        if len(lists) == 1 and not any(isinstance(value, dict) for value in data.values()):
+            data = lists[0]
+    if isinstance(data, dict):
+        yield from ((f"{path}, key {key!r}", key, value) for key, value in data.items())
+    elif isinstance(data, list):
+        yield from ((f"{path}, item {number}", None, value) for number, value in enumerate(data, start=1))
+    else:
+        raise NNDError(f"{path}: expected a list of objects, found {kind_of(data)}; is it the right file?")
+
+
+def to_frame(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return records as a table of objects, None where a record lacks a field; ``@row`` is the end of its ``where``."""
+    names = dict.fromkeys(name for record in records for name in record)
+    columns = {name: pd.Series([record.get(name) for record in records], dtype=object) for name in names}
+    places = [getattr(record, "where", "").rsplit(" ", 1)[-1] for record in records]
+    return pd.DataFrame({**columns, ROW: pd.Series(places, dtype=object)})
+
+
+def place_of(rows: pd.DataFrame, position: int) -> str:
+    """Return where a row is: its ``where``, or file and row."""
+    row = rows.iloc[position]
+    if isinstance(row.get("where"), str):
+        return str(row["where"])
+    if PATH not in row:
+        return f"row {position + 1} of prepare.py"
+    suffix = Path(row[PATH]).suffix.lower()
+    unit = {".jsonl": "line", ".ndjson": "line", ".json": "key" if KEY in row and row[KEY] is not None else "item"}.get(suffix, "row")
+    return f"{row[PATH]}, {unit} {row[ROW]}"
+
+
+# ---------------------------------------------------------------- cells
+
+
+def kind_of(value: Any) -> str:
+    """Return the kind of a value in words."""
+    names = {dict: "an object", list: "a list", str: "text", bool: "true/false", int: "a number", float: "a number"}
+    return "nothing" if is_missing(value) else names.get(type(value), type(value).__name__)
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a cell holds nothing: None, NaN or pandas' NA."""
+    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+
+
+def unpack(value: Any) -> Any:
+    """Return the list or object that a text holds, as JSON or as Python writes it; any other value as it is."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{", "("):
+        return value
+    for read in (json.loads, ast.literal_eval):
+        try:
+            found = read(value.strip())
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+        return found if isinstance(found, (list, tuple, dict)) else value
+    return value
+
+
+def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
+    """Return a column by its name, or by a dotted name that leads into objects and lists; shape (rows,), of objects.
+
+    Raises:
+        NNDError: there is no such column or field.
+    """
+    if name in table.columns:
+        return table[name].to_numpy(object)
+    root, *path = name.split(".")
+    if root not in table.columns or not path:
+        offered = some_of([column for column in table.columns if column not in (PATH, ROW, FILE)], 40, str)
+        hint = "; name a field of an object with a dot" if any(isinstance(cell, dict) for cell in table.iloc[0]) else ""
+        raise NNDError(f"{table[PATH].iat[0]}: no column {name!r}; there are: {offered}{hint}")
+    cells = table[root].to_numpy(object)
+    found = np.empty(len(cells), object)
+    for i, cell in enumerate(cells):
+        value = cell
+        for part in path:
+            value = unpack(value)
+            if is_missing(value) or value == "":
+                value = None
+                break
+            try:
+                value = value[int(part)] if isinstance(value, (list, tuple)) else value[part]
+            except (KeyError, TypeError, ValueError, IndexError):
+                offered = f"; there are {some_of(list(value), 12, str)}" if isinstance(value, dict) else ""
+                hint = f"; name an item by its number, such as {root}.0" if isinstance(value, (list, tuple)) else ""
+                raise NNDError(f"{place_of(table, i)}, column {name!r}: no {part!r} in {kind_of(value)}{offered}{hint}") from None
+        found[i] = value
+    return found
+
+
+def render(value: Any) -> str | None:
+    """Return a cell as text: numbers as written, a list with an item per line (an inner list with bars), chat messages with their speakers.
+
+    Raises:
+        ValueError: it cannot be written as text.
+    """
+    if isinstance(value, str):
+        return value
+    if is_missing(value):
+        return None
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (float, np.floating)):
+        return str(int(value)) if float(value).is_integer() else repr(float(value))
+    if isinstance(value, (int, np.integer)):
+        return str(value)
+    if is_chat(value):
+        return render_chat(value)
+    if isinstance(value, (list, tuple)):
+        rows = [item if isinstance(item, (list, tuple)) else [item] for item in value]
+        return "\n".join(" | ".join(render(item) or "" for item in row) for row in rows)
+    if hasattr(value, "isoformat"):
+        return str(value)
+    raise ValueError(f"expected text, found {kind_of(value)}")
+
+
+def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False) -> np.ndarray[Any, Any]:
+    """Return cells as texts in Unicode NFC, None for nothing; shape (rows,), equal texts are one object.
+
+    Args:
+        cells: of one column.
+        rows: the table, for the place in an error.
+        column: its name, likewise.
+        strip: remove white space around them, as for names.
+
+    Raises:
+        NNDError: a cell is not text, or holds half a surrogate pair.
+    """
+    try:
+        codes, values = pd.factorize(np.asarray(cells, dtype=object))
+    except TypeError:  # lists and objects
+        codes, values = np.arange(len(cells)), np.asarray(cells, dtype=object)
+    texts: list[str | None] = []
+    for code, value in enumerate(values):
+        try:
+            text = render(value)
+            if text is not None:
+                text.encode("utf-8")
+                text = unicodedata.normalize("NFC", text)
+        except (ValueError, RecursionError) as error:
+            problem = "it holds half a surrogate pair" if isinstance(error, UnicodeEncodeError) else reason_of(error)
+            position = int(np.flatnonzero(codes == code)[0])
+            raise NNDError(f"{place_of(rows, position)}, column {column!r}: {problem}") from None
+        texts.append(text.strip() if strip and text is not None else text)
+    return np.array([*texts, None], dtype=object)[codes]
+
+
+def as_number(cell: Any, missing: Sequence[str], decimal: str) -> float | None:
+    """Return a cell as a number, nan where nobody judged, None where it is not a finite number."""
+    if is_missing(cell):
+        return math.nan
+    if isinstance(cell, str):
+        cell = cell.strip()
+        if cell.casefold() in _NO_NUMBER or cell.casefold() in missing:
+            return math.nan
+        if "_" in cell or (decimal != "." and "." in cell):  # 1_000 is no number here, and 1.000 may be one or a thousand
+            return None
+        cell = cell.replace(decimal, ".")
+    try:
+        value = None if isinstance(cell, (bool, np.bool_)) else float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if value is not None and render(value) in missing:
+        return math.nan
+    return value if value is None or math.isfinite(value) else None
+
+
+def as_numbers(cells: Sequence[Any], rows: pd.DataFrame, column: str, recipe: Recipe) -> np.ndarray[Any, Any]:
+    """Return cells as numbers, nan where nobody judged; shape (rows,).
+
+    Raises:
+        NNDError: a cell is not a finite number.
+    """
+    missing = tuple(text.strip().casefold() for text in recipe.missing)
+    known: dict[str, float] = {}
+    numbers = np.empty(len(cells))
+    for i, cell in enumerate(cells):
+        value = known.get(cell) if isinstance(cell, str) else None
+        if value is None:
+            value = as_number(cell, missing, recipe.decimal)
+            if value is None:
+                hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
+                if isinstance(cell, str) and recipe.decimal == "." and as_number(cell, missing, ",") is not None:
+                    hint = "; for decimal commas add --decimal ,"
+                raise NNDError(f"{place_of(rows, i)}, column {column!r}: expected a number, found {cell!r:.60}{hint}")
+            if isinstance(cell, str):
+                known[cell] = value
+        numbers[i] = value
+    return numbers

@@ -1,0 +1,126 @@
+"""Error spans: the ranges of characters of a candidate that people marked as errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from nnd_tasks.schema import normalize
+from nnd_tasks.sets.read import is_missing, unpack
+from nnd_tasks.sets.recipe import Spans
+
+Span = dict[str, Any]
+#: Spans that a candidate may have; each is looked for in the whole text.
+MAX_SPANS = 1000
+
+
+def find_marked(text: str, opening: str, closing: str) -> list[Span]:
+    """Return the spans between marks, in characters of the text without marks; one that is not closed ends with the text."""
+    spans: list[Span] = []
+    start: int | None = None
+    clean = 0
+    for part in [*re.split(f"({re.escape(opening)}|{re.escape(closing)})", text), closing]:
+        if part == opening:
+            start = clean if start is None else start
+        elif part == closing:
+            if start is not None and clean > start:
+                spans.append({"start": start, "end": clean})
+            start = None
+        else:
+            clean += len(part)
+    return spans
+
+
+def find_words(words: str, text: str) -> Span | None:
+    """Return the first place of words in a text, else the first but for case and white space; None if there is none."""
+    words = normalize(words)
+    if not words.strip():
+        return None
+    if (start := text.find(words)) >= 0:
+        return {"start": start, "end": start + len(words)}
+    places = [(place, char) for place, one in enumerate(text) if not one.isspace() for char in one.casefold()]
+    wanted = "".join(char for one in words if not one.isspace() for char in one.casefold())
+    start = "".join(char for _, char in places).find(wanted)
+    return {"start": places[start][0], "end": places[start + len(wanted) - 1][0] + 1} if start >= 0 else None
+
+
+def place_span(start: int, end: int, words: str | None, text: str) -> Span | None:
+    """Return a span by its positions (end outside); where its words stand elsewhere, at the nearest place where they do.
+
+    None where neither positions nor words lie in the text.
+    """
+    if words and words.strip() and text[max(start, 0) : end] != words:
+        near = min(max(start, 0), len(text))
+        places = text.rfind(words, 0, near + len(words)), text.find(words, near)
+        start = min((place for place in places if place >= 0), key=lambda place: abs(place - near), default=-1)
+        end = start + len(words)
+    return {"start": start, "end": end} if 0 <= start < end <= len(text) else None
+
+
+def read_items(cell: Any) -> list[Any]:
+    """Return the spans in a cell: objects, pairs of positions or words, one or a list, which may be a text as in CSV."""
+    cell = unpack(cell)
+    if is_missing(cell) or (isinstance(cell, str) and not cell.strip()):
+        return []
+    items = list(cell) if isinstance(cell, (list, tuple)) and not _is_pair(cell) else [cell]
+    return [item for item in items if not is_missing(item) and str(item).strip()]
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, (list, tuple)) and len(item) == 2 and all(_position(one) is not None for one in item)
+
+
+def _position(value: Any) -> int | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return int(number) if number.is_integer() and not isinstance(value, bool) else None
+
+
+def locate_spans(cell: Any, text: str, keys: Spans) -> tuple[list[Span], int]:
+    """Return the spans of a cell that lie in a candidate, and how many do not.
+
+    Raises:
+        ValueError: there are more than `MAX_SPANS`.
+    """
+    items = read_items(cell)
+    if len(items) > MAX_SPANS:
+        raise ValueError(f"{len(items):,} spans; a candidate may have {MAX_SPANS:,}")
+    found = [_locate(item, text, keys) for item in items]
+    placed = [span for span in found if span is not None]
+    return placed, len(items) - len(placed)
+
+
+def _locate(item: Any, text: str, keys: Spans) -> Span | None:
+    if isinstance(item, str):
+        return find_words(item, text)
+    known: Mapping[str, Any] = item if isinstance(item, Mapping) else dict(zip((keys.start, keys.end), item, strict=False))
+    start, end, words = _position(known.get(keys.start)), _position(known.get(keys.end)), known.get(keys.text)
+    words = normalize(words) if isinstance(words, str) else None
+    if start is None or end is None:
+        span = find_words(words, text) if words else None
+    else:
+        span = place_span(start, end + keys.end_inside, words, text)
+    if span is None:
+        return None
+    return span | {name: str(known[key] or "") for name, key in (("category", keys.category), ("severity", keys.severity)) if key in known}
+
+
+def span_cells(table: pd.DataFrame, keys: Spans) -> Sequence[Any]:
+    """Return the cell of each row that holds its spans, where two columns of positions are one span, or a list each."""
+    from nnd_tasks.sets.read import take_column
+
+    if keys.column:
+        return take_column(table, keys.column)
+    starts, ends = (take_column(table, name) for name in (keys.start, keys.end))
+    return [_join_positions(unpack(start), unpack(end), keys) for start, end in zip(starts, ends, strict=True)]
+
+
+def _join_positions(start: Any, end: Any, keys: Spans) -> Any:
+    if isinstance(start, list) and isinstance(end, list):
+        return [{keys.start: one, keys.end: other} for one, other in zip(start, end, strict=True)]
+    return None if _position(start) is None else {keys.start: start, keys.end: end}

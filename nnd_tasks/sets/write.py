@@ -1,0 +1,111 @@
+"""Write dataset folders: each is replaced as a whole, so that a reader sees the earlier build or the new one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nnd_tasks.datasets import CARD, REPORT, SPLIT, config_names, is_name, read_header, read_report, read_table
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import changing, expand, read_text, write_texts
+from nnd_tasks.folders import clear, only_writer, replacing
+from nnd_tasks.schema import SCHEMA_VERSION
+from nnd_tasks.sets.card import About, make_card
+from nnd_tasks.tables import ConfigSummary, check_table, summarize
+
+_VERSION_KEY = b"nnd_schema_version"
+_ELSEWHERE = "choose another place with --out"
+
+
+def write_dataset(
+    folder: Path,
+    tables: Mapping[str, pa.Table],
+    *,
+    about: About,
+    report: Mapping[str, Any],
+    default: str,
+    obsolete: Collection[str] = (),
+    known: Mapping[str, ConfigSummary] | None = None,
+    replace: bool = False,
+    timeout: float = 600.0,
+) -> list[ConfigSummary]:
+    """Write tables as configs of the dataset in a folder, beside those that it already has.
+
+    Args:
+        folder: the dataset folder; it is replaced as a whole, or not at all.
+        tables: config -> tests.
+        about: what the card says besides counts.
+        report: config -> what is stored in ``build_report.json``.
+        default: the config that `datasets.load_dataset` picks when none is named.
+        obsolete: configs that are removed if the folder has them.
+        known: config -> its summary, where there is one already.
+        replace: forget what people wrote on the card.
+        timeout: seconds to wait for another process that writes the folder.
+
+    Returns:
+        Summaries of all configs that the folder holds now.
+
+    Raises:
+        NNDError: the folder holds something else, cannot be written, or another process keeps it locked.
+    """
+    if wrong := [name for name in tables if not is_name(name)]:
+        raise NNDError(f"config {wrong[0]!r}: a config is named by letters, digits, _, - and .")
+    with changing(folder, hint=_ELSEWHERE), ExitStack() as stack:
+        folder = expand(folder).resolve()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(only_writer(folder, timeout, f"{folder}: another build of this set is still running"))
+        clear(folder)
+        kept = {name: table for name, table in _read_existing(folder, about.name).items() if name not in obsolete}
+        new = stack.enter_context(replacing(folder))
+        merged = kept | {name: check_table(table, f"config {name}") for name, table in tables.items()}
+        reports = {name: part for name, part in read_report(folder).items() if name in kept} | dict(report)
+        for name, table in merged.items():
+            _write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
+        summaries = [(known or {}).get(name) or summarize(name, table) for name, table in merged.items()]
+        columns = list(dict.fromkeys(column for table in merged.values() for column in table.column_names))
+        earlier = read_text(folder / CARD) if (folder / CARD).is_file() and not replace else ""
+        card = make_card(about, summaries, columns, reports, default=default, earlier=earlier)
+        write_texts({new / CARD: card, new / REPORT: json.dumps(reports, indent=2, ensure_ascii=False) + "\n"})
+    return summaries
+
+
+def _read_existing(folder: Path, name: str) -> dict[str, pa.Table]:
+    """Return the readable configs of a folder that is to be written.
+
+    Raises:
+        NNDError: it holds something else than this set, or was written by a later release.
+    """
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return {}
+    try:
+        header = read_header(folder, any_version=True)
+    except NNDError as error:
+        raise NNDError(f"{error}; what is there is left alone, {_ELSEWHERE}") from error
+    version = header["nnd_schema_version"]
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise NNDError(f"{folder}: written by a later release (schema version {version}); {_ELSEWHERE}")
+    if header.get("nnd_set", name) != name:
+        raise NNDError(f"{folder}: holds the set {header['nnd_set']}; {_ELSEWHERE}")
+    tables = {}
+    for config in config_names(header) if version == SCHEMA_VERSION else ():
+        try:
+            tables[config] = read_table(folder, config)
+        except NNDError:
+            continue  # a damaged config is built again, or left out
+    return tables
+
+
+def _write_parquet(table: pa.Table, path: Path) -> None:
+    import datasets  # slow to import
+
+    # The metadata of `features.arrow_schema` is how a parquet file declares its features to `datasets`.
+    features = datasets.Features.from_arrow_schema(table.schema)
+    metadata = {**(features.arrow_schema.metadata or {}), _VERSION_KEY: str(SCHEMA_VERSION).encode()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd")

@@ -1,0 +1,58 @@
+"""WMT MQM: a row per rater and error, which marks stand around; one file per pair of languages, each with its own columns."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from nnd_tasks.schema import normalize
+from nnd_tasks.sets.read import read_delimited
+from nnd_tasks.sets.spans import find_marked
+
+MARKS = ["<v>", "</v>"]
+
+
+def rows(folder: Path) -> pd.DataFrame:
+    """Return a row per rating; ``Accuracy/Mistranslation`` is of the category Accuracy."""
+    files = [path for path in sorted(folder.rglob("*mqm*.tsv")) if ".avg" not in path.name]
+    return pd.concat([read_ratings(path) for path in files])
+
+
+def read_ratings(path: Path) -> pd.DataFrame:
+    """Return the ratings of one file; its config is named after it."""
+    table = read_delimited(path, "\t", quotes=False)
+    doc, segment = (
+        next(table[name] for name in names if name in table)
+        for names in (["doc_id", "doc"], ["seg_id", "globalSegId", "docSegId"])
+    )
+    config = path.name.split(".")[0].removeprefix("mqm_").replace("sxs_mqm_generalMT2023", "sxs2023").lower()
+    label = table["category"].str.strip()
+    return pd.DataFrame(
+        {
+            "config": config,
+            "group": doc + "_" + segment + "_" + table["source"],
+            "context": table["source"],
+            "candidate": [without_marks(text) for text in table["target"]],
+            "spans": [find_marked(normalize(text), *MARKS) for text in table["target"]],
+            "label": label.where(label.str.casefold() != "no-error", "No-error"),
+            "category": label.str.split("/").str[0].str.strip(),
+            "subcategory": label,
+            "severity": table["severity"],
+            "system": table["system"],
+            "rater": table["rater"],
+            "where": f"{path}, row " + table["@row"].astype(str),
+        }
+    )
+
+
+def mended(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the clean config: sources without marks, and no ratings that blame the source."""
+    for column in ("context", "group"):
+        rows[column] = rows[column].map(without_marks)
+    return rows[~rows["category"].isin(["Source error", "Source issue"])]
+
+
+def without_marks(text: str) -> str:
+    """Return a text without its marks."""
+    for mark in MARKS:
+        text = text.replace(mark, "")
+    return text
