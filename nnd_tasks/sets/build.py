@@ -188,8 +188,12 @@ def _read_configs(set_recipe: SetRecipe, source: Source) -> _Rows:
         module = load_prepare(set_recipe.prepare)
         rows = prepare_rows(set_recipe.prepare, module, source.folder, recipe)
         mended = mend_rows(set_recipe.prepare, module, rows, recipe)
-        parts, mended_parts = _split_configs(rows, recipe), {} if mended is None else _split_configs(mended, recipe)
-        return {config: (part, mended_parts.get(config), Dropped()) for config, part in parts.items()}
+        parts = {config: (part, Dropped()) for config, part in _split_configs(rows, recipe).items()}
+        again = {} if mended is None else _split_configs(mended, recipe)
+        return {
+            config: (leave_out(part, recipe, dropped), leave_out(again[config], recipe, Dropped()) if config in again else None, dropped)
+            for config, (part, dropped) in parts.items()
+        }
     tables: dict[str, list[pd.DataFrame]] = {}
     dropped: dict[str, Dropped] = {}
     for name, path in source.files.items():

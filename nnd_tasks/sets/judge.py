@@ -92,6 +92,8 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
 
 def leave_out(table: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame:
     """Return a table without the rows that the recipe says are no judgements."""
+    if not recipe.leave_out:
+        return table
     wrong = np.zeros(len(table), dtype=bool)
     for column, values in recipe.leave_out.items():
         texts = as_texts(take_column(table, column), table, column, strip=True)
