@@ -24,7 +24,7 @@ from nnd_tasks.datasets import REPORT, SPLIT, find_set, is_name, list_configs, r
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import changing, reading
 from nnd_tasks.folders import replacing
-from nnd_tasks.licences import Terms, check_licences, licence_names, terms_of, texts_may_go
+from nnd_tasks.sets.licences import Terms, check_licences, licence_names, terms_of, texts_may_go
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import fingerprint, summarize

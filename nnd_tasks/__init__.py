@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from nnd_tasks.build import build_set as build_set
     from nnd_tasks.datasets import load as load
     from nnd_tasks.errors import NNDError as NNDError
     from nnd_tasks.runner.callback import NNDCallback as NNDCallback
     from nnd_tasks.runner.run import evaluate as evaluate
+    from nnd_tasks.sets.build import build_set as build_set
 
 _PUBLIC = {
-    "build_set": "nnd_tasks.build",
+    "build_set": "nnd_tasks.sets.build",
     "load": "nnd_tasks.datasets",
     "NNDCallback": "nnd_tasks.runner.callback",
     "NNDError": "nnd_tasks.errors",

@@ -152,3 +152,11 @@ def summarize(name: str, table: pa.Table) -> ConfigSummary:
         categories=dict(sorted(categories.items())),
         fingerprint=fingerprint(table),
     )
+
+
+def pick_examples(table: pa.Table, count: int) -> list[dict[str, str]]:
+    """Return up to ``count`` tests for a preview: the first of each category, then the second of each, and so on."""
+    rows = table.select(["context", "high", "low", "category"]).to_pandas()
+    turn = rows.groupby("category", sort=False).cumcount()
+    picked: list[dict[str, str]] = rows.iloc[turn.argsort(kind="stable")[:count]].to_dict("records")
+    return picked

@@ -10,8 +10,8 @@ from nnd_tasks.card import CARD, KNOWN_BY_PEOPLE, todo
 from nnd_tasks.check.findings import Finding, Severity, finding
 from nnd_tasks.check.loading import Loaded
 from nnd_tasks.datasets import read_report
-from nnd_tasks.licences import refusal
 from nnd_tasks.recipes.shelf import load_recipe, recipe_paths
+from nnd_tasks.sets.licences import refusal
 from nnd_tasks.wording import some_of
 
 #: The TODOs that `nnd new` writes for facts that only a person knows, and those that people write. Three words of each are

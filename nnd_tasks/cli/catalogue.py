@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.analysis.compare.power import marked_points, planned_by_category
-from nnd_tasks.assembly import examples
-from nnd_tasks.card import read_card
-from nnd_tasks.card_sections import ERRORS
 from nnd_tasks.check.yamls import read_task_yaml
 from nnd_tasks.datasets import (
     built_sets,
@@ -18,6 +15,7 @@ from nnd_tasks.datasets import (
     how_to_build,
     list_configs,
     look_up_set,
+    read_card,
     read_table,
     tasks_dir,
     user_tasks_dir,
@@ -25,9 +23,9 @@ from nnd_tasks.datasets import (
 from nnd_tasks.errors import NNDError, typed_reason_of, visible
 from nnd_tasks.languages import code_of, language_pair
 from nnd_tasks.markdown import code, fenced, plain, table
-from nnd_tasks.recipes.limits import check_prompt
-from nnd_tasks.recipes.shelf import SetRecipe, find_recipe, load_recipe, recipe_paths
-from nnd_tasks.tables import summarize
+from nnd_tasks.sets.card import ERRORS, find_fact
+from nnd_tasks.sets.recipe import SetRecipe, find_recipe, list_recipes
+from nnd_tasks.tables import pick_examples, summarize
 from nnd_tasks.wording import counted, did_you_mean
 
 _SHOWN = 300  # characters of a text
@@ -85,26 +83,28 @@ class Entry:
 
 def catalogue() -> list[Entry]:
     """Return every set that has a recipe, then sets that are built without one. A set that cannot be read says why."""
-    paths = recipe_paths()
-    entries = [_of_recipe(name, path, shipped) for name, (path, shipped) in paths.items()]
-    others = [name for name in built_sets() if name not in paths]
+    recipes = list_recipes()
+    entries = [_of_recipe(one) for one in recipes.values()]
+    others = [name for name in built_sets() if name not in recipes]
     return entries + [_with_data(Entry(name), dataset_folder(name)) for name in others]
 
 
-def _of_recipe(name: str, path: Path, shipped: bool) -> Entry:
+def _of_recipe(one: SetRecipe) -> Entry:
+    name, path, shipped = one.name, one.path, one.shipped
     try:
-        recipe = load_recipe(path, name, shipped=shipped).recipe
+        recipe = one.recipe
     except NNDError as error:
         entry = _with_data(Entry(name, shipped=shipped, recipe=str(path)), dataset_folder(name))
         state = f"recipe unreadable: {error}"
         return replace(entry, state=f"{entry.state}; {state}" if entry.folder else state)
     expected = {recipe.config or "default": sum(recipe.expected.values())} if recipe.expected else {}
     published = dict(recipe.published) or expected
-    entry = Entry(name, recipe.kind or "", recipe.license or "", recipe.errors, list(recipe.language), shipped,
+    facts = recipe.facts
+    entry = Entry(name, facts.kind or "", facts.license or "", facts.errors, list(facts.language), shipped,
                   recipe=str(path), published=published)  # fmt: skip
     entry = _with_data(entry, dataset_folder(name))
     pairs = [language_pair(config) or () for config in (*published, *(one.name for one in entry.configs))]
-    return replace(entry, languages=list(dict.fromkeys([*recipe.language, *(code for pair in pairs for code in pair)])))
+    return replace(entry, languages=list(dict.fromkeys([*facts.language, *(code for pair in pairs for code in pair)])))
 
 
 def _with_data(entry: Entry, folder: Path) -> Entry:
@@ -213,17 +213,17 @@ def describe(name: str, config: str | None = None, count: int = 5, *, brief: boo
     folder = look_up_set(name)
     recipe, broken = _recipe(name, needed=folder is None)
     if recipe is not None:
-        facts = recipe.recipe.facts(recipe.name)
-        yield f"# {plain(facts.title)} ({plain(name)})"
+        facts = recipe.recipe.facts
+        yield f"# {plain(facts.title or name)} ({plain(name)})"
         yield ""
         for key in ("summary", "license") if brief else ("summary", "judges", "license", "language", "homepage"):
-            yield f"- {key}: {plain(facts.say(key))}"
+            yield f"- {key}: {plain(find_fact(facts, key))}"
         if not brief:
-            yield f"- rule: {plain(facts.rule)}"
-            yield f"- errors: {plain(ERRORS[facts.made_errors])}"
+            yield f"- rule: {plain(recipe.recipe.rule_text())}"
+            yield f"- errors: {plain(ERRORS[facts.errors])}"
             yield f"- recipe: {code(str(recipe.path), in_table=False)}"
     elif folder is not None:
-        header = read_card(folder).header
+        header, _ = read_card(folder)
         yield f"# {plain(str(header.get('pretty_name', name)))} ({plain(name)})"
         yield ""
         yield f"- license: {plain(str(header.get('license', '')))}"
@@ -247,7 +247,7 @@ def describe(name: str, config: str | None = None, count: int = 5, *, brief: boo
         yield from fenced("", *map(visible, prompt.split("\n")))
         yield ""
     yield f"{counted(min(count, table.num_rows), 'test')} of {table.num_rows:,} of config {plain(config or default)}:"
-    for test in examples(table, count):
+    for test in pick_examples(table, count):
         yield ""
         yield f"**{plain(test['category'])}**"
         yield ""
@@ -262,7 +262,7 @@ def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
     Raises:
         NNDError: there is none that can be read, though it is needed.
     """
-    if not needed and name not in recipe_paths():
+    if not needed and name not in list_recipes():
         return None, ""
     try:
         return find_recipe(name), ""
@@ -275,9 +275,9 @@ def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
 def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
     """Return a title and the prompt of a test as the set's task renders it; ``""`` where no task scores this config.
 
-    A template of the user's own that may take any time and memory is shown as it is.
+    A template that cannot be rendered is shown as it is.
     """
-    for folder, shipped in ((tasks_dir() / name, True), (user_tasks_dir() / name, False)):
+    for folder in (tasks_dir() / name, user_tasks_dir() / name):
         for path in sorted(folder.glob("*.yaml"), key=lambda path: (len(path.stem), path.stem)):
             try:
                 settings, _ = read_task_yaml(path)
@@ -285,18 +285,16 @@ def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
                 continue  # `nnd check` says what is wrong with it
             template = settings.get("doc_to_text")
             if settings.get("dataset_name", config) == config and isinstance(template, str):
-                return _rendered(template, row, trusted=shipped)
+                return _rendered(template, row)
     return "", ""
 
 
-def _rendered(template: str, row: dict[str, Any], *, trusted: bool) -> tuple[str, str]:
+def _rendered(template: str, row: dict[str, Any]) -> tuple[str, str]:
     from jinja2 import TemplateError
 
     from nnd_tasks.harness.templates import SANDBOX
 
     try:
-        if not trusted:
-            check_prompt(template, "")
         return "What a model reads:", str(SANDBOX.from_string(template).render(row))
     except (NNDError, TemplateError):
         return "What a model reads is made by this template:", template

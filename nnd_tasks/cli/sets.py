@@ -17,7 +17,7 @@ from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.build import BuildResult
+    from nnd_tasks.sets.build import BuildResult
 
 
 @app.command(
@@ -104,7 +104,10 @@ def show_set(
         ("nnd build quiz_design", "downloads from the publisher"),
         ("nnd build challenge300 --source ~/data/challenge300-outputs.tsv", "from a file that you have"),
         ("nnd build mqm --source mqm_ted_zhen.tsv", "and a task with a prompt for its languages"),
-        ("nnd build ./from_a_colleague/_recipe --source ratings.csv", "a recipe that somebody sent"),
+        (
+            "nnd build ./from_a_colleague --source ratings.csv --trust",
+            "a set that somebody sent, whose prepare.py you read",
+        ),
     ),
 )
 def build(
@@ -115,29 +118,15 @@ def build(
         ),
     ],
     source: Annotated[
-        Path | None,
-        typer.Option(help="The publisher's file, a zip or tar, or a folder that holds it. Default: download it."),
+        str | None,
+        typer.Option(help="The publisher's file, a zip or tar, 'DIR/*.json', or a folder. Default: download it."),
     ] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")
     ] = None,
-    rows: Annotated[
-        str | None,
-        typer.Option(
-            help="summeval only: half (the authors' cut) or all.", autocompletion=completion.choices("half", "all")
-        ),
-    ] = None,
-    articles: Annotated[
-        str | None,
-        typer.Option(help="summeval only: dataset that holds the articles. Default: the hub's CNN/DailyMail."),
-    ] = None,
-    languages: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SOURCE-TARGET",
-            help="Sets of translations only: the languages, such as zh-en, where the file's name does not have them.",
-        ),
-    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run the prepare.py of a recipe that somebody sent. Read it first.")
+    ] = False,
     replace: Annotated[
         bool,
         typer.Option(
@@ -148,12 +137,13 @@ def build(
     brief: Brief = False,
 ) -> None:
     """Build a set into a Hugging Face dataset folder."""
-    from nnd_tasks.new.keep import build_recipe
+    from nnd_tasks.sets.build import build_set
+    from nnd_tasks.sets.recipe import find_recipe
+    from nnd_tasks.sets.tasks import write_tasks
 
-    options = {key: value for key, value in {"rows": rows, "articles": articles}.items() if value is not None}
-    result, tasks = build_recipe(
-        name, source, out_dir, options, languages=languages, progress=sys.stderr.isatty(), replace=replace
-    )
+    set_recipe = find_recipe(name)
+    result = build_set(set_recipe, source, out_dir, trust=trust, replace=replace, progress=sys.stderr.isatty())
+    tasks = [] if out_dir is not None else write_tasks(set_recipe, result, replace=replace)
     _print_build(result, brief)
     if tasks:
         names = ",".join(task.name for task in tasks)

@@ -19,11 +19,11 @@ from rich.console import Console
 from nnd_tasks.analysis.compare.output import to_json
 from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.analysis.results import read_runs
-from nnd_tasks.build import build_set
 from nnd_tasks.demo.comparison_table import comparison_table
 from nnd_tasks.demo.model import TrainingSettings, make_models
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand, write_text
+from nnd_tasks.sets.build import build_set
 from nnd_tasks.wording import counted
 
 #: Where the comparison is written, below the demo's folder.

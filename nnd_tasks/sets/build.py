@@ -19,13 +19,12 @@ from nnd_tasks.baselines import SAMPLE, favourite, table_rates, writers_of
 from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, write_text
-from nnd_tasks.languages import language_pair
 from nnd_tasks.schema import slug
 from nnd_tasks.sets.card import About, left_out
 from nnd_tasks.sets.clean import clean_name, clean_tests, count_white_space, find_contradicted
 from nnd_tasks.sets.fetch import Source, open_source, sha256_of
 from nnd_tasks.sets.judge import Dropped, leave_out, rate_candidates, read_judgements, take_roles
-from nnd_tasks.sets.pair import judged_tests, pair_candidates, to_arrow
+from nnd_tasks.sets.pair import pair_tests, pair_candidates, to_arrow
 from nnd_tasks.sets.preferences import preference_tests, take_pairs
 from nnd_tasks.sets.prepare import load_prepare, mend_rows, prepare_rows
 from nnd_tasks.sets.read import read_table
@@ -125,7 +124,9 @@ def build_set(
     return BuildResult(folder, built, [one.name for one in summaries if one not in built], made.notes, made.report)
 
 
-def make_set(set_recipe: SetRecipe, source: str | Path | None = None, *, trust: bool = False, progress: bool = True) -> Made:
+def make_set(
+    set_recipe: SetRecipe, source: str | Path | None = None, *, trust: bool = False, progress: bool = True
+) -> Made:
     """Make the tests of a set, without writing anything; arguments and errors as of `build_set`."""
     if set_recipe.prepare and set_recipe.origin == "elsewhere" and not trust:
         raise NNDError(
@@ -157,7 +158,9 @@ def _make(set_recipe: SetRecipe, source: Source) -> Made:
         if dropped.labels:
             details["unranked_labels"] = dropped.labels
         if lost := dropped.counts.pop("lost_spans", 0):
-            made.notes.append(f"{config}: {counted(lost, 'error span')} left out, as they do not lie in their candidate")
+            made.notes.append(
+                f"{config}: {counted(lost, 'error span')} left out, as they do not lie in their candidate"
+            )
         if spaces := count_white_space(tests):
             made.notes.append(f"{config}: {counted(spaces, 'test')} of two texts that differ in white space only")
         if not recipe.as_published:
@@ -191,7 +194,11 @@ def _read_configs(set_recipe: SetRecipe, source: Source) -> _Rows:
         parts = {config: (part, Dropped()) for config, part in _split_configs(rows, recipe).items()}
         again = {} if mended is None else _split_configs(mended, recipe)
         return {
-            config: (leave_out(part, recipe, dropped), leave_out(again[config], recipe, Dropped()) if config in again else None, dropped)
+            config: (
+                leave_out(part, recipe, dropped),
+                leave_out(again[config], recipe, Dropped()) if config in again else None,
+                dropped,
+            )
             for config, (part, dropped) in parts.items()
         }
     tables: dict[str, list[pd.DataFrame]] = {}
@@ -202,7 +209,11 @@ def _read_configs(set_recipe: SetRecipe, source: Source) -> _Rows:
         tables.setdefault(config, []).append(table)
     take = take_pairs if recipe.pairs else take_roles
     return {
-        config: (pd.concat([take(table, recipe) for table in several], ignore_index=not recipe.attribute), None, dropped[config])
+        config: (
+            pd.concat([take(table, recipe) for table in several], ignore_index=not recipe.attribute),
+            None,
+            dropped[config],
+        )
         for config, several in tables.items()
     }
 
@@ -211,7 +222,10 @@ def _split_configs(rows: pd.DataFrame, recipe: Recipe) -> dict[str, pd.DataFrame
     rows = rows.rename(columns={name: f"field {name}" for name in recipe.field})
     if "config" not in rows:
         return {recipe.config or CONFIG: rows}
-    return {str(config): part.drop(columns="config").reset_index(drop=True) for config, part in rows.groupby("config", sort=False)}
+    return {
+        str(config): part.drop(columns="config").reset_index(drop=True)
+        for config, part in rows.groupby("config", sort=False)
+    }
 
 
 def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
@@ -260,7 +274,7 @@ def make_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tuple[pd
     }
     if not len(high):
         raise NNDError(_why_nothing(dropped, merged=len(judgements) > len(candidates)))
-    tests = judged_tests(candidates, prompts, high, low, high_first, by_label=recipe.by_label)
+    tests = pair_tests(candidates, prompts, high, low, high_first, by_label=recipe.by_label)
     wrong = find_contradicted(candidates, gap)
     return tests, counts, wrong[high] | wrong[low]
 
@@ -283,13 +297,17 @@ def _compare_counts(recipe: Recipe, made: Made) -> list[str]:
     for config, summary in made.summaries.items():
         published = recipe.published.get(config, summary.tests)
         if summary.tests != published:
-            notes.append(f"{config}: {summary.tests:,} tests, published are {published:,}: another version of the file, or a part?")
+            notes.append(
+                f"{config}: {summary.tests:,} tests, published are {published:,}: another version of the file, or a part?"
+            )
     counts: Counter[str] = Counter()
     for part in made.report.values():
         counts.update(part["categories"] if "cleaned_from" not in part else {})
     if recipe.expected and counts != Counter(recipe.expected):
         expected = sum(recipe.expected.values())
-        notes.append(f"{counted(sum(counts.values()), 'test')}, the recipe expects {expected:,}, or others per category: other files?")
+        notes.append(
+            f"{counted(sum(counts.values()), 'test')}, the recipe expects {expected:,}, or others per category: other files?"
+        )
     return notes
 
 
@@ -327,4 +345,6 @@ def _check_same_recipe(set_recipe: SetRecipe, folder: Path) -> None:
     """Raise NNDError if a dataset folder holds a set that another recipe made."""
     before = [part.get("recipe") for part in read_report(folder).values() if isinstance(part, dict)]
     if before and set_recipe.recipe.dump() not in before:
-        raise NNDError(f"{folder}: holds a set that another recipe made; rename the folder of yours, or --replace what is there")
+        raise NNDError(
+            f"{folder}: holds a set that another recipe made; rename the folder of yours, or --replace what is there"
+        )

@@ -15,12 +15,12 @@ from markupsafe import Markup
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import ALL, BASELINES
-from nnd_tasks.sets.clean import REASONS, clean_name
 from nnd_tasks.datasets import CARD, SPLIT, parse_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.languages import language_pair
 from nnd_tasks.markdown import cell, code, fenced, plain
 from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
+from nnd_tasks.sets.clean import REASONS, clean_name
 from nnd_tasks.sets.licences import publishing_note, terms_of
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted, some_of

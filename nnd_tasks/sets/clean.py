@@ -31,7 +31,9 @@ def clean_name(config: str) -> str:
 
 def find_contradicted(candidates: pd.DataFrame, gap: float) -> Any:
     """Tell which candidates were judged both good and bad for one prompt and attribute; shape (candidates,)."""
-    of_text = candidates.groupby([candidates["prompt"], candidates["aspect"], candidates["candidate"].fillna("")])["quality"]
+    of_text = candidates.groupby([candidates["prompt"], candidates["aspect"], candidates["candidate"].fillna("")])[
+        "quality"
+    ]
     return (of_text.transform("max") - of_text.transform("min") >= gap).to_numpy(bool)
 
 
@@ -51,15 +53,22 @@ def clean_tests(tests: pd.DataFrame, contradictory: Any) -> tuple[pd.DataFrame, 
         "empty": ((high.str.strip() == "") | (low.str.strip() == "")).to_numpy(bool),
     }
     kept = tests[~np.logical_or.reduce(list(holds.values()))].reset_index(drop=True)
-    reasons = {reason: {"tests": int(wrong.sum()), "examples": _examples(tests[wrong])} for reason, wrong in holds.items()}
+    reasons = {
+        reason: {"tests": int(wrong.sum()), "examples": _examples(tests[wrong])} for reason, wrong in holds.items()
+    }
     return kept, {"kept": len(kept), "reasons": reasons}
 
 
 def count_white_space(tests: pd.DataFrame) -> int:
     """Return how many tests have two texts that differ in white space only."""
-    return sum(one != other and one.split() == other.split() for one, other in zip(tests["high"], tests["low"], strict=True))
+    return sum(
+        one != other and one.split() == other.split() for one, other in zip(tests["high"], tests["low"], strict=True)
+    )
 
 
 def _examples(tests: pd.DataFrame) -> list[dict[str, str]]:
     rows = tests[["test_id", "context_id", "high", "low", "category"]].head(EXAMPLES).to_dict("records")
-    return [{str(name): text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…" for name, text in row.items()} for row in rows]
+    return [
+        {str(name): text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…" for name, text in row.items()}
+        for row in rows
+    ]

@@ -202,7 +202,9 @@ def _download_all(name: str, files: dict[str, File], folder: Path, progress: boo
         known = file.sha256 or recorded.get(key)
         if file.member:
             digest = hashlib.sha256(file.url.encode()).hexdigest()[:8]
-            archive = _retrieve(name, file.url, None, folder / f"{digest}-{PurePosixPath(urlsplit(file.url).path).name}", progress)
+            archive = _retrieve(
+                name, file.url, None, folder / f"{digest}-{PurePosixPath(urlsplit(file.url).path).name}", progress
+            )
             _take_member(archive, file.member, target)
             if known and sha256_of(target) != known:
                 target.unlink()
@@ -212,7 +214,9 @@ def _download_all(name: str, files: dict[str, File], folder: Path, progress: boo
             _retrieve(name, file.url, known, target, progress)
         source.files[key] = target
         if file.sha256 is None:
-            source.notes.append(f"unverified: {key} has no published hash; its content at the first download is recorded")
+            source.notes.append(
+                f"unverified: {key} has no published hash; its content at the first download is recorded"
+            )
             if key not in recorded:
                 source.fresh.append(key)
                 recorded[key] = sha256_of(target)

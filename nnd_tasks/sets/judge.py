@@ -78,7 +78,9 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     if recipe.group:
         columns = [take_column(table, column) for column in recipe.group]
         parts = [as_texts(cells, table, name) for cells, name in zip(columns, recipe.group, strict=True)]
-        rows["group"] = parts[0] if len(parts) == 1 else [short_hash(*map(str, row)) for row in zip(*parts, strict=True)]
+        rows["group"] = (
+            parts[0] if len(parts) == 1 else [short_hash(*map(str, row)) for row in zip(*parts, strict=True)]
+        )
     if recipe.spans and not recipe.spans.marks:
         rows["spans"] = pd.Series(list(span_cells(table, recipe.spans)), dtype=object)
     if not recipe.attribute:
@@ -86,7 +88,9 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     if recipe.label or recipe.score:
         return rows.assign(attribute=take_column(table, next(iter(recipe.attribute.values()))))
     role = "label" if recipe.by_label else "score"
-    of_each = [rows.assign(attribute=name, **{role: take_column(table, column)}) for name, column in recipe.attribute.items()]
+    of_each = [
+        rows.assign(attribute=name, **{role: take_column(table, column)}) for name, column in recipe.attribute.items()
+    ]
     return pd.concat(of_each).sort_index(kind="stable")
 
 
@@ -105,7 +109,11 @@ def leave_out(table: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataF
 def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     """Return rows with every text in NFC, names stripped, and None for what is absent; blank texts stay in rows as published."""
     rows = rows.copy()
-    for role in [name for name in rows if name in ("context", "candidate", "chosen", "rejected", "group", *NAMES) or name.startswith(FIELD)]:
+    for role in [
+        name
+        for name in rows
+        if name in ("context", "candidate", "chosen", "rejected", "group", *NAMES) or name.startswith(FIELD)
+    ]:
         texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
         if not (recipe.as_published and role not in NAMES) and role != "group":
             blank = np.array([text is not None and not text.strip() for text in texts], dtype=bool)
@@ -231,7 +239,11 @@ def _count_unjudged(rows: pd.DataFrame, marks: pd.DataFrame, dropped: Dropped) -
     rows = rows.drop_duplicates("unit")
     judged = rows["unit"].isin(marks["unit"][marks["mark"].notna().to_numpy(bool)])
     empty, unknown = rows["candidate"].isna(), rows["context"].isna()
-    for reason, wrong in (("empty", empty), ("no_context", unknown & ~empty), ("no_judgement", ~judged & ~empty & ~unknown)):
+    for reason, wrong in (
+        ("empty", empty),
+        ("no_context", unknown & ~empty),
+        ("no_judgement", ~judged & ~empty & ~unknown),
+    ):
         dropped.add(reason, rows, wrong)
 
 
@@ -248,14 +260,18 @@ def find_unranked(labels: Sequence[str], recipe: Recipe) -> list[str]:
                 raise NNDError(f"--better {label}: no candidate has this label; the labels are {shown}")
         twins = [label for label in labels if label.casefold() in {one.casefold() for one in recipe.better}]
         if other := [label for label in twins if label not in recipe.better]:
-            raise NNDError(f"--better {some_of(recipe.better, show=str)}: the table has the label {other[0]!r} too; name both, or ignore that one")
+            raise NNDError(
+                f"--better {some_of(recipe.better, show=str)}: the table has the label {other[0]!r} too; name both, or ignore that one"
+            )
     ranked = [label for rank in recipe.order for label in rank]
     if ranked and not found & {*ranked}:
         raise NNDError(f"order: no candidate has the label {ranked[0]!r}; the labels are {shown}")
     unknown = [label for label in labels if label not in ranked] if ranked else []
     for label in unknown:
         if meant := did_you_mean(label, ranked, cutoff=0.8):
-            raise NNDError(f"order: it lacks the label {label!r}; {meant} Put it into the order, or ignore it (labels: {shown})")
+            raise NNDError(
+                f"order: it lacks the label {label!r}; {meant} Put it into the order, or ignore it (labels: {shown})"
+            )
     return unknown
 
 
@@ -302,9 +318,13 @@ def rate_candidates(judgements: pd.DataFrame, recipe: Recipe, dropped: Dropped) 
             good = np.bincount(owner[np.isclose(marks, target, 1e-9, 1e-12)], minlength=len(first))
             first["quality"] = (2 * good > size).astype(float)
             if recipe.as_published:
-                first["shown"] = judgements.groupby("owner")["mark"].agg(lambda values: ",".join(f"{value:g}" for value in values))
+                first["shown"] = judgements.groupby("owner")["mark"].agg(
+                    lambda values: ",".join(f"{value:g}" for value in values)
+                )
     first = first.assign(**_facts(judgements, counted, first))
-    return first[keep].reset_index(drop=True), gap * (1 - 1e-9)  # scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding
+    return first[keep].reset_index(drop=True), gap * (
+        1 - 1e-9
+    )  # scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding
 
 
 def _ranks(recipe: Recipe) -> Any:
@@ -315,7 +335,9 @@ def _ranks(recipe: Recipe) -> Any:
 
 def _elect(owner: Any, label: Any, rank: Any) -> tuple[pd.Series[Any], pd.Series[Any]]:
     """Return owner -> its most frequent label of its most frequent rank, and whether no other rank is as frequent."""
-    votes = pd.DataFrame({"owner": owner, "label": label, "rank": pd.Series(label, dtype=object).map(rank).to_numpy(float)})
+    votes = pd.DataFrame(
+        {"owner": owner, "label": label, "rank": pd.Series(label, dtype=object).map(rank).to_numpy(float)}
+    )
     won, clear = _most_frequent(votes, "rank")
     label_won, _ = _most_frequent(votes[votes["rank"].to_numpy() == won.reindex(votes["owner"]).to_numpy()], "label")
     return label_won, clear
@@ -332,7 +354,9 @@ def _most_frequent(votes: pd.DataFrame, column: str) -> tuple[pd.Series[Any], pd
 def _count_raters_once(judgements: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame:
     """Return a vote for each rater of a candidate; without a name each judgement is a vote, and so is each mark of one cell."""
     turn = judgements.groupby(["owner", "unit"]).cumcount()
-    rater = judgements["rater"].where(judgements["rater"].fillna("") != "", pd.Series(np.arange(len(judgements)), judgements.index))
+    rater = judgements["rater"].where(
+        judgements["rater"].fillna("") != "", pd.Series(np.arange(len(judgements)), judgements.index)
+    )
     ballot, first = number_rows(judgements["owner"], rater, turn)
     votes = judgements.iloc[first]
     if not recipe.by_label:
@@ -340,7 +364,9 @@ def _count_raters_once(judgements: pd.DataFrame, recipe: Recipe, dropped: Droppe
         return votes.assign(mark=mean)
     label, clear = _elect(ballot, judgements["mark"].to_numpy(object), _ranks(recipe))
     votes = votes.assign(mark=label.reindex(np.arange(len(votes))).to_numpy(object))
-    return votes[dropped.add("rater_tie", votes, ~clear.reindex(np.arange(len(votes)), fill_value=False).to_numpy(bool))]
+    return votes[
+        dropped.add("rater_tie", votes, ~clear.reindex(np.arange(len(votes)), fill_value=False).to_numpy(bool))
+    ]
 
 
 def _facts(judgements: pd.DataFrame, counted: pd.DataFrame, first: pd.DataFrame) -> Mapping[str, Any]:

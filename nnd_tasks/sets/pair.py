@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,9 @@ def pair_candidates(candidates: pd.DataFrame, gap: float, dropped: Dropped, wher
     return order[np.where(better, left, right)], order[np.where(better, right, left)], better
 
 
-def judged_tests(candidates: pd.DataFrame, prompts: pd.DataFrame, high: Index, low: Index, high_first: Mask, *, by_label: bool) -> pd.DataFrame:
+def pair_tests(
+    candidates: pd.DataFrame, prompts: pd.DataFrame, high: Index, low: Index, high_first: Mask, *, by_label: bool
+) -> pd.DataFrame:
     """Return the tests of pairs of judged candidates, in the columns of the schema.
 
     The category is the attribute that was judged, else the one that the source names, else the label of the worse candidate.
@@ -82,13 +84,19 @@ def judged_tests(candidates: pd.DataFrame, prompts: pd.DataFrame, high: Index, l
     columns |= {"high_first": high_first, "severity": worse.get("severity"), "rater": worse.get("rater")}
     label = "mark" if by_label else "shown"
     for side, rows in (("high", better), ("low", worse)):
-        columns |= {f"{side}_label": rows.get(label), f"{side}_system": rows.get("system"), f"{side}_score": rows.get("mean")}
+        columns |= {
+            f"{side}_label": rows.get(label),
+            f"{side}_system": rows.get("system"),
+            f"{side}_score": rows.get("mean"),
+        }
     if "spans" in worse:
         columns[SPANS_COLUMN] = worse["spans"]
-    return tests_table(columns, prompts, better["prompt"].to_numpy(), repeated=True)
+    return make_table(columns, prompts, better["prompt"].to_numpy(), repeated=True, keep=())
 
 
-def tests_table(columns: Mapping[str, Any], prompts: pd.DataFrame, prompt: Index, *, repeated: bool, keep: tuple[str, ...] = ()) -> pd.DataFrame:
+def make_table(
+    columns: Mapping[str, Any], prompts: pd.DataFrame, prompt: Index, *, repeated: bool, keep: Collection[str]
+) -> pd.DataFrame:
     """Return tests with their identifiers, in the order of the schema, without optional columns that hold nothing.
 
     Args:

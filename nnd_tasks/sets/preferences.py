@@ -11,7 +11,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import SPANS_COLUMN
 from nnd_tasks.sets.chat import is_chat, split_pair
 from nnd_tasks.sets.judge import Dropped, clean_texts, number_prompts, number_rows, place_spans, take_roles
-from nnd_tasks.sets.pair import tests_table
+from nnd_tasks.sets.pair import make_table
 from nnd_tasks.sets.read import place_of, render, take_column
 from nnd_tasks.sets.recipe import Recipe
 
@@ -103,10 +103,14 @@ def preference_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd
     columns = {name: rows[name] for name in names if name in rows}
     # The table does not say which text came first, and the better one must not always be the first: the alphabet decides.
     high, low = rows["chosen"].fillna(""), rows["rejected"].fillna("")
-    columns |= {"high": high, "low": low, "high_first": np.array([one < other for one, other in zip(high, low, strict=True)], dtype=bool)}
+    columns |= {
+        "high": high,
+        "low": low,
+        "high_first": np.array([one < other for one, other in zip(high, low, strict=True)], dtype=bool),
+    }
     if "spans" in rows:
         columns[SPANS_COLUMN] = rows["spans"]
-    return tests_table(columns, prompts, rows["prompt"].to_numpy(), repeated=recipe.as_published, keep=names)
+    return make_table(columns, prompts, rows["prompt"].to_numpy(), repeated=recipe.as_published, keep=names)
 
 
 def _split_context(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.read import kind_of, last_place, place_of
+from nnd_tasks.sets.read import kind_of, naming_place, place_of
 from nnd_tasks.sets.recipe import Recipe
 
 #: Roles that rows of ``prepare.py`` may have as columns, besides prompt fields; ``where`` is the place of a row in the files.
@@ -29,7 +29,7 @@ def load_prepare(path: Path) -> ModuleType:
     """
     module = ModuleType(f"nnd_prepare_{path.parent.name}")
     module.__file__ = str(path)
-    _call(path, Path(), lambda: exec(compile(path.read_text("utf-8"), str(path), "exec"), module.__dict__))  # noqa: S102
+    _call(path, path, lambda: exec(compile(path.read_text("utf-8"), str(path), "exec"), module.__dict__))  # noqa: S102
     if not callable(getattr(module, "rows", None)):
         raise NNDError(f"{path}: it has no function rows(folder) that returns a DataFrame")
     return module
@@ -51,18 +51,13 @@ def mend_rows(path: Path, module: ModuleType, rows: pd.DataFrame, recipe: Recipe
     return _check_rows(path, _call(path, path.parent, lambda: module.mended(rows.copy())), recipe)
 
 
-def _call(path: Path, folder: Path, run: Callable[[], Any]) -> Any:
-    try:
-        return run()
-    except NNDError:
-        raise
-    except Exception as error:
+def _call(path: Path, place: Path, run: Callable[[], Any]) -> Any:
+    def name_line(error: BaseException) -> str:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        line = lines[-1] if lines else getattr(error, "lineno", None)
-        what = f"no field {error.args[0]!r}" if isinstance(error, KeyError) and error.args else f"{type(error).__name__}: {error}"
-        place = last_place() if folder != Path() and last_place() else folder
-        where = f"{place}: " if folder != Path() else ""
-        raise NNDError(f"{where}{what} ({path}, line {line}); is it the right file?") from error
+        return f" ({path}, line {lines[-1] if lines else getattr(error, 'lineno', '?')})"
+
+    with naming_place(place, name_line):
+        return run()
 
 
 def _check_rows(path: Path, rows: Any, recipe: Recipe) -> pd.DataFrame:
@@ -75,7 +70,9 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe) -> pd.DataFrame:
     judged = () if "chosen" in rows else (("label",) if recipe.by_label else ("score",))
     for name in (*wanted, *judged, *recipe.field):
         if name not in rows:
-            raise NNDError(f"{path}: rows(folder) has no column {name!r}; there are {', '.join(map(str, rows.columns))}")
+            raise NNDError(
+                f"{path}: rows(folder) has no column {name!r}; there are {', '.join(map(str, rows.columns))}"
+            )
         for position, cell in enumerate(rows[name].to_numpy(object)):
             if not isinstance(cell, str) and name != "score":
                 raise NNDError(f"{place_of(rows, position)}, column {name!r}: expected text, found {kind_of(cell)}")

@@ -7,7 +7,8 @@ import csv
 import json
 import math
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,26 @@ class _Progress:
     place = ""
 
 
-def last_place() -> str:
-    """Return the file and row that were read last."""
-    return _Progress.place
+@contextmanager
+def naming_place(path: object, tell_more: Callable[[BaseException], str] = lambda error: "") -> Iterator[None]:
+    """Turn what goes wrong in the block into one error, which names the file and row that were read last, or ``path``.
+
+    Args:
+        path: what is read.
+        tell_more: returns what else to say of an error.
+
+    Raises:
+        NNDError: the block raised any error.
+    """
+    _Progress.place = ""
+    try:
+        yield
+    except NNDError:
+        raise
+    except Exception as error:
+        known = isinstance(error, KeyError) and error.args
+        what = f"no field {error.args[0]!r}" if known else f"{type(error).__name__}: {reason_of(error)}"
+        raise NNDError(f"{_Progress.place or path}: {what}{tell_more(error)}; is it the right file?") from error
 
 
 # ---------------------------------------------------------------- files
@@ -164,9 +182,13 @@ def read_text(path: Path, encoding: str | None = "utf-8") -> str:
     if encoding is None:
         encoding = _recognise(content, path)
     try:
-        return content.decode("utf-8-sig" if encoding.replace("_", "-").lower() == "utf-8" else encoding).removeprefix("\ufeff")
+        return content.decode("utf-8-sig" if encoding.replace("_", "-").lower() == "utf-8" else encoding).removeprefix(
+            "\ufeff"
+        )
     except UnicodeDecodeError as error:
-        raise NNDError(f"{path}: is not {encoding} (byte {error.start:,}); name its encoding with --encoding") from error
+        raise NNDError(
+            f"{path}: is not {encoding} (byte {error.start:,}); name its encoding with --encoding"
+        ) from error
 
 
 def _recognise(content: bytes, path: Path) -> str:
@@ -253,7 +275,9 @@ def place_of(rows: pd.DataFrame, position: int) -> str:
     if PATH not in row:
         return f"row {position + 1} of prepare.py"
     suffix = Path(row[PATH]).suffix.lower()
-    unit = {".jsonl": "line", ".ndjson": "line", ".json": "key" if KEY in row and row[KEY] is not None else "item"}.get(suffix, "row")
+    unit = {".jsonl": "line", ".ndjson": "line", ".json": "key" if KEY in row and row[KEY] is not None else "item"}.get(
+        suffix, "row"
+    )
     return f"{row[PATH]}, {unit} {row[ROW]}"
 
 
@@ -311,7 +335,9 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
             except (KeyError, TypeError, ValueError, IndexError):
                 offered = f"; there are {some_of(list(value), 12, str)}" if isinstance(value, dict) else ""
                 hint = f"; name an item by its number, such as {root}.0" if isinstance(value, (list, tuple)) else ""
-                raise NNDError(f"{place_of(table, i)}, column {name!r}: no {part!r} in {kind_of(value)}{offered}{hint}") from None
+                raise NNDError(
+                    f"{place_of(table, i)}, column {name!r}: no {part!r} in {kind_of(value)}{offered}{hint}"
+                ) from None
         found[i] = value
     return found
 
@@ -381,7 +407,9 @@ def as_number(cell: Any, missing: Sequence[str], decimal: str) -> float | None:
         cell = cell.strip()
         if cell.casefold() in _NO_NUMBER or cell.casefold() in missing:
             return math.nan
-        if "_" in cell or (decimal != "." and "." in cell):  # 1_000 is no number here, and 1.000 may be one or a thousand
+        if "_" in cell or (
+            decimal != "." and "." in cell
+        ):  # 1_000 is no number here, and 1.000 may be one or a thousand
             return None
         cell = cell.replace(decimal, ".")
     try:

@@ -418,11 +418,13 @@ class SetRecipe:
         name: of the set.
         path: of the recipe's YAML.
         origin: ``package``, ``own`` (in the user's folder of tasks), or ``elsewhere``: somebody sent it.
+        loaded: the recipe, where it is not to be read from ``path``.
     """
 
     name: str
     path: Path
     origin: Literal["package", "own", "elsewhere"]
+    loaded: Recipe | None = None
 
     @property
     def shipped(self) -> bool:
@@ -432,7 +434,7 @@ class SetRecipe:
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe; raises NNDError where it is wrong."""
-        return make_recipe(read_recipe(self.path), str(self.path))
+        return self.loaded or make_recipe(read_recipe(self.path), str(self.path))
 
     @property
     def prepare(self) -> Path | None:

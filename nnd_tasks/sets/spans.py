@@ -98,7 +98,9 @@ def locate_spans(cell: Any, text: str, keys: Spans) -> tuple[list[Span], int]:
 def _locate(item: Any, text: str, keys: Spans) -> Span | None:
     if isinstance(item, str):
         return find_words(item, text)
-    known: Mapping[str, Any] = item if isinstance(item, Mapping) else dict(zip((keys.start, keys.end), item, strict=False))
+    known: Mapping[str, Any] = (
+        item if isinstance(item, Mapping) else dict(zip((keys.start, keys.end), item, strict=False))
+    )
     start, end, words = _position(known.get(keys.start)), _position(known.get(keys.end)), known.get(keys.text)
     words = normalize(words) if isinstance(words, str) else None
     if start is None or end is None:
@@ -107,7 +109,11 @@ def _locate(item: Any, text: str, keys: Spans) -> Span | None:
         span = place_span(start, end + keys.end_inside, words, text)
     if span is None:
         return None
-    return span | {name: str(known[key] or "") for name, key in (("category", keys.category), ("severity", keys.severity)) if key in known}
+    return span | {
+        name: str(known[key] or "")
+        for name, key in (("category", keys.category), ("severity", keys.severity))
+        if key in known
+    }
 
 
 def span_cells(table: pd.DataFrame, keys: Spans) -> Sequence[Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,24 @@ from nnd_tasks.tables import ConfigSummary, check_table, summarize
 
 _VERSION_KEY = b"nnd_schema_version"
 _ELSEWHERE = "choose another place with --out"
+
+
+@contextmanager
+def making(folder: Path, timeout: float = 600.0) -> Iterator[None]:
+    """Let one process at a time make the set in ``folder``, as its data, its task and its recipe belong together.
+
+    Args:
+        folder: the dataset folder.
+        timeout: seconds to wait for another process.
+
+    Raises:
+        NNDError: another process makes it for longer than that, or the place takes no files.
+    """
+    busy = f"{folder}: another command is making this set; run this one again when that is done, or take another name"
+    with changing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(folder.with_name(f"{folder.name}.making"), timeout, busy):
+        yield
 
 
 def write_dataset(

@@ -16,13 +16,13 @@ import jinja2
 from tqdm import tqdm
 
 from nnd_tasks.analysis.model_names import short_names
-from nnd_tasks.dataset_writing import making
 from nnd_tasks.datasets import dataset_folder
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import changing, expand, read_text, write_text
 from nnd_tasks.harness.signature import weights_digest
 from nnd_tasks.harness.user_tasks import UserTask, shipped_task
 from nnd_tasks.schema import Test, short_hash
+from nnd_tasks.sets.write import making
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.attack import (
     SEARCHES,

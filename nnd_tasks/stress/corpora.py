@@ -10,8 +10,8 @@ from typing import Any
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import expand, is_missing_path, read_bytes, seems_to_be
-from nnd_tasks.recipes.download import sha256_of
 from nnd_tasks.schema import normalize
+from nnd_tasks.sets.fetch import sha256_of
 from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import parse_json
 

@@ -23,7 +23,9 @@ def rows(folder: Path) -> pd.DataFrame:
     found = []
     for summary in read_records(folder / "human_annotations_sentence.json"):
         article = summary["hash"]
-        if len(article) < CNNDM_HASH_LENGTH or (article not in test if test is not None else summary["split"] != "test"):
+        if len(article) < CNNDM_HASH_LENGTH or (
+            article not in test if test is not None else summary["split"] != "test"
+        ):
             continue
         label = most_common_error(summary)
         found.append({"group": article, "context": summary["article"], "candidate": summary["summary"], "label": label,

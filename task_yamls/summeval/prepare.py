@@ -42,5 +42,7 @@ def load_articles() -> dict[str, str]:
     try:
         data = datasets.load_dataset(ARTICLES, "3.0.0", split="test")
     except Exception as error:
-        raise NNDError(f"the annotations come without their articles, and {ARTICLES} cannot be loaded ({error})") from error
+        raise NNDError(
+            f"the annotations come without their articles, and {ARTICLES} cannot be loaded ({error})"
+        ) from error
     return dict(zip(data["id"], data["article"], strict=True))

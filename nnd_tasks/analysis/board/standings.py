@@ -33,8 +33,8 @@ from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.harness.signature import digest
 from nnd_tasks.languages import LANGUAGES, language_pair
-from nnd_tasks.licences import Terms, terms_of, texts_may_go
-from nnd_tasks.recipes.shelf import load_recipe, recipe_paths
+from nnd_tasks.sets.licences import Terms, terms_of, texts_may_go
+from nnd_tasks.sets.recipe import list_recipes
 from nnd_tasks.wording import counted, some_of
 
 #: A run that scored a smaller share of its tests stands alone: only tests that all models of a group scored are counted.
@@ -249,13 +249,12 @@ def _about(name: str, config: str) -> tuple[list[str], list[str]]:
     """Return what models are asked to do in a set, and the names of its languages; empty without a recipe of it here."""
     if name.startswith(_BLINDSPOT):
         return ["synthetic errors"], []
-    path, shipped = recipe_paths().get(name, (None, False))
-    if path is None:
-        return [], []
     try:
-        recipe = load_recipe(path, name, shipped=shipped).recipe
+        facts = list_recipes()[name].recipe.facts
+    except KeyError:
+        return [], []
     except NNDError:  # `nnd list` says what is wrong with it
         return [], []
-    codes = dict.fromkeys([*(language_pair(config) or recipe.language)])
-    kinds = [kind.strip() for kind in (recipe.kind or "").split(",") if kind.strip()]
+    codes = dict.fromkeys([*(language_pair(config) or facts.language)])
+    kinds = [kind.strip() for kind in (facts.kind or "").split(",") if kind.strip()]
     return kinds, [LANGUAGES.get(code, code) for code in codes]

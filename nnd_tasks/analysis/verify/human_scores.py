@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.recipes.records import Record, read_jsonl
-from nnd_tasks.recipes.steps import ATTRIBUTES
+from nnd_tasks.sets.read import Record, naming_place, read_records
 
 Array = NDArray[np.float64]
+ATTRIBUTES = ("consistency", "coherence", "fluency", "relevance")
 #: Separates the names of systems that wrote the same question.
 SHARED = "|"
 #: Labels of Quiz Design.
@@ -112,17 +112,18 @@ def read_quiz_design(path: Path, models: Sequence[str]) -> tuple[HumanJudgements
     """
     scored: list[tuple[str, str, list[float]]] = []
     accepted: list[tuple[str, str, list[float]]] = []
-    for group in read_jsonl(path):
-        prompt = f"{group.text('context')}\n{group.text('answer_span')}"
-        for question in group.records("questions"):
-            label = question.label("reason")
-            if label not in (NO_ERROR, *ERRORS):
-                known = ", ".join((NO_ERROR, *ERRORS))
-                raise NNDError(f"{question.where}: unknown label {label!r}; the labels are {known}")
-            for model in question.text("model_name").split(SHARED):
-                if model in models:
-                    scored.append((prompt, model, [float(label != error) for error in ERRORS]))
-                    accepted.append((prompt, model, [float(label == NO_ERROR)]))
+    with naming_place(path):
+        for group in read_records(path):
+            prompt = f"{group['context']}\n{group['answer_span']}"
+            for question in group["questions"]:
+                label = question["reason"]
+                if label not in (NO_ERROR, *ERRORS):
+                    known = ", ".join((NO_ERROR, *ERRORS))
+                    raise NNDError(f"{group.where}: unknown label {label!r}; the labels are {known}")
+                for model in question["model_name"].split(SHARED):
+                    if model in models:
+                        scored.append((prompt, model, [float(label != error) for error in ERRORS]))
+                        accepted.append((prompt, model, [float(label == NO_ERROR)]))
     _need({model for _, model, _ in scored}, models, path, "question")
     acceptance = add_up(accepted, models, ("accepted",)).means()[:, 0]
     return add_up(scored, models, ERRORS), dict(zip(models, map(float, acceptance), strict=True))
@@ -171,34 +172,35 @@ def read_summeval(path: Path, systems: Sequence[str]) -> Summaries:
     Raises:
         NNDError: the file is not in the publisher's format, or has no summary of a system.
     """
-    chosen = [(record, writer) for record in read_jsonl(path) if (writer := record.text("model_id")) in systems]
-    _need({writer for _, writer in chosen}, systems, path, "summary")
     articles, ratings, references = [], [], []
-    for record, _ in chosen:
-        articles.append(record.text("id"))
-        ratings.append(_ratings(record))
-        first = next(iter(record.items("references")), None)
-        if not isinstance(first, str) or not first.strip():
-            raise NNDError(f"{record.where}, field 'references': its first reference is missing or empty")
-        references.append(first)
+    with naming_place(path):
+        chosen = [(record, record["model_id"]) for record in read_records(path) if record["model_id"] in systems]
+        _need({writer for _, writer in chosen}, systems, path, "summary")
+        for record, _ in chosen:
+            articles.append(record["id"])
+            ratings.append(_ratings(record))
+            first = next(iter(record["references"]), None)
+            if not isinstance(first, str) or not first.strip():
+                raise NNDError(f"{record.where}, field 'references': its first reference is missing or empty")
+            references.append(first)
     writers = [writer for _, writer in chosen]
     return Summaries(
         systems=tuple(systems),
         human=add_up(zip(articles, writers, ratings, strict=True), systems, ATTRIBUTES),
         articles=tuple(articles),
         writers=tuple(writers),
-        texts=tuple(record.text("decoded") for record, _ in chosen),
+        texts=tuple(record["decoded"] for record, _ in chosen),
         references=tuple(references),
-        sources=tuple(record.text("text") if "text" in record else "" for record, _ in chosen),
+        sources=tuple(record.get("text", "") for record, _ in chosen),
     )
 
 
 def _ratings(record: Record) -> list[float]:
     """Return the mean of the experts' ratings per attribute."""
-    experts = record.records("expert_annotations")
+    experts = record["expert_annotations"]
     if not experts:
         raise NNDError(f"{record.where}, field 'expert_annotations': no expert rated the summary")
-    rows = [[expert.number(attribute) for attribute in ATTRIBUTES] for expert in experts]
+    rows = [[float(expert[attribute]) for attribute in ATTRIBUTES] for expert in experts]
     if not all(1 <= value <= 5 for row in rows for value in row):
         raise NNDError(f"{record.where}, field 'expert_annotations': ratings lie in 1 to 5, these do not: {rows}")
     return [float(value) for value in np.mean(rows, axis=0)]

@@ -14,9 +14,8 @@ from nnd_tasks.analysis.verify.human_scores import Array, Summaries, read_quiz_d
 from nnd_tasks.analysis.verify.verification import RESAMPLES, Verification, published, verify_scores
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.recipes.download import Fetched, fetch, sha256_of
-from nnd_tasks.recipes.places import locate
-from nnd_tasks.recipes.shelf import find_recipe
+from nnd_tasks.sets.fetch import open_source, sha256_of
+from nnd_tasks.sets.recipe import find_recipe
 from nnd_tasks.wording import did_you_mean
 
 if TYPE_CHECKING:
@@ -125,36 +124,21 @@ def verify_sets(
     if name == "all" and place is not None and place.is_file():
         raise NNDError(f"{place}: is the file of one set; name the set ({' or '.join(SETS)}), or give a folder")
     wanted = tuple(SETS) if name == "all" else (name,)
-    files = {one: _find(one, place) for one in wanted} if place is not None else {}  # find all before reading any
     text_metrics = TextMetrics.choose(metrics) if "summeval" in wanted else TextMetrics({}, {}, False)
     reports = []
-    for one in wanted:
-        fetched = None if one in files else _fetch(one, progress)
-        path = files[one] if fetched is None else next(iter(fetched.files.values()))
-        try:
-            if one == "quiz_design":
-                reports.append(verify_quiz_design(path, resamples=resamples, seed=seed))
-            else:
-                reports.append(verify_summeval(path, text_metrics, resamples=resamples, seed=seed))
-        except NNDError:
-            if fetched is not None:
-                fetched.discard()
-            raise
+    with ExitStack() as stack:  # find all before reading any
+        sources = {one: stack.enter_context(open_source(find_recipe(one), place, progress=progress)) for one in wanted}
+        for one, found in sources.items():
+            path = next(iter(found.files.values()))
+            try:
+                if one == "quiz_design":
+                    reports.append(verify_quiz_design(path, resamples=resamples, seed=seed))
+                else:
+                    reports.append(verify_summeval(path, text_metrics, resamples=resamples, seed=seed))
+            except NNDError:
+                found.discard()
+                raise
     return reports
-
-
-def _find(name: str, place: Path) -> Path:
-    """Return the file of a set at a place that the user named."""
-    with ExitStack() as stack:
-        return next(iter(locate(find_recipe(name), place, stack).values()))
-
-
-def _fetch(name: str, progress: bool) -> Fetched:
-    """Download the file of a set."""
-    try:
-        return fetch(name, find_recipe(name).recipe, progress=progress)
-    except NNDError as error:  # it tells the user to run `nnd build`
-        raise NNDError(str(error).replace(f"nnd build {name}", f"nnd verify {name}")) from error
 
 
 # ---------------------------------------------------------------- sets

@@ -1,1 +1,0 @@
-"""From a table to a recipe: proposed columns, preview, what was left out."""

@@ -1,1 +1,0 @@
-"""What a set is, as YAML: fields, readers of tables, steps, downloads."""

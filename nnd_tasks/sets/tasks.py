@@ -1,0 +1,96 @@
+"""The lm-eval tasks of built sets: of a user's own, and of pairs of languages that the package has no task for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from nnd_tasks.datasets import list_configs, read_table, tasks_dir, user_tasks_dir
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task
+from nnd_tasks.languages import language_pair, translation_prompt
+from nnd_tasks.schema import RESERVED_COLUMNS
+from nnd_tasks.sets.build import BuildResult
+from nnd_tasks.sets.chat import ANSWER
+from nnd_tasks.sets.recipe import FILE, Recipe, SetRecipe
+from nnd_tasks.yaml_json import read_yaml
+
+#: Prompt where only some contexts are dialogues that end with ``Assistant:``: with it, all prompts end with that word.
+_OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"
+
+
+def write_tasks(set_recipe: SetRecipe, result: BuildResult, *, replace: bool = False) -> list[UserTask]:
+    """Write a task for each config that a build made, where the package has none; add notes to ``result``.
+
+    Args:
+        set_recipe: the set.
+        result: of its build.
+        replace: write tasks anew that are there already.
+
+    Raises:
+        NNDError: the prompt of the recipe names a field that the tests do not have, or a task cannot be written.
+    """
+    name, recipe = set_recipe.name, set_recipe.recipe
+    translations = set_recipe.shipped and recipe.facts.task_category == "translation"
+    if set_recipe.shipped and not translations:
+        return []
+    shipped = [path for path in (tasks_dir() / name).glob("*") if path.suffix == ".yaml" or path.name == "_base"]
+    covered = {read_yaml(path).get("dataset_name") for path in shipped}
+    default, several = list_configs(result.folder)[1], recipe.config == FILE or len(result.built) > 2
+    tasks = []
+    for config in (summary.name for summary in result.built):
+        if set_recipe.shipped and config in covered:
+            continue
+        task = f"nnd_{name}" if config == default and not translations else f"nnd_{name}_{config}"
+        if shipped_task(task) is not None:
+            result.notes.append(f"{config}: no task is written, as {task} comes with the package")
+            continue
+        table = read_table(result.folder, config)
+        fields = task_fields(name, recipe, table, language_pair(config) if translations else None)
+        fields = {**fields, "dataset_name": config} if several or config != default else fields
+        if replace:
+            (user_tasks_dir() / name / f"{task}.yaml").unlink(missing_ok=True)
+        written = write_task(task, fields, user_tasks_dir() / name)
+        if written.kept:
+            result.notes.append(
+                f"{written.path}: has other content than this set would give it, and stays; --replace rewrites it"
+            )
+        tasks.append(written)
+    return tasks
+
+
+def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str, str] | None = None) -> dict[str, Any]:
+    """Return what the YAML of a task says besides ``include`` and ``task``.
+
+    Without a prompt in the recipe a model reads the context, the prompt fields, and an empty line; of a translation the two
+    languages, where they are known.
+    """
+    fields = [column for column in tests.column_names if column not in RESERVED_COLUMNS]
+    prompt = recipe.prompt
+    if prompt is None and recipe.facts.task_category == "translation" and not fields:
+        prompt = translation_prompt(languages)
+    elif prompt is None:
+        open_ends = (
+            [text.endswith(ANSWER) for text in tests.column("context").unique().to_pylist()] if recipe.pairs else []
+        )
+        parts = ["{{context}}", *(f"{field}: {{{{{field}}}}}" for field in fields)]
+        prompt = "".join(f"{part}\n\n" for part in parts)
+        if not fields and any(open_ends):
+            prompt = "{{context}}" if all(open_ends) else _OPEN
+    check_prompt(prompt, ["context", *fields])
+    said: dict[str, Any] = {"dataset_path": f"nnd/{name}", "doc_to_text": prompt}
+    # By default a space separates prompt and candidate; after white space it would be one too many.
+    if not prompt or prompt[-1].isspace():
+        said["target_delimiter"] = ""
+    categories = tests.column("category").unique().to_pylist()
+    return {**said, "metadata": {"version": "1-A", "categories": sorted(categories)}}
+
+
+def check_prompt(prompt: str, fields: list[str]) -> None:
+    """Raise NNDError for a prompt that names a field that the tests do not have."""
+    from jinja2 import meta
+    from jinja2.sandbox import SandboxedEnvironment
+
+    if wrong := sorted(meta.find_undeclared_variables(SandboxedEnvironment().parse(prompt)) - {*fields}):
+        raise NNDError(f"prompt: there is no {wrong[0]!r}; a prompt can name {', '.join(fields)}")
