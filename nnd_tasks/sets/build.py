@@ -24,7 +24,7 @@ from nnd_tasks.sets.card import About, left_out
 from nnd_tasks.sets.clean import clean_name, clean_tests, count_white_space, find_contradicted
 from nnd_tasks.sets.fetch import Source, open_source, sha256_of
 from nnd_tasks.sets.judge import Dropped, leave_out, rate_candidates, read_judgements, take_roles
-from nnd_tasks.sets.pair import pair_tests, pair_candidates, to_arrow
+from nnd_tasks.sets.pair import pair_candidates, pair_tests, to_arrow
 from nnd_tasks.sets.preferences import preference_tests, take_pairs
 from nnd_tasks.sets.prepare import load_prepare, mend_rows, prepare_rows
 from nnd_tasks.sets.read import read_table
@@ -157,10 +157,9 @@ def _make(set_recipe: SetRecipe, source: Source) -> Made:
         details = {**counts, "dropped": dropped.counts, "dropped_rows": dropped.rows}
         if dropped.labels:
             details["unranked_labels"] = dropped.labels
-        if lost := dropped.counts.pop("lost_spans", 0):
-            made.notes.append(
-                f"{config}: {counted(lost, 'error span')} left out, as they do not lie in their candidate"
-            )
+        if dropped.lost_spans:
+            spans = counted(dropped.lost_spans, "error span")
+            made.notes.append(f"{config}: {spans} left out, as they do not lie in their candidate")
         if spaces := count_white_space(tests):
             made.notes.append(f"{config}: {counted(spaces, 'test')} of two texts that differ in white space only")
         if not recipe.as_published:
@@ -207,15 +206,14 @@ def _read_configs(set_recipe: SetRecipe, source: Source) -> _Rows:
         config = config_of(set_recipe, name, path)
         table = leave_out(read_table(path, recipe), recipe, dropped.setdefault(config, Dropped()))
         tables.setdefault(config, []).append(table)
-    take = take_pairs if recipe.pairs else take_roles
-    return {
-        config: (
-            pd.concat([take(table, recipe) for table in several], ignore_index=not recipe.attribute),
-            None,
-            dropped[config],
-        )
-        for config, several in tables.items()
-    }
+    return {config: (_join_files(several, recipe), None, dropped[config]) for config, several in tables.items()}
+
+
+def _join_files(tables: list[pd.DataFrame], recipe: Recipe) -> pd.DataFrame:
+    """Return the rows of several files by role; the index numbers the rows of the files, which attributes repeat."""
+    parts = [take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe) for table in tables]
+    starts = np.cumsum([0, *map(len, tables)])
+    return pd.concat([part.set_index(part.index + start) for part, start in zip(parts, starts, strict=False)])
 
 
 def _split_configs(rows: pd.DataFrame, recipe: Recipe) -> dict[str, pd.DataFrame]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import logging
@@ -91,7 +90,8 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
     with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
         laid_out = Path(scratch) / "files"
         if not place.exists() and any(sign in str(source) for sign in "*?["):
-            matched = [Path(path) for path in sorted(glob.glob(str(place), recursive=True)) if Path(path).is_file()]
+            folder = Path(*place.parts[: next(i for i, part in enumerate(place.parts) if set(part) & set("*?["))])
+            matched = [path for path in sorted(folder.glob(str(place.relative_to(folder)))) if path.is_file()]
             if not matched:
                 raise NNDError(f"{source}: no file fits this pattern")
             yield _choose(set_recipe, _link(matched, laid_out), place)

@@ -31,11 +31,13 @@ class Dropped:
         counts: reason -> how many rows, candidates or pairs.
         rows: reason -> places of the first few.
         labels: labels of the table that the rule's order lacks.
+        lost_spans: number of error spans that do not lie in their candidate.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[str, list[str]] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
+    lost_spans: int = 0
 
     def add(self, reason: str, rows: pd.DataFrame, wrong: Any) -> Any:
         """Count the rows that are ``wrong``, and return which are not; shape (rows,)."""
@@ -149,9 +151,9 @@ def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tup
         dropped: gets what is left out.
 
     Returns:
-        One row per judgement: ``candidate``, ``mark`` (a label, or a number), ``prompt``, ``group`` and ``aspect`` (numbers in the
-        order of their first appearance), ``unit`` (its row), and what is known of ``system``, ``rater``, ``category``,
-        ``subcategory``, ``severity``, ``shown`` (a label beside a score) and ``spans``; and the table of `number_prompts`.
+        One row per judgement: ``candidate``, ``mark`` (a label, or a number), ``prompt``, ``group`` and ``aspect`` (numbered by
+        first appearance), ``unit`` (its row), and what is known of ``system``, ``rater``, ``category``, ``subcategory``,
+        ``severity``, ``shown`` (a label beside a score) and ``spans``; and the table of `number_prompts`.
 
     Raises:
         NNDError: a cell is of a wrong kind, or the rows of a group have several prompts; the error names the row.
@@ -210,8 +212,7 @@ def place_spans(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.Data
     if recipe.spans and recipe.spans.marks:
         for mark in recipe.spans.marks:
             texts = np.array([text and text.replace(mark, "") for text in texts], dtype=object)
-    if lost:
-        dropped.counts["lost_spans"] = dropped.counts.get("lost_spans", 0) + lost
+    dropped.lost_spans += lost
     return rows.assign(**{role: texts, "spans": cells})
 
 
@@ -261,7 +262,7 @@ def find_unranked(labels: Sequence[str], recipe: Recipe) -> list[str]:
         twins = [label for label in labels if label.casefold() in {one.casefold() for one in recipe.better}]
         if other := [label for label in twins if label not in recipe.better]:
             raise NNDError(
-                f"--better {some_of(recipe.better, show=str)}: the table has the label {other[0]!r} too; name both, or ignore that one"
+                f"--better {some_of(recipe.better, show=str)}: the table has {other[0]!r} too; name both, or ignore that one"
             )
     ranked = [label for rank in recipe.order for label in rank]
     if ranked and not found & {*ranked}:
@@ -370,14 +371,16 @@ def _count_raters_once(judgements: pd.DataFrame, recipe: Recipe, dropped: Droppe
 
 
 def _facts(judgements: pd.DataFrame, counted: pd.DataFrame, first: pd.DataFrame) -> Mapping[str, Any]:
-    """Return what is known of each candidate: systems joined by bars, the rater if there is one, and the rest from the first
-    judgement that has the candidate's label.
+    """Return what is known of each candidate.
+
+    Systems are joined by bars; the rater is known where there is one; the rest is of the first judgement with its label.
     """
     facts: dict[str, Any] = {}
     chosen = counted.drop_duplicates("owner").set_index("owner")
     several = len(judgements) > len(first)
     for name in {"category", "subcategory", "severity", "spans"} & {*judgements}:
-        facts[name] = chosen[name].reindex(first.index).combine_first(first[name]) if several else first[name]
+        facts[name] = first[name].copy()
+        facts[name].loc[chosen.index] = chosen[name]
     if "spans" in facts and several:
         # Spans fit one spelling only: that of the candidate.
         fitting = counted[counted["candidate"].to_numpy() == first["candidate"].reindex(counted["owner"]).to_numpy()]

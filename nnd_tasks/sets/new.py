@@ -17,8 +17,10 @@ from nnd_tasks.harness.user_tasks import UserTask, shipped_task
 from nnd_tasks.sets.build import BuildResult, Made, make_set, write_made
 from nnd_tasks.sets.chat import is_chat
 from nnd_tasks.sets.fetch import open_source
-from nnd_tasks.sets.read import FILE, KEY, PATH, ROW, as_number, is_missing, read_table, render, unpack
+from nnd_tasks.sets.read import PATH, ROW, as_number, is_missing, read_table, render, unpack
 from nnd_tasks.sets.recipe import (
+    FILE,
+    KEY,
     PREPARE,
     RECIPE,
     Recipe,

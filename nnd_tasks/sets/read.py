@@ -315,7 +315,7 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
         NNDError: there is no such column or field.
     """
     if name in table.columns:
-        return table[name].to_numpy(object)
+        return np.asarray(table[name], dtype=object)
     root, *path = name.split(".")
     if root not in table.columns or not path:
         offered = some_of([column for column in table.columns if column not in (PATH, ROW, FILE)], 40, str)
@@ -343,7 +343,7 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
 
 
 def render(value: Any) -> str | None:
-    """Return a cell as text: numbers as written, a list with an item per line (an inner list with bars), chat messages with their speakers.
+    """Return a cell as text: a list with an item per line (an inner list with bars), chat messages with their speakers.
 
     Raises:
         ValueError: it cannot be written as text.
@@ -396,7 +396,7 @@ def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False
             position = int(np.flatnonzero(codes == code)[0])
             raise NNDError(f"{place_of(rows, position)}, column {column!r}: {problem}") from None
         texts.append(text.strip() if strip and text is not None else text)
-    return np.array([*texts, None], dtype=object)[codes]
+    return np.asarray(np.array([*texts, None], dtype=object)[codes])
 
 
 def as_number(cell: Any, missing: Sequence[str], decimal: str) -> float | None:
