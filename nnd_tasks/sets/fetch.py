@@ -88,33 +88,40 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
         return
     place = expand(source)
     with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
-        laid_out = Path(scratch) / "files"
-        if not place.exists() and any(sign in str(source) for sign in "*?["):
-            folder = Path(*place.parts[: next(i for i, part in enumerate(place.parts) if set(part) & set("*?["))])
-            matched = [path for path in sorted(folder.glob(str(place.relative_to(folder)))) if path.is_file()]
-            if not matched:
-                raise NNDError(f"{source}: no file fits this pattern")
-            yield _choose(set_recipe, _link(matched, laid_out), place)
-        elif not place.exists():
-            raise NNDError(f"{place}: no such file or folder")
-        elif place.is_dir():
-            yield _choose(set_recipe, place, place)
-        elif not place.is_file():
-            raise NNDError(f"{place}: is not a regular file; a device or a pipe may never end")
-        elif place.name.lower().endswith(_ENDINGS):
-            yield _choose(set_recipe, unpack_archive(place, laid_out), place)
-        else:
-            required = [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
-            known = place.name in set_recipe.recipe.files or len(required) != 1 or set_recipe.prepare is None
-            yield _choose(set_recipe, _link([place], laid_out, "" if known else required[0]), place, alone=True)
+        laid_out, alone = Path(scratch) / "files", False
+        try:
+            if not place.exists() and any(sign in str(source) for sign in "*?["):
+                folder = Path(*place.parts[: next(i for i, part in enumerate(place.parts) if set(part) & set("*?["))])
+                matched = [path for path in sorted(folder.glob(str(place.relative_to(folder)))) if path.is_file()]
+                if not matched:
+                    raise NNDError(f"{source}: no file fits this pattern")
+                place = _link(folder, {path.name: path for path in matched}, laid_out)
+            elif not place.exists():
+                raise NNDError(f"{place}: no such file or folder")
+            elif not (place.is_file() or place.is_dir()):
+                raise NNDError(f"{place}: is not a regular file; a device or a pipe may never end")
+            elif place.name.lower().endswith(_ENDINGS):
+                unpack_archive(place, laid_out)
+            elif place.is_file():
+                required = [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
+                given = place.name in set_recipe.recipe.files or len(required) != 1 or not set_recipe.prepare
+                alone = True
+                _link(place, {place.name if given else required[0]: place}, laid_out)
+            yield _choose(set_recipe, laid_out if laid_out.exists() else place, place, alone=alone)
+        except NNDError as error:
+            links = {str(path): str(place) for path in laid_out.glob("*") if alone}
+            message = str(error)
+            for shown, real in {**links, str(laid_out): str(place)}.items():
+                message = message.replace(shown, real)
+            raise NNDError(message) from error
 
 
-def _link(paths: list[Path], folder: Path, name: str = "") -> Path:
-    for path in paths:
-        target = folder / (name or path.name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(path.resolve())
-    return folder
+def _link(place: Path, files: dict[str, Path], folder: Path) -> Path:
+    folder.mkdir()
+    for name, path in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(path.resolve())
+    return place
 
 
 def _choose(set_recipe: SetRecipe, folder: Path, named: Path, *, alone: bool = False) -> Source:

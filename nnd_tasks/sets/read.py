@@ -178,6 +178,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def read_text(path: Path, encoding: str | None = "utf-8") -> str:
     """Return the text of a file; ``encoding`` None recognises it. Raises NNDError where it is not in this encoding."""
+    _Progress.place = str(path)
     content = read_bytes(path, limit=MAX_BYTES)
     if encoding is None:
         encoding = _recognise(content, path)
@@ -210,7 +211,6 @@ def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
     Raises:
         NNDError: it is no JSON, such as a file that was cut off.
     """
-    _Progress.place = str(path)
     return _load_json(read_text(path, encoding), str(path))
 
 
@@ -229,7 +229,6 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
     Raises:
         NNDError: the file is no such JSON; the error names the line.
     """
-    _Progress.place = str(path)
     text = read_text(path, encoding)
     for where, key, value in _values(path, text):
         if not isinstance(value, dict):
