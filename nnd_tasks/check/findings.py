@@ -54,7 +54,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "no_error_bar": (_E, "fewer than two prompts: a standard error is not defined"),
     "few_contexts": (_W, "too few prompts for a reliable standard error"),
     "low_power": (_W, "underpowered: too few prompts to tell models apart"),
-    "contradictory": (_W, "a candidate that people judged both ways is better in one test and worse in another"),
+    "contradictory": (_W, "a candidate is better in one test and worse in another of the same prompt"),
     "repeated": (_W, "the same test again"),
     "trivial_rule": (_W, "a baseline decides a category almost always"),
     "trivial_rule_often": (_N, "a baseline decides a category often"),

@@ -8,12 +8,13 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, planned_by_category, points
+from nnd_tasks.analysis.compare.power import LARGEST_MDE, planned_by_category, points
 from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.check.findings import EXAMPLES, Finding, Severity, finding, shown
 from nnd_tasks.check.loading import Config, distinct_first
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.schema import fold
+from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 
 #: A baseline that passes more than this share of a category's tests gives the label away; above `OFTEN` it is noted.

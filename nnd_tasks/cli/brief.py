@@ -14,7 +14,7 @@ from nnd_tasks.markdown import unlinked
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.compare.paired import Comparison, Difference
-    from nnd_tasks.analysis.curves.charts import Chart
+    from nnd_tasks.analysis.curves.charts import Chart, Point
     from nnd_tasks.analysis.familiarity.familiarity import Familiarity
     from nnd_tasks.analysis.signal.signals import SetSignals
     from nnd_tasks.analysis.verify.verify_sets import SetReport
@@ -46,8 +46,14 @@ def _verdict(difference: Difference, prompts: int) -> str:
 def brief_chart(chart: Chart) -> str:
     """Return a row per model, or step, of its pass rates on all tests."""
     points = [point for point in chart.points if point.category == ALL] or chart.points
-    rows = [[p.task, p.model, f"{p.x:,g}", number(p.rate), f"{number(p.low)} to {number(p.high)}"] for p in points]
+    rows = [
+        [p.task, p.model, f"{p.x:,g}", number(p.rate), f"{number(p.low)} to {number(p.high)}{_few(p)}"] for p in points
+    ]
     return table(["task", "model", chart.x, "pass rate", "95% interval"], rows, [chart.x, "pass rate", "95% interval"])
+
+
+def _few(point: Point) -> str:
+    return "" if point.clusters is None else few(point.clusters)
 
 
 def brief_signals(found: Sequence[SetSignals]) -> str:

@@ -1,4 +1,4 @@
-"""Error-span NND: are the tokens that people marked as errors more surprising to a model than the others of the same text?
+"""Error-span NND: are the tokens that are marked as errors more surprising to a model than the others of the same text?
 
 The surprise of a token is its log-probability, negated. A language model is surprised by rare words wherever they are, and errors
 have many; so the surprise of a model that knows only how often each token occurs in the set is taken off.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -164,15 +165,10 @@ class SpanMetrics:
         for name in self.names:
             excess = name.startswith("span_excess")
             functions[name] = _excess if excess else aggregate_rate
-            functions[f"{name}_stderr"] = _excess_stderr if excess else aggregate_stderr
+            functions[f"{name}_stderr"] = partial(aggregate_stderr, unit=2.0) if excess else aggregate_stderr
         return functions
 
 
 def _excess(items: Sequence[Counts]) -> float | str:
     share = aggregate_rate(items)
     return share if isinstance(share, str) else 2 * share - 1
-
-
-def _excess_stderr(items: Sequence[Counts]) -> float | str:
-    error = aggregate_stderr(items)
-    return error if isinstance(error, str) else 2 * error

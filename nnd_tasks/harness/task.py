@@ -42,7 +42,7 @@ logger = logging.getLogger("lm_eval.nnd")
 
 
 class NNDTask(SandboxedTask):
-    """Near-Negative Distinction: does a model find the better of two human-judged candidates likelier?
+    """Near-Negative Distinction: does a model find the better of two candidates likelier?
 
     A test passes when the mean log-likelihood per token of the better candidate is strictly higher (paper, Eq. 1 and 2).
     What a YAML may set under ``metadata:`` is listed in `nnd_tasks.harness.settings.Settings`.

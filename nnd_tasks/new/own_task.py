@@ -170,7 +170,7 @@ def task_readme(name: str, recipe: Recipe, summary: ConfigSummary, report: Mappi
         f"```bash\nnnd build {name} --source FILE\n"
         f"nnd run --model hf --model_args pretrained=DIR,softmax_dtype=float32 --tasks nnd_{name}\n```",
         "### Checklist",
-        "* [x] Is the task an existing benchmark in the literature? Its human evaluation is; the tests are made from it.\n"
+        "* [x] Is the task an existing benchmark in the literature? Its texts are; the tests are made from them.\n"
         "* [ ] Does the original paper provide a reference implementation? Not of these tests.",
         "### Changelog",
         "* version 1-A: first version.",

@@ -279,10 +279,8 @@ class Recipe:
 
     def rule_text(self) -> str:
         """Return the rule as a sentence."""
-        if self.pairs and self.errors == "made":
-            return "The table pairs each right text with one in which an error was put on purpose."
         if self.pairs:
-            return "The table says of each pair which text people preferred."
+            return "The table says of each pair which text is better."
         if self.better:
             labels = ["without a label" if not label else f"labelled `{label}`" for label in self.better]
             return f"Candidates {' or '.join(labels)} are better than all others of the same context."

@@ -14,7 +14,6 @@ from scipy.special import stdtrit
 
 from nnd_tasks.analysis.compare.length_link import Floats, Link, Margins, curve, fit, influence, left_over, won
 from nnd_tasks.analysis.compare.paired import Comparison, Rate
-from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.baselines import ALL
@@ -22,6 +21,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.harness.span_metrics import unigram_surprise
 from nnd_tasks.statistics import (
+    FEW,
     PairedDifference,
     clustered_standard_error,
     confidence_interval,

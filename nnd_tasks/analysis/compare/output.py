@@ -20,11 +20,12 @@ from nnd_tasks.analysis.compare.adjusted_output import (
 from nnd_tasks.analysis.compare.diagnostics import Diagnostics
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_cells, margin_parts_table
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Difference
-from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, is_underpowered
+from nnd_tasks.analysis.compare.power import LARGEST_MDE, is_underpowered
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.formats import TextTable, csv_text, json_text, number
 from nnd_tasks.markdown import code, unlinked
+from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 
 _Item = TypeVar("_Item")
@@ -33,7 +34,7 @@ _Item = TypeVar("_Item")
 ByModel = Mapping[str, Mapping[str, Diagnostics]]
 
 #: What the mark of `few` means.
-FEW_NOTE = f"† fewer than {FEW} prompts: the error bars are unreliable."
+FEW_NOTE = f"† fewer than {FEW} prompts, or no spread between them: the error bars are unreliable."
 
 
 def between(low: float, high: float) -> str:
@@ -49,9 +50,9 @@ def p_value(value: float) -> str:
     return "<0.001" if value < 0.001 else number(value)
 
 
-def few(prompts: int) -> str:
-    """Return a mark for categories whose error bars are unreliable."""
-    return "†" if prompts < FEW else ""
+def few(prompts: int, error: float | None = None) -> str:
+    """Return a mark for categories whose error bars are unreliable: of few prompts, or with a standard error of 0."""
+    return "†" if prompts < FEW or error == 0 else ""
 
 
 def underpowered(difference: Difference, prompts: int) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from nnd_tasks.statistics import WITHIN
+from nnd_tasks.statistics import FEW, WITHIN
 
 #: p values below this are significant.
 LEVEL = 0.05
@@ -18,8 +18,6 @@ RESAMPLES = 10_000
 EXACT = 13
 #: Probability with which a difference as large as the MDE is found.
 POWER = 0.8
-#: Prompts below which an error bar is not to be relied on.
-FEW = 10
 #: A comparison whose MDE is above this cannot separate realistic models: it is underpowered.
 LARGEST_MDE = 0.2
 

@@ -1,4 +1,4 @@
-"""How surprising the tokens before, in and after the errors that people marked are to each model."""
+"""How surprising the tokens before, in and after marked errors are to each model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLACES = (*(str(-n) for n in range(SIDE, 0, -1)), "first", "middle", "last", *(f
 #: What is averaged -> how it is called.
 VALUES = {"surprise": "surprise", "excess": "surprise less that of frequency"}
 CAPTION = (
-    "Surprise: -log p of a token in nats, averaged over the errors that people marked, by its place: tokens before an error, "
+    "Surprise: -log p of a token in nats, averaged over the marked errors, by its place: tokens before an error, "
     "its first token, the mean of its middle ones, its last, and tokens after it. Tokens of other errors are left out. The "
     "second value is less the surprise to a model that only knows how often each token occurs in the texts of the run. "
     "Intervals (95%) are Student's, clustered by prompt."

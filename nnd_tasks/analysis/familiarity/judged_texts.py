@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.analysis.familiarity.effects import Effects, Floats
 from nnd_tasks.analysis.side_by_side import Paired
 from nnd_tasks.baselines import WRITERS, system_names
 from nnd_tasks.errors import NNDError
+from nnd_tasks.statistics import FEW
 
 #: What texts are compared within: those of one prompt that people judged alike, or the better and the worse text of a test.
 EQUAL, PAIRS = "equal judgements", "pairs"

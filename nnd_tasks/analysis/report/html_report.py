@@ -17,7 +17,7 @@ from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostic
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margin_parts_table
 from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, p_value, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
-from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, LEVEL, POWER
+from nnd_tasks.analysis.compare.power import LARGEST_MDE, LEVEL, POWER
 from nnd_tasks.analysis.curves import around_errors
 from nnd_tasks.analysis.html_pages import policy_hash, templates
 from nnd_tasks.analysis.report.browsing import Packed, pack
@@ -29,6 +29,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
 from nnd_tasks.formats import TextTable, number
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets
+from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:

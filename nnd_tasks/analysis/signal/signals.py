@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from nnd_tasks.analysis.compare.paired import holm, permutation_p
-from nnd_tasks.analysis.compare.power import FEW, LEVEL, RESAMPLES
+from nnd_tasks.analysis.compare.power import LEVEL, RESAMPLES
 from nnd_tasks.analysis.curves.charts import groups_of_several
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired
@@ -33,6 +33,7 @@ from nnd_tasks.analysis.signal.orders import Family, families_of
 from nnd_tasks.analysis.tags import Tags
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
+from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 
 Verdict = Literal["better", "worse", "mixed", "not confirmed", "noise", "too few prompts"]
