@@ -123,8 +123,9 @@ def _apart(groups: Sequence[Sequence[Run]]) -> list[str]:
         plain = [key for key in keys if key not in _DIGESTS]
         distinct = {tuple(str(part.get(key)) for key in plain) for part in parts}
         shown = plain if len(distinct) == len(parts) else keys
-        mine = _asked(group[0])
-        texts.append(visible(", ".join(f"{key} {selecting.text_of(mine.get(key))}" for key in shown)))
+        mine = next(place for place, rival in enumerate(rivals) if rival is group)
+        named = (f"{key} {selecting.texts_apart([part.get(key) for part in parts])[mine]}" for key in shown)
+        texts.append(visible(", ".join(named)))
     return texts
 
 

@@ -156,12 +156,27 @@ def test_runs_that_were_asked_otherwise_stand_apart_and_it_says_how(people: Path
     ]
 
 
-def test_whole_sets_come_before_parts_of_them_however_many(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("whole", "first", "second"),
+    [(1, "3 of 9", "selection all in place of 3 of 9"), (2, "", "selection 3 of 9 in place of all")],
+)
+def test_a_comparison_comes_first_and_one_of_the_whole_set_before_one_of_a_part(
+    tmp_path: Path, whole: int, first: str, second: str
+) -> None:
     for name in "abc":
         run_of(tmp_path, name, protocol={"selection": "3 of 9 (f00)"})
-    run_of(tmp_path, "whole")
+    for i in range(whole):
+        run_of(tmp_path, f"whole-{i}")
     groups, _ = board_of(tmp_path)
-    assert [one.differs for one in groups] == ["", "selection 3 of 9 (f00) in place of all"]
+    assert [(one.part, one.differs) for one in groups][0] == (first, "")
+    assert [one.differs for one in groups] == ["", second]
+
+
+def test_selections_of_one_size_are_told_apart_by_their_digests(tmp_path: Path) -> None:
+    for name, selected in (("a", "3 of 9 (f00)"), ("b", "3 of 9 (f00)"), ("c", "3 of 9 (f01)")):
+        run_of(tmp_path, name, protocol={"selection": selected})
+    groups, _ = board_of(tmp_path)
+    assert [one.differs for one in groups] == ["", "selection 3 of 9 (f01) in place of 3 of 9 (f00)"]
 
 
 def test_the_newest_of_equal_runs_counts_and_the_older_are_listed(tmp_path: Path) -> None:
@@ -514,6 +529,7 @@ def shown_models(page: Any) -> list[str]:
 def test_the_board_can_be_sorted_and_filtered_in_a_browser(browser: Browser, site: Path) -> None:
     page, complaints = open_page(browser, site / "index.html", viewport={"width": 1280, "height": 900})
     assert shown_models(page) == ["m-a", "m-b", "m-c"]
+    assert page.locator("output").inner_text() == "", "nothing is filtered yet"
     button = page.get_by_role("button", name="Sort by made_up (authors)")
     rates = [float(cell.get_attribute("data-value")) for cell in page.locator(".matrix tbody td:last-child").all()]
     button.click()
@@ -533,7 +549,7 @@ def test_the_board_can_be_sorted_and_filtered_in_a_browser(browser: Browser, sit
     assert not page.locator("#apart").is_visible()
     page.locator("select[name=size]").select_option("1B to 10B")
     assert shown_models(page) == ["m-b"]
-    assert page.locator("output").inner_text() == "1 of 3 models, 0 of 1 runs shown"
+    assert page.locator("output").inner_text() == "Shown: 1 of 3 models in the first table, 0 of 1 runs asked otherwise"
     page.locator("select[name=set]").select_option("")
     page.locator("select[name=size]").select_option("")
     page.locator("select[name=language]").select_option("English")

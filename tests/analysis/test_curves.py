@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from nnd_tasks import cli
+from nnd_tasks.analysis.compare.output import FEW_NOTE
 from nnd_tasks.analysis.curves.charts import Chart, Point, scaling, training_curve
 from nnd_tasks.analysis.curves.curve_log import logged_curve, read_curve
 from nnd_tasks.analysis.curves.curve_report import draw, markdown, to_csv, to_json, write
@@ -471,7 +472,7 @@ def test_the_table_as_a_whole() -> None:
         "| x | fam&#124;ily | m0 | 1,000,000 | 1,234 | 9† | 0.700 | 0.0500 | 0.600 to 0.800 |\n"
         "| x | fam&#124;ily | m1 | 3,500,000 | 1,234 | 9† | 0.700 | 0.0500 | 0.600 to 0.800 |\n\n"
         "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.\n\n"
-        "† fewer than 10 prompts: the error bars are unreliable.\n"
+        f"{FEW_NOTE}\n"
     )
 
 

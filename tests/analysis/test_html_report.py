@@ -515,6 +515,24 @@ def test_the_page_never_scrolls_sideways(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_summary_shows_numbers_and_its_whole_caption(browser: Browser, tmp_path: Path, width: int) -> None:
+    part = {"selection": "12 of 30 (0123456789ab)"}
+    places = [
+        write_run(tmp_path / str(i), "a-model-of-a-long-name", task="nnd_a_set_of_a_long_name", **protocol)
+        for i, protocol in enumerate((part, {}))
+    ]
+    page, _ = open_page(browser, write_report(places, tmp_path / "r.html"), viewport={"width": width, "height": 844})
+    right = page.evaluate("document.querySelector('#summary .scroll').getBoundingClientRect().right")
+    for part_of in ("td b", "td small", "caption", "thead th + th a"):
+        box = page.locator(f"table.summary {part_of}").first.bounding_box()
+        assert box
+        assert box["x"] + box["width"] <= right, part_of
+    assert page.locator("h2, nav a, th a", has_text="12 of 30").count() == 3
+    assert page.locator("h2, nav a, th a", has_text="0123456789ab").count() == 0
+
+
+@pytest.mark.slow
 def test_no_column_of_the_rates_is_cut_off(browser: Browser, tmp_path: Path) -> None:
     names = ("tiny-lm-s/step-01244", "tiny-lm-m", "org/a-model-13b-instruct")
     places = [write_run(tmp_path / str(i), name, seed=i, alone=True) for i, name in enumerate(names)]

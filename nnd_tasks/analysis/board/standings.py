@@ -90,6 +90,12 @@ class Standing:
         rates = self.categories[0].rates
         return sorted(self.paired.runs, key=lambda run: (-rates[run.model].rate, run.model))
 
+    @property
+    def part(self) -> str:
+        """Which prompts of the set were scored, such as ``20 of 60``; empty for all."""
+        part = _part(self.paired.runs[0])
+        return "" if part == ALL else selecting.texts_apart([part])[0]
+
     def behind(self, run: Run) -> Difference | None:
         """Return the difference between a run and the best one on all tests; None for the best itself."""
         best = self.runs[0].model
@@ -112,7 +118,7 @@ class Standing:
 def standings_of(runs: Sequence[Run], skipped: list[str]) -> list[Standing]:
     """Return the groups of all sets, the main group of each set first.
 
-    The main group of a set is that of whole sets, then that with the most models.
+    The main group of a set is one that compares models, then one of the whole set, then that with the most models.
 
     Args:
         runs: of any sets, as `nnd_tasks.analysis.results.read_runs` returns them.
@@ -129,11 +135,16 @@ def standings_of(runs: Sequence[Run], skipped: list[str]) -> list[Standing]:
         for equal in groups.values():
             newest, older = _newest(equal)
             parts += [(part, older) for part in _alike(newest)]
-        parts.sort(key=lambda part: (part[0][0].protocol.get("selection", ALL) != ALL, -len(part[0])))
+        parts.sort(key=lambda part: (len(part[0]) == 1, _part(part[0][0]) != ALL, -len(part[0])))
         for part, older in parts:
             with noting(skipped):
                 standings.append(_standing(part, parts[0][0], older, skipped))
     return standings
+
+
+def _part(run: Run) -> str:
+    """Return ``all``, or which prompts of its set a run has, such as ``20 of 60 (0123456789ab)``."""
+    return str(run.protocol.get("selection", ALL))
 
 
 def _asked(run: Run) -> dict[str, Any]:
@@ -224,11 +235,10 @@ def _differs(runs: Sequence[Run], main: Sequence[Run]) -> str:
     """Return what was asked otherwise than of the main group, as text for people."""
     mine, theirs = _asked(runs[0]), _asked(main[0])
     said = [] if runs[0].task == main[0].task else [f"task {runs[0].task} in place of {main[0].task}"]
-    said += [
-        f"{key} {selecting.text_of(mine.get(key)):.60} in place of {selecting.text_of(theirs.get(key)):.60}"
-        for key in {**mine, **theirs}
-        if mine.get(key) != theirs.get(key)
-    ]
+    for key in {**mine, **theirs}:
+        if mine.get(key) != theirs.get(key):
+            own, other = selecting.texts_apart([mine.get(key), theirs.get(key)])
+            said.append(f"{key} {own:.60} in place of {other:.60}")
     if said:
         return visible("; ".join(said))
     tests = runs[0].tests
