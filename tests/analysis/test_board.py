@@ -168,7 +168,7 @@ def test_a_comparison_comes_first_and_one_of_the_whole_set_before_one_of_a_part(
     for i in range(whole):
         run_of(tmp_path, f"whole-{i}")
     groups, _ = board_of(tmp_path)
-    assert [(one.part, one.differs) for one in groups][0] == (first, "")
+    assert (groups[0].part, groups[0].differs) == (first, "")
     assert [one.differs for one in groups] == ["", second]
 
 
