@@ -66,11 +66,15 @@ def test_few_prompts_are_marked() -> None:
 
 
 def test_a_chart_has_a_row_per_model_of_all_tests() -> None:
-    point: Any = SimpleNamespace(task="nnd_demo", model="m", x=1e9, rate=0.6, low=0.55, high=0.65, category="all")
+    point: Any = SimpleNamespace(
+        task="nnd_demo", model="m", x=1e9, rate=0.6, low=0.55, high=0.65, category="all", clusters=60
+    )
     other = SimpleNamespace(**{**vars(point), "category": "disfluent"})
-    chart: Any = SimpleNamespace(points=[point, other], x="parameters")
+    small = SimpleNamespace(**{**vars(point), "clusters": 9})
+    chart: Any = SimpleNamespace(points=[point, other, small], x="parameters")
     assert set(vars(point)) <= set(Point.__dataclass_fields__)
-    assert brief.brief_chart(chart).splitlines()[2:] == ["| nnd_demo | m | 1e+09 | 0.600 | 0.550 to 0.650 |"]
+    row = "| nnd_demo | m | 1e+09 | 0.600 | 0.550 to 0.650"
+    assert brief.brief_chart(chart).splitlines()[2:] == [f"{row} |", f"{row}† |"]
 
 
 def test_a_verification_has_a_row_per_score() -> None:
