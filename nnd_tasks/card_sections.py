@@ -229,7 +229,7 @@ def made_section(facts: Facts, reports: Mapping[str, Any]) -> list[str]:
         if fuller := part.get("contexts_from_messages"):
             lines.append(f"- `{name}`: in {counted(fuller, 'row')} {FULLER.format('of the context')}.")
         if spaces := part.get("space_only"):
-            lines.append(f"- `{name}`: the texts of {counted(spaces, 'test')} differ in white space only.")
+            lines.append(f"- `{name}`: {counted(spaces, 'test')} of texts that differ in white space only.")
     if facts.recipe:
         lines += ["", "The recipe, a file for `nnd build`:", "", *fenced("yaml", facts.recipe.rstrip())]
     return lines

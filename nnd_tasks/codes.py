@@ -79,7 +79,8 @@ class Texts:
             return codes.astype(np.int64)
         first: dict[str, int] = {}
         folded = [first.setdefault(fold(text), code) for code, text in enumerate(self.texts)]
-        return np.array([*folded, -1], dtype=np.int64)[codes]
+        shared: Index = np.array([*folded, -1], dtype=np.int64)[codes]
+        return shared
 
 
 def combine(*columns: NDArray[Any]) -> tuple[Index, Index]:
