@@ -62,7 +62,9 @@ def test_pairs_that_differ_in_white_space_only_are_tests(
     assert "1 test of texts that differ in white space only" in done.err
     report = read_report(nnd_home / "nnd" / "mine")["default"]
     assert (report["space_only"], report["dropped"]) == (1, {"equal_texts": 1})
-    assert "1 test of texts that differ in white space only" in (nnd_home / "nnd" / "mine" / "README.md").read_text("utf-8")
+    assert "1 test of texts that differ in white space only" in (nnd_home / "nnd" / "mine" / "README.md").read_text(
+        "utf-8"
+    )
 
 
 def test_candidates_that_differ_in_white_space_only_are_two(make: Callable[..., Any], tmp_path: Path) -> None:
