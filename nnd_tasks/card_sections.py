@@ -228,6 +228,8 @@ def made_section(facts: Facts, reports: Mapping[str, Any]) -> list[str]:
         lines.append(f"- {said}{'; left out: ' + '; '.join(dropped) if dropped else ''}.")
         if fuller := part.get("contexts_from_messages"):
             lines.append(f"- `{name}`: in {counted(fuller, 'row')} {FULLER.format('of the context')}.")
+        if spaces := part.get("space_only"):
+            lines.append(f"- `{name}`: {counted(spaces, 'test')} of texts that differ in white space only.")
     if facts.recipe:
         lines += ["", "The recipe, a file for `nnd build`:", "", *fenced("yaml", facts.recipe.rstrip())]
     return lines

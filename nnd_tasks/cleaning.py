@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nnd_tasks.codes import Index, Mask, combine, fold_codes
+from nnd_tasks.codes import Index, Mask, combine
 from nnd_tasks.judgements import Judgements
 from nnd_tasks.pairing import Pairs
 from nnd_tasks.qualities import Candidates
-from nnd_tasks.schema import fold
+from nnd_tasks.schema import fold, normalize
 
 EXAMPLES = 3
 _SHOWN = 100  # characters of an example's text
 
 #: Reason -> what it says of a test, for the card.
 REASONS: Mapping[str, str] = {
-    "equal_texts": "its two texts are equal (Unicode NFC, white space folded)",
+    "equal_texts": "its two texts are equal in Unicode NFC (white space does not count where the recipe has `fold_space`)",
     "repeated": "an earlier test has the same prompt, texts and category",
     "contradictory": "a candidate of it was judged both good and bad for the same prompt",
     "empty": "a candidate of it is empty or white space",
@@ -49,14 +49,22 @@ class Cleaning:
     report: dict[str, Any]
 
 
-def clean(table: pa.Table, contradictory: Mask | None = None, candidates: Mapping[str, Any] | None = None) -> Cleaning:
+def clean(
+    table: pa.Table,
+    contradictory: Mask | None = None,
+    candidates: Mapping[str, Any] | None = None,
+    *,
+    fold_space: bool = False,
+) -> Cleaning:
     """Find the tests to leave out for one of `REASONS`; of repeated tests the first stays.
 
     Args:
         table: the tests, in the order of the source.
         contradictory: whether a candidate of each test was judged both good and bad; None if no candidate was.
         candidates: what `contradictions` reports about these candidates.
+        fold_space: whether texts that differ only in white space are equal.
     """
+    equal = fold if fold_space else normalize
     columns = {name: table.column(name).to_pylist() for name in ("cluster_id", "high", "low", "category")}
     high, low = columns["high"], columns["low"]
     seen: set[tuple[str, ...]] = set()
@@ -65,7 +73,7 @@ def clean(table: pa.Table, contradictory: Mask | None = None, candidates: Mappin
         repeated.append(key in seen)
         seen.add(key)
     holds: dict[str, Mask] = {
-        "equal_texts": np.array([a == b or fold(a) == fold(b) for a, b in zip(high, low, strict=True)], dtype=bool),
+        "equal_texts": np.array([equal(a) == equal(b) for a, b in zip(high, low, strict=True)], dtype=bool),
         "repeated": np.array(repeated, dtype=bool),
         "contradictory": np.zeros(len(high), dtype=bool) if contradictory is None else contradictory,
         "empty": np.array([not (a.strip() and b.strip()) for a, b in zip(high, low, strict=True)], dtype=bool),
@@ -111,12 +119,12 @@ def contradictions(judgements: Judgements, candidates: Candidates, pairs: Pairs)
 
 
 def _contradicted(judgements: Judgements, candidates: Candidates) -> tuple[Mask, Index]:
-    """Find the candidates that were judged both good and bad for one prompt and aspect; white space does not count.
+    """Find the candidates that were judged both good and bad for one prompt and aspect.
 
     Returns:
         Whether each candidate was, shape (candidates,); and the number of its (prompt, aspect, text).
     """
-    text = fold_codes(judgements.texts["candidate"], candidates.text)
+    text = judgements.texts["candidate"].shared(candidates.text)
     number, first = combine(candidates.prompt, candidates.aspect, text)
     worst, best = np.full(len(first), np.inf), np.full(len(first), -np.inf)
     np.minimum.at(worst, number, candidates.quality)
@@ -126,7 +134,7 @@ def _contradicted(judgements: Judgements, candidates: Candidates) -> tuple[Mask,
 
 def _both_sides(judgements: Judgements, candidates: Candidates, pairs: Pairs, tests: Mask, wrong: Mask) -> int:
     """Return how many contradictory candidates are the better one of one test and the worse one of another."""
-    key, _ = combine(candidates.prompt, fold_codes(judgements.texts["candidate"], candidates.text))
+    key, _ = combine(candidates.prompt, judgements.texts["candidate"].shared(candidates.text))
     sides = np.intersect1d(key[pairs.high[tests]], key[pairs.low[tests]])
     return len(np.intersect1d(sides, key[wrong]))
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from nnd_tasks.schema import normalize
+from nnd_tasks.schema import fold, normalize
 
 Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
@@ -26,6 +26,7 @@ class Texts:
         blank: give blank texts a code too; else their code is -1, as that of a cell without a text always is.
         missing: texts that get the code -1 too; the case of letters does not count.
         same: text in lower case -> the text that is stored in its place.
+        fold_space: whether texts that differ only in white space are equal; see `shared`.
 
     Attributes:
         texts: text of each code.
@@ -38,11 +39,13 @@ class Texts:
         blank: bool = False,
         missing: Sequence[str] = (),
         same: Mapping[str, str] | None = None,
+        fold_space: bool = False,
     ) -> None:
         self.texts: list[str] = []
         self._codes: dict[str, int] = {}
         self._strip, self._blank, self._missing = strip, blank, frozenset(text.strip().casefold() for text in missing)
         self._same = same or {}
+        self._fold_space = fold_space
 
     def code(self, text: str) -> int:
         """Return the code of a text that is in NFC."""
@@ -70,16 +73,14 @@ class Texts:
         places = pc.fill_null(distinct.indices, len(local) - 1).to_numpy(zero_copy_only=False)
         return np.asarray(local[places], dtype=np.int32)
 
-    def folded(self) -> Codes:
-        """Return for each code one that is shared by all texts that differ only in white space; shape (texts,)."""
-        codes = np.arange(len(self.texts), dtype=np.int32)
-        extra: dict[str, int] = {}
-        for i, text in enumerate(self.texts):
-            short = " ".join(text.split())
-            if short != text:
-                known = self._codes.get(short)
-                codes[i] = extra.setdefault(short, len(self.texts) + len(extra)) if known is None else known
-        return codes
+    def shared(self, codes: NDArray[Any]) -> Index:
+        """Return ``codes`` with one code for all texts that are equal under ``fold_space``; -1 stays."""
+        if not self._fold_space:
+            return codes.astype(np.int64)
+        first: dict[str, int] = {}
+        folded = [first.setdefault(fold(text), code) for code, text in enumerate(self.texts)]
+        shared: Index = np.array([*folded, -1], dtype=np.int64)[codes]
+        return shared
 
 
 def combine(*columns: NDArray[Any]) -> tuple[Index, Index]:
@@ -108,9 +109,3 @@ def occurrence(numbers: Index) -> Index:
     turn = np.empty(len(numbers), dtype=np.int64)
     turn[order] = np.arange(len(numbers)) - starts[numbers[order]] + 1
     return turn
-
-
-def fold_codes(texts: Texts, codes: NDArray[Any]) -> Index:
-    """Return ``codes`` in which texts that differ only in white space have one code; -1 stays."""
-    folded: Index = np.append(texts.folded(), -1)[codes].astype(np.int64)
-    return folded

@@ -52,7 +52,7 @@ class Candidates:
 def gather(judgements: Judgements, rule: Rule) -> Candidates:
     """Put the judgements of each candidate together.
 
-    A candidate is a row of the table, or a distinct text of a group; texts that differ only in white space are one candidate.
+    A candidate is a row of the table, or a distinct text of a group; `nnd_tasks.codes.Texts.shared` says which texts are equal.
     Its quality is the most frequent rank of its labels (on a tie it is left out), or the mean of its scores; with a majority
     rule it is 1 if more than half of its marks are the best one, else 0. A named rater counts once for each candidate.
 
@@ -62,9 +62,8 @@ def gather(judgements: Judgements, rule: Rule) -> Candidates:
     if rule.rows:
         unit, first = combine(judgements.place, judgements.aspect)
     else:
-        unit, first = combine(
-            judgements.group, judgements.aspect, judgements.texts["candidate"].folded()[judgements.candidate]
-        )
+        text = judgements.texts["candidate"].shared(judgements.candidate)
+        unit, first = combine(judgements.group, judgements.aspect, text)
     size = len(first)
     rank = _ranks(judgements.texts["label"], rule) if rule.by_label else None
     vote, mark = _votes(judgements, unit, rank)
@@ -128,8 +127,9 @@ def _fact(name: str, column: Codes, unit: Index, first: Index, counted: Mask, ju
     """
     values = column[first].astype(np.int64)
     if name in _OF_JUDGEMENTS:
-        places = np.flatnonzero(counted)[::-1]
-        values[unit[places]] = column[places]
+        places = np.flatnonzero(counted)
+        judged, earliest = np.unique(unit[places], return_index=True)
+        values[judged] = column[places[earliest]]
         if name == "spans":
             counted = counted & (
                 judgements.candidate == judgements.candidate[first][unit]

@@ -13,7 +13,7 @@ from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.check.findings import EXAMPLES, Finding, Severity, finding, shown
 from nnd_tasks.check.loading import Config, distinct_first
 from nnd_tasks.cleaning import clean_name
-from nnd_tasks.schema import fold
+from nnd_tasks.schema import normalize
 from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 
@@ -78,10 +78,10 @@ def contradicted(config: Config) -> dict[tuple[str, ...], list[int]]:
     compared within a category; where it follows from the label of the worse candidate, over all categories.
 
     Returns:
-        (cluster_id, category or ``""``, text with white space folded) -> rows.
+        (cluster_id, category or ``""``, text in Unicode NFC) -> rows.
     """
     columns = config.columns
-    high, low = ([fold(text) for text in columns[side]] for side in ("high", "low"))
+    high, low = ([normalize(text) for text in columns[side]] for side in ("high", "low"))
     judged = next((k for k in ("label", "score") if {f"high_{k}", f"low_{k}"} <= columns.keys()), None)
     keys = list(zip(columns["cluster_id"], _aspects(config), strict=True))
     verdicts: dict[tuple[str, ...], tuple[set[object], set[object]]] = defaultdict(lambda: (set(), set()))

@@ -98,6 +98,13 @@ def new(
     best: Annotated[
         float | None, typer.Option(help="Best mark of --majority. Default: the highest.", rich_help_panel=_RULES)
     ] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="COLUMN=VALUE,...: rows with one of these values are no judgements, such as attention checks (repeat it).",
+            rich_help_panel=_FILE,
+        ),
+    ] = None,
     ignore: Annotated[
         str | None, typer.Option(help="LABEL,...: these say nothing, leave them out.", rich_help_panel=_RULES)
     ] = None,
@@ -175,7 +182,7 @@ def new(
         "language": _labels("--language", language), "citation": _text_or_file(citation), "homepage": homepage,
         "judges": judges, "title": title, "summary": summary, "pair": _labels("--pair", pair), "winner": winner,
         "missing": parts_of(missing or "") or None, "decimal": decimal, "encoding": encoding, "rows": rows,
-        "severity": severity, **_spans(spans),
+        "leave_out": _left_out(leave_out), "severity": severity, **_spans(spans),
     }  # fmt: skip
     draft = draft_set(name, source, options, recipe, into=into, replace=replace)
     _preview(draft)
@@ -206,6 +213,17 @@ def _fields(values: list[str] | None) -> dict[str, str] | None:
         if not (equals and name.strip() and column.strip()):
             raise NNDError(f"--field {value}: write NAME=COLUMN")
         columns[name.strip()] = column.strip()
+    return columns or None
+
+
+def _left_out(values: list[str] | None) -> dict[str, list[str]] | None:
+    """Return column -> values of ``COLUMN=VALUE,...``."""
+    columns: dict[str, list[str]] = {}
+    for value in values or []:
+        column, _, left = value.partition("=")
+        if not (column.strip() and parts_of(left)):
+            raise NNDError(f"--leave-out {value}: write COLUMN=VALUE,...")
+        columns.setdefault(column.strip(), []).extend(parts_of(left))
     return columns or None
 
 
@@ -268,7 +286,7 @@ def _preview(draft: Draft) -> None:
         say("left out")
         say()
     for reason, text in left_out(draft.dropped.counts, draft.dropped.labels).items():
-        rows = draft.dropped.rows.get(reason, [])
+        rows = draft.report["dropped_rows"].get(reason, [])
         number, _, what = text.partition(" ")
         shown = ", ".join(map(str, rows)) + (", …" if draft.dropped.counts[reason] > len(rows) else "")
         say(f"- {number}  {what}" + (f" ({draft.unit}{'s' * (len(rows) > 1)} {shown})" if rows else ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ class Batch:
     """Some rows of a table.
 
     Attributes:
-        numbers: number of each row, as a person counts rows in the file.
+        numbers: number of each row, as a person counts rows in the file; see `FILE_STEP`.
         columns: column -> one value per row. Strings and numbers are an Arrow array, nested values are Python objects.
         place: position of a row in the batch -> its place in the file, for an error.
         named: (position of a row, column) -> the name of that column in the file, where the batch gives it another name.
@@ -102,12 +103,24 @@ class Table:
         return Batch(
             numbers,
             {**columns, **file_columns(self.path, len(numbers))},
-            lambda i: f"{self.name}, {self.unit} {numbers[i]}",
+            lambda i: self.place(numbers[i]),
         )
+
+    def place(self, number: int) -> str:
+        """Return the place of the row with a number of `Batch.numbers`, for an error."""
+        return f"{self.name}, {self.unit} {number}"
+
+    def shown(self, number: int) -> int | str:
+        """Return the number of a row as a report names it."""
+        return number
 
     def empty(self) -> NNDError:
         """Return the error that the table has no row."""
         return NNDError(f"{self.name}: it holds no row; is it the right file?")
+
+
+#: The number of a row of several files is that in its file plus this times the position of the file.
+FILE_STEP = 1 << 40
 
 
 class Several(Table):
@@ -127,6 +140,17 @@ class Several(Table):
         """Yield the rows of each table in turn."""
         for table in self.tables:
             yield from table.read(columns)
+
+    def place(self, number: int) -> str:
+        """Return the place of a row, which names its file alone."""
+        file, row = divmod(number, FILE_STEP)
+        return self.tables[file].place(row)
+
+    def shown(self, number: int) -> str:
+        """Return the number of a row and its file, without the folder that holds all files."""
+        file, row = divmod(number, FILE_STEP)
+        folder = os.path.commonpath([Path(table.name).parent for table in self.tables])
+        return f"{row} of {Path(self.tables[file].name).relative_to(folder).as_posix()}"
 
 
 class Rows(Table):

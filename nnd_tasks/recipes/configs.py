@@ -30,6 +30,7 @@ from nnd_tasks.recipes.places import locate, named_files
 from nnd_tasks.recipes.readers import open_table
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.recipes.shelf import SetRecipe
+from nnd_tasks.schema import fold
 from nnd_tasks.tables import ConfigSummary, summarize
 from nnd_tasks.wording import counted
 
@@ -75,11 +76,17 @@ class Formed:
         details = {
             **made.counts,
             "dropped": dropped.counts,
-            "dropped_rows": dropped.rows,
+            "dropped_rows": {reason: [table.shown(row) for row in rows] for reason, rows in dropped.rows.items()},
             **({"unranked_labels": dropped.labels} if dropped.labels else {}),
             **({"cleaning": made.cleaning} if made.cleaning else {}),
         }
         self._add(config, made.table, {**details, **origin})
+        if (count := self.report[config].get("space_only", 0)) and not recipe.fold_space:
+            where = "" if config == CONFIG else f"{config}: "
+            self.notes.append(
+                f"{where}{counted(count, 'test')} of texts that differ in white space only; they are kept, "
+                "`fold_space: true` in the recipe takes such texts for equal"
+            )
         if made.clean is not None:
             self._add(clean_name(config), made.clean, {"cleaned_from": config, **origin})
         elif recipe.has_clean:
@@ -101,8 +108,11 @@ class Formed:
         sampled = {"trivial_rules_sample": SAMPLE} if table.num_rows > _EXACT else {}
         rates = table_rates(table, SAMPLE if sampled else None)
         self.tables[config] = table
+        texts = zip(table["high"].to_pylist(), table["low"].to_pylist(), strict=True)
+        spaces = sum(high != low and fold(high) == fold(low) for high, low in texts)
+        space_only = {"space_only": spaces} if spaces else {}
         best = {"trivial_system": name} if (name := favourite(writers_of(table))) else {}
-        self.report[config] = {**details, **counts, "trivial_rules": rates, **sampled, **best}
+        self.report[config] = {**details, **counts, "trivial_rules": rates, **sampled, **best, **space_only}
 
     @property
     def files(self) -> set[str]:

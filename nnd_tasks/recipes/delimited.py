@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import count, islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -82,12 +84,30 @@ class Delimited(Table):
             numbers, {name: pa.array([row[place] for row in rows], pa.string()) for name, place in places.items()}
         )
 
+    def _row_numbers(self) -> Iterator[int]:
+        """Yield the number of the header and of each row: `pyarrow` skips blank lines, which a spreadsheet counts."""
+        before = number = self._head.before
+        with self._path.open("rb") as raw:
+            blank = any(not line.strip(b"\0\r\n") for line in raw)  # \0 is half of a character in UTF-16
+        if blank:
+            with (
+                self._path.open(encoding=self._encoding, errors="replace", newline="") as file,
+                suppress(csv.Error),
+            ):
+                for _ in range(before):
+                    file.readline()
+                for number, cells in enumerate(self._head.split(file), start=before + 1):
+                    if cells:
+                        yield number
+        yield from count(number + 1)
+
     def _streamed(self, names: list[str]) -> Iterator[Batch]:
         """Yield the rows as `pyarrow` reads them, in blocks."""
         import pyarrow.csv as pacsv
 
         head = self._head
-        number = head.before + 2
+        numbers = self._row_numbers()
+        next(numbers)
         every = [*head.names, *(f"\0{place}" for place in range(len(head.names), head.width))]
         with reading(self.name):
             try:
@@ -113,8 +133,7 @@ class Delimited(Table):
                 )
                 for batch in reader:
                     cells = {name: batch.column(name) for name in batch.schema.names}
-                    yield self.batch(range(number, number + batch.num_rows), cells)
-                    number += batch.num_rows
+                    yield self.batch(list(islice(numbers, batch.num_rows)), cells)
             except pa.ArrowException as error:
                 raise self._explain(reason_of(error)) from None
             except UnicodeDecodeError:
@@ -128,7 +147,9 @@ class Delimited(Table):
         if "Empty CSV" in message:
             return self.empty()
         row = re.search(r"Row #(\d+)", message)
-        place = f"{self.name}, row {row[1]}" if row else self.name
+        place = self.name
+        if row:
+            place += f", row {next(islice(self._row_numbers(), int(row[1]) - self._head.before - 1, None))}"
         if columns:
             hint = "; is a quote not closed?" if self._head.quotes and message.count('"') % 2 else ""
             return NNDError(f"{place}: {counted(int(columns[2]), 'column')}, the header has {columns[1]}{hint}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import threading
@@ -25,6 +24,7 @@ from nnd_tasks.recipes.archives import take
 from nnd_tasks.recipes.limits import check_url
 from nnd_tasks.recipes.recipe import File, Recipe
 from nnd_tasks.recipes.records import MAX_BYTES
+from nnd_tasks.schema import short_hash
 from nnd_tasks.yaml_json import read_json
 
 RETRIES = 3
@@ -51,6 +51,7 @@ class Fetched:
     Attributes:
         folder: the download folder.
         files: file name -> path.
+        downloads: file name -> path of what was downloaded for it: the file itself, or its archive.
         unverified: names of the files without a published hash.
         fresh: those of the unverified files that were downloaded for the first time just now.
         unsure: those of the fresh files that came without a length, so that they may be cut off unnoticed.
@@ -58,6 +59,7 @@ class Fetched:
 
     folder: Path
     files: dict[str, Path]
+    downloads: dict[str, Path]
     unverified: list[str]
     fresh: list[str]
     unsure: list[str]
@@ -69,7 +71,8 @@ class Fetched:
         """
         recorded = _read_hashes(self.folder)
         for name in self.fresh if names is None else names:
-            self.files[name].unlink(missing_ok=True)
+            for path in (self.files[name], self.downloads[name]):
+                path.unlink(missing_ok=True)
             recorded.pop(name, None)
         _write_hashes(self.folder, recorded)
 
@@ -102,18 +105,19 @@ def fetch(name: str, recipe: Recipe, *, place: str = "", progress: bool = True) 
 def _fetch_all(name: str, recipe: Recipe, folder: Path, progress: bool) -> Fetched:
     """Download the files of a set into a folder that no other build writes to."""
     recorded = _read_hashes(folder)
-    fetched = Fetched(folder, {}, [], [], [])
+    fetched = Fetched(folder, {}, {}, [], [], [])
     for file in recipe.files.values():
         if not file.url:
             continue
-        if file.member:
-            # The pinned hash is that of the member; the archive around it may change.
-            archive, _ = _fetch_one(folder, file.url, _archive_name(file.url, recipe), None, {}, name, progress)
-            fetched.files[file.name] = _extract(archive, file, folder, _way_out(name))
-            continue
         known = file.name in recorded
-        path, unsure = _fetch_one(folder, file.url, file.name, file.sha256, recorded, name, progress)
-        fetched.files[file.name] = path
+        if file.member:
+            # The hash is that of the member; the archive around it may change.
+            source, unsure = _fetch_one(folder, file.url, _archive_name(file.url), None, {}, name, progress)
+            path = _extract(source, file, folder, recorded, _way_out(name))
+        else:
+            source, unsure = _fetch_one(folder, file.url, file.name, file.sha256, recorded, name, progress)
+            path = source
+        fetched.files[file.name], fetched.downloads[file.name] = path, source
         if file.sha256 is None:
             fetched.unverified.append(file.name)
             if not known:
@@ -125,12 +129,10 @@ def _fetch_all(name: str, recipe: Recipe, folder: Path, progress: bool) -> Fetch
     return fetched
 
 
-def _archive_name(url: str, recipe: Recipe) -> str:
-    """Return the file name for the archive of an address: its own if that is a valid name that no other file has."""
+def _archive_name(url: str) -> str:
+    """Return the file name for the archive of an address; many archives have one name, such as GitHub's ``main.zip``."""
     name = PurePosixPath(urlsplit(url).path).name
-    if is_name(name) and len(name) <= 100 and name != _HASHES and name not in recipe.files:
-        return name
-    return f"archive-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
+    return f"{short_hash(url)}-{name if is_name(name) and len(name) <= 100 else 'archive'}"
 
 
 def _check_addresses(name: str, recipe: Recipe) -> None:
@@ -247,16 +249,15 @@ def _fetch_one(
             raise NNDError(
                 f"{url}: cannot be downloaded ({reason_of(error)}); check the network, or {way_out}"
             ) from error
-        vouched = "pinned" if pinned else "recorded at the first download"
         raise NNDError(
-            f"{url}: what was downloaded is not the file with the {vouched} hash (sha256 {known}); its publisher has "
+            f"{url}: what was downloaded is not the file with the {_vouched(pinned)} hash (sha256 {known}); its publisher has "
             f"changed it, or the download was tampered with. To use it all the same, {way_out}"
         ) from error
     return path, download.unsure
 
 
-def _extract(archive: Path, file: File, folder: Path, way_out: str) -> Path:
-    """Write one member of an archive to ``folder`` under its plain name; it must have the pinned hash, if there is one.
+def _extract(archive: Path, file: File, folder: Path, recorded: Mapping[str, str], way_out: str) -> Path:
+    """Write one member of an archive to ``folder`` under its plain name; it must have the pinned or recorded hash.
 
     No name in the archive decides where anything is written. A wrong archive is deleted: a publisher may answer with a page
     when a quota is used up, and the next build must not find that page.
@@ -264,13 +265,20 @@ def _extract(archive: Path, file: File, folder: Path, way_out: str) -> Path:
     target = folder / file.name
     try:
         take(archive, file.member, target)
-        if file.sha256 and sha256_of(target) != file.sha256:
+        known = file.sha256 or recorded.get(file.name)
+        if known and sha256_of(target) != known:
             target.unlink()
-            raise NNDError(f"{archive}: {file.member} is not the file with the pinned hash (sha256 {file.sha256})")
+            raise NNDError(
+                f"{archive}: {file.member} is not the file with the {_vouched(file.sha256)} hash (sha256 {known})"
+            )
     except NNDError as error:
         archive.unlink(missing_ok=True)
         raise NNDError(f"{error}, so the archive is not kept; build again, or {way_out}") from error
     return target
+
+
+def _vouched(pinned: str | None) -> str:
+    return "pinned" if pinned else "recorded at the first download"
 
 
 def _read_hashes(folder: Path) -> dict[str, str]:

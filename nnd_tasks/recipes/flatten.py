@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.judgements import Dropped
-from nnd_tasks.recipes.base_table import Batch, Several, Table
+from nnd_tasks.recipes.base_table import FILE_STEP, Batch, Several, Table
 from nnd_tasks.recipes.cells import (
     AbsentError,
     Column,
@@ -37,20 +37,21 @@ from nnd_tasks.wording import did_you_mean, some_of
 MAX_ROWS = 50_000_000
 
 
-def batches(table: Table, recipe: Recipe, *, inside: bool = False) -> Iterator[Batch]:
+def batches(table: Table, recipe: Recipe, *, inside: bool = False, file: int = 0) -> Iterator[Batch]:
     """Yield the rows that a recipe makes from a table; the columns have the names that the recipe uses.
 
     Args:
         table: the table of a file, or of several.
         recipe: how it is read.
         inside: yield all columns, and the fields of items of lists that are taken apart, too.
+        file: position of the file among several.
 
     Raises:
         NNDError: a file that cannot be read, or a nested name that leads nowhere; the error names the row.
     """
     if isinstance(table, Several):
-        for one in table.tables:
-            yield from batches(one, recipe, inside=inside)
+        for file, one in enumerate(table.tables):
+            yield from batches(one, recipe, inside=inside, file=file)
         return
     names, choices = recipe.columns(), _choices(recipe)
     written = list(dict.fromkeys(_fill(name, choice) for name in names for choice in choices))
@@ -62,6 +63,8 @@ def batches(table: Table, recipe: Recipe, *, inside: bool = False) -> Iterator[B
         if first and not recipe.complete:
             _check_columns(table, recipe, batch.columns, written)
         first = False
+        if file:
+            batch = replace(batch, numbers=[number + file * FILE_STEP for number in batch.numbers])
         apart = _take_apart(batch, recipe)
         _check_items(table, recipe, written, batch.columns)
         left -= len(apart.numbers) * len(choices)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.cells import root, short_repr
@@ -45,10 +45,10 @@ class Header:
     commented: bool = False
     notes: list[str] = field(default_factory=list)
 
-    def split(self, text: str, *, strict: bool = False) -> Any:
-        """Return a reader of Python's `csv` of some text."""
+    def split(self, text: str | IO[str], *, strict: bool = False) -> Any:
+        """Return a reader of Python's `csv` of some text, or of a file opened with ``newline=""``."""
         return csv.reader(
-            io.StringIO(text, newline=""),
+            io.StringIO(text, newline="") if isinstance(text, str) else text,
             delimiter=self.delimiter,
             quoting=csv.QUOTE_MINIMAL if self.quotes else csv.QUOTE_NONE,
             strict=strict,

@@ -130,11 +130,11 @@ def make_tests(table: Table, recipe: Recipe) -> Made:
     made, contradictory = _from_pairs(table, recipe) if recipe.pairs else _from_judgements(table, recipe)
     if not recipe.has_clean:
         return made
-    cleaned, tests = clean(made.table, *contradictory), made.table
+    cleaned, tests = clean(made.table, *contradictory, fold_space=recipe.fold_space), made.table
     made.cleaning = cleaned.report
     if recipe.clean:  # the clean config is made from the source by a recipe of its own
         again, contradictory = _from_judgements(table, _clean_recipe(recipe))
-        cleaned, tests = clean(again.table, *contradictory), again.table
+        cleaned, tests = clean(again.table, *contradictory, fold_space=recipe.fold_space), again.table
         if not tests.equals(made.table):
             left_out = made.counts["judgements"] - again.counts["judgements"]
             made.cleaning["kept"] = cleaned.report["kept"]

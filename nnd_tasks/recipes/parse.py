@@ -213,6 +213,17 @@ def _labels(key: str, value: Any, where: str) -> tuple[str, ...]:
     return tuple(normalize(one) for one in _texts(key, value, where))
 
 
+#: YAML reads all of these as one truth value, so that a value of `Recipe.leave_out` may mean any of them.
+_TRUTH = {True: ("true", "yes", "on"), False: ("false", "no", "off")}
+
+
+def _left_out(key: str, value: Any, where: str) -> tuple[str, ...]:
+    """Return the values of rows that are left out; a truth value stands for the words that YAML reads so."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    words = [word for one in values for word in (_TRUTH[one] if isinstance(one, bool) else [one])]
+    return _labels(key, words, where)
+
+
 def _categories(key: str, value: Any, where: str) -> dict[str, Any]:
     """Return label -> category, with labels in the form in which those of a table are read."""
     known: dict[str, Any] = _of("categories", _maybe)(key, value, where)
@@ -363,7 +374,7 @@ _READERS: Mapping[str, Reader] = {
     "list_category": _of("categories", _text),
     "categories": _categories,
     "spans": _of("columns and settings", _any),
-    "leave_out": _of("lists of values", _labels),
+    "leave_out": _of("lists of values", _left_out),
     "missing": _labels,
     "complete": _truth,
     "scale": _scale,
@@ -375,6 +386,7 @@ _READERS: Mapping[str, Reader] = {
     "majority": _truth,
     "best": _number,
     "candidates": _candidates,
+    "fold_space": _truth,
     "clean": _of("what the clean config has otherwise", _any),
     "language": _texts,
     "field_notes": _of("texts", _text),

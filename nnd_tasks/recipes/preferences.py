@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nnd_tasks.assembly import PREFERENCE, Coded, Spans, table_of_tests
-from nnd_tasks.codes import Index, combine, fold_codes
+from nnd_tasks.codes import Index, combine
 from nnd_tasks.errors import NNDError
 from nnd_tasks.judgements import Dropped
 from nnd_tasks.recipes.base_table import Batch, Table
@@ -89,7 +89,7 @@ class _Pairs:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         roles = {"context": _CONTEXT, "chosen": _CHOSEN, "rejected": _REJECTED}
-        roles |= {role: name for role in ("category", "subcategory") if (name := getattr(recipe, role))}
+        roles |= {role: name for role in ("category", "subcategory", "severity") if (name := getattr(recipe, role))}
         roles |= _SYSTEMS if recipe.systems else {}
         self.reader = Reader({**roles, **field_roles(recipe)}, recipe)
         self.reader.texts["rejected"] = self.reader.texts["chosen"]  # one numbering of candidates
@@ -188,7 +188,7 @@ def _assemble(pairs: _Pairs, recipe: Recipe, dropped: Dropped) -> Preferences:
     rows, chosen, rejected = reader.numbers, reader.codes("chosen"), reader.codes("rejected")
     context, texts = reader.codes("context"), reader.texts["chosen"]
     count = len(rows) + sum(dropped.counts.get(reason, 0) for reason in LEFT_OUT)
-    one, other = fold_codes(texts, chosen), fold_codes(texts, rejected)
+    one, other = texts.shared(chosen), texts.shared(rejected)
     wrong = np.zeros(len(rows), dtype=bool)
     whole = recipe.candidates == "rows"  # equal and empty texts stay; the clean config leaves them out
 
@@ -224,9 +224,11 @@ def _assemble(pairs: _Pairs, recipe: Recipe, dropped: Dropped) -> Preferences:
         "category": Coded(np.zeros(len(keep), np.int64), [PREFERENCE]),
         "high_first": np.array([texts.texts[one] < texts.texts[other] for one, other in both], dtype=bool),
     }
-    for role in ("category", "subcategory", *_SYSTEMS):
+    for role in ("category", "subcategory", "severity", *_SYSTEMS):
         if role in reader.roles:
             columns[role] = Coded(reader.codes(role)[keep].astype(np.int64), reader.texts[role].texts)
+    if "severity" in columns and not columns["severity"].filled:
+        del columns["severity"]
     if recipe.spans:
         columns[SPANS_COLUMN] = Spans(pairs.spans.codes()[keep].astype(np.int64), pairs.spans.texts.texts)
     groups = Coded(prompt[keep], prompts.ids) if whole else None  # a test that comes again needs an id of its own
@@ -247,8 +249,8 @@ def _decide(
     Args:
         keep: positions of the pairs that are still in.
         prompt: number of each row's prompt; shape (rows,).
-        one: code of the better text, folded; likewise.
-        other: code of the worse text, folded.
+        one: code of the better text, which equal texts share; likewise.
+        other: code of the worse text, likewise.
         category: code of the category, or None.
         rows: number of each row.
         dropped: gets the pairs that are contradicted and those that repeat an earlier one.

@@ -106,6 +106,8 @@ class Recipe:
         best: the best mark; None takes the highest in the table, per attribute.
         candidates: ``texts``: equal texts of a prompt are one candidate; ``rows``: every row is one, as in the authors' release,
             and a clean config without repeats stands beside it.
+        fold_space: whether texts that differ only in white space are equal, for a set whose known counts rest on this; else
+            texts are equal if they are the same in Unicode NFC.
         clean: keys of a recipe that have another value for the clean config, such as ``strip``; its pairs are then formed anew.
         clean_note: what these keys change, for the card.
         config: name of the config; ``@file`` or ``@folder`` names it after each file.
@@ -173,6 +175,7 @@ class Recipe:
     majority: bool = False
     best: float | None = None
     candidates: str = "texts"
+    fold_space: bool = False
     clean: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     clean_note: str | None = None
     config: str | None = None

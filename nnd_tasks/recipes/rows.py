@@ -41,7 +41,9 @@ class Reader:
         self.roles, self._recipe = dict(roles), recipe
         self._blank = recipe.candidates == "rows"
         kept = {role for role in roles if self._blank and (role in _BODIES or _is_field(role))}
-        self.texts = {role: Texts(strip=role in _NAMES, blank=role in kept) for role in roles}
+        self.texts = {
+            role: Texts(strip=role in _NAMES, blank=role in kept, fold_space=recipe.fold_space) for role in roles
+        }
         self._codes: dict[str, list[Codes]] = {role: [] for role in roles}
         self._numbers: list[NDArray[np.int64]] = []
         self.count = 0
@@ -316,7 +318,7 @@ class _Groups:
         other = np.flatnonzero(prompt != prompt[first][group])
         if len(other):
             raise NNDError(
-                f"{table.name}, {table.unit} {rows[other[0]]}: context {short_repr(self._texts.texts[codes[other[0]]])}: its "
+                f"{table.place(int(rows[other[0]]))}: context {short_repr(self._texts.texts[codes[other[0]]])}: its "
                 "rows do not all have the same context and fields"
             )
         return group, [self._texts.texts[code] for code in codes[first].tolist()]
