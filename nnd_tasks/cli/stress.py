@@ -89,7 +89,7 @@ def stress_build(
     workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     brief: Brief = False,
 ) -> None:
-    """Build a set of gold texts against the same texts with one error. Interrupted, it goes on when run again."""
+    """Build a set of gold texts against the same texts with one error."""
     from nnd_tasks.stress.stress_set import build_stress_set
 
     if paper and any(value is not None for value in (levels, texts, seeds)):

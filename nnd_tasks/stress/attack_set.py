@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import glob
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,7 +41,7 @@ from nnd_tasks.stress.corpora import Gold, read_corpus
 from nnd_tasks.stress.likelihood import Likelihood
 from nnd_tasks.stress.set_writing import PROMPT, check_name, check_same, some_of, write_stress_set, write_stress_task
 from nnd_tasks.stress.stress_set import wanted_errors
-from nnd_tasks.stress.synthesize import SynthesisPlan, discard, resources_of, scratch_folder
+from nnd_tasks.stress.synthesize import SynthesisPlan, resources_of
 from nnd_tasks.stress.text import Parser, find_pipeline
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import did_you_mean
@@ -145,7 +147,7 @@ def build_attack_set(
     with making(folder, timeout=0):
         if not replace:
             check_same(folder, key)
-        scratch = scratch_folder(folder, key)
+        scratch = _scratch_folder(folder, key)
         resources = resources_of(plan, parser, progress)
         if replaces := bool(chosen[0].source and "edits" in searches):  # content words, where there is a source
             counts = Counter(_words(plan.corpus, parser))
@@ -166,7 +168,7 @@ def build_attack_set(
             _test(gold, attack, attack.found[gold]) for attack in attacks for gold in chosen if gold in attack.found
         ]
         if not tests:
-            discard(folder)
+            _discard(folder)
             raise NNDError(
                 f"corpus {gold_corpus.name}: no change of up to {steps} steps raises the likelihood of any text; try more "
                 "--texts or --steps"
@@ -206,9 +208,21 @@ def build_attack_set(
             replace=replace,
             summary="Gold texts and small changes that make them worse, found by a search against language models.",
         )
-        discard(folder)
+        _discard(folder)
         task = write_stress_task(name, out, folder, prompt, chosen)
     return AttackResult(folder, summary, attacks, transfer, task)
+
+
+def _scratch_folder(folder: Path, key: str = "*") -> Path:
+    """Return where the errors found are kept while the dataset ``folder`` is made."""
+    return folder.with_name(f".{folder.name}.stress-{key}")
+
+
+def _discard(folder: Path) -> None:
+    """Remove what is kept for a dataset folder, also by searches that were never finished."""
+    pattern = _scratch_folder(Path(glob.escape(folder.name))).name
+    for path in folder.parent.glob(pattern):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _words(texts: Iterable[str], parser: Parser) -> Iterator[str]:
