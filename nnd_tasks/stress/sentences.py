@@ -39,13 +39,15 @@ _ASKING = frozenset(["how", "what", "when", "where", "who", "why"])
 #: Words after which "'s" is "is" or "has", whatever tag it has.
 _BEFORE_IS = _SUBJECTS | _ASKING | frozenset(["that", "there", "here"])
 _DETERMINERS = frozenset(["a", "an", "the", "no", "my", "your", "his", "her", "its", "our", "their"])
-#: Words that refer to what was said before, and words that do so at the beginning of a sentence.
-_BACK_WORDS = (
-    "he she it they him her them his hers its their theirs this these those such then thus therefore hence also however "
-    "instead both another other others former latter afterwards"
+#: Words that refer to what was said before where they begin a sentence.
+_BEGINNINGS = "and because but here or so still that there yet"
+_BACK_FIRST = frozenset(_BEGINNINGS.split())
+#: Words that do so among its first three, as further on they mostly refer to the sentence itself ("He lost his dog").
+_REFERENCES = (
+    "afterwards also another example former hence her his he however instead it its latter others she such their them then "
+    "therefore these they this those thus"
 )
-_BACK = frozenset(_BACK_WORDS.split())
-_BACK_FIRST = frozenset(["and", "but", "or", "so", "that", "there", "here", "yet", "still", "because"])
+_BACK = frozenset(_REFERENCES.split())
 #: Marks that end a part of a sentence (note 14).
 DELIMITERS = frozenset(",.?!")
 
@@ -86,7 +88,7 @@ def _movable(parsed: Parsed, resources: Resources) -> int:
 def sentence_switching(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
     """Random pairs of sentences change places, first those that have not moved yet; a text like a list stays as it is.
 
-    An order is wrong where a sentence with a word that points back follows another sentence than before.
+    An order is wrong where a sentence that points back follows another one than before.
     """
     parsed = resources.parser.parse(text)
     sentences = _sentences(parsed)
@@ -98,7 +100,7 @@ def sentence_switching(text: str, amount: float, rng: random.Random, resources: 
 def _points_back(sentence: str) -> bool:
     """Tell whether a sentence has a word that refers to what was said before."""
     words = re.findall(r"\w+", sentence.lower())
-    return not (_BACK.isdisjoint(words) and _BACK_FIRST.isdisjoint(words[:1]))
+    return not (_BACK.isdisjoint(words[:3]) and _BACK_FIRST.isdisjoint(words[:1]))
 
 
 def _switched(parts: list[str], movable: int, amount: float, rng: random.Random) -> list[str]:
