@@ -131,12 +131,11 @@ def _verdict_cell(verdict: Verdict | None) -> str:
     if not rated:
         return verdict.outcome
     lowest = min(rated, key=lambda level: level.passed)
-    return f"{verdict.outcome} {number(lowest.passed)} ({interval(lowest.rate)})"
+    return f"{verdict.outcome} {number(lowest.passed)} ({_interval(lowest.rate)})"
 
 
-def interval(ends: tuple[float, float], *, signed: bool = False) -> str:
-    """Return an interval for a table; ``-`` where it is not known."""
-    return "-" if math.isnan(ends[0]) else " to ".join(number(end, signed=signed) for end in ends)
+def _interval(ends: tuple[float, float], digits: int = 3, *, signed: bool = False) -> str:
+    return "-" if math.isnan(ends[0]) else " to ".join(number(end, digits, signed=signed) for end in ends)
 
 
 def levels_table(report: StressReport) -> TextTable:
@@ -168,10 +167,10 @@ def levels_table(report: StressReport) -> TextTable:
                     number(level.score, 4),
                     number(level.deviation or math.nan, 4),
                     f"{level.change:+.1%}",
-                    interval(level.step, signed=True),
+                    _interval(level.step, 4, signed=True),
                     number(diverse[level.level].score, 4),
                     number(level.passed),
-                    interval(level.rate),
+                    _interval(level.rate),
                     f"{level.texts:,}",
                 ]
             )
