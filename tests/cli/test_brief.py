@@ -84,10 +84,10 @@ def test_a_verification_has_a_row_per_score() -> None:
 
 
 def test_a_stress_report_of_one_model_has_its_verdicts_in_brief() -> None:
-    verdict = Verdict("truncation", 0.0, (Level("0.5", 0.5, -1.0, 0.0, -0.1, 0.9, 10),), falls=True)
+    verdict = Verdict("truncation", 0.0, (Level("0.5", 0.5, -1.0, 0.0, -0.1, 0.9, 10, (-2, -1), (0.8, 0.95)),), "pass")
     report = StressReport("nnd_mine", "score", [verdict], [], model="m")
     assert summary([report]) == ""
-    assert summary([report], least=1).splitlines()[-1] == "| `truncation` | pass 0.900 |"
+    assert summary([report], least=1).splitlines()[-1] == "| `truncation` | pass 0.900 (0.800 to 0.950) |"
 
 
 @pytest.fixture
