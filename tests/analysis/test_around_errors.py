@@ -98,7 +98,7 @@ def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nn
     assert "error spans (s1 and s2)" in refused(nnd("surprise", tmp_path / "both"))
     assert nnd("compare", tmp_path / "both").status == 0
     page = write_report([tmp_path / "both"], tmp_path / "r.html").read_text()
-    assert "<td>s1</td>" in page
+    assert '<td class="text">s1</td>' in page
     assert "Surprise around marked errors" not in page
     write_run(tmp_path / "both" / "plain", "m-c", made, tokens=False)
     alone = nnd("surprise", tmp_path / "both" / "m-a", tmp_path / "both" / "plain")
