@@ -113,7 +113,7 @@ class SpanMetrics:
         """
         with suppress(NNDError):
             tests = Breakdown.of(error for document in documents for errors in document for error in errors)
-        return cls(tests, context_reliance=context_reliance, digest=digest(documents))
+        return cls(tests, context_reliance=context_reliance, digest=digest(list(documents)))
 
     @property
     def names(self) -> list[str]:

@@ -115,8 +115,7 @@ class NNDTask(SandboxedTask):
         self.dataset = {split: documents}
         self._spans, reliance = None, self.settings.context_reliance
         if self.settings.tokens and "error_spans" in documents.column_names:
-            errors = list(documents["error_spans"])
-            self._spans = SpanMetrics.of(errors, self.breakdown, context_reliance=reliance)
+            self._spans = SpanMetrics.of(documents["error_spans"], self.breakdown, context_reliance=reliance)
 
     def _check_categories(self, categories: set[str], where: str) -> None:
         check_categories(self.settings.categories, categories, self.config.task, where)
@@ -159,11 +158,7 @@ class NNDTask(SandboxedTask):
         self._ready_made = not isinstance(model, str)
         self._model_type = None if self._ready_made else model
         check_tokenizer(self.counter, self.settings, self.config.task, self.doc_to_text(self.eval_docs[0]), chat=chat)
-        self._warn_of_rounding()
-
-    def _warn_of_rounding(self) -> None:
-        if not self._ready_made:
-            self._coarse = warn_of_rounding(self.counter)
+        self._coarse = None if self._ready_made else warn_of_rounding(self.counter)
 
     # ------------------------------------------------------------ texts
 
@@ -207,7 +202,7 @@ class NNDTask(SandboxedTask):
             raise NNDError(
                 "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
             )
-        self._warn_of_rounding()
+        self._coarse = None if self._ready_made else warn_of_rounding(self.counter)
         super().build_all_requests(**kwargs)
         tell_of_window(self._instances, self.config.task, self.counter.window)
         chat = kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None
