@@ -158,8 +158,14 @@ def sizes_section(summaries: Sequence[ConfigSummary]) -> list[str]:
 
 def use_section(name: str, summaries: Sequence[ConfigSummary], repo: str | None = None) -> list[str]:
     """Return how to load a set, from ``repo`` of the hub where it is published, and how to score a model on it."""
-    code = ["from datasets import load_dataset", ""]
-    code.append(f'tests = load_dataset("{repo or f"nnd/{name}"}", "{summaries[0].name}", split="test")')
+    if repo:
+        code = [
+            "from datasets import load_dataset",
+            "",
+            f'tests = load_dataset("{repo}", "{summaries[0].name}", split="test")',
+        ]
+    else:
+        code = ["import nnd_tasks", "", f'tests = nnd_tasks.load("{name}", "{summaries[0].name}")']
     return [
         *fenced("python", *code),
         "",

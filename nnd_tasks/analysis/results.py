@@ -41,13 +41,14 @@ class Run:
         environment: versions of packages, from the signature.
         line: the signature in one line.
         version: of the task.
-        command: arguments that lm-eval was given, for a report.
+        command: arguments that lm-eval was given, for a report; ``sample``, and ``settings``: those of ``--metadata``.
         parameters: number of the model's parameters, where lm-eval knows it.
         truncated: number of prompts that lost their end to fit the model's window.
         documents: per prompt ``context`` and ``candidates``, and what else the prompt used.
         tests: one row per test, columns `nnd_tasks.analysis.samples.COLUMNS`; ``passed`` is missing where the test could not
             be scored.
         earlier: results files of equal runs before this one, which are not read.
+        spans: digest of the set's error spans; None for a run without span metrics.
     """
 
     model: str
@@ -65,6 +66,7 @@ class Run:
     documents: list[dict[str, Any]] = field(repr=False)
     tests: pd.DataFrame = field(repr=False)
     earlier: tuple[Path, ...] = ()
+    spans: str | None = None
 
     @property
     def set(self) -> str:
@@ -97,9 +99,15 @@ class _TaskResults:
         return samples_of(self.file, self.task)
 
     @property
+    def about(self) -> Mapping[str, Any]:
+        """What the task says of the run, besides its numbers."""
+        about: Mapping[str, Any] = self.content["configs"][self.task]["metadata"]["nnd"]
+        return about
+
+    @property
     def signature(self) -> Mapping[str, Any]:
         """Protocol, model, environment, and all of them in one line."""
-        signature: Mapping[str, Any] = self.content["configs"][self.task]["metadata"]["nnd"]["signature"]
+        signature: Mapping[str, Any] = self.about["signature"]
         return signature
 
     @property
@@ -275,12 +283,17 @@ def _read_run(results: _TaskResults, name: str, earlier: tuple[Path, ...]) -> Ru
         environment=_part(results.signature, "environment"),
         line=str(results.signature.get("line", "")),
         version=results.version,
-        command={key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")},
+        command={
+            **{key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")},
+            "sample": results.about.get("sample"),
+            "settings": _part(results.about, "settings"),
+        },
         parameters=config.get("model_num_parameters"),
         truncated=samples.truncated,
         documents=samples.documents,
         tests=samples.tests,
         earlier=earlier,
+        spans=results.signature.get("spans"),
     )
 
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr
+from nnd_tasks.harness.signature import digest
 
 if TYPE_CHECKING:
     from nnd_tasks.harness.answers import Answer
@@ -86,9 +87,11 @@ class SpanMetrics:
     Args:
         breakdown: which categories and severities to report.
         context_reliance: whether there are answers to prompts without their context.
+        digest: of the error spans of the set.
     """
 
-    def __init__(self, breakdown: Breakdown, *, context_reliance: bool) -> None:
+    def __init__(self, breakdown: Breakdown, *, context_reliance: bool, digest: str = "") -> None:
+        self.digest = digest
         self._selectors: dict[str, tuple[str, str] | None] = {"": None}
         for name, selector in breakdown.selectors.items():
             self._selectors[f"_{name.removeprefix('pass_rate_')}"] = selector
@@ -97,7 +100,7 @@ class SpanMetrics:
     @classmethod
     def of(
         cls,
-        documents: Iterable[Sequence[Sequence[Mapping[str, Any]]]],
+        documents: Sequence[Sequence[Sequence[Mapping[str, Any]]]],
         tests: Breakdown,
         *,
         context_reliance: bool,
@@ -111,7 +114,7 @@ class SpanMetrics:
         """
         with suppress(NNDError):
             tests = Breakdown.of(error for document in documents for errors in document for error in errors)
-        return cls(tests, context_reliance=context_reliance)
+        return cls(tests, context_reliance=context_reliance, digest=digest(list(documents)))
 
     @property
     def names(self) -> list[str]:

@@ -31,7 +31,7 @@ from nnd_tasks.harness.requests import (
     tell_of_window,
     with_tokens,
 )
-from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata
+from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata, settings_asked
 from nnd_tasks.harness.signature import RunRecord, chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
 from nnd_tasks.harness.templates import SandboxedTask, check_languages
@@ -75,11 +75,12 @@ class NNDTask(SandboxedTask):
         # A fewshot_config in a YAML replaces the one of the YAML that it includes as a whole, with the sampler.
         config["fewshot_config"] = {"sampler": ClusterSampler, **(config.get("fewshot_config") or {})}
         self._metadata: dict[str, Any] = dict(config.get("metadata") or {})
-        self.settings = Settings.read(self._metadata)
+        self.settings, self._asked = Settings.read(self._metadata), settings_asked(self._metadata)
         config["metadata"] = plain_metadata(self._metadata)  # lm-eval copies it into the results
         self._counter: TokenCounter | None = None
         self._model_type: str | None = None  # what ``--model`` names; stock lm-eval does not pass it to tasks
         self._prepared = False
+        self._coarse: str | None = None  # the 16-bit type that the model computes in
         self._ready_made = False  # the model is a Python object, whose precision its name does not tell
         self._run = RunRecord()
         self._sample: int | None = None  # number of prompts asked for with ``nnd run --sample``
@@ -157,8 +158,7 @@ class NNDTask(SandboxedTask):
         self._ready_made = not isinstance(model, str)
         self._model_type = None if self._ready_made else model
         check_tokenizer(self.counter, self.settings, self.config.task, self.doc_to_text(self.eval_docs[0]), chat=chat)
-        if not self._ready_made:
-            warn_of_rounding(self.counter)
+        self._coarse = None if self._ready_made else warn_of_rounding(self.counter)
 
     # ------------------------------------------------------------ texts
 
@@ -202,8 +202,7 @@ class NNDTask(SandboxedTask):
             raise NNDError(
                 "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
             )
-        if not self._ready_made:
-            warn_of_rounding(self.counter)
+        self._coarse = None if self._ready_made else warn_of_rounding(self.counter)
         super().build_all_requests(**kwargs)
         tell_of_window(self._instances, self.config.task, self.counter.window)
         chat = kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None
@@ -311,7 +310,7 @@ class NNDTask(SandboxedTask):
             for name, response in request.filtered_resps.items():
                 request.filtered_resps[name] = Answer.to(request, response, counter)
                 sums.append(float(response[0]))
-        self._run.rounded_to = check_sums(sums, self.config.task)
+        self._run.rounded_to = check_sums(sums, self.config.task) or self._coarse
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Answer]) -> dict[str, Any]:
         """Return the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
@@ -369,7 +368,7 @@ class NNDTask(SandboxedTask):
             "chat_template": self._run.chat_template,
             "rounded_to": self._run.rounded_to,
         }
-        return whole_signature(self._run.protocol, model)
+        return whole_signature(self._run.protocol, model, self._spans.digest if self._spans else None)
 
     def dump_config(self) -> dict[str, Any]:
         """Return the configuration for the results file, with what the numbers rest on under ``metadata.nnd``."""
@@ -393,6 +392,7 @@ class NNDTask(SandboxedTask):
                 "ties": self.settings.ties,
                 "rounded_to": self._run.rounded_to,
                 **self._run.sizes,
+                "settings": self._asked,
                 **({"sample": self._sample} if self._sample else {}),
                 **({"signature": self.signature()} if self._run.protocol else {}),
             },

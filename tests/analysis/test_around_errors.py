@@ -18,7 +18,7 @@ from nnd_tasks.analysis.curves.around_errors import PLACES, around_errors
 from nnd_tasks.analysis.report.html_report import write_report
 from nnd_tasks.analysis.results import read_runs
 from tests.analysis.token_runs import documents, write_run
-from tests.commands import Outcome
+from tests.commands import Outcome, refused
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +89,20 @@ def test_the_command_writes_table_and_figure(folder: Path, tmp_path: Path, nnd: 
     labels = re.findall("<!-- (.*) -->", (tmp_path / "around_errors.svg").read_text())
     assert {*PLACES[5:8], "nats", "m-a"} <= set(labels)
     assert "chance (0.5)" not in labels
+
+
+def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
+    made = documents(3)
+    for model, spans in (("m-a", "s1"), ("m-b", "s2")):
+        write_run(tmp_path / "both" / model, model, made, spans_digest=spans)
+    assert "error spans (s1 and s2)" in refused(nnd("surprise", tmp_path / "both"))
+    assert nnd("compare", tmp_path / "both").status == 0
+    page = write_report([tmp_path / "both"], tmp_path / "r.html").read_text()
+    assert '<td class="text">s1</td>' in page
+    assert "Surprise around marked errors" not in page
+    write_run(tmp_path / "both" / "plain", "m-c", made, tokens=False)
+    alone = nnd("surprise", tmp_path / "both" / "m-a", tmp_path / "both" / "plain")
+    assert alone.status == 0, "a run without span metrics rests on no spans"
 
 
 def test_it_says_what_is_missing(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:

@@ -71,8 +71,15 @@ def around_errors(runs: Sequence[Run], *, needed: bool = True) -> list[Place]:
         needed: raise an error where no run has both.
 
     Raises:
-        NNDError: none has both, and one is needed, or token scores are damaged.
+        NNDError: none has both, and one is needed; runs of a task rest on other error spans; or token scores are damaged.
     """
+    first: dict[str, Run] = {}
+    for run in runs:
+        if run.spans and first.setdefault(run.task, run).spans != run.spans:
+            raise NNDError(
+                f"{first[run.task].path} and {run.path} rest on other error spans ({first[run.task].spans} and {run.spans}): "
+                "run both on the same build of the set"
+            )
     marked = [run for run in runs if any(any(document.get("error_spans") or ()) for document in run.documents)]
     found = [place for run in marked for place in _of_run(run)]
     if needed and not found:
