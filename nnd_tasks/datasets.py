@@ -226,6 +226,16 @@ def how_to_build(name: str, config: str = "") -> str:
     return f"nnd build {name}{' --rows all' if config.startswith('all_rows') else ''}"
 
 
+def task_yamls(folder: Path) -> list[Path]:
+    """Return the YAMLs in which lm-eval may find tasks, in a folder and those below it; hidden ones are not of a set."""
+    return sorted(path for path in folder.rglob("*.yaml") if path.is_file() and not is_hidden(path.relative_to(folder)))
+
+
+def is_hidden(path: Path) -> bool:
+    """Tell whether a file, or a folder on the way to it, is hidden, as what an editor or a killed process leaves is."""
+    return any(part.startswith(".") for part in path.parts)
+
+
 def no_set(name: str) -> str:
     """Return the error message for a set that is not built here: how to build it, or which name may have been meant."""
     ours = {path.name for path in tasks_dir().glob("[!_.]*") if path.is_dir() and path.name != "blindspot"}

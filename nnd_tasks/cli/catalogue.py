@@ -19,6 +19,7 @@ from nnd_tasks.datasets import (
     list_configs,
     look_up_set,
     read_table,
+    task_yamls,
     tasks_dir,
     user_tasks_dir,
 )
@@ -278,7 +279,7 @@ def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
     A template of the user's own that may take any time and memory is shown as it is.
     """
     for folder, shipped in ((tasks_dir() / name, True), (user_tasks_dir() / name, False)):
-        for path in sorted(folder.glob("*.yaml"), key=lambda path: (len(path.stem), path.stem)):
+        for path in sorted(task_yamls(folder), key=lambda path: (len(path.stem), path.stem)):
             try:
                 settings, _ = read_task_yaml(path)
             except NNDError:

@@ -28,8 +28,8 @@ from nnd_tasks.runner.patches import (
     one_logger,
     our_tasks,
     quiet_git,
+    reading_tasks,
     requests_divided,
-    stubs_give_way,
     veiled_config,
     whole_results,
 )
@@ -351,9 +351,9 @@ def evaluate(
             about_model["pretrained"] = model.pretrained
     folders = [*include_paths(), *as_list(include_path)]
     settings = {"include_path": folders, "metadata": {**about_model, **(metadata or {})}}
-    manager = TaskManager(include_defaults=False, **settings)
-    if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
-        with stubs_give_way():
+    with reading_tasks():
+        manager = TaskManager(include_defaults=False, **settings)
+        if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
             manager = TaskManager(**settings)
     return dict(
         guarded(simple_evaluate)(
