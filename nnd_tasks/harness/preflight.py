@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.lengths import TokenCounter, warn_once
 from nnd_tasks.harness.settings import MODEL_ARGUMENTS, Settings
 from nnd_tasks.wording import did_you_mean
+
+if TYPE_CHECKING:
+    from nnd_tasks.harness.lengths import TokenCounter
 
 #: Keys of the metadata that say which model runs and how it tokenizes.
 _OF_THE_MODEL = {
@@ -81,6 +83,8 @@ def check_bos(settings: Settings, task: str | None, *, chat: bool | None) -> Non
 
 def warn_of_rounding(counter: TokenCounter) -> None:
     """Warn, before the model runs, of the rounding of sums that `nnd_tasks.harness.answers.check_sums` would find."""
+    from nnd_tasks.harness.lengths import warn_once
+
     if dtype := counter.rounds_to:
         warn_once(
             f"with --model hf the log-likelihoods of {counter.name} will be rounded to {dtype}, which makes ties and wrong "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.instance import Instance
 
@@ -18,7 +18,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.answers import Answer, check_sums, document_metrics
 from nnd_tasks.harness.documents import cluster_documents, load_tests, sample_of
-from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.preflight import check_bos, check_metadata, check_tokenizer, warn_of_rounding
 from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.harness.requests import (
@@ -36,6 +35,9 @@ from nnd_tasks.harness.signature import RunRecord, chat_digest, model_part, prot
 from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
 from nnd_tasks.harness.templates import SandboxedTask, check_languages
 from nnd_tasks.harness.truncation import Shortening
+
+if TYPE_CHECKING:
+    from nnd_tasks.harness.lengths import TokenCounter
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")
@@ -138,6 +140,8 @@ class NNDTask(SandboxedTask):
     def counter(self) -> TokenCounter:
         """The tokenizer of the evaluated model, loaded at first use."""
         if self._counter is None:
+            from nnd_tasks.harness.lengths import TokenCounter  # imports torch and transformers
+
             self._counter = TokenCounter(self._metadata, self._model_type)
         return self._counter
 

@@ -85,8 +85,6 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         from lm_eval.utils import simple_parse_args_string
 
-        import nnd_tasks.models.masked_lm  # registers nnd_mlm
-        import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
         from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
         from nnd_tasks.harness.token_table import token_table
@@ -102,6 +100,9 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
                 "give old requests the new names; leave it out, building requests takes seconds"
             )
+        if isinstance(model, str):
+            import nnd_tasks.models.masked_lm  # registers nnd_mlm
+            import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
         if shared_prefix and model == "hf":
             model = "hf-shared-prefix"
         model = choose(model, shared_prefix=shared_prefix)
