@@ -35,7 +35,7 @@ from nnd_tasks.runner.patches import (
 )
 from nnd_tasks.runner.register import include_paths
 from nnd_tasks.runner.vllm_choice import choose
-from nnd_tasks.secrets import Veiled, secret_values
+from nnd_tasks.secrets import Veiled, hide, secret_values
 from nnd_tasks.wording import did_you_mean
 
 _VERBS = ("run", "ls", "validate")
@@ -112,6 +112,11 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 _check_name(name, task_manager)
         loaded = task_manager.load(tasks)
         ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
+        if ours and isinstance(model, str) and "-chat" in model:
+            raise NNDError(
+                f"--model {model}: chat APIs give no likelihoods of a given text, which our tasks compare; take "
+                "--model local-completions with a server's completions endpoint, or load the model with --model hf"
+            )
         if sample is not None:
             if others := [name for name, task in loaded["tasks"].items() if task not in ours]:
                 raise NNDError(
@@ -280,9 +285,8 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
         except NNDError:
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
-            raise NNDError(
-                f"lm-eval stopped with {_short(typed_reason_of(error))} (traceback: nnd --debug run ...)"
-            ) from error
+            reason = _short(hide(typed_reason_of(error), secrets))  # half a secret would not be recognized
+            raise NNDError(f"lm-eval stopped with {reason} (traceback: nnd --debug run ...)") from error
 
 
 def _requested(arguments: Sequence[str]) -> set[str] | None:
