@@ -79,7 +79,6 @@ class NNDTask(SandboxedTask):
         self._metadata: dict[str, Any] = dict(config.get("metadata") or {})
         self.settings = Settings.read(self._metadata)
         config["metadata"] = plain_metadata(self._metadata)  # lm-eval copies it into the results
-        self._counter: TokenCounter | None = None
         self._model_type: str | None = None  # what ``--model`` names; stock lm-eval does not pass it to tasks
         self._prepared = False
         self._ready_made = False  # the model is a Python object, whose precision its name does not tell
@@ -101,14 +100,8 @@ class NNDTask(SandboxedTask):
         if not path or not split:
             raise NNDError(f"task {self.config.task}: its YAML must set dataset_path and test_split (include _base)")
         tests, self._origin, where = load_tests(path, self.config.dataset_name, split, dataset_kwargs or {})
-        logger.info(
-            "%s: %d tests from %s (config %s, fingerprint %s)",
-            self.config.task,
-            len(tests),
-            where,
-            self._origin["config"],
-            self._origin["fingerprint"],
-        )
+        found = self.config.task, len(tests), where, self._origin["config"], self._origin["fingerprint"]
+        logger.info("%s: %d tests from %s (config %s, fingerprint %s)", *found)
         check_languages(self.config.doc_to_text, str(self._origin["config"]), self.config.task, where)
         self._check_categories(set(tests["category"]), where)
         documents = cluster_documents(tests, where)
@@ -136,14 +129,12 @@ class NNDTask(SandboxedTask):
 
     # ------------------------------------------------------------ before the model is loaded
 
-    @property
+    @cached_property
     def counter(self) -> TokenCounter:
         """The tokenizer of the evaluated model, loaded at first use."""
-        if self._counter is None:
-            from nnd_tasks.harness.lengths import TokenCounter  # imports torch and transformers
+        from nnd_tasks.harness.lengths import TokenCounter  # imports torch and transformers
 
-            self._counter = TokenCounter(self._metadata, self._model_type)
-        return self._counter
+        return TokenCounter(self._metadata, self._model_type)
 
     def prepare(self, model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -> None:
         """Tell the task which model will run, and check what can be checked before it is loaded.

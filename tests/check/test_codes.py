@@ -396,7 +396,8 @@ def test_a_rule_is_told_by_category_and_share(made: Made) -> None:
     one = made.found()["trivial_rule_often"]
     expected = sum(len(row["high"]) < len(row["low"]) for row in made.rows if row["category"] == "fluency") / 80
     head, row = one.table
-    assert dict(zip(head, row, strict=True)) == {"category": "fluency", "tests": "80", "shorter": f"{expected:.1%}"}
+    assert head[:3] == ("category", "tests", "shorter")
+    assert row[:3] == ("fluency", "80", f"{expected:.1%}")
     assert f"fluency   80     {expected:.1%}" in check_report.text(made.check())
 
 
