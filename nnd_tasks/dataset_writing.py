@@ -17,7 +17,7 @@ from nnd_tasks.card import CARD, COMPOSED, Card, keep_written, sections_of
 from nnd_tasks.datasets import REPORT, SPLIT, config_names, is_name, read_header, read_report, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, write_texts
-from nnd_tasks.folders import clear, only_writer, replacing
+from nnd_tasks.folders import only_writer, rewriting
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
 
@@ -144,11 +144,7 @@ def write_dataset(
         folder = expand(folder).resolve()
         if not folder.name or not _is_text(str(folder)):
             raise NNDError(f"{folder}: no folder that a dataset can be written to; choose another place with --out")
-        busy = f"{folder}: another build of this set is still running; try again when it is done"
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(only_writer(folder, timeout, busy))
-        clear(folder)
-        new = stack.enter_context(replacing(folder))
+        new = stack.enter_context(rewriting(folder, timeout))
         merged = _existing(folder, header([]) if callable(header) else header)
         merged = {name: table for name, table in merged.items() if name not in obsolete}
         reports = {name: value for name, value in read_report(folder).items() if name in merged}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.lengths import TokenCounter, warn_once
 from nnd_tasks.harness.settings import MODEL_ARGUMENTS, Settings
 from nnd_tasks.wording import did_you_mean
+
+if TYPE_CHECKING:
+    from nnd_tasks.harness.lengths import TokenCounter
 
 #: Keys of the metadata that say which model runs and how it tokenizes.
 _OF_THE_MODEL = {
@@ -81,6 +83,8 @@ def check_bos(settings: Settings, task: str | None, *, chat: bool | None) -> Non
 
 def warn_of_rounding(counter: TokenCounter) -> str | None:
     """Warn, before the model runs, that it computes in 16 bits; return the type, None where it does not."""
+    from nnd_tasks.harness.lengths import warn_once
+
     if counter.sixteen_bits is None:
         return None
     dtype, sums = counter.sixteen_bits

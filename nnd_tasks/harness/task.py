@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.instance import Instance
 
@@ -18,7 +18,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.answers import Answer, check_sums, document_metrics
 from nnd_tasks.harness.documents import cluster_documents, load_tests, sample_of
-from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.preflight import check_bos, check_metadata, check_tokenizer, warn_of_rounding
 from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.harness.requests import (
@@ -36,6 +35,9 @@ from nnd_tasks.harness.signature import RunRecord, chat_digest, model_part, prot
 from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
 from nnd_tasks.harness.templates import SandboxedTask, check_languages
 from nnd_tasks.harness.truncation import Shortening
+
+if TYPE_CHECKING:
+    from nnd_tasks.harness.lengths import TokenCounter
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")
@@ -77,7 +79,6 @@ class NNDTask(SandboxedTask):
         self._metadata: dict[str, Any] = dict(config.get("metadata") or {})
         self.settings, self._asked = Settings.read(self._metadata), settings_asked(self._metadata)
         config["metadata"] = plain_metadata(self._metadata)  # lm-eval copies it into the results
-        self._counter: TokenCounter | None = None
         self._model_type: str | None = None  # what ``--model`` names; stock lm-eval does not pass it to tasks
         self._prepared = False
         self._coarse: str | None = None  # the 16-bit type that the model computes in
@@ -100,14 +101,8 @@ class NNDTask(SandboxedTask):
         if not path or not split:
             raise NNDError(f"task {self.config.task}: its YAML must set dataset_path and test_split (include _base)")
         tests, self._origin, where = load_tests(path, self.config.dataset_name, split, dataset_kwargs or {})
-        logger.info(
-            "%s: %d tests from %s (config %s, fingerprint %s)",
-            self.config.task,
-            len(tests),
-            where,
-            self._origin["config"],
-            self._origin["fingerprint"],
-        )
+        found = self.config.task, len(tests), where, self._origin["config"], self._origin["fingerprint"]
+        logger.info("%s: %d tests from %s (config %s, fingerprint %s)", *found)
         check_languages(self.config.doc_to_text, str(self._origin["config"]), self.config.task, where)
         self._check_categories(set(tests["category"]), where)
         documents = cluster_documents(tests, where)
@@ -135,12 +130,12 @@ class NNDTask(SandboxedTask):
 
     # ------------------------------------------------------------ before the model is loaded
 
-    @property
+    @cached_property
     def counter(self) -> TokenCounter:
         """The tokenizer of the evaluated model, loaded at first use."""
-        if self._counter is None:
-            self._counter = TokenCounter(self._metadata, self._model_type)
-        return self._counter
+        from nnd_tasks.harness.lengths import TokenCounter  # imports torch and transformers
+
+        return TokenCounter(self._metadata, self._model_type)
 
     def prepare(self, model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -> None:
         """Tell the task which model will run, and check what can be checked before it is loaded.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -213,7 +214,11 @@ def _propose(given: Recipe, head: _Head) -> list[Choice]:
 def _propose_marks(given: Recipe, head: _Head, taken: set[str], named: Any, choose: Any) -> None:
     """Choose the column of labels or numbers, or the columns of numbers of several attributes."""
     numbers_wanted = bool(given.rules) and not given.by_label
-    if not numbers_wanted and (column := named("label", head.is_label)):
+
+    def is_label(name: str) -> bool:
+        return head.is_label(name) and (given.by_label or not head.numeric(name) or head.kinds(name) == 2)
+
+    if not numbers_wanted and (column := named("label", is_label)):
         choose("label", column, "name")
         return
     if given.by_label:
@@ -223,7 +228,7 @@ def _propose_marks(given: Recipe, head: _Head, taken: set[str], named: Any, choo
         if len(fitting) == 1:
             choose("label", fitting[0], "holds the labels of the rule")
         return
-    if column := named("score", head.numeric):
+    if column := named("score", head.numeric) or named("label", head.numeric):
         choose("score", column, "name")
         return
     columns = [name for name in head.columns if name not in taken and _looks_rated(head, name)]
@@ -301,9 +306,11 @@ def _check_enough(recipe: Recipe, head: _Head, table: Table) -> None:
     shown = marks[0]
     if recipe.score or (recipe.wide and head.numeric(shown)):
         values = [value for value in head.values(shown) if value is not None and value == value]
+        score = f"--score {shlex.quote(shown)} " if recipe.score else ""
         raise NNDError(
             f"{table.name}: say what is better: column {shown!r} holds numbers from {min(values):g} to {max(values):g}, so "
-            "--min-gap X (smallest difference of two scores) or --majority (more than half of the ratings are the highest mark)"
+            f"{score}--min-gap X (smallest difference of two scores) or {score}--majority (more than half of the ratings are "
+            "the highest mark)"
         )
     labels = sorted(set(head.texts(shown)))[:12]
     raise NNDError(

@@ -179,11 +179,14 @@ def form_own(set_recipe: SetRecipe, source: str | Path, stack: ExitStack) -> For
     named = recipe.files or recipe.pattern or any(_is_there(str(Path(source) / file)) for file in recipe.sources)
     # A path that exists and is not a folder is a file, or a pipe, which `locate` refuses.
     folder = not _is_there(str(place)) or place.is_dir()
-    if folder and not named and named_files(str(source), stack) is None:
+    files = named_files(str(source), stack) if folder and not named else {}
+    if files is None:
         formed = Formed()
         table = open_table(str(source), recipe)
         formed.add(recipe.config or CONFIG, table, recipe, origin_of(recipe, {}, {}, shipped=False))
         return formed
+    if files and not _is_there(str(place)):  # a pattern, or a member of an archive
+        return form(set_recipe.name, recipe, files, {}, shipped=False)
     return form(set_recipe.name, recipe, locate(set_recipe, place, stack), {}, shipped=False)
 
 

@@ -112,7 +112,9 @@ def test_it_says_what_is_missing(tmp_path: Path, nnd: Callable[..., Outcome]) ->
     for document in made:
         del document["error_spans"]
     write_run(tmp_path / "b", "m-a", made)
-    assert "no set of these runs says which part of a text is wrong" in nnd("surprise", tmp_path / "b").err
+    refused = nnd("surprise", tmp_path / "b").err
+    assert "no set of these runs says which part of a text is wrong" in refused
+    assert str(tmp_path) not in refused, "it concerns all runs"
     page = html.fromstring(write_report([tmp_path / "b"], tmp_path / "r.html").read_bytes().decode())
     assert not page.xpath("//figure[@class='around']")
 

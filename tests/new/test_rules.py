@@ -329,3 +329,16 @@ def test_a_context_of_too_many_candidates_is_refused_before_they_are_compared(tm
     rows = [{"context": "C", "candidate": str(i), "score": i % 2} for i in range(32_000)]
     with pytest.raises(NNDError, match="511,984,000 pairs of candidates"):
         draft(tmp_path, rows, score="score", context="context", candidate="candidate", min_gap=1)
+
+
+@pytest.mark.parametrize("column", ["quality", "grade", "x"])
+def test_a_column_of_numbers_is_proposed_as_a_score_whatever_its_name(tmp_path: Path, column: str) -> None:
+    rows = [
+        {"context": f"C{i // 4}", "candidate": f"answer {i}", column: quality}
+        for i, quality in enumerate([1, 2.5, 2.5, 4, 3, 3, 1, 4] * 3)
+    ]
+    with pytest.raises(NNDError, match=rf"numbers from 1 to 4, so --score {column} --min-gap X"):
+        draft(tmp_path, rows)
+    assert rows_of(draft(tmp_path, rows, score=column, min_gap=1), "high") == rows_of(
+        draft(tmp_path, rows, min_gap=1), "high"
+    )

@@ -23,7 +23,7 @@ from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import changing, expand, read_text, reading
-from nnd_tasks.folders import replacing
+from nnd_tasks.folders import rewriting
 from nnd_tasks.formats import json_text, number
 from nnd_tasks.secrets import hide, without_secrets
 from nnd_tasks.statistics import FEW
@@ -70,7 +70,7 @@ def write_board(
     if not standings:
         raise NNDError(f"{', '.join(map(str, places))}: no results can be used: {some_of(skipped, 3, str)}")
     pages = Board(standings, [Path(expand(place)).resolve() for place in places], skipped, texts).pages()
-    with changing(folder), replacing(folder) as new:
+    with changing(folder), rewriting(folder) as new:
         for name, content in pages.items():
             (new / name).write_bytes(content.encode("utf-8", "replace"))
         (new / MARKER).write_text("\n".join(sorted(pages)) + "\n", encoding="utf-8")

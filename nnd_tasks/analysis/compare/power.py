@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -91,14 +92,10 @@ def planned_by_category(clusters: Iterable[str], categories: Iterable[str]) -> d
 
     The categories are taken to be compared, and corrected, together.
     """
-    sizes: dict[str, dict[str, int]] = {}
-    for cluster, category in zip(clusters, categories, strict=True):
-        counts = sizes.setdefault(category, {})
-        counts[cluster] = counts.get(cluster, 0) + 1
-    return {
-        name: (planned(list(counts.values()), hypotheses=len(sizes)), len(counts))
-        for name, counts in sorted(sizes.items())
-    }
+    sizes: dict[str, list[int]] = {}
+    for (category, _), tests in Counter(zip(categories, clusters, strict=True)).items():
+        sizes.setdefault(category, []).append(tests)
+    return {name: (planned(tests, hypotheses=len(sizes)), len(tests)) for name, tests in sorted(sizes.items())}
 
 
 def is_underpowered(mde: float, prompts: int) -> bool:

@@ -83,9 +83,9 @@ def around_errors(runs: Sequence[Run], *, needed: bool = True) -> list[Place]:
     marked = [run for run in runs if any(any(document.get("error_spans") or ()) for document in run.documents)]
     found = [place for run in marked for place in _of_run(run)]
     if needed and not found:
-        why = "runs have no token scores: run the task again with --metadata '{\"tokens\": true}'"
+        why = "none of these runs has token scores: run the task again with --metadata '{\"tokens\": true}'"
         what = "no set of these runs says which part of a text is wrong (MQM, Bio-MQM, PRMBench and LFQA do)"
-        raise NNDError(f"{runs[0].path}: {why if marked else what}")
+        raise NNDError(why if marked else what)
     return found
 
 
