@@ -59,7 +59,9 @@ def main(model_name: str, folder: str, config: str, prompt: str) -> None:
             begin, end = (place - len(before) - 1 for place in encoded["offset_mapping"][i])
             if max(end, 0) > max(begin, 0):
                 surprise = -float(logprobs[i - 1, ids[i]])
-                common = math.log((total + most + 2) / (counts[ids[i]] + 1))  # the counts of all ids from 0 to `most` plus one
+                common = math.log(
+                    (total + most + 2) / (counts[ids[i]] + 1)
+                )  # the counts of all ids from 0 to `most` plus one
                 own = {j for j, e in enumerate(marked) if begin < e["end"] and end > e["start"]}
                 tokens.append((surprise, own))
                 here = set(of_character[max(begin, 0) : end])

@@ -283,8 +283,8 @@ def test_a_run_that_would_change_the_numbers_of_others_stands_apart(people: Path
     assert {one.paired.models[0]: one.differs for one in found if one.differs} == {
         "few-shot": "shots 2 in place of 0",
         "few": "only 2 of 22 tests could be scored",
-        "other-tests": "other tests, though the protocol is the same: a file was changed",
-        "other-category": "tests have other prompts or categories, though the protocol is the same: a file was changed",
+        "other-tests": "other tests, though the protocol is the same: a file is damaged",
+        "other-category": "tests have other prompts, texts or categories, though the protocol is the same: a file is damaged",
         "small": "window 8 in place of 16, with prompts that were shortened to fit",
     }
 

@@ -417,7 +417,7 @@ def test_a_run_that_fits_no_other_is_told_with_the_reason() -> None:
     [found] = compare_runs([first, second, third, fourth], resamples=100)
     assert found.paired.models == ["a", "b"]
     assert len(found.not_compared) == 2
-    assert "c on nnd_demo_other has no run to compare with" in found.not_compared[0]
+    assert "c on nnd_demo_other is in no comparison" in found.not_compared[0]
     assert "prompt 'p' and 'q'" in found.not_compared[0]
     assert found.not_compared[1].endswith("no other model ran on nnd/else (default)")
     assert all(line in markdown(found) for line in found.not_compared)

@@ -95,7 +95,9 @@ def test_an_excess_is_of_whole_words() -> None:
     """By hand: three words of two, one and two tokens, of which the first is marked."""
     text, ends = "fauler Hund bellt", [3, 6, 11, 14, 17]  # fau|ler| Hund| be|llt
     logprobs = [-4.0, -0.5, -3.0, -2.0, -0.5]
-    unigram = unigram_surprise([[1, 2, 3, 4, 5, 3, 4, 4, 4]])  # of 9 tokens: 1, 2 and 5 occur once, 3 twice, 4 four times
+    unigram = unigram_surprise(
+        [[1, 2, 3, 4, 5, 3, 4, 4, 4]]
+    )  # of 9 tokens: 1, 2 and 5 occur once, 3 twice, 4 four times
     items = SpanMetrics(BREAKDOWN, context_reliance=False).score(
         [text], [[error(0, 6, "rare")]], [answer([1, 2, 3, 4, 5], logprobs, ends=ends)], unigram
     )

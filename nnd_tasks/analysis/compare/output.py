@@ -25,7 +25,6 @@ from nnd_tasks.baselines import BASELINES
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.formats import TextTable, csv_text, json_text, number
 from nnd_tasks.markdown import code, unlinked
-from nnd_tasks.wording import counted
 
 _Item = TypeVar("_Item")
 
@@ -201,8 +200,7 @@ def markdown(comparison: Comparison, diagnostics: ByModel | None = None, *, sign
         f"Task: {unlinked(paired.title)}.",
         "",
     ]
-    if paired.left_out:
-        lines += [f"Left out: {counted(paired.left_out, 'test')} that some model could not score.", ""]
+    lines += [line for note in paired.notes for line in (note, "")]
     lines += [
         "Pass rates with 95% intervals (Wilson's), clustered by prompt:",
         "",
@@ -272,6 +270,7 @@ def to_json(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
         "models": comparison.paired.models,
         "signatures": {run.model: run.line for run in comparison.paired.runs},
         "left_out": comparison.paired.left_out,
+        "beyond": comparison.paired.beyond,
         "not_compared": comparison.not_compared,
         "resamples": comparison.resamples,
         "seed": comparison.seed,
