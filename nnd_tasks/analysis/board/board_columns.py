@@ -10,12 +10,12 @@ from typing import Any
 from nnd_tasks.analysis.board.standings import Standing
 from nnd_tasks.analysis.compare.adjusted import ADJUSTED
 from nnd_tasks.analysis.compare.adjusted_output import rate_cell
-from nnd_tasks.analysis.compare.output import few, p_value, underpowered
+from nnd_tasks.analysis.compare.output import few, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.signal.measures import PASS_RATE
 from nnd_tasks.baselines import ALL
-from nnd_tasks.formats import number
+from nnd_tasks.formats import number, p_value
 
 #: A value for sorting and for programs, None where there is none; and its text for people.
 Cell = tuple[float | str | None, str]

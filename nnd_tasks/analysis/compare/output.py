@@ -21,9 +21,10 @@ from nnd_tasks.analysis.compare.diagnostics import Diagnostics
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_cells, margin_parts_table
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Difference
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, is_underpowered
+from nnd_tasks.analysis.compare.verdict import verdicts
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.files import expand, write_texts
-from nnd_tasks.formats import TextTable, csv_text, json_text, number
+from nnd_tasks.formats import TextTable, csv_text, json_text, number, p_value
 from nnd_tasks.markdown import code, unlinked
 
 _Item = TypeVar("_Item")
@@ -41,11 +42,6 @@ def between(low: float, high: float) -> str:
         return "no interval"
     digits = next((digits for digits in range(3, 9) if round(low, digits) != round(high, digits)), 9)
     return f"{number(low, digits, signed=True)} to {number(high, digits, signed=True)}"
-
-
-def p_value(value: float) -> str:
-    """Return a p value for a table."""
-    return "<0.001" if value < 0.001 else number(value)
 
 
 def few(prompts: int) -> str:
@@ -201,6 +197,7 @@ def markdown(comparison: Comparison, diagnostics: ByModel | None = None, *, sign
         "",
     ]
     lines += [line for note in paired.notes for line in (note, "")]
+    lines += [*(f"- {unlinked(line)}" for line in verdicts(comparison)), ""]
     lines += [
         "Pass rates with 95% intervals (Wilson's), clustered by prompt:",
         "",
@@ -271,6 +268,7 @@ def to_json(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
         "signatures": {run.model: run.line for run in comparison.paired.runs},
         "left_out": comparison.paired.left_out,
         "beyond": comparison.paired.beyond,
+        "verdicts": verdicts(comparison),
         "not_compared": comparison.not_compared,
         "resamples": comparison.resamples,
         "seed": comparison.seed,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from nnd_tasks import __version__
 from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostics_of
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margin_parts_table
-from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, p_value, underpowered
+from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, LEVEL, POWER
+from nnd_tasks.analysis.compare.verdict import verdicts
 from nnd_tasks.analysis.curves import around_errors
 from nnd_tasks.analysis.html_pages import policy_hash, templates
 from nnd_tasks.analysis.report.browsing import Packed, pack
@@ -27,7 +28,7 @@ from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
-from nnd_tasks.formats import TextTable, number
+from nnd_tasks.formats import TextTable, number, p_value
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets
 from nnd_tasks.wording import counted
 
@@ -334,7 +335,7 @@ def environment() -> jinja2.Environment:
     environment.tests["nan"] = math.isnan
     environment.globals |= {
         **{"underpowered": underpowered, "between": between, "odd": odd, "beaten": _beaten, "scale_of": _scale},
-        "notes_on": notes_on,
+        **{"notes_on": notes_on, "verdicts": verdicts},
     }
     return environment
 
