@@ -167,9 +167,9 @@ def _decided_by_baselines(config: Config) -> Iterator[Finding]:
         if int(chosen.sum()) < ENOUGH or len({columns["cluster_id"][i] for i in np.flatnonzero(chosen)}) < FEW:
             continue
         for (rule, opposite), passed in passes.items():
-            rate = float(passed[chosen].mean())
-            if rate > OFTEN:
-                yield _leak(config, name, rule, opposite, rate, int(chosen.sum()))
+            decided = passed[chosen & ~np.isnan(passed)]
+            if decided.size >= ENOUGH and (rate := float(decided.mean())) > OFTEN:
+                yield _leak(config, name, rule, opposite, rate, decided.size)
 
 
 def _leak(config: Config, category: str, rule: str, opposite: str, rate: float, tests: int) -> Finding:

@@ -223,8 +223,9 @@ def markdown(comparison: Comparison, diagnostics: ByModel | None = None, *, sign
     ]
     if diagnostics:
         lines += [
-            "Diagnostics: share of tests that baselines pass, flips (share of outcomes that differ from per-token "
-            "scoring with the likelihood per byte, or the summed one), share decided by less than 1e-6.",
+            "Diagnostics: share of tests that baselines pass (system: of the tests with a text of that system), flips (share of "
+            "outcomes that differ from per-token scoring with the likelihood per byte, or the summed one), share decided by less "
+            "than 1e-6.",
             "",
             *diagnostics_table(comparison, diagnostics).markdown(),
         ]

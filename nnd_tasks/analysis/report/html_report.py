@@ -25,7 +25,7 @@ from nnd_tasks.analysis.report.browsing import Packed, pack
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, failed_examples
 from nnd_tasks.analysis.results import Run, notes_on, read_runs
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
-from nnd_tasks.baselines import ALL, BASELINES
+from nnd_tasks.baselines import ALL, BASELINES, strongest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
 from nnd_tasks.formats import TextTable, number, p_value
@@ -335,7 +335,7 @@ def environment() -> jinja2.Environment:
     environment.tests["nan"] = math.isnan
     environment.globals |= {
         **{"underpowered": underpowered, "between": between, "odd": odd, "beaten": _beaten, "scale_of": _scale},
-        **{"notes_on": notes_on, "verdicts": verdicts},
+        **{"notes_on": notes_on, "strongest": strongest, "verdicts": verdicts},
     }
     return environment
 
@@ -354,4 +354,5 @@ def _scale(results: Sequence[CategoryResult]) -> float:
 
 def _beaten(rate: Rate, diagnostics: Diagnostics | None) -> bool:
     """Tell whether a baseline passes as many of the tests as the model does, or more."""
-    return diagnostics is not None and max(diagnostics.baselines.values(), default=0.0) >= rate.rate
+    best = strongest(diagnostics.baselines) if diagnostics else None
+    return best is not None and best[1] >= rate.rate
