@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nnd_tasks.analysis.compare.model_verdicts import verdicts
 from nnd_tasks.analysis.compare.output import between, few, odd
-from nnd_tasks.analysis.compare.verdict import verdicts
 from nnd_tasks.baselines import ALL
 from nnd_tasks.cli.console import table
 from nnd_tasks.formats import number, p_value

@@ -18,6 +18,7 @@ from scipy import stats
 
 from nnd_tasks.analysis.compare import paired as module
 from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
+from nnd_tasks.analysis.compare.model_verdicts import verdicts
 from nnd_tasks.analysis.compare.output import (
     between,
     file_names,
@@ -52,7 +53,6 @@ from nnd_tasks.analysis.compare.power import (
     planned,
     planned_by_category,
 )
-from nnd_tasks.analysis.compare.verdict import verdicts
 from nnd_tasks.errors import NNDError
 from tests.analysis.runs import PROTOCOL, make_paired, make_run
 

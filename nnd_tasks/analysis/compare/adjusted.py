@@ -155,9 +155,9 @@ def _one_sided(categories: NDArray[np.object_], longer: NDArray[np.bool_]) -> li
         if of_category.size >= FEW and share >= ONE_SIDED:
             which = "longer" if of_category.mean() > 0.5 else "shorter"
             notes.append(
-                f"{category}: in {share:.0%} of the tests that differ in length the better text is the {which} one, as with "
-                "words left out or added; what the model notices of each such word goes with length, so the adjusted rate may be too "
-                "low: read the raw ones"
+                f"{category}: in {share:.0%} of the tests that differ in length the better text is the {which} one, as "
+                "with words left out or added; what the model notices of each such word goes with length, so the adjusted "
+                "rate may be too low: read the raw ones"
             )
     return notes
 

@@ -19,9 +19,9 @@ from nnd_tasks.analysis.compare.adjusted_output import (
 )
 from nnd_tasks.analysis.compare.diagnostics import Diagnostics
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_cells, margin_parts_table
+from nnd_tasks.analysis.compare.model_verdicts import verdicts
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Difference
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, is_underpowered
-from nnd_tasks.analysis.compare.verdict import verdicts
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.formats import TextTable, csv_text, json_text, number, p_value
