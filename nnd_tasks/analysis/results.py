@@ -145,7 +145,7 @@ def read_runs(places: Iterable[str | Path], select: Sequence[str] = (), skipped:
         The runs, in the order of the places, then by task; each model has a short name of its own.
 
     Raises:
-        NNDError: nothing is there or is selected, or samples are missing, cut off or contradict themselves.
+        NNDError: nothing is there or is selected, or samples are missing, cut off, damaged or of another run.
     """
     wanted = selecting.parse(select)
     chosen = find_results(places, skipped)
@@ -265,7 +265,7 @@ def _read_run(results: _TaskResults, name: str, earlier: tuple[Path, ...]) -> Ru
     if not path.is_file():
         raise NNDError(f"{results.file}: its samples {path.name} are missing; {HOW}")
     ties = str(results.protocol.get("ties", "fail"))
-    samples = read_samples(path, ties)
+    samples = read_samples(path)
     expected = _part(_part(results.content, "n-samples"), results.task).get("effective")
     if expected is not None and expected != len(samples.documents):
         raise NNDError(
@@ -298,11 +298,11 @@ def _read_run(results: _TaskResults, name: str, earlier: tuple[Path, ...]) -> Ru
 
 
 def _check_types(results: _TaskResults) -> None:
-    """Raise NNDError where a value that the analysis uses has a wrong type: the file was damaged, or changed."""
+    """Raise NNDError where a value that the analysis uses has a wrong type."""
 
     def refuse(what: str, value: Any, expected: str) -> None:
         raise NNDError(
-            f"{results.file}: {what} is {value!r:.60}, expected {expected}; the file was changed, run the task again"
+            f"{results.file}: {what} is {value!r:.60}, expected {expected}; the file is damaged, run the task again"
         )
 
     task, protocol = results.task, results.protocol
@@ -324,7 +324,7 @@ def _check_types(results: _TaskResults) -> None:
 
 
 def _check_rates(results: _TaskResults, samples: Samples, ties: str) -> None:
-    """Raise NNDError where the samples give other numbers than the results: one is of another run, or was changed."""
+    """Raise NNDError where the samples give other numbers than the results: one is of another run, or is damaged."""
     try:
         rates = samples.rates(ties)
     except NNDError as error:
@@ -337,7 +337,7 @@ def _check_rates(results: _TaskResults, samples: Samples, ties: str) -> None:
         if not isinstance(reported, (int, float)) or abs(reported - value) > _CLOSE:
             raise NNDError(
                 f"{results.samples}: its tests give {name} {value:.6g}, {results.file.name} says {reported!r:.40}: they are not "
-                "of one run, or one was changed; run the task again"
+                "of one run, or one is damaged; run the task again"
             )
 
 

@@ -206,7 +206,8 @@ def _decided_by_baselines(config: Config) -> Iterator[tuple[str, int, dict[str, 
         tests = int(chosen.sum())
         if tests < ENOUGH or len({columns["cluster_id"][i] for i in np.flatnonzero(chosen)}) < FEW:
             continue
-        rates = {rule: float(passed[chosen].mean()) for rule, passed in passes.items()}
+        decided = {rule: passed[chosen & ~np.isnan(passed)] for rule, passed in passes.items()}
+        rates = {rule: float(part.mean()) for rule, part in decided.items() if part.size >= ENOUGH}
         if often := {rule: rate for rule, rate in rates.items() if rate > OFTEN}:
             yield name, tests, often
 

@@ -311,7 +311,7 @@ class NNDTask(SandboxedTask):
         """Return the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
         values = document_metrics(doc, results, self.settings, self.breakdown)
         if self._spans:
-            values |= self._spans.score(doc["error_spans"], results, self._unigram)
+            values |= self._spans.score(doc["candidates"], doc["error_spans"], results, self._unigram)
         if "bypass" in self._metric_fn_list:  # --predict_only
             return {"bypass": None} | {name: values[name] for name in ("candidates", "no_context") if name in values}
         return values

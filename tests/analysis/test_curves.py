@@ -224,7 +224,7 @@ def test_tests_that_one_model_could_not_score_count_for_none() -> None:
     missing = (None, *OUTCOMES[1:])
     [chart] = scaling([run_of("m-1b", missing, parameters=1), run_of("m-2b", parameters=2)])
     assert {p.tests for p in chart.points if p.category == "all"} == {len(OUTCOMES) - 1}
-    assert any("1 test left out" in note for note in chart.notes)
+    assert any("Left out: 1 test that" in note for note in chart.notes)
 
 
 def test_a_task_that_one_model_ran_is_left_out_with_a_note() -> None:

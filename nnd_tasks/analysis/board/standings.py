@@ -27,7 +27,7 @@ from nnd_tasks.analysis.compare.paired import (
     rank,
 )
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.side_by_side import Paired, pair
+from nnd_tasks.analysis.side_by_side import Paired, asked_texts, pair
 from nnd_tasks.analysis.signal.signals import SetSignals, find_signals
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, noting, visible
@@ -196,7 +196,7 @@ def _alike(runs: Sequence[Run]) -> list[list[Run]]:
     shortened = any(run.truncated for run in runs)
     groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in runs:
-        kept = run.tests[["test_id", "cluster_id", "category", "subcategory", "severity"]]
+        kept = asked_texts(run).reset_index().assign(severity=run.tests["severity"])
         alone = run.model if run.tests["passed"].notna().mean() < LEAST_SCORED else ""
         window = json.dumps(run.model_info.get("window")) if shortened else ""
         groups[digest(sorted(kept.to_numpy().tolist())), window, alone].append(run)
@@ -246,13 +246,13 @@ def _differs(runs: Sequence[Run], main: Sequence[Run]) -> str:
     if scored < LEAST_SCORED * len(tests):
         return f"only {scored:,} of {counted(len(tests), 'test')} could be scored"
     if set(tests["test_id"]) != set(main[0].tests["test_id"]):
-        return "other tests, though the protocol is the same: a file was changed"
+        return "other tests, though the protocol is the same: a file is damaged"
     windows = [run.model_info.get("window") for run in (runs[0], main[0])]
     if windows[0] != windows[1]:
         return visible(
             f"window {windows[0]!s:.60} in place of {windows[1]!s:.60}, with prompts that were shortened to fit"
         )
-    return "tests have other prompts or categories, though the protocol is the same: a file was changed"
+    return "tests have other prompts, texts or categories, though the protocol is the same: a file is damaged"
 
 
 def _about(name: str, config: str) -> tuple[list[str], list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -22,6 +23,8 @@ POWER = 0.8
 #: A comparison whose MDE is above this cannot separate realistic models: it is underpowered.
 LARGEST_MDE = 0.2
 
+#: More prompts than any study has.
+MOST_NEEDED = 10**9
 #: Assumed share of tests that two models decide differently, before they have run. On Quiz Design and Challenge 300 three
 #: small models gave 0.10 to 0.18; models of different families disagree more. (`WITHIN` is the assumed correlation of their
 #: differences within a prompt, where the same models gave 0.11 to 0.21.)
@@ -61,6 +64,39 @@ def detectable(
         return math.inf
     mde = float(stdtrit(prompts - 1, 1 - level / 2) + stdtrit(prompts - 1, POWER)) * standard_error
     return mde if mde <= most else math.inf
+
+
+def needed(
+    standard_error: float, prompts: int, difference: float, hypotheses: int = 1, resamples: int = RESAMPLES
+) -> float:
+    """Return how many prompts, of the kind of those that were measured, make a difference `detectable`; two digits are given.
+
+    The standard error falls with the square root of the number of prompts.
+
+    Args:
+        standard_error: of the difference, as measured, above 0.
+        prompts: with how many.
+        difference: to be found.
+        hypotheses: as for `detectable`.
+        resamples: likewise.
+
+    Returns:
+        Infinity where no number is enough, as so few resamples allow no such p value; nan for a difference of nan.
+    """
+    if math.isnan(difference):
+        return math.nan
+
+    def enough(count: int) -> bool:
+        error = standard_error * math.sqrt(prompts / count)
+        return detectable(error, count, hypotheses, resamples) <= difference
+
+    count = 2
+    while not enough(count):
+        count *= 2
+        if count > MOST_NEEDED:
+            return math.inf
+    counts = range(count // 2, count + 1)
+    return float(f"{counts[bisect_left(counts, True, key=enough)]:.2g}")
 
 
 def planned(tests: ArrayLike, disagreement: float = DISAGREEMENT, within: float = WITHIN, hypotheses: int = 1) -> float:

@@ -60,7 +60,7 @@ def judged_texts(paired: Paired, table: pd.DataFrame) -> JudgedTexts:
     """
     unknown = set(paired.tests["test_id"]) - set(table["test_id"])
     if unknown:
-        raise NNDError(f"{paired.runs[0].path}: {paired.set} has no test {min(unknown)}; the file was changed")
+        raise NNDError(f"{paired.runs[0].path}: {paired.set} has no test {min(unknown)}; the file is damaged")
     sides = _sides(paired, table.set_index("test_id").loc[paired.tests["test_id"]])
     systems, of_text = _shares(sides)
     finite = sides[list(range(len(paired.runs)))].notna().all(axis=1)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from nnd_tasks import __version__
 from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostics_of
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margin_parts_table
-from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, p_value, underpowered
+from nnd_tasks.analysis.compare.model_verdicts import verdicts
+from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
 from nnd_tasks.analysis.compare.power import LARGEST_MDE, LEVEL, POWER
 from nnd_tasks.analysis.curves import around_errors
@@ -24,10 +25,10 @@ from nnd_tasks.analysis.report.browsing import Packed, pack
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, failed_examples
 from nnd_tasks.analysis.results import Run, notes_on, read_runs
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
-from nnd_tasks.baselines import ALL, BASELINES
+from nnd_tasks.baselines import ALL, BASELINES, strongest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
-from nnd_tasks.formats import TextTable, number
+from nnd_tasks.formats import TextTable, number, p_value
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets
 from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
@@ -327,7 +328,7 @@ def environment() -> jinja2.Environment:
     environment.tests["nan"] = math.isnan
     environment.globals |= {
         **{"underpowered": underpowered, "between": between, "odd": odd, "beaten": _beaten, "scale_of": _scale},
-        "notes_on": notes_on,
+        **{"notes_on": notes_on, "strongest": strongest, "verdicts": verdicts},
     }
     return environment
 
@@ -346,4 +347,5 @@ def _scale(results: Sequence[CategoryResult]) -> float:
 
 def _beaten(rate: Rate, diagnostics: Diagnostics | None) -> bool:
     """Tell whether a baseline passes as many of the tests as the model does, or more."""
-    return diagnostics is not None and max(diagnostics.baselines.values(), default=0.0) >= rate.rate
+    best = strongest(diagnostics.baselines) if diagnostics else None
+    return best is not None and best[1] >= rate.rate

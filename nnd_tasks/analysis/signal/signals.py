@@ -34,7 +34,6 @@ from nnd_tasks.analysis.tags import Tags
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import FEW
-from nnd_tasks.wording import counted
 
 Verdict = Literal["better", "worse", "mixed", "not confirmed", "noise", "too few prompts"]
 #: Share of the pairs of models told apart that a sample must keep.
@@ -172,9 +171,7 @@ def _set_signals(paired: Paired, family: Family, notes: list[str], resamples: in
     if not scored.any():
         raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(family.models)}")
     tests = paired.tests[scored]
-    left_out = paired.left_out + int((~scored).sum())
-    if left_out:
-        notes = [*notes, f"Left out: {counted(left_out, 'test')} that some model could not score."]
+    notes = [*notes, *replace(paired, left_out=paired.left_out + int((~scored).sum())).notes]
     run = paired.runs[0]
     places = sample_places(run)
     names = [ALL, *sorted(set(tests["category"]))]
