@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.baselines import ALL, table_rates
 from nnd_tasks.card import Card
 from nnd_tasks.card_sections import BASELINES_HEADING, baselines_section
 from nnd_tasks.markdown import cell
 from nnd_tasks.schema import fold
+from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted, some_of
 
 HEADING = "Known limits"

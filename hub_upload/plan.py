@@ -23,7 +23,7 @@ from nnd_tasks.card_sections import cleaning_section, use_section
 from nnd_tasks.datasets import REPORT, SPLIT, find_set, is_name, list_configs, read_report, read_table
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import changing, reading
-from nnd_tasks.folders import replacing
+from nnd_tasks.folders import rewriting
 from nnd_tasks.sets.licences import Terms, check_licences, licence_names, terms_of, texts_may_go
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
 from nnd_tasks.schema import SCHEMA_VERSION
@@ -88,7 +88,7 @@ class UploadPlan:
             NNDError: there is something already, or the folder cannot be written.
         """
         check_out(folder)
-        with changing(f"--out {folder}"), replacing(folder) as new:
+        with changing(f"--out {folder}"), rewriting(folder) as new:
             for file in self.files:
                 path = new / file.path
                 path.parent.mkdir(parents=True, exist_ok=True)

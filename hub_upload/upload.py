@@ -311,10 +311,10 @@ def _one_line(repo: str, token: str, state: str, unsure: Callable[[], str] | Non
     except NNDError:
         raise
     except (Exception, KeyboardInterrupt) as error:  # many kinds, of several libraries; the user's way out is one
-        text, refused = _explain(repo, error)
+        text, refused = _explain(repo, error, token)
         left = state if refused or unsure is None else unsure()
         # An error's text comes from outside: it may quote the request. The chain is cut, because a traceback shows it too.
-        raise NNDError(f"{repo}: {text}; {left}".replace(token, "***")) from None
+        raise NNDError(f"{repo}: {text}; {left}") from None
 
 
 def _after(api: HfApi, repo: str, timeout: float, head: str, before: str) -> str:
@@ -326,7 +326,7 @@ def _after(api: HfApi, repo: str, timeout: float, head: str, before: str) -> str
     return before if remote and remote.head == head else "whether the commit arrived is not known: publish again"
 
 
-def _explain(repo: str, error: BaseException) -> tuple[str, bool]:
+def _explain(repo: str, error: BaseException, token: str) -> tuple[str, bool]:
     """Return what went wrong, and whether the hub has refused the request."""
     causes: list[BaseException] = []
     link: BaseException | None = error
@@ -341,23 +341,24 @@ def _explain(repo: str, error: BaseException) -> tuple[str, bool]:
     answers = [getattr(cause, "response", None) for cause in causes]
     status = next((answer.status_code for answer in answers if answer is not None), None)
     if status is not None:
-        return _status(status, repo, error), status < 500
+        return _status(status, repo, _short(error, token)), status < 500
     if any(isinstance(cause, OSError) or "httpx" in type(cause).__module__ for cause in causes):
-        return f"the hub cannot be reached ({_short(causes[-1])}); check the connection and HF_ENDPOINT", False
-    return f"the upload failed ({_short(error)})", False
+        return f"the hub cannot be reached ({_short(causes[-1], token)}); check the connection and HF_ENDPOINT", False
+    return f"the upload failed ({_short(error, token)})", False
 
 
-def _status(status: int, repo: str, error: BaseException) -> str:
+def _status(status: int, repo: str, text: str) -> str:
     return {
         401: f"the hub does not accept the token (401): {_LOGIN} with one that is valid",
         403: f"the token may not write there (403): {_LOGIN} with write access to {repo.partition('/')[0]}",
         404: "the hub does not know it, or the token may not see it (404)",
         409: "somebody else is changing the repository (409); look at it, then publish again",
         412: "somebody else changed the repository meanwhile (412); look at it, then publish again",
-    }.get(status, f"the hub answers {status} ({_short(error)})")
+    }.get(status, f"the hub answers {status} ({text})")
 
 
-def _short(error: BaseException) -> str:
+def _short(error: BaseException, token: str) -> str:
     """Return the text of an error in one line, at most 200 characters of it; the hub gives its reasons in later lines."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    # Half a token would not be recognized, so it is masked before the text is cut.
+    text = " ".join(str(error).replace(token, "***").split()) or type(error).__name__
     return text if len(text) <= 200 else text[:199] + "…"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -259,6 +259,16 @@ def how_to_build(name: str, config: str = "") -> str:
     return f"nnd build {name}{' --rows all' if config.startswith('all_rows') else ''}"
 
 
+def task_yamls(folder: Path) -> list[Path]:
+    """Return the YAMLs in which lm-eval may find tasks, in a folder and those below it; hidden ones are not of a set."""
+    return sorted(path for path in folder.rglob("*.yaml") if path.is_file() and not is_hidden(path.relative_to(folder)))
+
+
+def is_hidden(path: Path) -> bool:
+    """Tell whether a file, or a folder on the way to it, is hidden, as what an editor or a killed process leaves is."""
+    return any(part.startswith(".") for part in path.parts)
+
+
 def no_set(name: str) -> str:
     """Return the error message for a set that is not built here: how to build it, or which name may have been meant."""
     ours = {path.name for path in tasks_dir().glob("[!_.]*") if path.is_dir() and path.name != "blindspot"}
@@ -271,12 +281,13 @@ def no_set(name: str) -> str:
     return f"there is no set {name!r}; {meant}nnd list shows those there are"
 
 
-def read_table(folder: Path, config: str | None = None) -> pa.Table:
+def read_table(folder: Path, config: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the tests of one config of a dataset folder, checked against the schema.
 
     Args:
         folder: the dataset folder.
         config: the config; None takes the default one.
+        columns: those to read, which are not checked then; None takes all.
 
     Raises:
         NNDError: no dataset, no such config, another schema version, or an unreadable file.
@@ -284,11 +295,11 @@ def read_table(folder: Path, config: str | None = None) -> pa.Table:
     for _ in range(_TRIES - 1):
         before = _identity(folder)
         try:
-            return _read_table(folder, config)
+            return _read_table(folder, config, columns)
         except NNDError:
             if _identity(folder) == before:
                 raise
-    return _read_table(folder, config)
+    return _read_table(folder, config, columns)
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
@@ -300,7 +311,7 @@ def _identity(folder: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_ctime_ns
 
 
-def _read_table(folder: Path, config: str | None) -> pa.Table:
+def _read_table(folder: Path, config: str | None, columns: Sequence[str] | None) -> pa.Table:
     names, default = list_configs(folder)
     config = config or default
     if config not in names:
@@ -311,10 +322,16 @@ def _read_table(folder: Path, config: str | None) -> pa.Table:
     if not files:
         raise NNDError(f"{folder}: the data of config {config!r} is missing; build the set again")
     try:
-        table = pa.concat_tables([pq.read_table(file) for file in files])
+        table = pa.concat_tables([read_parquet(file, columns) for file in files])
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are no UTF-8
         raise NNDError(f"{files[0]}: cannot be read as parquet ({reason_of(error)}); build the set again") from error
-    return check_table(table, f"{folder} (config {config})")
+    return table if columns else check_table(table, f"{folder} (config {config})")
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return a parquet file, or some of its columns; `pyarrow.parquet.read_table` would import pandas."""
+    with pq.ParquetFile(path) as file:
+        return file.read(columns).select(columns or file.schema_arrow.names)
 
 
 def load(name: str, config: str | None = None) -> datasets.Dataset:

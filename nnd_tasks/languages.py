@@ -1,4 +1,4 @@
-"""Languages: their codes, their names in prompts and recipes, and pairs of them in names of files and configs."""
+"""Languages: their codes, their names in prompts and recipes, pairs of them in names of files and configs, and words of texts."""
 
 from __future__ import annotations
 
@@ -32,6 +32,19 @@ _PAIR = re.compile(
     rf"|(?:^|(?<=_))(?:({_ANY})2({_ANY})|(en)_({_ANY})|({_ANY})_(en)|({_WMT})_({_WMT})))(?=_|$)"
 )
 _NAME = re.compile(rf"(?<![a-z])({'|'.join(_CODES)})(?![a-z])")
+
+#: Scripts that put no space between words: Thai, Lao, Burmese, Khmer, Chinese and Japanese. Each character is a word.
+_NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+#: A word or a single other character, with the white space before it.
+_WORD = re.compile(rf"\s*(?:[{_NO_SPACES}]|(?:(?![{_NO_SPACES}])\w)+|[^\w\s])|\s+")
+
+
+def split_words(text: str) -> list[str]:
+    """Return words and single characters of punctuation, each with the white space before it; together they are the text.
+
+    In scripts without spaces between words, every character is a word.
+    """
+    return _WORD.findall(text)
 
 
 def language_pair(config: str) -> tuple[str, str] | None:

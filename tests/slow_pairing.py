@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Protocol
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import Test, check_field_names, cluster_key, fold, normalize, short_hash
+from nnd_tasks.schema import Test, check_field_names, cluster_key, normalize, short_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ class _Group:
 
     def key(self, judged: _Judged) -> tuple[str, str, str]:
         """Return what two labels must share to contradict each other: prompt, rated aspect, text."""
-        return self.cluster_id, judged.aspect, fold(judged.candidate)
+        return self.cluster_id, judged.aspect, judged.candidate
 
 
 def _group(annotations: Iterable[Annotation], shape: Shape, report: PairingReport) -> dict[str, _Group]:

@@ -414,6 +414,18 @@ def slow_rules(rows: list[dict[str, Any]]) -> dict[str, float]:
     return {name: count / len(rows) for name, count in passes.items()}
 
 
+def test_the_lines_of_a_card_load_the_set_in_any_folder(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = home / "nnd" / "demo"
+    block = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL)
+    assert block
+    names: dict[str, Any] = {}
+    exec(block[1], names)
+    assert names["tests"].to_list() == read_table(folder).to_pylist()
+
+
 def test_card_and_report_say_what_trivial_rules_reach(tmp_path: Path) -> None:
     result = build_set("demo", out=tmp_path / "demo")
     rows = read_table(result.folder).to_pylist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from nnd_tasks.build import build_set
 from nnd_tasks.cli import app
 from nnd_tasks.cli.catalogue import catalogue, describe
 from nnd_tasks.errors import NNDError
-from tests.conftest import SOURCES
+from tests.conftest import REPO, SOURCES
 
 BASE = "context: c\ncandidate: t\nlabel: l\nbetter: [good]\nkind: judging\nlicense: mit\n"
 ROWS = "c,t,l\nq,a,good\nq,b,bad\n"
@@ -139,3 +140,12 @@ def test_what_names_say_is_no_markup_and_no_escape(nnd_home: Path) -> None:
     path.write_text(BASE, encoding="utf-8")
     done = CliRunner().invoke(app, ["list"])
     assert (done.exit_code, "\x1b" in done.output, "[bold]x\\x1b[2J" in done.output) == (0, False, True)
+
+
+def test_the_errors_of_a_set_that_nobody_judged_are_made(nnd_home: Path) -> None:
+    page = (REPO / "docs" / "sets.md").read_text("utf-8")
+    unjudged = re.findall(r"^\| `(\w+)` \| nobody:", page, re.MULTILINE)
+    assert "demo" in unjudged
+    assert {entry.name: entry.errors for entry in catalogue() if entry.name in unjudged} == dict.fromkeys(
+        unjudged, "made"
+    )

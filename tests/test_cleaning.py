@@ -25,7 +25,7 @@ from nnd_tasks.recipes.make import make_tests, tables_of
 from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.recipe import Recipe
 from nnd_tasks.recipes.rows import read_judgements
-from nnd_tasks.schema import REQUIRED_COLUMNS, Test, fold
+from nnd_tasks.schema import REQUIRED_COLUMNS, Test
 from nnd_tasks.tables import to_table
 from tests.conftest import SOURCES
 from tests.recipes.small_files import MQM_COLUMNS, QUIZ_FILE, jsonl, quiz_group, tsv, write_files
@@ -52,12 +52,22 @@ def cleaned(*rows: Row, recipe: Row | None = None) -> tuple[list[tuple[str, str]
     return [(t["high"], t["low"]) for t in kept], {name: count for name, count in counts.items() if count}
 
 
-def test_equal_texts_are_those_that_differ_in_white_space_or_composition_only() -> None:
-    kept, counts = cleaned(row("caf\u00e9  noir"), row(" cafe\u0301 noir\n", "bad"), row("tea", "bad"))
+@pytest.mark.parametrize("fold_space", [False, True])
+def test_equal_texts_are_those_that_differ_in_composition_only(fold_space: bool) -> None:
+    recipe = {**LABELS, "fold_space": fold_space}
+    kept, counts = cleaned(row("caf\u00e9 noir"), row("cafe\u0301 noir", "bad"), row("tea", "bad"), recipe=recipe)
     assert kept == [], "the good candidate was judged bad too"
     assert counts == {"equal_texts": 1, "contradictory": 2}
-    kept, counts = cleaned(row("caf\u00e9"), row("cafe", "bad"))
+    kept, counts = cleaned(row("caf\u00e9"), row("cafe", "bad"), recipe=recipe)
     assert (kept, counts) == ([("caf\u00e9", "cafe")], {})
+
+
+def test_texts_that_differ_in_white_space_are_equal_only_if_the_recipe_says_so() -> None:
+    rows = [row("if a:\n    b()\nc()"), row("if a:\n    b()\n    c()", "bad"), row("d()", "bad")]
+    kept, counts = cleaned(*rows)
+    assert (kept, counts) == ([(rows[0]["candidate"], one["candidate"]) for one in rows[1:]], {})
+    kept, counts = cleaned(*rows, recipe={**LABELS, "fold_space": True})
+    assert (kept, counts) == ([], {"equal_texts": 1, "contradictory": 2})
 
 
 def test_of_repeated_tests_the_first_stays_also_across_groups_with_one_prompt() -> None:
@@ -110,8 +120,8 @@ texts = st.sampled_from(["a", " a", "b", "b\n", "c", "", " "])
 def test_what_is_kept_follows_from_the_definitions(found: list[tuple[str, str, str, str]]) -> None:
     rows = [row(text, label, context, context + group) for context, group, text, label in found]
     made = engine_if_any(LABELS, rows)
-    good = {(c, t.strip()) for c, _, t, label in found if label == OK}
-    bad = {(c, t.strip()) for c, _, t, label in found if label != OK}
+    good = {(c, t) for c, _, t, label in found if label == OK}
+    bad = {(c, t) for c, _, t, label in found if label != OK}
     if made is None:
         return
     expected, seen = [], set()
@@ -119,9 +129,9 @@ def test_what_is_kept_follows_from_the_definitions(found: list[tuple[str, str, s
     sides: dict[str, set[tuple[str, str]]] = {"high": set(), "low": set()}
     for test in made.table.to_pylist():
         key = (test["cluster_id"], test["high"], test["low"], test["category"])
-        texts_of = {side: (test["context"], test[side].strip()) for side in ("high", "low")}
+        texts_of = {side: (test["context"], test[side]) for side in ("high", "low")}
         holds = {
-            "equal_texts": test["high"].split() == test["low"].split(),
+            "equal_texts": test["high"] == test["low"],
             "repeated": key in seen,
             "contradictory": any(text in good & bad for text in texts_of.values()),
             "empty": not test["high"].strip() or not test["low"].strip(),
@@ -159,7 +169,7 @@ def slow_cleaning(tests: list[Test], report: PairingReport) -> tuple[list[Test],
     for test in tests:
         key = (test.cluster_id, test.high, test.low, test.category)
         holds = {
-            "equal_texts": test.high.split() == test.low.split(),
+            "equal_texts": test.high == test.low,
             "repeated": key in seen,
             "contradictory": test.test_id in report.contradicted,
             "empty": not test.high.strip() or not test.low.strip(),
@@ -168,8 +178,8 @@ def slow_cleaning(tests: list[Test], report: PairingReport) -> tuple[list[Test],
         for reason, is_so in holds.items():
             found[reason] += [test] * is_so
         if holds["contradictory"]:
-            sides["high"].add((test.cluster_id, fold(test.high)))
-            sides["low"].add((test.cluster_id, fold(test.low)))
+            sides["high"].add((test.cluster_id, test.high))
+            sides["low"].add((test.cluster_id, test.low))
         if not any(holds.values()):
             kept.append(test)
 
@@ -184,7 +194,7 @@ def slow_cleaning(tests: list[Test], report: PairingReport) -> tuple[list[Test],
         }
         for reason, ones in found.items()
     }
-    contradicting = {(one.cluster_id, fold(one.candidate)) for one in report.contradictions}
+    contradicting = {(one.cluster_id, one.candidate) for one in report.contradictions}
     reasons["contradictory"] |= {
         "candidates": len(report.contradictions),
         "candidates_on_both_sides_of_tests": len(contradicting & sides["high"] & sides["low"]),

@@ -193,7 +193,8 @@ def _send(stream: IO[bytes], request: bytes) -> None:
 
 def _finding_of(said: Mapping[str, Any]) -> Finding:
     rows = tuple(Row(**row) for row in said["rows"])
-    return Finding(**{**said, "severity": Severity(said["severity"]), "rows": rows})
+    table = tuple(map(tuple, said["table"]))
+    return Finding(**{**said, "severity": Severity(said["severity"]), "rows": rows, "table": table})
 
 
 # ---------------------------------------------------------------- in that process

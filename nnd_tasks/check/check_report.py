@@ -83,6 +83,9 @@ def text(report: CheckReport) -> str:
 
 def _text_of(one: Finding) -> Iterator[str]:
     yield f"{one.severity.label}: {one.code}{f' [{visible(one.config)}]' if one.config else ''}: {one.message}"
+    widths = [max(map(len, column)) for column in zip(*one.table, strict=True)]
+    for cells in one.table:
+        yield "    " + "  ".join(visible(cell).ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
     for row in one.rows:
         yield f"    row {row.index}, test {visible(row.test_id) or '?'}{f': {visible(row.detail)}' if row.detail else ''}"
     if one.rows and one.count > len(one.rows):
@@ -144,6 +147,9 @@ def markdown(report: CheckReport, *, texts: bool = True) -> str:
 def _markdown_of(one: Finding, *, texts: bool) -> Iterator[str]:
     where = f" ({code(one.config)})" if one.config else ""
     yield f"- **`{one.code}`**{where}: {_plain(one.message)}. *To do:* {_plain(one.fix)}{'' if one.fix.endswith('?') else '.'}"
+    if one.table:
+        head, *rows = ([_plain(cell) for cell in cells] for cells in one.table)
+        yield from ("", *(f"  {line}" for line in table(head, rows)), "")
     for row in one.rows:
         detail = f": {code(row.detail)}" if row.detail and texts else ""
         yield f"  - row {row.index}, test {code(row.test_id or '?')}{detail}"

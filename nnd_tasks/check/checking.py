@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from nnd_tasks.check import apart
 from nnd_tasks.check.card_facts import check_card, languages
 from nnd_tasks.check.columns import check_columns
 from nnd_tasks.check.findings import Finding, Severity, finding
-from nnd_tasks.check.labels import check_labels
+from nnd_tasks.check.labels import check_baselines, check_labels
 from nnd_tasks.check.loading import Config, load
 from nnd_tasks.check.recipe_checks import check_built, check_recipe
 from nnd_tasks.check.task_checks import task_folders
@@ -111,14 +112,17 @@ def check_set(
             sound[config.name] = typed
             if not any(one.severity is Severity.ERROR for one in faults):
                 loadable[config.name] = typed
-    scanner = Scanner()
-    for config in sound.values():
-        findings += check_labels(config, loaded.known)
-        findings += check_texts(config, loaded.known, languages(loaded), scanner)
-    findings += check_card(loaded)
-    findings += check_built(loaded)
     yamls, problems = find_yamls(loaded, folders)
-    checked, ran = (apart.check_apart if yamls else apart.check_here)(loaded, loadable, yamls, run=run)
+    with ThreadPoolExecutor(1) as beside:  # a process of its own checks the tasks meanwhile
+        of_tasks = beside.submit(apart.check_apart if yamls else apart.check_here, loaded, loadable, yamls, run=run)
+        scanner = Scanner()
+        for config in sound.values():
+            findings += check_labels(config, loaded.known)
+            findings += check_texts(config, loaded.known, languages(loaded), scanner)
+        findings += check_baselines(sound.values())
+        findings += check_card(loaded)
+        findings += check_built(loaded)
+        checked, ran = of_tasks.result()
     findings += [*problems, *checked]
     findings.sort(key=lambda one: -one.severity)
     sizes = {config.name: _size(config) for config in sound.values()}

@@ -54,10 +54,10 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "no_error_bar": (_E, "fewer than two prompts: a standard error is not defined"),
     "few_contexts": (_W, "too few prompts for a reliable standard error"),
     "low_power": (_W, "underpowered: too few prompts to tell models apart"),
-    "contradictory": (_W, "a candidate that people judged both ways is better in one test and worse in another"),
+    "contradictory": (_W, "a candidate is better in one test and worse in another of the same prompt"),
     "repeated": (_W, "the same test again"),
-    "trivial_rule": (_W, "a baseline decides a category almost always"),
-    "trivial_rule_often": (_N, "a baseline decides a category often"),
+    "trivial_rule": (_W, "a baseline decides categories almost always"),
+    "trivial_rule_often": (_N, "a baseline decides categories often"),
     # the texts
     "equal_texts": (_W, "both candidates are equal"),
     "form_only": (_W, "the candidates differ in case, punctuation or white space only"),
@@ -142,6 +142,7 @@ class Finding:
         count: all of them.
         fix: what to do.
         config: where; ``""`` for what concerns the whole set.
+        table: cells of a table that belongs to it, its head first.
     """
 
     severity: Severity
@@ -151,6 +152,7 @@ class Finding:
     rows: tuple[Row, ...] = ()
     count: int = 0
     config: str = ""
+    table: tuple[tuple[str, ...], ...] = ()
 
 
 def finding(
@@ -162,6 +164,7 @@ def finding(
     count: int | None = None,
     config: str = "",
     severity: Severity | None = None,
+    table: Sequence[Sequence[str]] = (),
 ) -> Finding:
     """Return a finding, with the usual severity of its code unless another is given; only the first few rows are kept."""
     usual, _ = CODES[code]
@@ -173,6 +176,7 @@ def finding(
         rows=tuple(rows[:EXAMPLES]),
         count=len(rows) if count is None else count,
         config=config,
+        table=tuple(map(tuple, table)),
     )
 
 

@@ -8,12 +8,13 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, planned_by_category, points
+from nnd_tasks.analysis.compare.power import LARGEST_MDE, planned_by_category, points
 from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.check.findings import EXAMPLES, Finding, Severity, finding, shown
 from nnd_tasks.check.loading import Config, distinct_first
 from nnd_tasks.cleaning import clean_name
-from nnd_tasks.schema import fold
+from nnd_tasks.schema import normalize
+from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 
 #: A baseline that passes more than this share of a category's tests gives the label away; above `OFTEN` it is noted.
@@ -32,7 +33,6 @@ def check_labels(config: Config, others: Collection[str] = ()) -> Iterator[Findi
     yield from _sizes(config)
     yield from _contradictions(config, others)
     yield from _repeats(config, others)
-    yield from _decided_by_baselines(config)
 
 
 def clean_advice(config: Config, others: Collection[str]) -> tuple[Severity | None, str]:
@@ -77,10 +77,10 @@ def contradicted(config: Config) -> dict[tuple[str, ...], list[int]]:
     compared within a category; where it follows from the label of the worse candidate, over all categories.
 
     Returns:
-        (cluster_id, category or ``""``, text with white space folded) -> rows.
+        (cluster_id, category or ``""``, text in Unicode NFC) -> rows.
     """
     columns = config.columns
-    high, low = ([fold(text) for text in columns[side]] for side in ("high", "low"))
+    high, low = ([normalize(text) for text in columns[side]] for side in ("high", "low"))
     judged = next((k for k in ("label", "score") if {f"high_{k}", f"low_{k}"} <= columns.keys()), None)
     keys = list(zip(columns["cluster_id"], _aspects(config), strict=True))
     verdicts: dict[tuple[str, ...], tuple[set[object], set[object]]] = defaultdict(lambda: (set(), set()))
@@ -151,32 +151,67 @@ def _repeats(config: Config, others: Collection[str]) -> Iterator[Finding]:
 # ---------------------------------------------------------------- leakage
 
 
-def _decided_by_baselines(config: Config) -> Iterator[Finding]:
-    """Find categories where one of `BASELINES`, or its opposite, passes nearly all tests."""
+def check_baselines(configs: Collection[Config]) -> Iterator[Finding]:
+    """Find the categories of a set where one of `BASELINES`, or its opposite, passes most tests: all in one table.
+
+    Args:
+        configs: those of the set, with the columns of the schema.
+    """
+    decided = [(config.name, *found) for config in configs for found in _decided_by_baselines(config)]
+    if not decided:
+        return
+    rates = [of for *_, of in decided]
+    rules = list(dict.fromkeys(rule for of in rates for rule in of))
+    surely = sum(max(of.values()) > LEAK for of in rates)
+    message = (
+        f"rules that understand nothing pass more than {OFTEN:.0%} of the tests of {counted(len(decided), 'category')}, "
+        f"and more than {LEAK:.0%} of {surely}; {'; '.join(f'{rule}: {_meaning(rule)}' for rule in rules)}"
+    )
+    fix = "give these rates beside a model's, as cards and reports do, and do not read a category by itself"
+    if any(of.get(rule, 0) > LEAK for of in rates for rule in ("shorter", "longer")):
+        fix += "; where an error adds or removes words, length decides by construction: nothing need be balanced there"
+    else:
+        fix += "; or balance the candidates"
+    several = len(configs) > 1
+    yield finding(
+        "trivial_rule" if surely else "trivial_rule_often",
+        message,
+        fix,
+        count=len(decided),
+        config="" if several else decided[0][0],
+        table=[
+            [*(["config"] if several else []), "category", "tests", *rules],
+            *(
+                [*([name] if several else []), category, f"{tests:,}"]
+                + [f"{of[rule]:.1%}" if rule in of else "" for rule in rules]
+                for name, category, tests, of in decided
+            ),
+        ],
+    )
+
+
+def _decided_by_baselines(config: Config) -> Iterator[tuple[str, int, dict[str, float]]]:
+    """Yield each category of which a baseline passes more than `OFTEN`: its name, its tests, and these baselines' rates."""
     columns = config.columns
     triples = list(zip(columns["context"], columns["high"], columns["low"], strict=True))
     categories = np.asarray(columns["category"], dtype=object)
     writers = list(zip(*(columns[name] for name in WRITERS), strict=True)) if {*WRITERS} <= columns.keys() else []
-    passes = {(rule, ""): passed for rule, passed in baseline_passes(triples, writers=writers).items()}
+    passes = baseline_passes(triples, writers=writers)
     # The opposite of a baseline gives the label away as well; "shorter" and "longer" are opposites already.
     turned = baseline_passes([(context, low, high) for context, high, low in triples])
-    passes |= {(rule, "not "): passed for rule, passed in turned.items() if rule not in ("shorter", "longer")}
+    passes |= {f"not {rule}": passed for rule, passed in turned.items() if rule not in ("shorter", "longer")}
     names = sorted(set(columns["category"]))
     for name in names if len(names) == 1 else [*names, ALL]:
         chosen = np.full(len(categories), True) if name == ALL and name not in names else categories == name
-        if int(chosen.sum()) < ENOUGH or len({columns["cluster_id"][i] for i in np.flatnonzero(chosen)}) < FEW:
+        tests = int(chosen.sum())
+        if tests < ENOUGH or len({columns["cluster_id"][i] for i in np.flatnonzero(chosen)}) < FEW:
             continue
-        for (rule, opposite), passed in passes.items():
-            rate = float(passed[chosen].mean())
-            if rate > OFTEN:
-                yield _leak(config, name, rule, opposite, rate, int(chosen.sum()))
+        decided = {rule: passed[chosen & ~np.isnan(passed)] for rule, passed in passes.items()}
+        rates = {rule: float(part.mean()) for rule, part in decided.items() if part.size >= ENOUGH}
+        if often := {rule: rate for rule, rate in rates.items() if rate > OFTEN}:
+            yield name, tests, often
 
 
-def _leak(config: Config, category: str, rule: str, opposite: str, rate: float, tests: int) -> Finding:
-    what = BASELINES[rule] if not opposite else BASELINES[rule].replace("larger", "smaller").replace("higher", "lower")
-    code = "trivial_rule" if rate > LEAK else "trivial_rule_often"
-    message = f"{category}: a baseline passes {rate:.1%} of {counted(tests, 'test')}: {what} ({opposite}{rule})"
-    fix = "a model passes these without reading: balance the candidates" + (
-        ", or leave the category out" if code == "trivial_rule" else ", or tell readers"
-    )
-    return finding(code, message, fix, count=tests, config=config.name)
+def _meaning(rule: str) -> str:
+    what = BASELINES[rule.removeprefix("not ")]
+    return what.replace("larger", "smaller").replace("higher", "lower") if rule.startswith("not ") else what

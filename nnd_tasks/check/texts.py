@@ -11,7 +11,7 @@ from nnd_tasks.check.findings import CODES, EXAMPLES, Finding, Severity, around,
 from nnd_tasks.check.labels import clean_advice
 from nnd_tasks.check.loading import Config, distinct_first
 from nnd_tasks.check.scripts import main_script, scripts_of
-from nnd_tasks.schema import fold
+from nnd_tasks.schema import normalize
 from nnd_tasks.wording import counted
 
 #: Normalized Levenshtein similarity (1 - distance / length of the longer text) from which two texts are nearly equal.
@@ -47,16 +47,14 @@ def _pairs(config: Config, others: Collection[str]) -> Iterator[Finding]:
         message = f"{counted(len(empty), 'test')} with an empty candidate: not scored"
         fix = more or "leave them out"
         yield finding("empty", message, fix, rows=config.pairs_of(empty), config=config.name, severity=severity)
-    folded = [(fold(a), fold(b)) for a, b in zip(high, low, strict=True)]
-    equal = [i for i, (a, b) in enumerate(folded) if a == b and a]
+    pairs = [(normalize(a), normalize(b)) for a, b in zip(high, low, strict=True)]
+    equal = [i for i, (a, b) in enumerate(pairs) if a == b and a.strip()]
     if equal:
-        message = (
-            f"{counted(len(equal), 'test')} with two equal candidates (white space folded), which no model can pass"
-        )
+        message = f"{counted(len(equal), 'test')} with two equal candidates, which no model can pass"
         fix = more or "leave them out"
         yield finding("equal_texts", message, fix, rows=config.pairs_of(equal), config=config.name, severity=severity)
-    bare = [(_bare(a), _bare(b)) for a, b in folded]
-    form = [i for i, (a, b) in enumerate(bare) if a == b and a and folded[i][0] != folded[i][1]]
+    bare = [(_bare(a), _bare(b)) for a, b in pairs]
+    form = [i for i, (a, b) in enumerate(bare) if a == b and a.strip() and pairs[i][0] != pairs[i][1]]
     if form:
         message = f"{counted(len(form), 'test')} with candidates that differ in case, punctuation or spacing only"
         fix = "look whether the difference is what was judged; else leave them out"

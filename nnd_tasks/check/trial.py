@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+import numpy as np
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
 
 from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Config
@@ -26,31 +28,31 @@ _TEXTS = 300  # that the tokenizer is trained on
 _END = "<|endoftext|>"
 
 
-def make_model(folder: Path, texts: Iterable[str]) -> None:
-    """Write a GPT-2 of one tiny layer and a byte-level BPE tokenizer of the texts, which can write any text."""
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
+class TinyModel(LM):  # type: ignore[misc]
+    """A model that gives each token a random log-probability, whatever stands before it.
 
-    tokenizer = train_tokenizer(
-        texts, _VOCABULARY, [_END], bos_token=_END, eos_token=_END, unk_token=_END, model_max_length=_WINDOW
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        config = GPT2Config(
-            vocab_size=len(tokenizer),
-            n_positions=_WINDOW,
-            n_embd=16,
-            n_layer=1,
-            n_head=1,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
-        GPT2LMHeadModel(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    Args:
+        texts: what its tokenizer, a byte-level BPE that can write any text, is trained on.
+    """
+
+    backend, max_length = "causal", _WINDOW
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        super().__init__()
+        self.tokenizer = train_tokenizer(texts, _VOCABULARY, [_END], bos_token=_END, eos_token=_END, unk_token=_END)
+        logits = np.random.default_rng(0).normal(size=len(self.tokenizer))
+        self._logprobs = logits - np.logaddexp.reduce(logits)
+
+    def loglikelihood(self, requests: Sequence[Instance]) -> list[tuple[float, bool]]:
+        """Return (sum of log-probabilities in nats, False) of the candidate of each request."""
+        candidates = [self.tokenizer.encode(request.args[1]) for request in requests]
+        return [(float(self._logprobs[tokens].sum()), False) for tokens in candidates]
+
+    generate_until = loglikelihood_rolling = loglikelihood  # no task of ours asks for either
 
 
 def run(documents: Documents, tasks: Sequence[Yaml], tell: Callable[[str], object]) -> list[Finding]:
-    """Run tasks on a tiny model that is made in a temporary folder.
+    """Run tasks on a `TinyModel`.
 
     Args:
         documents: of the set.
@@ -64,20 +66,19 @@ def run(documents: Documents, tasks: Sequence[Yaml], tell: Callable[[str], objec
     findings: list[Finding] = []
     if not tasks:
         return findings
-    with tempfile.TemporaryDirectory(prefix="nnd-check-") as place:
-        tell(tasks[0].name)
-        with _silent():
-            make_model(Path(place), _sample(configs.values()))
-        for task in tasks:
-            tell(task.name)
-            name = task.config or documents.loaded.default
-            try:
-                with _silent(), documents.served():
-                    findings += _unscored(task, name, _evaluate(task, configs[name], Path(place)))
-            except (Exception, SystemExit) as error:  # whatever is raised, users of the set would run into it too
-                why = typed_reason_of(error)
-                message = f"{task.name} fails on a tiny model: {why}"
-                findings.append(finding("run_failed", message, f"try: nnd run --tasks {task.name} …", config=name))
+    tell(tasks[0].name)
+    with _silent():
+        model = TinyModel(_sample(configs.values()))
+    for task in tasks:
+        tell(task.name)
+        name = task.config or documents.loaded.default
+        try:
+            with _silent(), documents.served():
+                findings += _unscored(task, name, _evaluate(task, configs[name], model))
+        except (Exception, SystemExit) as error:  # whatever is raised, users of the set would run into it too
+            why = typed_reason_of(error)
+            message = f"{task.name} fails on a tiny model: {why}"
+            findings.append(finding("run_failed", message, f"try: nnd run --tasks {task.name} …", config=name))
     return findings
 
 
@@ -97,7 +98,7 @@ def chosen(prompts: int) -> list[int]:
     return [i * (prompts - 1) // (PROMPTS - 1) for i in range(PROMPTS)]
 
 
-def _evaluate(task: Yaml, config: Config, model: Path) -> list[dict[str, Any]]:
+def _evaluate(task: Yaml, config: Config, model: LM) -> list[dict[str, Any]]:
     """Return the logged samples of a task, one for each document that was run."""
     from nnd_tasks.runner import patches
     from nnd_tasks.runner import run as harness
@@ -110,12 +111,8 @@ def _evaluate(task: Yaml, config: Config, model: Path) -> list[dict[str, Any]]:
     ):
         results = harness.evaluate(
             task.name,
-            "hf",
-            {"pretrained": str(model), "dtype": "float32"},
+            model,
             include_path=[folder],
-            shared_prefix=False,
-            device="cpu",
-            batch_size=4,
             samples={task.name: chosen(len(set(config.columns["cluster_id"])))},
             log_samples=True,
         )

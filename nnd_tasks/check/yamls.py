@@ -19,6 +19,7 @@ import yaml
 
 from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Loaded
+from nnd_tasks.datasets import task_yamls
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, read_text, reading
 from nnd_tasks.yaml_json import PlainLoader, parse_yaml
@@ -38,7 +39,6 @@ _MODEL = (
     *("tokenizer_backend", "trust_remote_code"),
 )
 _FILES = 100  #: files that one YAML may include, counted as often as they are named
-_IGNORED = {"__pycache__", ".ipynb_checkpoints"}  #: folders that lm-eval does not search
 
 
 class Function(str):
@@ -188,7 +188,7 @@ def _read(folder: Path, name: str) -> tuple[dict[Path, tuple[dict[str, Any], tup
     """Return path -> what `read_task_yaml` gives for the YAMLs of a folder, and findings for the set's unreadable ones."""
     read: dict[Path, tuple[dict[str, Any], tuple[str, ...]]] = {}
     findings: list[Finding] = []
-    for path in _files(folder):
+    for path in task_yamls(folder):
         try:
             read[path] = read_task_yaml(path)
         except NNDError as error:
@@ -242,12 +242,6 @@ def alone(task: Yaml) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="nnd-check-task-") as folder:
         (Path(folder) / "task.yaml").write_text(dump_task_yaml(task.settings), encoding="utf-8")
         yield Path(folder)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*.yaml")):
-        if path.is_file() and not _IGNORED & set(path.relative_to(folder).parts):
-            yield path
 
 
 def _looks_like(path: Path, name: str) -> bool:

@@ -42,10 +42,8 @@ def publish(
         bool, typer.Option("--ids-only", help="Publish ids and a recipe where the texts might go out, too.")
     ] = False,
     source: Annotated[
-        Path | None,
-        typer.Option(
-            help="The publisher's file or table, or its folder, to build the set from again. Default: download it."
-        ),
+        str | None,
+        typer.Option(help="What the set was built from, as nnd build and nnd new take it. Default: download it."),
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Write into a repository of something else, too; shows what it loses.")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
+
+from lm_eval.tasks._yaml_loader import load_yaml
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.prompts import ClusterSampler
@@ -88,6 +91,19 @@ class Settings:
             context_reliance=_flag(metadata, "context_reliance"),
             tokens=_flag(metadata, "tokens"),
         )
+
+
+def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a task that differ from those of its YAML: what a command must give to ask the same.
+
+    Args:
+        metadata: of the task; lm-eval puts the path of the YAML there, as ``config_source``.
+    """
+    source = Path(str(metadata.get("config_source", "")))
+    own = load_yaml(source, resolve_func=False).get("metadata") if source.is_file() else None
+    asked, written = Settings.read(metadata), Settings.read(own if isinstance(own, Mapping) else {})
+    values = {name: getattr(asked, name) for name in Settings.names()}
+    return {name: value for name, value in values.items() if value != getattr(written, name)}
 
 
 def _begins(line: str, number: int) -> bool:

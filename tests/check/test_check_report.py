@@ -153,6 +153,7 @@ def test_json_has_everything() -> None:
         "rows": [{"index": 3, "test_id": "abc", "detail": "a <b>bold</b>"}] * 5,
         "count": 7,
         "config": "authors",
+        "table": [],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from hub_upload.published_card import lacking
 from nnd_tasks.card import KNOWN_BY_PEOPLE, read_card, todo
+from nnd_tasks.check import check_report
 from nnd_tasks.check.card_facts import check_card, unfilled
 from nnd_tasks.check.findings import CODES, Severity, mask
 from nnd_tasks.check.loading import load
@@ -187,8 +189,8 @@ CASES: dict[str, Spoil] = {
     "trivial_rule": length_tells_all,
     "trivial_rule_often": length_tells,
     # the texts
-    "equal_texts": lambda made: text(made, made.rows[6]["high"].replace(" ", "  ")),
-    "form_only": lambda made: text(made, made.rows[6]["high"].upper()),
+    "equal_texts": lambda made: text(made, made.rows[6]["high"]),
+    "form_only": lambda made: text(made, made.rows[6]["high"].replace(" ", "  ")),
     "near_equal": lambda made: (
         text(made, "amber brook " * 9 + "cedar"),
         text(made, "amber brook " * 9 + "cedars", column="high"),
@@ -393,8 +395,22 @@ def test_a_rule_is_told_by_category_and_share(made: Made) -> None:
     length_tells(made)
     one = made.found()["trivial_rule_often"]
     expected = sum(len(row["high"]) < len(row["low"]) for row in made.rows if row["category"] == "fluency") / 80
-    assert f"fluency: a baseline passes {expected:.1%} of 80 tests" in one.message
-    assert "shorter" in one.message
+    head, row = one.table
+    assert head[:3] == ("category", "tests", "shorter")
+    assert row[:3] == ("fluency", "80", f"{expected:.1%}")
+    assert f"fluency   80     {expected:.1%}" in check_report.text(made.check())
+
+
+def test_one_table_and_one_advice_tell_of_all_rules(made: Made) -> None:
+    """Words that were removed cannot be balanced."""
+    length_tells_all(made)
+    [one] = [one for one in made.check().findings if one.code.startswith("trivial_rule")]
+    head, *rows = one.table
+    categories = Counter(row["category"] for row in made.rows)
+    assert {row[0]: int(row[1]) for row in rows} == {**categories, "all": len(made.rows)}
+    assert {row[head.index("shorter")] for row in rows} == {"100.0%"}
+    assert (one.severity, one.count, "by construction" in one.fix) == (Severity.WARNING, len(rows), True)
+    assert f"| {' | '.join(rows[0])} |" in check_report.markdown(made.check())
 
 
 def test_few_tests_tell_nothing_of_a_rule(made: Made) -> None:

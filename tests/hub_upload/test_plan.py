@@ -423,6 +423,7 @@ def test_sets_of_a_users_own_are_made_again_from_their_table(tmp_path: Path, nnd
     plan = make_plan("answers", "me/answers", source=source)
     assert plan.notes == ()
     assert make_plan("answers", "me/answers", source=tmp_path) == plan
+    assert make_plan("answers", "me/answers", source=f"{tmp_path}/*.csv") == plan
 
     task = next(file.data.decode() for file in plan.files if file.path == "nnd_answers.yaml")
     assert "\ndataset_path: me/answers\n" in task

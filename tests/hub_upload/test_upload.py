@@ -144,6 +144,7 @@ FAULTS: dict[str, tuple[str, str, Callable[[Handler], object], str]] = {
     "forbidden": ("POST", "/commit/", status(403), r"may not write there \(403\).*write access to nnd"),
     "quoting the token": ("POST", "/commit/", QUOTING, r"may not write there \(403\)"),
     "broken, quoting the token": ("POST", "/commit/", status(418, TOKEN, X_Error_Message=TOKEN), r"answers 418"),
+    "quoting the token where the text is cut": ("POST", "/commit/", status(418, X_Error_Message=30 * TOKEN), "418"),
     "conflict": ("POST", "/commit/", status(409), r"changing the repository \(409\)"),
     "outdated": ("POST", "/commit/", status(412), r"changed the repository meanwhile \(412\)"),
     "limited at once": ("GET", "/api/datasets/", LIMITED, r"\(429\); publish again in 3600 seconds"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.new.draft import Draft, draft_set
-from nnd_tasks.schema import fold, normalize
+from nnd_tasks.schema import normalize
 
 Row = Mapping[str, Any]
 
@@ -59,7 +59,7 @@ def slow_pairs(rows: Sequence[Row], rule: str, aspects: Sequence[str], setting: 
             shown: dict[str, str] = {}
             for row in usable:
                 if normalize(row["c"]) == context and row[aspect] is not None:
-                    key = fold(row["t"])
+                    key = normalize(row["t"])
                     judged.setdefault(key, []).append(row[aspect])
                     shown.setdefault(key, normalize(row["t"]))
             best = max((row[aspect] for row in usable if row[aspect] is not None), default=None)

@@ -25,7 +25,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.new import draft as new
 from nnd_tasks.new.draft import draft_set, write_set
 from nnd_tasks.recipes import configs
-from nnd_tasks.schema import fold
+from nnd_tasks.schema import normalize
 from nnd_tasks.yaml_json import check_yaml
 from tests import commands
 from tests.commands import Outcome
@@ -397,7 +397,7 @@ def recount(rows: list[dict[str, Any]], context: str, candidate: str, aspects: l
     counts: Counter[str] = Counter()
     groups: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if text := fold(row[candidate]):
+        if (text := normalize(row[candidate])).strip():
             groups[json.dumps(row[context])][text].append(row)
     for texts in groups.values():
         for aspect in aspects:

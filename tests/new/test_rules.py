@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nnd_tasks.card_sections import left_out, made_section
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import Test, cluster_key, fold, normalize
+from nnd_tasks.schema import Test, cluster_key, normalize
 from tests.new.small_tables import draft, draft_if_any, rows_of, slow_pairs, write_rows
 from tests.slow_pairing import Annotation, LikertScale, ScoreGap, Shape, SingleErrorLabel, form_tests
 
@@ -172,7 +172,7 @@ def once_each(rows: Table, rule: str) -> Table:
     groups: dict[Any, Table] = {}
     for i, row in enumerate(rows):
         if row["x"] is not None and row["c"].strip() and row["t"].strip():
-            key = (normalize(row["c"]), fold(row["t"]), row["r"] or i)
+            key = (normalize(row["c"]), normalize(row["t"]), row["r"] or i)
             groups.setdefault(key, []).append(row)
     made = []
     for group in groups.values():
@@ -198,8 +198,8 @@ def test_judgements_of_one_rater_are_one_as_in_the_definition(data: st.DataObjec
     setting, options = (0.5, {"min_gap": 0.5}) if rule == "gap" else (LABELS, {"order": LABELS})
     found = fast(rows, ["x"], "score" if rule == "gap" else "label", rater="r", **options)
     expected = slow_pairs(once_each(rows, rule), rule, ["x"], setting)
-    assert Counter((c, fold(h), fold(w), k) for c, h, w, k, _ in found) == Counter(
-        (c, fold(h), fold(w), k) for c, h, w, k, _ in expected
+    assert Counter((c, normalize(h), normalize(w), k) for c, h, w, k, _ in found) == Counter(
+        (c, normalize(h), normalize(w), k) for c, h, w, k, _ in expected
     )
 
 
@@ -316,7 +316,7 @@ def test_labels_that_an_order_does_not_have_are_left_out_and_named(tmp_path: Pat
 
 def test_equal_texts_are_named_where_no_test_comes_out_of_them(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match=r"no test comes out.*; equal texts of a context count as one candidate"):
-        draft(tmp_path, judged(("a", 1), ("a ", 5)), score="x", min_gap=1)
+        draft(tmp_path, judged(("a", 1), ("a", 5)), score="x", min_gap=1)
 
 
 def test_no_pair_says_why(tmp_path: Path) -> None:
@@ -329,3 +329,16 @@ def test_a_context_of_too_many_candidates_is_refused_before_they_are_compared(tm
     rows = [{"context": "C", "candidate": str(i), "score": i % 2} for i in range(32_000)]
     with pytest.raises(NNDError, match="511,984,000 pairs of candidates"):
         draft(tmp_path, rows, score="score", context="context", candidate="candidate", min_gap=1)
+
+
+@pytest.mark.parametrize("column", ["quality", "grade", "x"])
+def test_a_column_of_numbers_is_proposed_as_a_score_whatever_its_name(tmp_path: Path, column: str) -> None:
+    rows = [
+        {"context": f"C{i // 4}", "candidate": f"answer {i}", column: quality}
+        for i, quality in enumerate([1, 2.5, 2.5, 4, 3, 3, 1, 4] * 3)
+    ]
+    with pytest.raises(NNDError, match=rf"numbers from 1 to 4, so --score {column} --min-gap X"):
+        draft(tmp_path, rows)
+    assert rows_of(draft(tmp_path, rows, score=column, min_gap=1), "high") == rows_of(
+        draft(tmp_path, rows, min_gap=1), "high"
+    )

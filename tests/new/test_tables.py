@@ -185,7 +185,7 @@ def test_nothing_to_judge_by_is_said_with_the_columns(tmp_path: Path) -> None:
 
 
 def test_scores_without_a_rule_are_shown_with_their_range(tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match=r"column 'rating' holds numbers from 1\.5 to 5, so --min-gap X"):
+    with pytest.raises(NNDError, match=r"column 'rating' holds numbers from 1\.5 to 5, so --score rating --min-gap X"):
         draft(tmp_path, ROWS)
 
 

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
-from nnd_tasks.baselines import baseline_passes, favourite
+from nnd_tasks.baselines import baseline_passes, baseline_rates, favourite, strongest
 from nnd_tasks.datasets import list_configs, read_report, read_table, tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.settings import Settings
@@ -200,8 +201,17 @@ def test_the_best_system_is_the_one_that_passes_most_tests() -> None:
     rates = {one: sum(passed(one, *pair) for pair in writers) for one in names}
     assert rates == {"a": 2, "b": 1, "c": 2}
     assert favourite(writers) == "a", "of equals the first in the alphabet"
-    found = baseline_passes([("", "x", "y")] * len(writers), writers=writers)["system"]
-    assert found.tolist() == [passed("a", *pair) for pair in writers]
+    pairs = [("", "x", "y")] * len(writers)
+    found = baseline_passes(pairs, writers=writers)["system"]
+    without = [not any("a" in name.split("|") for name in pair) for pair in writers]
+    assert np.isnan(found).tolist() == without == [False, False, False, False, True, False]
+    assert found[~np.isnan(found)].tolist() == [
+        passed("a", *pair) for pair in writers if any("a" in one for one in pair)
+    ]
+    rates = baseline_rates(pairs, ["x", "x", "x", "x", "y", "x"], writers=writers)
+    assert (rates["all"]["system"], rates["x"]["system"]) == (2 / 5, 2 / 5), "of the tests that have a text of it"
+    assert "system" not in rates["y"]
+    assert strongest({"longer": 0.4, "shorter": 0.6, "system": 0.9}) == ("shorter", 0.6)
     assert favourite([("", ""), ("", "")]) == ""
     assert "system" not in baseline_passes([("", "x", "y")])
 
