@@ -16,7 +16,6 @@ import platformdirs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.card import CARD, split_card
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import expand, read_text
 from nnd_tasks.folders import recover
@@ -28,6 +27,7 @@ from nnd_tasks.yaml_json import parse_yaml, read_json
 if TYPE_CHECKING:
     import datasets
 
+CARD = "README.md"
 REPORT = "build_report.json"
 SPLIT = "test"
 _MAX_REPORT_BYTES = 100_000_000
@@ -124,17 +124,50 @@ def built_sets() -> list[str]:
 # ---------------------------------------------------------------- reading
 
 
+def split_card(text: str) -> tuple[str, str] | None:
+    """Return the YAML of a card's header and the Markdown below it, as `huggingface_hub.RepoCard` splits them.
+
+    None where there is no header. The hub's class reads YAML without limits, so only its rule of where the header ends is
+    used here.
+    """
+    from huggingface_hub.repocard import REGEX_YAML_BLOCK
+
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # The hub's pattern takes quadratic time over empty lines; no header needs many.
+    if re.search(r"\n{1000}", text):
+        return None
+    match = REGEX_YAML_BLOCK.search(text)
+    return (match[2], text[match.end() :]) if match else None
+
+
+def parse_card(text: str, where: str) -> tuple[dict[str, Any], str]:
+    """Return the header of a card, which may come from a stranger, and the Markdown below it.
+
+    Raises:
+        NNDError: the header is not a YAML mapping, or exceeds the limits of `parse_yaml`; begins with ``where``.
+    """
+    parts = split_card(text)
+    header = parse_yaml(parts[0], f"{where}: its header cannot be read") if parts else None
+    if parts is None or not isinstance(header, dict):
+        raise NNDError(f"{where}: it has no YAML header between two lines of ---; build the set again")
+    return header, parts[1]
+
+
+def read_card(folder: Path) -> tuple[dict[str, Any], str]:
+    """Return the header and the Markdown of the card of a folder; raises as `read_text` and `parse_card` do."""
+    path = folder / CARD
+    return parse_card(read_text(path), str(path))
+
+
 def read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
     """Return the card's YAML header; raise NNDError when ``folder`` is not an NND dataset (of our schema version)."""
     path = folder / CARD
     if not folder.exists():
         recover(folder)
-    try:
-        parts = split_card(read_text(path))
-    except NNDError as error:
-        raise NNDError(f"{folder}: no NND dataset is there (its {CARD} cannot be read)") from error
-    header = parse_yaml(parts[0], f"{path}: its header cannot be read") if parts else None
-    if not isinstance(header, dict) or "nnd_schema_version" not in header:
+    if not path.is_file():
+        raise NNDError(f"{folder}: no NND dataset is there (it has no {CARD})")
+    header, _ = read_card(folder)
+    if "nnd_schema_version" not in header:
         raise NNDError(f"{folder}: no NND dataset is there (its {CARD} names no nnd_schema_version)")
     version = header["nnd_schema_version"]
     if isinstance(version, int) and version > SCHEMA_VERSION and not any_version:

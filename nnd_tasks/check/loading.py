@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.card import CARD, split_card
 from nnd_tasks.check.findings import EXAMPLES, Finding, Row, differing, finding
-from nnd_tasks.datasets import SPLIT
+from nnd_tasks.datasets import CARD, SPLIT, split_card
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import read_text
 from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION

@@ -9,8 +9,6 @@ from typing import Any
 
 from nnd_tasks.analysis.compare.power import marked_points, planned_by_category
 from nnd_tasks.assembly import examples
-from nnd_tasks.card import read_card
-from nnd_tasks.card_sections import ERRORS
 from nnd_tasks.check.yamls import read_task_yaml
 from nnd_tasks.datasets import (
     built_sets,
@@ -18,6 +16,7 @@ from nnd_tasks.datasets import (
     how_to_build,
     list_configs,
     look_up_set,
+    read_card,
     read_table,
     tasks_dir,
     user_tasks_dir,
@@ -27,6 +26,7 @@ from nnd_tasks.languages import code_of, language_pair
 from nnd_tasks.markdown import code, fenced, plain, table
 from nnd_tasks.recipes.limits import check_prompt
 from nnd_tasks.recipes.shelf import SetRecipe, find_recipe, load_recipe, recipe_paths
+from nnd_tasks.sets.card import ERRORS, find_fact
 from nnd_tasks.tables import summarize
 from nnd_tasks.wording import counted, did_you_mean
 
@@ -213,17 +213,17 @@ def describe(name: str, config: str | None = None, count: int = 5, *, brief: boo
     folder = look_up_set(name)
     recipe, broken = _recipe(name, needed=folder is None)
     if recipe is not None:
-        facts = recipe.recipe.facts(recipe.name)
-        yield f"# {plain(facts.title)} ({plain(name)})"
+        facts = recipe.recipe.facts
+        yield f"# {plain(facts.title or recipe.name)} ({plain(name)})"
         yield ""
         for key in ("summary", "license") if brief else ("summary", "judges", "license", "language", "homepage"):
-            yield f"- {key}: {plain(facts.say(key))}"
+            yield f"- {key}: {plain(find_fact(facts, key))}"
         if not brief:
-            yield f"- rule: {plain(facts.rule)}"
-            yield f"- errors: {plain(ERRORS[facts.made_errors])}"
+            yield f"- rule: {plain(recipe.recipe.rule_text())}"
+            yield f"- errors: {plain(ERRORS[facts.errors])}"
             yield f"- recipe: {code(str(recipe.path), in_table=False)}"
     elif folder is not None:
-        header = read_card(folder).header
+        header, _ = read_card(folder)
         yield f"# {plain(str(header.get('pretty_name', name)))} ({plain(name)})"
         yield ""
         yield f"- license: {plain(str(header.get('license', '')))}"

@@ -63,7 +63,7 @@ def check(
     from nnd_tasks.check.checking import check_set
     from nnd_tasks.check.findings import Severity
     from nnd_tasks.datasets import read_report
-    from nnd_tasks.licences import terms_of, texts_may_go
+    from nnd_tasks.sets.licences import terms_of, texts_may_go
 
     check_format(form)
     report = check_set(name, configs=config or (), tasks=tasks or (), run=not no_run)

@@ -247,8 +247,8 @@ def _text_or_file(value: str | None) -> str | None:
 def _preview(draft: Draft) -> None:
     """Show the columns, the rule, some tests, and what is left out."""
     from nnd_tasks.assembly import examples
-    from nnd_tasks.card_sections import left_out
     from nnd_tasks.new.propose import describe
+    from nnd_tasks.sets.card import left_out
 
     for line in describe(draft.recipe, draft.choices):
         say(visible(line))
@@ -295,7 +295,7 @@ def _print_written(draft: Draft, written: Written) -> None:
 
 
 def _print_missing(recipe: Recipe) -> None:
-    from nnd_tasks.card import KNOWN_BY_PEOPLE
+    from nnd_tasks.sets.card import KNOWN_BY_PEOPLE
 
     missing = recipe.unknown()
     if missing:

@@ -1,0 +1,280 @@
+"""The card of every set: a template filled with what people know of the set and what its build counted."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from nnd_tasks import __version__
+from nnd_tasks.baselines import ALL, BASELINES
+from nnd_tasks.cleaning import REASONS, clean_name
+from nnd_tasks.datasets import CARD, SPLIT, parse_card
+from nnd_tasks.errors import NNDError
+from nnd_tasks.languages import language_pair
+from nnd_tasks.markdown import cell, code, fenced, plain
+from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
+from nnd_tasks.sets.licences import publishing_note, terms_of
+from nnd_tasks.tables import ConfigSummary
+from nnd_tasks.wording import counted, some_of
+from nnd_tasks.yaml_json import dump_yaml
+
+if TYPE_CHECKING:
+    from nnd_tasks.sets.recipe import Facts
+
+#: Fact that only a person can know -> what to write; a card says TODO where it is not known.
+KNOWN_BY_PEOPLE: Mapping[str, str] = {
+    "license": "licence of the texts and judgements, as the hub writes it, such as cc-by-4.0",
+    "language": "languages of the texts, such as en",
+    "summary": "what was evaluated, in a sentence or two",
+    "judges": "who judged, how many, and what they were asked",
+    "homepage": "where the judgements come from",
+    "citation": "BibTeX of the human evaluation",
+}
+COLUMN_NOTES: Mapping[str, str] = {
+    "test_id": "identifier of the test, stable over builds",
+    "context_id": "group in which pairs were formed",
+    "cluster_id": "all tests that give a model the same prompt fields",
+    "context": "what the model is given",
+    "high": "the better candidate",
+    "low": "the worse candidate",
+    "category": "error of the worse candidate, or the aspect or kind of context",
+    "high_first": "whether the better candidate comes first in the source",
+    "subcategory": "finer label",
+    "severity": "severity of the error",
+    "high_label": "label of the better candidate as published",
+    "low_label": "label of the worse candidate as published",
+    "high_system": "system that wrote the better candidate",
+    "low_system": "system that wrote the worse candidate",
+    "high_score": "score of the better candidate",
+    "low_score": "score of the worse candidate",
+    "rater": "who judged the worse candidate",
+    "low_spans": "where the errors of the worse candidate are: characters from start to end, end outside",
+    "noise_ratio": "word-level Levenshtein distance of the worse candidate from the better one, over its words",
+    "seed": "of the random choices of a synthetic error",
+}
+#: Reason -> what was left out, in words that begin with a plural.
+DROPPED: Mapping[str, str] = {
+    "by_recipe": "rows that are no judgements by the recipe",
+    "empty": "rows with an empty candidate",
+    "no_context": "rows with an empty context",
+    "no_judgement": "rows without a judgement",
+    "ignored": "judgements whose label says nothing of quality",
+    "unranked": "judgements whose label the order does not have",
+    "no_test_category": "judgements whose label or category is left out by the recipe",
+    "rater_tie": "candidates that a rater judged differently, each way equally often (only these judgements)",
+    "tie": "candidates of which as many judgements say one thing as another",
+    "undecided": "pairs that people called a tie",
+    "no_category": "pairs without a category",
+    "other_prompt": "pairs whose prompts differ, or of a chat and a text",
+    "equal_texts": "pairs of equal texts",
+    "contradictory": "pairs that were judged the other way round as often or more often",
+    "repeated": "pairs that repeat an earlier one",
+    "no_order": "pairs of candidates neither of which is better by the rule",
+    "no_pair": "candidates (of an attribute) that are in no test",
+}
+_SINGULAR = {" that are": " that is", " that were": " that was", " that repeat": " that repeats"}
+#: What a card says of the errors of worse candidates, by the recipe's ``errors``.
+ERRORS: Mapping[str, str] = {
+    "judged": "judged (people judged texts as systems or people had written them)",
+    "made": "made (put in on purpose)",
+}
+_BEGIN, _END = "<!-- kept by builds: begin -->", "<!-- kept by builds: end -->"
+#: The TODOs of `todo`, and those that people write. A label, a category or a text may contain the word TODO alone.
+_TODO = re.compile(
+    r"^TODO:|^(license|language|pretty_name): TODO\b|"
+    + "|".join(rf"TODO\({re.escape(text[:15])}" for text in KNOWN_BY_PEOPLE.values())
+)
+#: The hub's size categories, from 1 to 10^9 tests.
+_SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B")
+
+
+@dataclass(frozen=True)
+class About:
+    """What a card says besides counts.
+
+    Attributes:
+        name: of the set.
+        facts: of its recipe.
+        rule: what makes a candidate better, in a sentence.
+        recipe: YAML, shown where the set does not come with the package.
+        pairs: whether the table held ready-made pairs.
+        synthetic: whether a program of this package put the errors in.
+        made: Markdown lines on how the set was made, where no recipe says it.
+    """
+
+    name: str
+    facts: Facts
+    rule: str = ""
+    recipe: str = ""
+    pairs: bool = False
+    synthetic: bool = False
+    made: tuple[str, ...] = ()
+
+
+def make_card(
+    about: About,
+    summaries: Sequence[ConfigSummary],
+    columns: Iterable[str],
+    reports: Mapping[str, Any],
+    *,
+    default: str,
+    earlier: str = "",
+) -> str:
+    """Return the card of a set: its header as YAML between two lines of ---, and its Markdown.
+
+    Args:
+        about: what people know of the set.
+        summaries: of all configs.
+        columns: of the tables.
+        reports: config -> its part of ``build_report.json``.
+        default: the config that `datasets.load_dataset` takes where none is named; the first one if the set lacks it.
+        earlier: the card that this one replaces. What people wrote between its two markers stays, and so do fields that they
+            added to its header.
+
+    Raises:
+        NNDError: ``earlier`` cannot be read, or has one marker without the other.
+    """
+    names = [summary.name for summary in summaries]
+    tests = sum(summary.tests for summary in summaries)
+    kind = "synthetic" if about.synthetic else about.facts.errors
+    languages = [*about.facts.language, *(one for name in names for one in language_pair(name) or ())]
+    header = {
+        "nnd_set": about.name,
+        "license": find_fact(about.facts, "license"),
+        "language": list(dict.fromkeys(languages)) or [todo("language")],
+        "pretty_name": f"NND {about.facts.title or about.name}",
+        "task_categories": [about.facts.task_category],
+        "tags": [
+            *("nnd", "near-negative-distinction", "lm-evaluation-harness"),
+            {"judged": "human-evaluation", "made": "made-errors"}.get(kind, kind),
+        ],
+        "size_categories": [_SIZES[max(len(str(tests)) - 3, 0)]],
+        "configs": [
+            {
+                "config_name": name,
+                "data_files": [{"split": SPLIT, "path": f"{name}/{SPLIT}-*.parquet"}],
+                **({"default": True} if name == (default if default in names else names[0]) else {}),
+            }
+            for name in names
+        ],
+        "nnd_schema_version": SCHEMA_VERSION,
+    }
+    theirs, kept = _find_written(earlier) if earlier else ({}, "\n")
+    rates = [part["trivial_rules"][ALL] for part in reports.values() if "trivial_rules" in part]
+    terms = next(filter(None, (terms_of(about.name, part) for part in reports.values())), ())
+    sources: dict[tuple[str, str], list[str]] = {}
+    for name, part in reports.items():
+        for source in part.get("source_sha256", {}).items():
+            sources.setdefault(source, []).append(name)
+    body = _template().render(
+        about=about,
+        facts=about.facts,
+        kind=kind,
+        summaries=summaries,
+        columns=list(columns),
+        reports=reports,
+        rules={rule: text for rule, text in BASELINES.items() if any(rule in one for one in rates)},
+        favourites={part["trivial_system"]: None for part in reports.values() if "trivial_system" in part},
+        sample=next((part["trivial_rules_sample"] for part in reports.values() if "trivial_rules_sample" in part), 0),
+        terms=terms,
+        publishing=publishing_note(terms),
+        sources=sources,
+        kept=Markup(f"{_BEGIN}{kept}{_END}"),  # noqa: S704 (the user's own Markdown)
+    )
+    return f"---\n{dump_yaml({**header, **{key: theirs[key] for key in theirs.keys() - header.keys()}})}---\n\n{body}"
+
+
+def find_fact(facts: Facts, key: str) -> str:
+    """Return a fact of `KNOWN_BY_PEOPLE`, or a TODO where it is unknown; ``""`` where there is nothing to say."""
+    value = getattr(facts, key)
+    if value in (None, ()):
+        return todo(key)
+    return value if isinstance(value, str) else ", ".join(value)
+
+
+def todo(key: str) -> str:
+    """Return the TODO that a card shows for a fact that only a person can know."""
+    return f"TODO({KNOWN_BY_PEOPLE[key]})"
+
+
+def find_todos(card: str) -> list[int]:
+    """Return the 1-based lines of a card that hold a TODO."""
+    return [number for number, line in enumerate(card.splitlines(), 1) if _TODO.search(line)]
+
+
+def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str, str]:
+    """Return reason -> text that says how many things of which kind were left out for it.
+
+    Args:
+        counts: reason -> how many.
+        labels: the labels that the order of the recipe does not have; they are named.
+    """
+    texts = {}
+    for reason, count in counts.items():
+        what = DROPPED[reason]
+        if count == 1:
+            what = re.sub(r"^(\w+)s\b( that \w+)?", lambda m: m[1] + _SINGULAR.get(m[2], m[2] or ""), what)
+        texts[reason] = f"{count:,} {what}{f' ({some_of(labels)})' if labels and reason == 'unranked' else ''}"
+    return texts
+
+
+def _find_written(card: str) -> tuple[dict[str, Any], str]:
+    """Return the header of a card, and what people wrote between its markers."""
+    header, body = parse_card(card, CARD)
+    kept = re.findall(f"(?ms)^{_BEGIN}$(.*?)^{_END}$", body)
+    if any(len(re.findall(f"(?m)^{mark}$", body)) != len(kept) for mark in (_BEGIN, _END)):
+        raise NNDError(
+            f"{CARD}: a line {_BEGIN!r} or {_END!r} is missing; put it back, or write all anew with --replace"
+        )
+    published = ("dataset_info", "nnd_published")  # written by publishing, about what was published
+    return {key: value for key, value in header.items() if key not in published}, "".join(kept) or "\n"
+
+
+# ---------------------------------------------------------------- the template
+
+
+def _write(value: Any) -> Markup:
+    """Return Markdown as it is, and any other text on one line, without HTML and fences of code."""
+    if isinstance(value, Markup):
+        return value
+    text = html.escape(" ".join(str(value).split()), quote=False)
+    return Markup(re.sub("(```|~~~)", r"\\\1", text))  # noqa: S704
+
+
+def _fence(text: str, kind: str) -> Markup:
+    # A text of a stranger must not be taken for one of the markers.
+    return Markup("\n".join(fenced(kind, text.rstrip("\n").replace("<!-- kept", "<! -- kept"))))  # noqa: S704
+
+
+@cache
+def _template() -> Template:
+    """Return the template. What no filter has made Markdown is text, and its HTML is escaped."""
+    env = Environment(  # noqa: S701 (quotes stay as they are, which autoescape would change)
+        finalize=_write,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    for name, make in {"code": code, "cell": cell, "plain": plain, "number": "{:,}".format}.items():
+        env.filters[name] = lambda value, make=make: Markup(make(value))  # noqa: S704 (they escape)
+    env.filters |= {"fence": _fence, "markdown": Markup, "counted": counted}
+    env.globals |= {
+        **{
+            "ALL": ALL,
+            "COLUMN_NOTES": COLUMN_NOTES,
+            "ERRORS": ERRORS,
+            "REASONS": REASONS,
+            "RESERVED": RESERVED_COLUMNS,
+        },
+        **{"clean_name": clean_name, "find_fact": find_fact, "left_out": left_out, "version": __version__},
+    }
+    return env.from_string(Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8"))
