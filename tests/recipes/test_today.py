@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import yaml
+from nnd_tasks.licences import SETS, texts_may_go
 
 from nnd_tasks.baselines import baseline_passes, favourite
 from nnd_tasks.datasets import list_configs, read_report, read_table, tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.settings import Settings
-from nnd_tasks.licences import SETS, texts_may_go
 from nnd_tasks.recipes.make import make_tests
 from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.readers import open_table
