@@ -9,17 +9,16 @@ from typing import Any
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import table_rates
-from nnd_tasks.card import Facts
-from nnd_tasks.card_sections import set_card, set_header
-from nnd_tasks.dataset_writing import write_dataset
 from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.user_tasks import UserTask, write_task
-from nnd_tasks.recipes.shelf import recipe_paths
 from nnd_tasks.schema import Test
+from nnd_tasks.sets.card import About
+from nnd_tasks.sets.recipe import Facts, list_recipes
+from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.stress.corpora import Corpus, Gold
 from nnd_tasks.stress.synthesize import VERSION
-from nnd_tasks.tables import ConfigSummary, check_table, to_table
+from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_table
 
 CONFIG = "stress"
 PROMPT = "{{context}}\n\n"
@@ -38,7 +37,7 @@ def check_name(name: str) -> None:
     """Raise NNDError for a name that a set of synthetic errors may not have."""
     if not name.isidentifier():
         raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
-    if name in recipe_paths():
+    if name in list_recipes():
         raise NNDError(f"{name} is the name of a set of `nnd build`; take another")
 
 
@@ -73,28 +72,28 @@ def write_stress_set(
         summary: of the set, in a sentence.
     """
     table = check_table(to_table(tests), f"corpus {corpus.name}")
+    counts = summarize(CONFIG, table)
     whole = {
         "corpus": corpus.name,
         "source_sha256": corpus.sha256,
+        "fingerprint": counts.fingerprint,
         "trivial_rules": table_rates(table),
         **report,
         "nnd_tasks": __version__,
     }
-    [written] = write_dataset(
-        folder,
-        {CONFIG: table},
-        header=set_header(facts_of(name, corpus, summary=summary)),
-        body=lambda summaries, reports: set_card(
-            facts_of(name, corpus, made(summaries[0], reports[CONFIG]), summary),
-            summaries,
-            table.column_names,
-            reports,
-        ).body(),
-        default=CONFIG,
-        report={CONFIG: whole},
-        replace=replace,
+    facts = Facts(
+        title=f"blind spots: {corpus.title}",
+        summary=summary,
+        judges="nobody, a program put the errors in.",
+        license="other",
+        license_note=f"The texts stand under the terms {corpus.terms}.",
+        language=corpus.languages,
+        homepage="",
+        citation=CITATION,
     )
-    return written
+    about = About(name, facts, synthetic=True, made=made(counts, whole))
+    write_dataset(folder, {CONFIG: table}, about=about, report={CONFIG: whole}, default=CONFIG, replace=replace)
+    return counts
 
 
 def write_stress_task(
@@ -129,30 +128,3 @@ def check_same(folder: Path, key: str) -> None:
             f"{folder}: holds a stress set of other texts, errors, levels, seeds, models or tools; take another name, or "
             "--replace it"
         )
-
-
-def facts_of(name: str, corpus: Corpus, made: tuple[str, ...] = (), summary: str = SUMMARY) -> Facts:
-    """Return the facts for the card of a set of synthetic errors.
-
-    Args:
-        name: of the set.
-        corpus: the gold texts.
-        made: lines on how the tests were made.
-        summary: of the set, in a sentence.
-    """
-    known = {
-        "license": "other",
-        "summary": summary,
-        "judges": "nobody, a program put the errors in.",
-        "homepage": "",
-        "citation": CITATION,
-        **({"language": ", ".join(corpus.languages)} if corpus.languages else {}),
-    }
-    return Facts(
-        name,
-        f"blind spots: {corpus.title}",
-        known,
-        f"The texts stand under the terms {corpus.terms}.",
-        synthetic=True,
-        made=made,
-    )
