@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import yaml
-from nnd_tasks.licences import SETS, texts_may_go
 
 from nnd_tasks.baselines import baseline_passes, favourite
 from nnd_tasks.datasets import list_configs, read_report, read_table, tasks_dir
@@ -25,6 +24,7 @@ from nnd_tasks.recipes.make import make_tests
 from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.readers import open_table
 from nnd_tasks.runner.run import run_lm_eval
+from nnd_tasks.sets.licences import SETS, texts_may_go
 from tests.commands import Outcome
 from tests.conftest import TODAY
 from tests.harness.test_oracle import Oracle, check_against
