@@ -168,16 +168,13 @@ def _version(tables: Mapping[str, pa.Table], ids_only: bool) -> str:
 def _read_own_files(name: str, repo: str, recipe: SetRecipe, ids_only: bool) -> dict[str, str]:
     """Return path -> text of the recipe of a user's own set and, where texts are published, of a task that reads them."""
     folder = recipe.path.parent
-    found = [path for path in (folder / RECIPE, folder / PREPARE, folder / f"nnd_{name}.yaml") if path.is_file()]
-    texts = {f"{name}/{path.name}": read_text(path) for path in found if path.suffix != ".yaml"}
-    for task in found:
-        if task.suffix == ".yaml" and not ids_only:
-            settings, foreign = read_task_yaml(task)
-            if foreign:
-                raise NNDError(
-                    f"{task}: it names {', '.join(foreign)}, which cannot be published with a set; take it out"
-                )
-            texts[task.name] = f"# Needs the package nnd-tasks.\n{dump_task_yaml({**settings, 'dataset_path': repo})}"
+    texts = {f"{name}/{file}": read_text(folder / file) for file in (RECIPE, PREPARE) if (folder / file).is_file()}
+    task = folder / f"nnd_{name}.yaml"
+    if task.is_file() and not ids_only:
+        settings, foreign = read_task_yaml(task)
+        if foreign:
+            raise NNDError(f"{task}: it names {', '.join(foreign)}, which cannot be published with a set; take it out")
+        texts[task.name] = f"# Needs the package nnd-tasks.\n{dump_task_yaml({**settings, 'dataset_path': repo})}"
     return texts
 
 
