@@ -133,7 +133,9 @@ def test_only_what_stands_between_the_markers_and_new_fields_stay() -> None:
         card_of(earlier="---\na: &a [1]\nb: *a\n---\n")
 
 
-HOSTILE = "<img src=x onerror=a()> | ![x](http://x) `</code>` <script>a</script>\n```\n<b>\n<!-- kept by builds: begin -->\nx"
+HOSTILE = (
+    "<img src=x onerror=a()> | ![x](http://x) `</code>` <script>a</script>\n```\n<b>\n<!-- kept by builds: begin -->\nx"
+)
 
 
 def test_no_text_of_a_stranger_is_html_or_leaves_its_cell() -> None:
