@@ -6,21 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nnd_tasks.card import CARD, KNOWN_BY_PEOPLE, todo
 from nnd_tasks.check.findings import Finding, Severity, finding
 from nnd_tasks.check.loading import Loaded
-from nnd_tasks.datasets import read_report
+from nnd_tasks.datasets import CARD, read_report
 from nnd_tasks.recipes.shelf import load_recipe, recipe_paths
+from nnd_tasks.sets.card import find_todos
 from nnd_tasks.sets.licences import refusal
 from nnd_tasks.wording import some_of
 
-#: The TODOs that `nnd new` writes for facts that only a person knows, and those that people write. Three words of each are
-#: compared, as YAML may wrap the rest. The word TODO alone is not enough: a label, a category or a text may contain it.
-_TODO = re.compile(
-    r"^TODO:|^(?:license|language|pretty_name): TODO\b|"
-    + "|".join(r"\s+".join(map(re.escape, todo(key).split()[:3])) for key in KNOWN_BY_PEOPLE),
-    re.MULTILINE,
-)
 _BIBTEX = re.compile(r"^```bibtex[^\n]*\n\s*@\w+\s*\{", re.MULTILINE)
 _ENTRY = re.compile(r"^[ \t]*@(\w+)\s*\{\s*([^,\s]*)", re.MULTILINE)
 _FENCE = re.compile(r"^```bibtex[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -32,16 +25,6 @@ _SHOWN = 5  # lines with a TODO that a finding names
 def has_bibtex(text: str) -> bool:
     """Tell whether a card has a citation: a block of BibTeX that begins with an entry."""
     return _BIBTEX.search(text) is not None
-
-
-def unfilled(text: str) -> list[int]:
-    """Return the 1-based lines of a card that still hold a TODO."""
-    lines, line, at = [], 1, 0
-    for match in _TODO.finditer(text):
-        line += text.count("\n", at, match.start())
-        at = match.start()
-        lines.append(line)
-    return list(dict.fromkeys(lines))
 
 
 def _has_no_citation(name: str) -> bool:
@@ -67,12 +50,12 @@ def _names(value: Any) -> list[str]:
 
 def languages(loaded: Loaded) -> list[str]:
     """Return the languages that a card declares, TODOs left out."""
-    return [name for name in _names(loaded.header.get("language")) if not _TODO.search(name)]
+    return [name for name in _names(loaded.header.get("language")) if not find_todos(name)]
 
 
 def _licence(loaded: Loaded) -> Iterator[Finding]:
     header = loaded.header
-    licences = [name.lower() for name in _names(header.get("license")) if not _TODO.search(name)]
+    licences = [name.lower() for name in _names(header.get("license")) if not find_todos(name)]
     fix = "name the licence of the annotations by its identifier on the hub, such as cc-by-4.0"
     if set(licences) <= {"unknown"}:
         if licences or not _names(header.get("license")):  # a TODO is another finding
@@ -108,7 +91,7 @@ def _citation(loaded: Loaded) -> Iterator[Finding]:
 
 
 def _todo(loaded: Loaded) -> Iterator[Finding]:
-    lines = [str(i) for i in unfilled(loaded.card)]
+    lines = [str(i) for i in find_todos(loaded.card)]
     if lines:
         message = f"{CARD} has a TODO in line {some_of(lines, _SHOWN, str)}"
         yield finding("card_todo", message, "fill it in: only a person can know it", count=len(lines))

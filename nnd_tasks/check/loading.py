@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.card import CARD, split_card
 from nnd_tasks.check.findings import EXAMPLES, Finding, Row, differing, finding
-from nnd_tasks.datasets import SPLIT, read_parquet
+from nnd_tasks.datasets import CARD, SPLIT, split_card
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import read_text
 from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
@@ -180,7 +179,7 @@ def _read(folder: Path, name: str, findings: list[Finding]) -> Config | None:
     for file in files:
         try:
             _check_parquet(file)
-            table = read_parquet(file)
+            table = pq.read_table(file)
             table.validate(full=True)  # otherwise invalid UTF-8 would come up only where a text is used
             tables.append(table)
         except NNDError as error:

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from nnd_tasks.card import CARD, KNOWN_BY_PEOPLE
 from nnd_tasks.check.findings import Finding, finding
 from nnd_tasks.check.loading import Loaded
 from nnd_tasks.cleaning import clean_name
-from nnd_tasks.datasets import read_report
+from nnd_tasks.datasets import CARD, read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.recipes.limits import MAX_RECIPE_BYTES
 from nnd_tasks.recipes.make import check_complete
 from nnd_tasks.recipes.parse import KEYS, make_recipe
 from nnd_tasks.recipes.recipe import FILE, FOLDER, Recipe
 from nnd_tasks.recipes.shelf import recipe_paths
+from nnd_tasks.sets.card import KNOWN_BY_PEOPLE
 from nnd_tasks.sets.licences import refusal
 from nnd_tasks.wording import counted, did_you_mean
 from nnd_tasks.yaml_json import parse_yaml, read_yaml

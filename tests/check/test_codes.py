@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub_upload.published_card import lacking
-from nnd_tasks.card import KNOWN_BY_PEOPLE, read_card, todo
-from nnd_tasks.check import check_report
-from nnd_tasks.check.card_facts import check_card, unfilled
-from nnd_tasks.check.findings import CODES, Severity, mask
+from nnd_tasks.check.findings import CODES, Severity
 from nnd_tasks.check.loading import load
 from nnd_tasks.check.texts import Scanner
-from nnd_tasks.datasets import read_report
+from nnd_tasks.datasets import read_card, read_report
 from nnd_tasks.errors import NNDError
-from nnd_tasks.licences import check_licences, licence_names
-from nnd_tasks.schema import cluster_key, short_hash
+from nnd_tasks.sets.card import KNOWN_BY_PEOPLE, find_todos, todo
+from nnd_tasks.sets.licences import check_licences, licence_names
 from nnd_tasks.tables import fingerprint
 from tests.check.made import CATEGORIES, CITATION, Made, good_rows, text
 
@@ -189,8 +184,8 @@ CASES: dict[str, Spoil] = {
     "trivial_rule": length_tells_all,
     "trivial_rule_often": length_tells,
     # the texts
-    "equal_texts": lambda made: text(made, made.rows[6]["high"]),
-    "form_only": lambda made: text(made, made.rows[6]["high"].replace(" ", "  ")),
+    "equal_texts": lambda made: text(made, made.rows[6]["high"].replace(" ", "  ")),
+    "form_only": lambda made: text(made, made.rows[6]["high"].upper()),
     "near_equal": lambda made: (
         text(made, "amber brook " * 9 + "cedar"),
         text(made, "amber brook " * 9 + "cedars", column="high"),
@@ -395,22 +390,8 @@ def test_a_rule_is_told_by_category_and_share(made: Made) -> None:
     length_tells(made)
     one = made.found()["trivial_rule_often"]
     expected = sum(len(row["high"]) < len(row["low"]) for row in made.rows if row["category"] == "fluency") / 80
-    head, row = one.table
-    assert head[:3] == ("category", "tests", "shorter")
-    assert row[:3] == ("fluency", "80", f"{expected:.1%}")
-    assert f"fluency   80     {expected:.1%}" in check_report.text(made.check())
-
-
-def test_one_table_and_one_advice_tell_of_all_rules(made: Made) -> None:
-    """Words that were removed cannot be balanced."""
-    length_tells_all(made)
-    [one] = [one for one in made.check().findings if one.code.startswith("trivial_rule")]
-    head, *rows = one.table
-    categories = Counter(row["category"] for row in made.rows)
-    assert {row[0]: int(row[1]) for row in rows} == {**categories, "all": len(made.rows)}
-    assert {row[head.index("shorter")] for row in rows} == {"100.0%"}
-    assert (one.severity, one.count, "by construction" in one.fix) == (Severity.WARNING, len(rows), True)
-    assert f"| {' | '.join(rows[0])} |" in check_report.markdown(made.check())
+    assert f"fluency: a baseline passes {expected:.1%} of 80 tests" in one.message
+    assert "shorter" in one.message
 
 
 def test_few_tests_tell_nothing_of_a_rule(made: Made) -> None:
@@ -466,14 +447,13 @@ def test_synthetic_errors_may_have_another_licence(made: Made) -> None:
         ("```yaml\norder:\n- TODO\n- [good]\nlabel: TODO\n```\n", set()),
         ("TODO: who judged?\n", {"card_todo"}),
         *((todo(key), {"card_todo"}) for key in KNOWN_BY_PEOPLE),
-        (todo("judges").replace(" ", "\n  "), {"card_todo"}),
     ],
 )
 def test_only_our_marker_is_something_to_fill_in(text_: str, codes: set[str], made: Made) -> None:
     made.body = f"# Made\n\n{text_}\n\n{CITATION}"
     found = made.found()
     assert set(found) == codes
-    assert bool(unfilled(made.body)) == bool(codes)
+    assert bool(find_todos(made.body)) == bool(codes)
     if codes:
         assert "in line 15" in found["card_todo"].message, "of the file"
 
@@ -481,67 +461,9 @@ def test_only_our_marker_is_something_to_fill_in(text_: str, codes: set[str], ma
 @pytest.mark.parametrize(
     "block", ["Who (2020). Judged.", "Who (2020).\n\n@inproceedings{laban2022nnd,\n}", todo("citation")]
 )
-def test_a_citation_is_bibtex_as_publishing_wants_it(block: str, made: Made) -> None:
+def test_a_citation_is_bibtex(block: str, made: Made) -> None:
     made.body = f"# Made\n\n```bibtex\n{block}\n```\n"
     assert "card_citation" in made.found()
-    made.header |= {"pretty_name": "Made", "task_categories": ["x"], "size_categories": ["x"]}
-    made.write()
-    assert any("citation" in one for one in lacking(made.folder))
-    made.body = f"# Made\n\n{CITATION}"
-    made.write()
-    assert lacking(made.folder) == []
-
-
-@pytest.mark.parametrize("licence", [["cc-by-4.0", "apache-2.0"], "mit"])
-def test_licences_may_be_one_or_more(licence: Any, made: Made) -> None:
-    made.header["license"] = licence
-    assert made.found() == {}
-
-
-def test_prompt_fields_are_part_of_the_prompt(made: Made) -> None:
-    """Two clusters may share a context where a field tells them apart."""
-    for i, row in enumerate(made.rows):
-        answer = f"answer {i % 2}"
-        row |= {"answer": answer, "cluster_id": cluster_key(row["context"], {"answer": answer})}
-        row["test_id"] = short_hash(row["test_id"], answer)
-    assert set(made.found()) == {"prompt_repeated"}, "the template leaves the answer out"
-    assert made.task is not None
-    made.task["doc_to_text"] = "{{context}} {{answer}}"
-    assert made.found() == {}
-
-
-# ---------------------------------------------------------------- what is made to take for ever
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "[a](http://x" * 20_000,
-        "a" + " " * 200_000 + "b",
-        "**a" * 50_000,
-        "a@a." * 50_000,
-        "<a " * 50_000,
-        "`" * 200_000,
-    ],
-    ids=["links", "spaces", "stars", "addresses", "tags", "ticks"],
-)
-def test_long_texts_of_one_kind_take_no_time(value: str) -> None:
-    begun = time.process_time()
-    Scanner().scan(value)
-    mask(value)
-    assert time.process_time() - begun < 3, "in quadratic time it is a minute, or many"
-
-
-@pytest.mark.parametrize(
-    "body", ["TODO: x\n" * 150_000, "```bibtex\n" + "\n" * 400_000 + "x\n```\n"], ids=["todo", "bibtex"]
-)
-def test_long_cards_take_no_time(body: str, made: Made) -> None:
-    made.body = body
-    made.write()
-    loaded = load(made.folder)
-    begun = time.process_time()
-    assert len(list(check_card(loaded))) >= 1
-    assert time.process_time() - begun < 5, "in quadratic time it is minutes"
 
 
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))

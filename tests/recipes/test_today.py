@@ -21,11 +21,11 @@ from nnd_tasks.baselines import baseline_passes, baseline_rates, favourite, stro
 from nnd_tasks.datasets import list_configs, read_report, read_table, tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.settings import Settings
-from nnd_tasks.licences import SETS, texts_may_go
 from nnd_tasks.recipes.make import make_tests
 from nnd_tasks.recipes.parse import make_recipe
 from nnd_tasks.recipes.readers import open_table
 from nnd_tasks.runner.run import run_lm_eval
+from nnd_tasks.sets.licences import SETS, texts_may_go
 from tests.commands import Outcome
 from tests.conftest import TODAY
 from tests.harness.test_oracle import Oracle, check_against
