@@ -14,7 +14,7 @@ from nnd_tasks.card import Card
 from nnd_tasks.card_sections import COLUMN_NOTES
 from nnd_tasks.datasets import how_to_build
 from nnd_tasks.errors import visible
-from nnd_tasks.harness.user_tasks import shipped_task
+from nnd_tasks.sets.user_tasks import shipped_task
 from nnd_tasks.markdown import cell, code, fenced, table
 from nnd_tasks.recipes.recipe import File
 from nnd_tasks.recipes.shelf import find_recipe, recipe_paths

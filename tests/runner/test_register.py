@@ -15,7 +15,7 @@ import pytest
 from lm_eval.tasks import TaskManager
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.user_tasks import write_task
+from nnd_tasks.sets.user_tasks import write_task
 from nnd_tasks.runner import register as registration
 from nnd_tasks.runner.patches import our_tasks
 from nnd_tasks.runner.register import FOLDER, MARKER, register, task_files, unregister
