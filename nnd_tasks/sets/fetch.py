@@ -6,6 +6,7 @@ import glob
 import hashlib
 import json
 import logging
+import re
 import shutil
 import tarfile
 import tempfile
@@ -88,7 +89,7 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
             yield download(set_recipe, progress=progress)
         return
     place = expand(source)
-    with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
+    with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch, _naming_source(place, scratch):
         laid_out = Path(scratch) / "files"
         if not place.exists() and any(sign in str(source) for sign in "*?["):
             matched = [Path(path) for path in sorted(glob.glob(str(place), recursive=True)) if Path(path).is_file()]
@@ -107,6 +108,18 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
             required = [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
             known = place.name in set_recipe.recipe.files or len(required) != 1 or set_recipe.prepare is None
             yield _choose(set_recipe, _link([place], laid_out, "" if known else required[0]), place, alone=True)
+
+
+@contextmanager
+def _naming_source(place: Path, scratch: str) -> Iterator[None]:
+    """Name what the user named in an error that names a file of the folder where it was laid out."""
+    try:
+        yield
+    except NNDError as error:
+        single = place.is_file() and not place.name.lower().endswith(_ENDINGS)
+        laid_out = rf"{re.escape(scratch)}/files" + (r"/[^:,]+" if single else "")
+        shown = place if place.exists() else place.parent  # of a pattern
+        raise NNDError(re.sub(laid_out, lambda _: str(shown), str(error))) from error
 
 
 def _link(paths: list[Path], folder: Path, name: str = "") -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ from nnd_tasks.sets.spans import find_marked, locate_spans, span_cells
 from nnd_tasks.wording import did_you_mean, some_of
 
 _EXAMPLES = 3
+#: The folder before the name of a file in the place of a row.
+_FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")
 #: Roles whose texts are names; white space around a name does not count.
 FIELD = "field "  # before the name of a prompt field, as a column of rows
 NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
@@ -43,7 +46,8 @@ class Dropped:
         if wrong.any():
             self.counts[reason] = self.counts.get(reason, 0) + int(wrong.sum())
             known = self.rows.setdefault(reason, [])
-            known += [place_of(rows, int(i)) for i in np.flatnonzero(wrong)[: _EXAMPLES - len(known)]]
+            places = [place_of(rows, int(i)) for i in np.flatnonzero(wrong)[: _EXAMPLES - len(known)]]
+            known += [_FOLDER.sub("", place) for place in places]  # a report is the same wherever the file lies
         return ~wrong
 
 

@@ -206,8 +206,9 @@ def needs_pandas(name: str, source: str, keys: Mapping[str, Any]) -> Path | None
             table = read_table(path, make_recipe({k: v for k, v in keys.items() if k == "encoding"}, "options")).head(
                 50
             )
-        except NNDError:
-            return path.resolve() if path.suffix not in (".csv", ".tsv", ".xlsx", ".parquet") else None
+        except NNDError as error:
+            broken = path.suffix in (".csv", ".tsv", ".xlsx", ".parquet") or "not valid JSON" in str(error)
+            return None if broken else path.resolve()
         cells = [unpack(cell) for column in table.columns for cell in table[column]]
         nested = any(
             isinstance(cell, list) and cell and isinstance(cell[0], dict) and not is_chat(cell) for cell in cells
