@@ -25,7 +25,7 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import changing, expand, reading, write_text
 from nnd_tasks.folders import only_writer
 from nnd_tasks.sets.read import MAX_BYTES, SUFFIXES
-from nnd_tasks.sets.recipe import File, SetRecipe
+from nnd_tasks.sets.recipe import FILE, File, SetRecipe
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import read_json
 
@@ -106,8 +106,11 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
             yield _choose(set_recipe, unpack_archive(place, laid_out), place)
         else:
             required = [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
-            known = place.name in set_recipe.recipe.files or len(required) != 1 or set_recipe.prepare is None
-            yield _choose(set_recipe, _link([place], laid_out, "" if known else required[0]), place, alone=True)
+            # prepare.py asks for a name, which is not to be that of another config.
+            rename = set_recipe.prepare and len(required) == 1 and set_recipe.recipe.config != FILE
+            listed = place.name in set_recipe.recipe.files
+            name = required[0] if rename and not listed else ""
+            yield _choose(set_recipe, _link([place], laid_out, name), place, alone=True)
 
 
 @contextmanager
@@ -117,7 +120,7 @@ def _naming_source(place: Path, scratch: str) -> Iterator[None]:
         yield
     except NNDError as error:
         single = place.is_file() and not place.name.lower().endswith(_ENDINGS)
-        laid_out = rf"{re.escape(scratch)}/files" + (r"/[^:,]+" if single else "")
+        laid_out = rf"{re.escape(scratch)}/files" + (r"(/[^:,]+)?" if single else "")
         shown = place if place.exists() else place.parent  # of a pattern
         raise NNDError(re.sub(laid_out, lambda _: str(shown), str(error))) from error
 
@@ -141,7 +144,7 @@ def _choose(set_recipe: SetRecipe, folder: Path, named: Path, *, alone: bool = F
     wanted = set_recipe.recipe.files
     required = [name for name, file in wanted.items() if not (file and file.optional)]
     files = {name: here[name] for name in wanted if name in here}
-    if not files and (alone or not required):
+    if not files and (alone or not required or set_recipe.recipe.config == FILE):
         files = {name: path for name, path in here.items() if alone or path.suffix.lower() in SUFFIXES}
     if not files:
         what = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
