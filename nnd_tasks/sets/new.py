@@ -13,7 +13,6 @@ import pandas as pd
 from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text, write_texts
-from nnd_tasks.sets.user_tasks import UserTask, shipped_task
 from nnd_tasks.sets.build import BuildResult, Made, make_set, write_made
 from nnd_tasks.sets.chat import is_chat
 from nnd_tasks.sets.fetch import open_source
@@ -30,6 +29,7 @@ from nnd_tasks.sets.recipe import (
     recipe_yaml,
 )
 from nnd_tasks.sets.tasks import write_tasks
+from nnd_tasks.sets.user_tasks import UserTask, shipped_task
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import dump_yaml
 
