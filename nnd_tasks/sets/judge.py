@@ -19,10 +19,9 @@ from nnd_tasks.sets.spans import find_marked, locate_spans, span_cells
 from nnd_tasks.wording import did_you_mean, some_of
 
 _EXAMPLES = 3
-#: The folder before the name of a file in the place of a row.
-_FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")
-#: Roles whose texts are names; white space around a name does not count.
+_FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
 FIELD = "field "  # before the name of a prompt field, as a column of rows
+#: Roles whose texts are names; white space around a name does not count.
 NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
 
 
@@ -46,8 +45,8 @@ class Dropped:
         if wrong.any():
             self.counts[reason] = self.counts.get(reason, 0) + int(wrong.sum())
             known = self.rows.setdefault(reason, [])
-            places = [place_of(rows, int(i)) for i in np.flatnonzero(wrong)[: _EXAMPLES - len(known)]]
-            known += [_FOLDER.sub("", place) for place in places]  # a report is the same wherever the file lies
+            examples = np.flatnonzero(wrong)[: _EXAMPLES - len(known)]
+            known += [_FOLDER.sub("", place_of(rows, int(i))) for i in examples]
         return ~wrong
 
 
@@ -153,8 +152,8 @@ def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tup
         dropped: gets what is left out.
 
     Returns:
-        One row per judgement: ``candidate``, ``mark`` (a label, or a number), ``prompt``, ``group`` and ``aspect`` (numbers in the
-        order of their first appearance), ``unit`` (its row), and what is known of ``system``, ``rater``, ``category``,
+        One row per judgement: ``candidate``, ``mark`` (a label, or a number), ``prompt``, ``group`` and ``aspect`` (numbers in
+        the order of their first appearance), ``unit`` (its row), and what is known of ``system``, ``rater``, ``category``,
         ``subcategory``, ``severity``, ``shown`` (a label beside a score) and ``spans``; and the table of `number_prompts`.
 
     Raises:
@@ -265,7 +264,7 @@ def find_unranked(labels: Sequence[str], recipe: Recipe) -> list[str]:
         twins = [label for label in labels if label.casefold() in {one.casefold() for one in recipe.better}]
         if other := [label for label in twins if label not in recipe.better]:
             raise NNDError(
-                f"--better {some_of(recipe.better, show=str)}: the table has the label {other[0]!r} too; name both, or ignore that one"
+                f"--better {some_of(recipe.better, show=str)}: the table has the label {other[0]!r} too; name both, or ignore it"
             )
     ranked = [label for rank in recipe.order for label in rank]
     if ranked and not found & {*ranked}:
@@ -374,9 +373,7 @@ def _count_raters_once(judgements: pd.DataFrame, recipe: Recipe, dropped: Droppe
 
 
 def _facts(judgements: pd.DataFrame, counted: pd.DataFrame, first: pd.DataFrame) -> Mapping[str, Any]:
-    """Return what is known of each candidate: systems joined by bars, the rater if there is one, and the rest from the first
-    judgement that has the candidate's label.
-    """
+    """Return what is known of each candidate: all systems, one rater, the rest of the first judgement with its label."""
     facts: dict[str, Any] = {}
     chosen = counted.drop_duplicates("owner").set_index("owner")
     several = len(judgements) > len(first)

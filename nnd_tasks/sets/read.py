@@ -343,7 +343,7 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
 
 
 def render(value: Any) -> str | None:
-    """Return a cell as text: numbers as written, a list with an item per line (an inner list with bars), chat messages with their speakers.
+    """Return a cell as text: numbers as written, lists with an item per line (inner ones with bars), chats with their speakers.
 
     Raises:
         ValueError: it cannot be written as text.
