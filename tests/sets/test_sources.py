@@ -76,3 +76,17 @@ def test_a_json_file_that_was_cut_off_is_no_file_for_pandas(tmp_path: Path, monk
     done = CliRunner().invoke(app, ["new", "mine", "--from", str(tmp_path / "cut.json")])
     assert "cut.json: is not valid JSON" in str(done.exception)
     assert not (tmp_path / "home").exists()
+
+
+def test_lists_ask_for_pandas_only_where_columns_are_lacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path / "home"))
+    known, lists = tmp_path / "known.jsonl", tmp_path / "lists.jsonl"
+    row = '{"question": "x", "answer": "%s", "label": "%s", "errors": [{"start": 0, "end": 1}]}\n'
+    known.write_text(row % ("a", "good") + row % ("b", "bad"), "utf-8")
+    lists.write_text('{"question": "x", "right": ["a"], "wrong": ["b", "c"]}\n', "utf-8")
+    done = CliRunner().invoke(app, ["new", "one", "--from", str(known), "--better", "good", "--spans", "errors"])
+    assert (done.exit_code, (tmp_path / "home" / "nnd" / "one").is_dir()) == (0, True), done.output
+    done = CliRunner().invoke(app, ["new", "two", "--from", str(lists)])
+    assert done.exit_code == 0, done.output
+    prepare = tmp_path / "home" / "task_yamls" / "two" / "prepare.py"
+    assert "question, right, wrong" in prepare.read_text("utf-8")
