@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 
-from nnd_tasks.errors import NNDError
-from nnd_tasks.wording import did_you_mean
-
 #: Code of a language (ISO 639-1) -> its English name, as prompts have it.
 LANGUAGES = {
     **{"ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "cy": "Welsh"},
@@ -58,23 +55,6 @@ def language_pair(config: str) -> tuple[str, str] | None:
     return pairs[-1] if pairs else None
 
 
-def read_pair(text: str) -> tuple[str, str]:
-    """Return the codes of ``--languages``, such as ``zh-en`` or ``chinese-english``.
-
-    Raises:
-        NNDError: it does not name two languages, or one that is not in `LANGUAGES`.
-    """
-    parts = [part for part in re.split(r"[-_,>\s]+", text.strip().lower()) if part]
-    if len(parts) != 2 or parts[0] == parts[1]:
-        raise NNDError(f"--languages {text}: name two languages, of the source and of the translation, such as zh-en")
-    codes = [_CODES.get(part, part) for part in parts]
-    for code in codes:
-        if code not in LANGUAGES:
-            hint = did_you_mean(code, [*LANGUAGES, *_CODES], cutoff=0.7) or f"known are {', '.join(LANGUAGES)}"
-            raise NNDError(f"--languages {text}: {code} is no code of a language that we have a name of; {hint}")
-    return codes[0], codes[1]
-
-
 def translation_prompt(languages: tuple[str, str] | None) -> str:
     """Return the template of a prompt for translations; it names no languages where they are not known.
 
@@ -90,16 +70,3 @@ def code_of(language: str) -> str:
     """Return the code that a language's name or a spelling of its code stands for: ``German`` and ``de`` -> ``de``."""
     plain = language.strip().lower()
     return _CODES.get(plain) or _OTHER.get(plain) or plain.replace("_", "-")
-
-
-def check_language(language: str) -> None:
-    """Raise NNDError for what is not the code of a language: the hub and `nnd check` know only codes."""
-    if re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", language) or language in ("multilingual", "code"):
-        return
-    code = code_of(language)
-    meant = (
-        f"write {code}"
-        if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", code)
-        else "write a code such as en or pt-BR (ISO 639)"
-    )
-    raise NNDError(f"--language {language}: is not a language code; {meant}")

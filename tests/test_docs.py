@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from tests.commands import run
-
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 #: What one reads before the site, from the top of the repository.
@@ -197,31 +195,3 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     reference = (tmp_path / "site" / "reference" / "index.html").read_text("utf-8")
     assert "paired_difference" in reference
     assert not re.search(r'src="https?://', (tmp_path / "site" / "index.html").read_text("utf-8"))
-
-
-@pytest.mark.slow
-def test_the_guide_to_contributing_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NND_HOME", str(tmp_path))
-    page = (ROOT / "docs" / "contribute.md").read_text("utf-8")
-    commands = [
-        command
-        for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
-        for command in block.replace("\\\n", " ").splitlines()
-        if command.startswith(("nnd new answers", "nnd check"))
-    ]
-    assert len(commands) == 3
-    outputs = []
-    for command in commands:
-        words = shlex.split(command)
-        done = run([sys.executable, "-m", "nnd_tasks.cli", *words[1:]], cwd=ROOT)
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        outputs.append(done.stdout)
-    assert "12  pairs of candidates neither of which is better by the rule" in outputs[0]
-    assert not re.search("TODO", outputs[1])
-    assert (tmp_path / "nnd" / "answers").is_dir()
-    assert set(re.findall(r"\((\w+)\)", re.search(r"low_power.*", outputs[2])[0])) == {"none"}  # type: ignore[index]
-    assert "no difference between two models (`none`)" in page
-    table = (ROOT / "examples" / "answers.csv").read_text("utf-8").splitlines()
-    shown = re.search(r"```\n(question,.*?)```", page, re.DOTALL)
-    assert shown
-    assert shown[1].splitlines() == table[:4]

@@ -10,7 +10,7 @@ import yaml
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.templates import render
-from nnd_tasks.languages import LANGUAGES, language_pair, read_pair, translation_prompt
+from nnd_tasks.languages import LANGUAGES, language_pair, translation_prompt
 from nnd_tasks.new.keep import build_recipe
 from nnd_tasks.recipes.make import config_of
 from nnd_tasks.recipes.shelf import find_recipe
@@ -61,25 +61,6 @@ def test_every_pair_with_english_is_known_in_every_form() -> None:
                 f"{LANGUAGES[one]}_{LANGUAGES[other]}".lower(),
             )
             assert {language_pair(name) for name in names} == {(one, other)}, names
-            assert read_pair(f"{one}-{other}") == read_pair(f"{LANGUAGES[one]}-{LANGUAGES[other]}") == (one, other)
-
-
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ("zx-en", "--languages zx-en: zx is no code of a language that we have a name of"),
-        ("en-germn", "did you mean 'german'?"),
-        ("zhen", "name two languages, of the source and of the translation, such as zh-en"),
-        ("en-en", "name two languages"),
-        ("en-de-fr", "name two languages"),
-        ("", "name two languages"),
-    ],
-)
-def test_what_names_no_two_languages_is_one_error(said: str, message: str) -> None:
-    with pytest.raises(NNDError) as caught:
-        read_pair(said)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_prompt_names_its_languages_or_none() -> None:

@@ -131,7 +131,7 @@ def _with_larger(group: list[Run], runs: Sequence[Run], allow: Sequence[str], *,
 
 
 def _asked(run: Run, allow: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what must be equal for runs to be compared: the protocol, and the N of a version N-X (docs/contribute.md)."""
+    """Return what must be equal for runs to be compared: the protocol, and the N of a version N-X (CONTRIBUTING.md)."""
     asked = {key: value for key, value in run.protocol.items() if key not in allow}
     return asked if "version" in allow else {**asked, "version": str(run.version).partition("-")[0]}
 
@@ -307,7 +307,7 @@ def check_comparable(first: Run, other: Run, allow: Sequence[str] = ()) -> None:
         for key in keys
         if first.protocol.get(key) != other.protocol.get(key) and not (key == "selection" and _nested(first, other))
     ]
-    # Of a version N-X only N says whether numbers compare (docs/contribute.md).
+    # Of a version N-X only N says whether numbers compare (CONTRIBUTING.md).
     same_version = str(first.version).partition("-")[0] == str(other.version).partition("-")[0]
     if not same_version and "version" not in allow and first.task == other.task:
         differ.append(f"version of the task {first.version!r} and {other.version!r}")

@@ -317,7 +317,7 @@ def write_made(set_recipe: SetRecipe, made: Made, folder: Path, *, replace: bool
         facts=recipe.facts,
         rule=recipe.rule_text(),
         recipe="" if set_recipe.shipped else recipe_yaml(recipe),
-        pairs=recipe.pairs,
+        pairs=not any("judgements" in part for part in made.report.values()),
     )
     first = next(iter(recipe.files), "")
     default = config_of(set_recipe, first, Path(first)) if recipe.config == FILE and first else recipe.config

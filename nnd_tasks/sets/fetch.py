@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import logging
+import re
 import shutil
 import tarfile
 import tempfile
@@ -23,7 +25,7 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import changing, expand, reading, write_text
 from nnd_tasks.folders import only_writer
 from nnd_tasks.sets.read import MAX_BYTES, SUFFIXES
-from nnd_tasks.sets.recipe import File, SetRecipe
+from nnd_tasks.sets.recipe import FILE, File, SetRecipe
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import read_json
 
@@ -87,41 +89,48 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
             yield download(set_recipe, progress=progress)
         return
     place = expand(source)
-    with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
-        laid_out, alone = Path(scratch) / "files", False
-        try:
-            if not place.exists() and any(sign in str(source) for sign in "*?["):
-                folder = Path(*place.parts[: next(i for i, part in enumerate(place.parts) if set(part) & set("*?["))])
-                matched = [path for path in sorted(folder.glob(str(place.relative_to(folder)))) if path.is_file()]
-                if not matched:
-                    raise NNDError(f"{source}: no file fits this pattern")
-                place = _link(folder, {path.name: path for path in matched}, laid_out)
-            elif not place.exists():
-                raise NNDError(f"{place}: no such file or folder")
-            elif not (place.is_file() or place.is_dir()):
-                raise NNDError(f"{place}: is not a regular file; a device or a pipe may never end")
-            elif place.name.lower().endswith(_ENDINGS):
-                unpack_archive(place, laid_out)
-            elif place.is_file():
-                required = [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
-                given = place.name in set_recipe.recipe.files or len(required) != 1 or not set_recipe.prepare
-                alone = True
-                _link(place, {place.name if given else required[0]: place}, laid_out)
-            yield _choose(set_recipe, laid_out if laid_out.exists() else place, place, alone=alone)
-        except NNDError as error:
-            links = {str(path): str(place) for path in laid_out.glob("*") if alone}
-            message = str(error)
-            for shown, real in {**links, str(laid_out): str(place)}.items():
-                message = message.replace(shown, real)
-            raise NNDError(message) from error
+    with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch, _naming_source(place, scratch):
+        laid_out = Path(scratch) / "files"
+        if not place.exists() and any(sign in str(source) for sign in "*?["):
+            matched = [Path(path) for path in sorted(glob.glob(str(place), recursive=True)) if Path(path).is_file()]  # noqa: PTH207
+            if not matched:
+                raise NNDError(f"{source}: no file fits this pattern")
+            yield _choose(set_recipe, _link(matched, laid_out), place)
+        elif not place.exists():
+            raise NNDError(f"{place}: no such file or folder")
+        elif place.is_dir():
+            yield _choose(set_recipe, place, place)
+        elif not place.is_file():
+            raise NNDError(f"{place}: is not a regular file; a device or a pipe may never end")
+        elif place.name.lower().endswith(_ENDINGS):
+            yield _choose(set_recipe, unpack_archive(place, laid_out), place)
+        else:
+            required = [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
+            # prepare.py asks for a name, which is not to be that of another config.
+            rename = set_recipe.prepare and len(required) == 1 and set_recipe.recipe.config != FILE
+            listed = place.name in set_recipe.recipe.files
+            name = required[0] if rename and not listed else ""
+            yield _choose(set_recipe, _link([place], laid_out, name), place, alone=True)
 
 
-def _link(place: Path, files: dict[str, Path], folder: Path) -> Path:
-    folder.mkdir()
-    for name, path in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).symlink_to(path.resolve())
-    return place
+@contextmanager
+def _naming_source(place: Path, scratch: str) -> Iterator[None]:
+    """Name what the user named in an error that names a file of the folder where it was laid out."""
+    try:
+        yield
+    except NNDError as error:
+        single = place.is_file() and not place.name.lower().endswith(_ENDINGS)
+        laid_out = rf"{re.escape(scratch)}/files" + (r"(/[^:,]+)?" if single else "")
+        shown = place if place.exists() else place.parent  # of a pattern
+        raise NNDError(re.sub(laid_out, lambda _: str(shown), str(error))) from error
+
+
+def _link(paths: list[Path], folder: Path, name: str = "") -> Path:
+    for path in paths:
+        target = folder / (name or path.name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(path.resolve())
+    return folder
 
 
 def _choose(set_recipe: SetRecipe, folder: Path, named: Path, *, alone: bool = False) -> Source:
@@ -135,7 +144,7 @@ def _choose(set_recipe: SetRecipe, folder: Path, named: Path, *, alone: bool = F
     wanted = set_recipe.recipe.files
     required = [name for name, file in wanted.items() if not (file and file.optional)]
     files = {name: here[name] for name in wanted if name in here}
-    if not files and (alone or not required):
+    if not files and (alone or not required or set_recipe.recipe.config == FILE):
         files = {name: path for name, path in here.items() if alone or path.suffix.lower() in SUFFIXES}
     if not files:
         what = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"

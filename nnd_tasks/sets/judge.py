@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +19,9 @@ from nnd_tasks.sets.spans import find_marked, locate_spans, span_cells
 from nnd_tasks.wording import did_you_mean, some_of
 
 _EXAMPLES = 3
-#: Roles whose texts are names; white space around a name does not count.
+_FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
 FIELD = "field "  # before the name of a prompt field, as a column of rows
+#: Roles whose texts are names; white space around a name does not count.
 NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
 
 
@@ -45,7 +47,8 @@ class Dropped:
         if wrong.any():
             self.counts[reason] = self.counts.get(reason, 0) + int(wrong.sum())
             known = self.rows.setdefault(reason, [])
-            known += [place_of(rows, int(i)) for i in np.flatnonzero(wrong)[: _EXAMPLES - len(known)]]
+            examples = np.flatnonzero(wrong)[: _EXAMPLES - len(known)]
+            known += [_FOLDER.sub("", place_of(rows, int(i))) for i in examples]
         return ~wrong
 
 
@@ -262,7 +265,7 @@ def find_unranked(labels: Sequence[str], recipe: Recipe) -> list[str]:
         twins = [label for label in labels if label.casefold() in {one.casefold() for one in recipe.better}]
         if other := [label for label in twins if label not in recipe.better]:
             raise NNDError(
-                f"--better {some_of(recipe.better, show=str)}: the table has {other[0]!r} too; name both, or ignore that one"
+                f"--better {some_of(recipe.better, show=str)}: the table has the label {other[0]!r} too; name both, or ignore it"
             )
     ranked = [label for rank in recipe.order for label in rank]
     if ranked and not found & {*ranked}:
@@ -371,10 +374,7 @@ def _count_raters_once(judgements: pd.DataFrame, recipe: Recipe, dropped: Droppe
 
 
 def _facts(judgements: pd.DataFrame, counted: pd.DataFrame, first: pd.DataFrame) -> Mapping[str, Any]:
-    """Return what is known of each candidate.
-
-    Systems are joined by bars; the rater is known where there is one; the rest is of the first judgement with its label.
-    """
+    """Return what is known of each candidate: all systems, one rater, the rest of the first judgement with its label."""
     facts: dict[str, Any] = {}
     chosen = counted.drop_duplicates("owner").set_index("owner")
     several = len(judgements) > len(first)

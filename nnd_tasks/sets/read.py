@@ -437,7 +437,8 @@ def as_numbers(cells: Sequence[Any], rows: pd.DataFrame, column: str, recipe: Re
                 hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
                 if isinstance(cell, str) and recipe.decimal == "." and as_number(cell, missing, ",") is not None:
                     hint = "; for decimal commas add --decimal ,"
-                raise NNDError(f"{place_of(rows, i)}, column {column!r}: expected a number, found {cell!r:.60}{hint}")
+                name = recipe.attribute.get(rows["attribute"].iat[i], column) if "attribute" in rows else column
+                raise NNDError(f"{place_of(rows, i)}, column {name!r}: expected a number, found {cell!r:.60}{hint}")
             if isinstance(cell, str):
                 known[cell] = value
         numbers[i] = value

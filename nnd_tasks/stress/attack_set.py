@@ -20,8 +20,8 @@ from nnd_tasks.datasets import dataset_folder
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import expand
 from nnd_tasks.harness.signature import weights_digest
-from nnd_tasks.harness.user_tasks import UserTask, shipped_task
 from nnd_tasks.schema import Test, short_hash
+from nnd_tasks.sets.user_tasks import UserTask, shipped_task
 from nnd_tasks.sets.write import making
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.attack import (

@@ -272,7 +272,7 @@ def test_the_card_of_pairs_says_what_was_done_to_them(tmp_path: Path, nnd_home: 
 @pytest.fixture
 def package(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout that is also the installation."""
-    for module in ("runner.register", "harness.user_tasks"):
+    for module in ("runner.register", "sets.user_tasks"):
         monkeypatch.setattr(f"nnd_tasks.{module}.tasks_dir", lambda: checkout / "task_yamls")
     return checkout
 
