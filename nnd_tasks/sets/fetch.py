@@ -50,14 +50,22 @@ class Source:
     notes: list[str] = field(default_factory=list)
     fresh: list[str] = field(default_factory=list)
 
-    def discard(self) -> None:
-        """Delete fresh downloads and their recorded hashes: a publisher may answer with a page when a quota is used up."""
-        if self.fresh:
-            recorded = read_json(self.folder / _HASHES)
+    @contextmanager
+    def kept_if_read(self) -> Iterator[None]:
+        """Delete fresh downloads and their recorded hashes where reading them fails.
+
+        A publisher may answer with a page when a quota is used up.
+        """
+        try:
+            yield
+        except NNDError:
+            recorded = read_json(self.folder / _HASHES) if self.fresh else {}
             for name in self.fresh:
                 self.files[name].unlink(missing_ok=True)
                 recorded.pop(name, None)
-            write_text(self.folder / _HASHES, json.dumps(recorded, indent=2) + "\n")
+            if self.fresh:
+                write_text(self.folder / _HASHES, json.dumps(recorded, indent=2) + "\n")
+            raise
 
 
 def sha256_of(path: Path) -> str:

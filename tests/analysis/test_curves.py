@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nnd_tasks.build import build_set
 from scipy import stats
 
 from nnd_tasks import cli
@@ -24,7 +25,6 @@ from nnd_tasks.analysis.curves.curve_report import draw, markdown, to_csv, to_js
 from nnd_tasks.analysis.plots import Panel, Series, draw_panels, save, short_number
 from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.analysis.tags import find_number, guess_family, guess_step, guess_training, read_tags
-from nnd_tasks.build import build_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.runner.run import run_lm_eval
 from tests.analysis.fake_runs import write_run

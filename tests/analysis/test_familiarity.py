@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nnd_tasks.dataset_writing import write_dataset
 from scipy.linalg import fractional_matrix_power
 from scipy.special import stdtrit
 
 from nnd_tasks.analysis.familiarity.effects import Effects
 from nnd_tasks.analysis.familiarity.familiarity import Familiarity, find_familiarity
 from nnd_tasks.analysis.results import read_runs
-from nnd_tasks.dataset_writing import write_dataset
 from nnd_tasks.datasets import read_table
 from nnd_tasks.harness.documents import cluster_documents, load_tests
 from nnd_tasks.schema import Test

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
@@ -149,6 +149,7 @@ def test_an_empty_or_odd_text_is_no_reason_to_stop(name: str) -> None:
 
 @given(texts(), shares)
 def test_truncation_yields_a_prefix_that_ends_within_a_sentence(text: str, amount: float) -> None:
+    assume(not re.search(r"\b\w\.", text))  # an initial ends no sentence
     words = TAGGED.parse(text).words
     left = len(words) - count_of(amount, len(words))
     sentences = {"", *(text[: mark.start()] for mark in re.finditer("[.!?]", text))}

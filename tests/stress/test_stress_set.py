@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
+from nnd_tasks.dataset_writing import making
 from typer.testing import CliRunner
 
 import nnd_tasks
 from nnd_tasks.cli import app
-from nnd_tasks.dataset_writing import making
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import levels as level_tables
