@@ -10,11 +10,11 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
+from nnd_tasks.datasets import CARD, split_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
 from nnd_tasks.yaml_json import dump_yaml, parse_yaml
 
-CARD = "README.md"
 #: Beside it: the card as the last build composed it, which tells what people wrote on it since.
 COMPOSED = ".card.md"
 #: Fact that only a person can know -> what to write; a card says TODO where it is not known.
@@ -138,24 +138,6 @@ def read_card(folder: Path, file: str = CARD) -> Card:
     if parts is None or not isinstance(header, dict):
         raise NNDError(f"{path}: it has no YAML header between two lines of ---; build the set again")
     return Card(header, sections_of(parts[1]))
-
-
-def split_card(text: str) -> tuple[str, str] | None:
-    """Return the YAML of a card's header and the Markdown below it, as `huggingface_hub.RepoCard` splits them.
-
-    None where there is no header.
-
-    The hub's class reads YAML without limits. So only its rule of where the header ends is used here, and the header itself
-    is read by `nnd_tasks.yaml_json.parse_yaml`.
-    """
-    from huggingface_hub.repocard import REGEX_YAML_BLOCK
-
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    # The hub's pattern takes quadratic time over empty lines; no header needs many.
-    if re.search(r"\n{1000}", text):
-        return None
-    match = REGEX_YAML_BLOCK.search(text)
-    return (match[2], text[match.end() :]) if match else None
 
 
 def sections_of(body: str) -> dict[str, str]:

@@ -16,7 +16,6 @@ import platformdirs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.card import CARD, split_card
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import expand, read_text
 from nnd_tasks.folders import recover
@@ -28,6 +27,7 @@ from nnd_tasks.yaml_json import parse_yaml, read_json
 if TYPE_CHECKING:
     import datasets
 
+CARD = "README.md"
 REPORT = "build_report.json"
 SPLIT = "test"
 _MAX_REPORT_BYTES = 100_000_000
@@ -122,6 +122,24 @@ def built_sets() -> list[str]:
 
 
 # ---------------------------------------------------------------- reading
+
+
+def split_card(text: str) -> tuple[str, str] | None:
+    """Return the YAML of a card's header and the Markdown below it, as `huggingface_hub.RepoCard` splits them.
+
+    None where there is no header.
+
+    The hub's class reads YAML without limits. So only its rule of where the header ends is used here, and the header itself
+    is read by `nnd_tasks.yaml_json.parse_yaml`.
+    """
+    from huggingface_hub.repocard import REGEX_YAML_BLOCK
+
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # The hub's pattern takes quadratic time over empty lines; no header needs many.
+    if re.search(r"\n{1000}", text):
+        return None
+    match = REGEX_YAML_BLOCK.search(text)
+    return (match[2], text[match.end() :]) if match else None
 
 
 def read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:

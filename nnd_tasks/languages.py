@@ -65,7 +65,7 @@ def read_pair(text: str) -> tuple[str, str]:
 def translation_prompt(languages: tuple[str, str] | None) -> str:
     """Return the template of a prompt for translations; it names no languages where they are not known.
 
-    The comment in it renders to nothing; it refuses data of other languages (`nnd_tasks.harness.templates`).
+    The comment in it renders to nothing; it refuses data of other languages (`nnd_tasks.harness.sandbox`).
     """
     if languages is None:
         return "Source: {{context}}\nTranslation:"

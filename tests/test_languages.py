@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.templates import render
+from nnd_tasks.harness.sandbox import render
 from nnd_tasks.languages import LANGUAGES, language_pair, read_pair, translation_prompt
 from nnd_tasks.new.keep import build_recipe
 from nnd_tasks.recipes.make import config_of

@@ -1,11 +1,12 @@
-"""A finding, its severity and the list of stable codes."""
+"""A finding, and how it shows texts of a set: short, on one line, with personal data masked."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 from nnd_tasks.errors import visible
 
@@ -31,90 +32,6 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
-
-#: Code -> (usual severity, meaning). Codes are an interface: scripts match on them, so never rename or reuse one.
-CODES: Mapping[str, tuple[Severity, str]] = {
-    # the folder and its columns
-    "schema_version": (_E, "the card names no schema version, or one that this release cannot read"),
-    "data_missing": (_E, "the card lists a config without data"),
-    "data_unreadable": (_E, "a file cannot be read as parquet"),
-    "config_unlisted": (_W, "data that the card does not list"),
-    "column_missing": (_E, "a required column is missing"),
-    "column_type": (_E, "a column is of another type than the schema's"),
-    "column_name": (_W, "a column cannot be used as a prompt field"),
-    "cell_empty": (_E, "a required cell is null"),
-    "no_tests": (_E, "a config without tests"),
-    "test_id_repeated": (_E, "two tests have one test_id"),
-    "category_name": (_E, "categories or severities that cannot stand in names of metrics"),
-    "cluster_mixed": (_E, "one cluster_id for tests with different contexts"),
-    "cluster_split": (_W, "one prompt under several cluster_ids"),
-    "report_mismatch": (_W, "the data are not those that the build wrote"),
-    # what can be measured
-    "no_error_bar": (_E, "fewer than two prompts: a standard error is not defined"),
-    "few_contexts": (_W, "too few prompts for a reliable standard error"),
-    "low_power": (_W, "underpowered: too few prompts to tell models apart"),
-    "contradictory": (_W, "a candidate that people judged both ways is better in one test and worse in another"),
-    "repeated": (_W, "the same test again"),
-    "trivial_rule": (_W, "a baseline decides a category almost always"),
-    "trivial_rule_often": (_N, "a baseline decides a category often"),
-    # the texts
-    "equal_texts": (_W, "both candidates are equal"),
-    "form_only": (_W, "the candidates differ in case, punctuation or white space only"),
-    "near_equal": (_N, "the candidates are nearly equal"),
-    "empty": (_W, "an empty candidate"),
-    "html": (_W, "HTML tags"),
-    "markdown": (_W, "Markdown"),
-    "escaped": (_W, "escaped line breaks or entities"),
-    "special_token": (_W, "a special token of a tokenizer"),
-    "mojibake": (_W, "UTF-8 that was read in another encoding"),
-    "replacement_character": (_W, "U+FFFD, in place of a character that was lost"),
-    "control_character": (_W, "control characters"),
-    "invisible_character": (_N, "characters without width, or that turn the direction"),
-    "not_nfc": (_W, "a text is not in Unicode NFC"),
-    "edge_space": (_N, "white space at an end"),
-    "context_missing": (_W, "some tests have no context"),
-    "no_context": (_N, "no test has a context"),
-    "language_mismatch": (_W, "a script that no declared language is written in"),
-    "email": (_W, "an e-mail address"),
-    "phone": (_W, "a phone number"),
-    # the card
-    "card_header": (_E, "the card's header is not valid YAML"),
-    "card_license": (_E, "no licence"),
-    "card_license_other": (_W, "a licence without an identifier"),
-    "card_license_closed": (_W, "a licence that does not let the texts be passed on"),
-    "card_language": (_E, "no language"),
-    "card_citation": (_E, "no citation in BibTeX"),
-    "card_citation_origin": (_W, "the source of the annotations is not cited"),
-    "card_todo": (_E, "a field that is still to be filled in"),
-    # the recipe
-    "recipe_invalid": (_E, "a recipe that cannot be read or used"),
-    "recipe_key": (_E, "a key of a recipe that recipes do not have"),
-    "recipe_step": (_E, "a recipe from outside the package that names code"),
-    "recipe_fact": (_W, "something in a recipe that only a person can add"),
-    "recipe_unverified": (_N, "a file that is downloaded without a SHA-256 in the recipe"),
-    "recipe_counts": (_W, "other counts of tests than the recipe says"),
-    "recipe_source": (_W, "data built from another file than the recipe names"),
-    "recipe_card": (_W, "a recipe on the card that is not the set's"),
-    # the tasks
-    "task_missing": (_E, "no task reads the set"),
-    "config_without_task": (_N, "no task reads a config"),
-    "task_invalid": (_E, "lm-eval cannot load a task"),
-    "config_not_built": (_N, "a task of this package reads a config that is not built here"),
-    "task_code": (_W, "a task names code, prompts or a model that are not of this package; it was not loaded"),
-    "task_plain": (_N, "a task of another class than this package's; it was not checked"),
-    "categories_undeclared": (_E, "categories in the data that a task does not declare"),
-    "categories_absent": (_E, "categories that a task declares and the data lack"),
-    "categories_open": (_N, "a task declares no categories"),
-    "prompt_invalid": (_E, "a prompt cannot be rendered"),
-    "prompt_empty": (_W, "an empty prompt, though there is a context"),
-    "prompt_without_context": (_W, "a prompt that leaves the context out"),
-    "prompt_repeated": (_W, "different cluster_ids give one prompt"),
-    "run_failed": (_E, "a run on a tiny model failed"),
-    "run_unscored": (_W, "a run on a tiny model left tests unscored"),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """A test that a finding is about.
@@ -136,12 +53,13 @@ class Finding:
 
     Attributes:
         severity: how much it matters.
-        code: a key of `CODES`.
+        code: of its rule.
         message: what is there.
+        fix: what to do.
         rows: the first few tests.
         count: all of them.
-        fix: what to do.
         config: where; ``""`` for what concerns the whole set.
+        table: rows of numbers, column -> cell.
     """
 
     severity: Severity
@@ -151,29 +69,7 @@ class Finding:
     rows: tuple[Row, ...] = ()
     count: int = 0
     config: str = ""
-
-
-def finding(
-    code: str,
-    message: str,
-    fix: str,
-    *,
-    rows: Sequence[Row] = (),
-    count: int | None = None,
-    config: str = "",
-    severity: Severity | None = None,
-) -> Finding:
-    """Return a finding, with the usual severity of its code unless another is given; only the first few rows are kept."""
-    usual, _ = CODES[code]
-    return Finding(
-        severity=usual if severity is None else severity,
-        code=code,
-        message=visible(message),
-        fix=visible(fix),
-        rows=tuple(rows[:EXAMPLES]),
-        count=len(rows) if count is None else count,
-        config=config,
-    )
+    table: tuple[dict[str, Any], ...] = ()
 
 
 _EMAIL = re.compile(r"(?<![\w.+-])[A-Za-z0-9][\w.+-]*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,24}\b")
@@ -187,18 +83,14 @@ _PHONE = re.compile(
 
 def find_email(text: str) -> str | None:
     """Return the first e-mail address, or None."""
-    if "@" not in text:
-        return None
-    match = _EMAIL.search(text)
+    match = _EMAIL.search(text) if "@" in text else None
     return match[0] if match else None
 
 
 def find_phone(text: str) -> str | None:
     """Return the first phone number of 8 to 15 digits (E.164), written as such, or None."""
-    for match in _PHONE.finditer(text):
-        if 8 <= sum(c.isdigit() for c in match[0]) <= 15:
-            return match[0]
-    return None
+    numbers = (match[0] for match in _PHONE.finditer(text))
+    return next((number for number in numbers if 8 <= sum(c.isdigit() for c in number) <= 15), None)
 
 
 def mask(text: str) -> str:
@@ -207,34 +99,21 @@ def mask(text: str) -> str:
     return _PHONE.sub(lambda m: m[0][:3] + re.sub(r"\d", "*", m[0][3:]), text)
 
 
-def shown(text: str) -> str:
-    """Return ``text`` as a finding shows it: masked, on one line, shortened."""
-    # Half an address would not be recognized, so the text is cut only roughly before it is masked.
-    line = visible(mask(text[: 4 * _CLIP]))
+def show_text(text: str, start: int = 0) -> str:
+    """Return ``text`` from a character on as a finding shows it: on one line, shortened. Mask it before."""
+    line = ("…" if start else "") + visible(text[start : start + 4 * _CLIP])
     return line if len(line) <= _CLIP else line[: _CLIP - 1] + "…"
 
 
-def around(text: str, part: str) -> str:
-    """Return ``part`` with a little of the text around it, masked.
-
-    The text is masked before it is cut: half an address would not be recognized.
-    """
-    at = text.find(part)
-    start = max(0, at - 200)
-    before, after = mask(text[start:at]), mask(text[at + len(part) : at + len(part) + 200])
-    left = before[-20:] if len(before) > 20 else before
-    right = after[:20]
-    return shown(
-        f"{'…' if start or len(before) > 20 else ''}{left}{part}{right}"
-        f"{'…' if at + len(part) + len(right) < len(text) else ''}"
-    )
+def show_part(text: str, part: str) -> str:
+    """Return ``part`` with a little of the text around it, masked."""
+    text = mask(text)  # before it is cut: half an address would not be recognized
+    return show_text(text, max(0, text.find(mask(part)) - _CLIP // 4))
 
 
-def differing(better: str, worse: str) -> str:
+def show_pair(better: str, worse: str) -> str:
     """Return two texts from shortly before their first difference, masked."""
-    better, worse = mask(better), mask(worse)  # before they are cut: half an address would not be recognized
-    ends = (i for i, (a, b) in enumerate(zip(better, worse, strict=False)) if a != b)
-    same = next(ends, 0 if better == worse else min(len(better), len(worse)))
-    start = max(0, same - _CLIP // 4) if same > _CLIP // 2 else 0
-    left = "…" if start else ""
-    return f"{left}{shown(better[start:])} | {left}{shown(worse[start:])}"
+    pair = [mask(better), mask(worse)]
+    same = len(os.path.commonprefix(pair))
+    start = max(0, same - _CLIP // 4) if same > _CLIP // 2 and better != worse else 0
+    return " | ".join(show_text(text, start) for text in pair)

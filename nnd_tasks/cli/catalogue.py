@@ -11,7 +11,7 @@ from nnd_tasks.analysis.compare.power import marked_points, planned_by_category
 from nnd_tasks.assembly import examples
 from nnd_tasks.card import read_card
 from nnd_tasks.card_sections import ERRORS
-from nnd_tasks.check.yamls import read_task_yaml
+from nnd_tasks.check.tasks import read_task_yaml
 from nnd_tasks.datasets import (
     built_sets,
     dataset_folder,
@@ -292,7 +292,7 @@ def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
 def _rendered(template: str, row: dict[str, Any], *, trusted: bool) -> tuple[str, str]:
     from jinja2 import TemplateError
 
-    from nnd_tasks.harness.templates import SANDBOX
+    from nnd_tasks.harness.sandbox import SANDBOX
 
     try:
         if not trusted:

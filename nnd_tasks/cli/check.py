@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -48,7 +47,6 @@ def check(
     ] = "text",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to this file.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count too.")] = False,
-    no_run: Annotated[bool, typer.Option("--no-run", help="Do not run the tasks on a tiny model.")] = False,
     brief: Brief = False,
 ) -> None:
     """Look for everything that a reviewer of a set would look for.
@@ -59,23 +57,20 @@ def check(
 
     Exit status: 0 no errors (with --strict, no warnings either), 1 nothing could be checked, 2 errors, 3 warnings with --strict.
     """
-    from nnd_tasks.check.check_report import check_format, render, totals, write
+    from nnd_tasks.check.check_report import check_format, render_report
     from nnd_tasks.check.checking import check_set
-    from nnd_tasks.check.findings import Severity
     from nnd_tasks.datasets import read_report
+    from nnd_tasks.files import write_text
     from nnd_tasks.licences import terms_of, texts_may_go
 
     check_format(form)
-    report = check_set(name, configs=config or (), tasks=tasks or (), run=not no_run)
+    report = check_set(name, configs=config or (), tasks=tasks or ())
     part = next((part for part in read_report(report.folder).values() if isinstance(part, dict)), {})
-    refused = any(one.code.startswith("card_license") and one.severity > Severity.NOTE for one in report.findings)
-    texts = texts_may_go(terms_of(report.name, part)) and not refused
-    if brief:
-        report = replace(report, brief=True)
-    content = render(report, form, texts=texts)
+    texts = texts_may_go(terms_of(report.name, part)) and not report.closed
+    content = render_report(report, form, texts=texts, brief=brief)
     if output is None:
         show_lines(content)  # Markdown too: it is made to be copied
     else:
-        write(content, output)
-        say(f"{totals(report)}; written: {output}")
+        write_text(output, f"{content}\n", hint="name another file with --output")
+        say(f"{report.totals()}; written: {output}")
     raise typer.Exit(report.exit_code(strict=strict))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.secrets import without_secrets
 from nnd_tasks.wording import did_you_mean
 
@@ -140,6 +139,12 @@ _OURS = {
 }
 
 
+def _is_ours(sampler: Any) -> bool:
+    from nnd_tasks.harness.prompts import ClusterSampler  # imports lm-eval
+
+    return isinstance(sampler, type) and issubclass(sampler, ClusterSampler)
+
+
 def check_config(config: Mapping[str, Any]) -> None:
     """Raise NNDError for a YAML whose settings the task would have to ignore."""
     name = config.get("task")
@@ -154,8 +159,7 @@ def check_config(config: Mapping[str, Any]) -> None:
             raise NNDError(
                 f"task {name}: its YAML sets fewshot_config.{key}; remove it; exemplars always come from the set"
             )
-    sampler = given.get("sampler", ClusterSampler) if isinstance(given, Mapping) else ClusterSampler
-    if not (isinstance(sampler, type) and issubclass(sampler, ClusterSampler)):
+    if isinstance(given, Mapping) and "sampler" in given and not _is_ours(given["sampler"]):
         raise NNDError(
             f"task {name}: its YAML sets fewshot_config.sampler; exemplars must not depend on --limit and --samples, so the "
             "sampler is ours"
