@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nnd_tasks.check.tasks import dump_task_yaml, read_task_yaml
 from nnd_tasks.datasets import user_tasks_dir
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.task_yaml import dump_task_yaml, read_task_yaml
 from nnd_tasks.harness.user_tasks import shipped_task
 
 

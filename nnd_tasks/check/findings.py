@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -72,8 +73,8 @@ class Finding:
     table: tuple[dict[str, Any], ...] = ()
 
 
-_EMAIL = re.compile(r"(?<![\w.+-])[A-Za-z0-9][\w.+-]*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,24}\b")
-_PHONE = re.compile(
+EMAIL = re.compile(r"(?<![\w.+-])[A-Za-z0-9][\w.+-]*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,24}\b")
+PHONE = re.compile(
     r"(?<![\w.,/+-])(?:"
     r"\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,5}){1,4}"
     r"|\(\d{3}\) ?\d{3}[-. ]\d{4}|\d{3}[-.]\d{3}[-.]\d{4}"
@@ -81,39 +82,20 @@ _PHONE = re.compile(
 )
 
 
-def find_email(text: str) -> str | None:
-    """Return the first e-mail address, or None."""
-    match = _EMAIL.search(text) if "@" in text else None
-    return match[0] if match else None
-
-
-def find_phone(text: str) -> str | None:
-    """Return the first phone number of 8 to 15 digits (E.164), written as such, or None."""
-    numbers = (match[0] for match in _PHONE.finditer(text))
-    return next((number for number in numbers if 8 <= sum(c.isdigit() for c in number) <= 15), None)
-
-
 def mask(text: str) -> str:
     """Return ``text`` with e-mail addresses and phone numbers made unreadable except for their first characters."""
-    text = _EMAIL.sub(lambda m: f"{m[0][0]}***@***.{m[0].rsplit('.', 1)[1]}", text)
-    return _PHONE.sub(lambda m: m[0][:3] + re.sub(r"\d", "*", m[0][3:]), text)
+    text = EMAIL.sub(lambda m: f"{m[0][0]}***@***.{m[0].rsplit('.', 1)[1]}", text)
+    return PHONE.sub(lambda m: m[0][:3] + re.sub(r"\d", "*", m[0][3:]), text)
 
 
-def show_text(text: str, start: int = 0) -> str:
-    """Return ``text`` from a character on as a finding shows it: on one line, shortened. Mask it before."""
-    line = ("…" if start else "") + visible(text[start : start + 4 * _CLIP])
-    return line if len(line) <= _CLIP else line[: _CLIP - 1] + "…"
+def show_texts(texts: Sequence[str], part: str | None = None) -> str:
+    """Return texts as a finding shows them, masked and shortened, each on one line.
 
-
-def show_part(text: str, part: str) -> str:
-    """Return ``part`` with a little of the text around it, masked."""
-    text = mask(text)  # before it is cut: half an address would not be recognized
-    return show_text(text, max(0, text.find(mask(part)) - _CLIP // 4))
-
-
-def show_pair(better: str, worse: str) -> str:
-    """Return two texts from shortly before their first difference, masked."""
-    pair = [mask(better), mask(worse)]
-    same = len(os.path.commonprefix(pair))
-    start = max(0, same - _CLIP // 4) if same > _CLIP // 2 and better != worse else 0
-    return " | ".join(show_text(text, start) for text in pair)
+    Args:
+        texts: one, or the two candidates of a test.
+        part: of the first text: they are shown from shortly before it; None stands for their first difference.
+    """
+    texts = [mask(text) for text in texts]  # before they are cut: half an address would not be recognized
+    at = len(os.path.commonprefix(texts)) if part is None else texts[0].find(mask(part))
+    start = max(0, at - _CLIP // 4)
+    return " | ".join(visible(text[start : start + _CLIP]) for text in texts)

@@ -11,7 +11,6 @@ from nnd_tasks.analysis.compare.power import marked_points, planned_by_category
 from nnd_tasks.assembly import examples
 from nnd_tasks.card import read_card
 from nnd_tasks.card_sections import ERRORS
-from nnd_tasks.check.tasks import read_task_yaml
 from nnd_tasks.datasets import (
     built_sets,
     dataset_folder,
@@ -23,6 +22,7 @@ from nnd_tasks.datasets import (
     user_tasks_dir,
 )
 from nnd_tasks.errors import NNDError, typed_reason_of, visible
+from nnd_tasks.harness.task_yaml import read_task_yaml
 from nnd_tasks.languages import code_of, language_pair
 from nnd_tasks.markdown import code, fenced, plain, table
 from nnd_tasks.recipes.limits import check_prompt

@@ -8,8 +8,11 @@ from typing import Annotated
 import typer
 
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import say, show_lines
+from nnd_tasks.cli.console import say, show, show_lines
 from nnd_tasks.cli.typer_app import CONTRIBUTE, Brief, app, examples
+from nnd_tasks.errors import NNDError
+
+FORMATS = ("text", "markdown", "json")
 
 
 @app.command(
@@ -42,7 +45,7 @@ def check(
             "--format",
             help="text; markdown, for a pull request; or json.",
             metavar="FORMAT",
-            autocompletion=completion.choices("text", "markdown", "json"),
+            autocompletion=completion.choices(*FORMATS),
         ),
     ] = "text",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to this file.")] = None,
@@ -57,20 +60,23 @@ def check(
 
     Exit status: 0 no errors (with --strict, no warnings either), 1 nothing could be checked, 2 errors, 3 warnings with --strict.
     """
-    from nnd_tasks.check.check_report import check_format, render_report
     from nnd_tasks.check.checking import check_set
     from nnd_tasks.datasets import read_report
     from nnd_tasks.files import write_text
     from nnd_tasks.licences import terms_of, texts_may_go
 
-    check_format(form)
+    if form not in FORMATS:
+        raise NNDError(f"--format {form}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     report = check_set(name, configs=config or (), tasks=tasks or ())
+    shown = report.brief() if brief else report
     part = next((part for part in read_report(report.folder).values() if isinstance(part, dict)), {})
-    texts = texts_may_go(terms_of(report.name, part)) and not report.closed
-    content = render_report(report, form, texts=texts, brief=brief)
-    if output is None:
-        show_lines(content)  # Markdown too: it is made to be copied
-    else:
+    texts = form == "text" or (texts_may_go(terms_of(report.name, part)) and not report.closed)
+    content = shown.json() if form == "json" else shown.markdown(texts=texts)
+    if output is not None:
         write_text(output, f"{content}\n", hint="name another file with --output")
-        say(f"{report.totals()}; written: {output}")
+        say(f"{report.totals}; written: {output}")
+    elif form == "text":
+        show(content)
+    else:
+        show_lines(content)  # Markdown too: it is made to be copied
     raise typer.Exit(report.exit_code(strict=strict))
