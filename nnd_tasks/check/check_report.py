@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.check.findings import Finding, Severity
+from jinja2.sandbox import SandboxedEnvironment
+
+from nnd_tasks.check.rules import Finding, Severity
 from nnd_tasks.formats import json_text
-from nnd_tasks.markdown import code, table, unlinked
+from nnd_tasks.markdown import code, unlinked
 from nnd_tasks.wording import counted
 
 
@@ -29,8 +31,8 @@ class CheckReport:
     name: str
     folder: Path
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    tasks: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    tasks: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -45,33 +47,21 @@ class CheckReport:
     @property
     def closed(self) -> bool:
         """Whether the licence of the card may not let its texts be passed on."""
-        return any(one.code.startswith("card_license") and one.severity > Severity.NOTE for one in self.findings)
+        return any(one.code.startswith("card_license") for one in self.findings)
 
     def exit_code(self, *, strict: bool = False) -> int:
         """Return the exit status: 2 with errors, 3 with warnings only where those count, else 0."""
         return 2 if self.counts["error"] else 3 if strict and self.counts["warning"] else 0
 
-    def adding(self, findings: Iterable[Finding]) -> CheckReport:
-        """Return the report with findings, the worst first."""
-        return replace(self, findings=tuple(sorted(findings, key=lambda one: -one.severity)))
-
     def brief(self) -> CheckReport:
         """Return the report without notes and rows."""
-        findings = (replace(one, rows=()) for one in self.findings if one.severity > Severity.NOTE)
-        return replace(self, findings=tuple(findings))
+        return replace(self, findings=[replace(one, rows=()) for one in self.findings if one.severity])
 
     def json(self) -> str:
         """Return the report for programs; its keys are an interface."""
-        content = {
-            **asdict(self),
-            "set": self.name,
-            "folder": str(self.folder),
-            "counts": self.counts,
-            "configs": self.sizes,
-        }
-        for one in content["findings"]:
-            one["severity"] = one["severity"].label
-        return json_text({key: value for key, value in content.items() if key not in ("name", "sizes")})
+        findings = [{**asdict(one), "severity": one.severity.label} for one in self.findings]
+        content = {"set": self.name, "folder": str(self.folder), "configs": self.sizes, "tasks": self.tasks}
+        return json_text({**content, "counts": self.counts, "findings": findings})
 
     def markdown(self, *, texts: bool = True) -> str:
         """Return the report in which text from the data becomes neither formatting nor a link.
@@ -79,37 +69,7 @@ class CheckReport:
         Args:
             texts: whether texts of the set may be quoted.
         """
-        rows = [
-            [code(name), *(f"{size[key]:,}" for key in ("tests", "contexts")), _plain(size["categories"])]
-            for name, size in self.sizes.items()
-        ]
-        lines = [
-            f"# `nnd check`: {_plain(self.name)}",
-            *("", f"{self.totals.capitalize()}; tasks: {_plain(', '.join(self.tasks) or 'none')}.", ""),
-            *table(["config", "tests", "prompts", "categories"], rows),
-        ]
-        if not texts:
-            lines += ["", "Texts are left out: their terms do not let them be passed on."]
-        for one in self.findings:
-            lines += _blocks(one, texts=texts)
-        return "\n".join(lines)
-
-
-def _plain(value: object) -> str:
-    text = ", ".join(f"{name} {count:,}" for name, count in value.items()) if isinstance(value, dict) else str(value)
-    return unlinked(text, mentions=True)
-
-
-def _blocks(one: Finding, *, texts: bool) -> Iterator[str]:
-    where = f" ({code(one.config)})" if one.config else ""
-    yield from (
-        "",
-        f"**{one.severity.label}** `{one.code}`{where}: {_plain(one.message)}. To do: {_plain(one.fix)}.",
-        "",
-    )
-    if one.table:
-        yield from table([*map(_plain, one.table[0])], [[*map(_plain, row.values())] for row in one.table])
-    for row in one.rows:
-        yield f"- row {row.index}, test {code(row.test_id or '?')}{f': {code(row.detail)}' if row.detail and texts else ''}"
-    if one.rows and one.count > len(one.rows):
-        yield f"- and {one.count - len(one.rows):,} more"
+        page = SandboxedEnvironment(autoescape=False)
+        page.filters |= {"plain": lambda value: unlinked(str(value), mentions=True), "code": code}
+        template = page.from_string(Path(__file__).with_name("report.md.jinja").read_text("utf-8"))
+        return template.render(vars(self), totals=self.totals, texts=texts)

@@ -12,16 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nnd_tasks import schema
-from nnd_tasks.check.findings import Finding, Severity
-from nnd_tasks.check.rules import Tests, finding
+from nnd_tasks.check.rules import Finding, Severity, Tests, finding
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.datasets import CARD, SPLIT, config_names, default_config, read_header, read_report
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import read_text
+from nnd_tasks.files import read_bytes, read_text
 from nnd_tasks.licences import licence_names
 from nnd_tasks.tables import SPANS, TYPES, fingerprint
 
-#: Bytes (unpacked) and rows that a parquet file may have; our largest config has 50,000 tests and 40 MB.
+#: Bytes and rows that a parquet file may have; our largest config has 50,000 tests and 40 MB.
 _MAX_BYTES, _MAX_ROWS = 2_000_000_000, 5_000_000
 _FAULTS = (NNDError, pa.ArrowException, OSError, ValueError)  # ValueError: names that are no UTF-8
 _COLUMNS = {name: TYPES[kind] for name, kind in {**schema.REQUIRED_COLUMNS, **schema.OPTIONAL_COLUMNS}.items()}
@@ -137,12 +136,9 @@ def _read_config(folder: Folder, name: str) -> Iterator[Finding]:
 
 def _read_parquet(path: Path) -> pa.Table:
     """Return a parquet file in which all texts are UTF-8; raise NNDError where it is no regular file or too large."""
-    if not path.is_file():
-        raise NNDError(f"{path.name} is not a regular file")
-    metadata = pq.read_metadata(path)
-    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    if size > _MAX_BYTES or metadata.num_rows > _MAX_ROWS:
-        raise NNDError(f"{path.name} has more than {_MAX_ROWS:,} rows or {_MAX_BYTES:,} bytes")
-    table = pq.read_table(path)
+    file = pq.ParquetFile(pa.BufferReader(read_bytes(path, limit=_MAX_BYTES)))
+    if file.metadata.num_rows > _MAX_ROWS:
+        raise NNDError(f"{path}: has more than {_MAX_ROWS:,} rows")
+    table = file.read()
     table.validate(full=True)
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,13 +14,14 @@ import pandas as pd
 from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, planned_by_category, points
 from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.check import texts
-from nnd_tasks.check.findings import EXAMPLES, Finding, Row, Severity, show_texts
 from nnd_tasks.cleaning import clean_name
 from nnd_tasks.errors import visible
 from nnd_tasks.schema import RESERVED_COLUMNS, fold
 from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import read_yaml
 
+#: Rows that a finding lists; it counts all of them.
+EXAMPLES = 5
 #: Code -> severity, what is wrong (``says``), and what to do (``fix``).
 RULES: Mapping[str, Mapping[str, str]] = read_yaml(Path(__file__).with_name("rules.yaml"))
 #: A baseline that passes more than this share of a category's tests gives the label away; above `OFTEN` it is noted.
@@ -32,6 +34,63 @@ _LONG = 200_000  # characters that are compared in this way, which takes quadrat
 
 #: For each test True, or the text that a rule is about; False or missing where there is nothing.
 Marks: TypeAlias = "pd.Series[Any]"
+
+
+class Severity(IntEnum):
+    """How much a finding matters; the worst one decides the exit status.
+
+    Error: the set cannot be run or published as it is. Warning: its rates may mislead, or a person has to look at it. Note:
+    good to know.
+    """
+
+    NOTE = 0
+    WARNING = 1
+    ERROR = 2
+
+    @property
+    def label(self) -> str:
+        """Name in lower case."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A test that a finding is about.
+
+    Attributes:
+        index: 0-based row of the config's parquet files, in the order of their names.
+        test_id: of the test; ``""`` where the data have none.
+        detail: the text that the finding is about, shortened, with personal data masked.
+    """
+
+    index: int
+    test_id: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to look at.
+
+    Attributes:
+        severity: how much it matters.
+        code: of its rule.
+        message: what is there.
+        fix: what to do.
+        rows: the first few tests.
+        count: all of them.
+        config: where; ``""`` for what concerns the whole set.
+        table: rows of numbers, column -> cell.
+    """
+
+    severity: Severity
+    code: str
+    message: str
+    fix: str
+    rows: tuple[Row, ...] = ()
+    count: int = 0
+    config: str = ""
+    table: tuple[dict[str, Any], ...] = ()
 
 
 def finding(code: str, note: str = "", config: str = "", **changes: Any) -> Finding:
@@ -72,6 +131,11 @@ class Tests:
         return self.frame[["high", "low"]].map(fold)
 
     @cached_property
+    def blank(self) -> pd.DataFrame:
+        """Whether context and candidates are empty or white space."""
+        return self.frame[["context", "high", "low"]].map(lambda text: not text.strip())
+
+    @cached_property
     def bare(self) -> pd.DataFrame:
         """Both candidates, letters and digits only."""
         return self.folded.map(texts.strip_form)
@@ -95,7 +159,7 @@ class Tests:
         rows = []
         for i in shown.index[shown.duplicated().argsort(kind="stable")][:EXAMPLES]:
             part = None if pairs else search(marks[i])[0] if search else ""
-            rows.append(Row(i, self.frame["test_id"][i], show_texts([*shown.loc[i]], part)))
+            rows.append(Row(i, self.frame["test_id"][i], texts.show_texts([*shown.loc[i]], part)))
         return tuple(rows)
 
 
@@ -123,7 +187,7 @@ def _find_mixed(tests: Tests) -> Marks:
 
 
 def _find_split(tests: Tests) -> Marks:
-    prompts = tests.prompts[~_is_blank(tests.prompts["context"])]  # else something else tells prompts apart
+    prompts = tests.prompts[~tests.blank["context"][tests.prompts.index]]  # else something else tells prompts apart
     again = prompts.drop(columns="cluster_id").astype(str).duplicated()
     return tests.frame["cluster_id"].isin(prompts["cluster_id"][again])
 
@@ -164,10 +228,6 @@ def _find_near_equal(tests: Tests) -> Marks:
 # ---------------------------------------------------------------- texts
 
 
-def _is_blank(column: pd.Series[Any]) -> pd.Series[bool]:
-    return column.str.strip() == ""
-
-
 def _search_texts(tests: Tests, search: Callable[[str], Any], sides: Sequence[str]) -> pd.DataFrame:
     """Return the texts in columns that a search finds something in; nan elsewhere."""
     columns = tests.frame[[*sides]]
@@ -197,9 +257,9 @@ _FINDERS: Mapping[str, Callable[[Tests], Marks | str]] = {
         (tests.bare["high"] == tests.bare["low"]) & (tests.folded["high"] != tests.folded["low"])
     ),
     "near_equal": _find_near_equal,
-    "empty": lambda tests: _is_blank(tests.frame["high"]) | _is_blank(tests.frame["low"]),
-    "context_missing": lambda tests: _is_blank(tests.frame["context"]) & ~_is_blank(tests.frame["context"]).all(),
-    "no_context": lambda tests: "all of them" if _is_blank(tests.frame["context"]).all() else "",
+    "empty": lambda tests: tests.blank[["high", "low"]].any(axis=1),
+    "context_missing": lambda tests: tests.blank["context"] & ~tests.blank["context"].all(),
+    "no_context": lambda tests: "all of them" if tests.blank["context"].all() else "",
     "language_mismatch": _find_other_script,
 }
 #: Codes of tests that the clean config leaves out.
@@ -250,11 +310,11 @@ def check_baselines(configs: Sequence[Tests]) -> Iterator[Finding]:
         return
     highest = often.max()
     if {"shorter", "longer"} & {*often}:
-        fix = "the worse text is longer or shorter by construction: report the baseline beside the rate, or use `nnd compare --adjust`"
+        fix = "the worse text is longer or shorter by construction: report the baseline too, or use `nnd compare --adjust`"
     elif "system" in often:
-        fix = "one system wrote most better texts: report the baseline beside the rate, or add pairs of other systems"
+        fix = "one system wrote most better texts: report the baseline too, or add pairs of other systems"
     else:
-        fix = "a model passes these without reading: balance the candidates, or report the baseline beside the rate"
+        fix = "a model passes these without reading: balance the candidates, or report the baseline too"
     rules = [f"{name}: {BASELINES[name]}" for name in often if name in BASELINES]
     note = (
         f"{len(often)} of {len(rates)} categories, up to {highest.max():.1%} ({highest.idxmax()}); {'; '.join(rules)}"

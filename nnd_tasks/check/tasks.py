@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from nnd_tasks.check.findings import Finding
 from nnd_tasks.check.reading import Folder
-from nnd_tasks.check.rules import Tests, finding
+from nnd_tasks.check.rules import Finding, Tests, finding
 from nnd_tasks.datasets import how_to_build, tasks_dir
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.sandbox import check_languages, render
-from nnd_tasks.harness.settings import Settings, check_config
-from nnd_tasks.harness.task_yaml import CLASS, SAMPLER, read_task_yaml
+from nnd_tasks.harness.sandbox import render
+from nnd_tasks.harness.task_yaml import CLASS, check_settings, read_task_yaml
 from nnd_tasks.wording import counted
-
-#: Keys of a task in lm-eval 0.4.13 (`lm_eval.config.task.TaskConfig`), and ``class``.
-KEYS = re.compile(
-    "class|custom_dataset|dataset_(path|name|kwargs)|description|doc_to_(audio|choice|decontamination_query|image|target|text)"
-    "|fewshot_(config|delimiter|split)|filter_list|gen_prefix|generation_kwargs|metadata|metric_list|num_fewshot|output_type"
-    "|process_(docs|results)|repeats|should_decontaminate|tag|target_delimiter|task|task_alias|(test|training|validation)_split"
-    "|unsafe_code|use_prompt"
-)
 
 
 @dataclass(frozen=True)
@@ -105,37 +92,20 @@ def check_tasks(folder: Folder, tasks: list[Task]) -> Iterator[Finding]:
 def _check_task(task: Task, folder: Folder) -> Iterator[Finding]:
     config = task.config
     if config not in folder.known:
-        if tasks_dir() in task.path.parents:
-            build = how_to_build(folder.name, config)
-            yield finding("config_not_built", f"{task.name} reads {config}", fix=f"none, or build it: {build}")
-        else:
-            yield finding("task_invalid", f"{task.name} reads the config {config}, which is not there")
+        code = "config_not_built" if tasks_dir() in task.path.parents else "task_invalid"
+        yield finding(code, f"{task.name} reads {config}; {how_to_build(folder.name, config)}")
     elif task.foreign:
         yield finding("task_code", f"{task.name} names {', '.join(task.foreign)}")
     elif task.settings.get("class") != CLASS:
         yield finding("task_plain", task.name)
     elif config in folder.configs:
         try:
-            _check_settings(task)
+            check_settings(task.settings, config)
         except NNDError as error:
             yield finding("task_invalid", str(error), config)
             return
         yield from _check_categories(task, folder.configs[config])
         yield from _check_prompts(task, folder.configs[config])
-
-
-def _check_settings(task: Task) -> None:
-    """Raise NNDError for settings that lm-eval or the task class refuse."""
-    settings = task.settings.copy()
-    if unknown := [key for key in settings if not KEYS.fullmatch(str(key))]:
-        raise NNDError(f"task {task.name}: lm-eval knows no key {unknown[0]!r}")
-    if isinstance(shots := settings.get("fewshot_config"), dict) and shots.get("sampler") == SAMPLER:
-        settings["fewshot_config"] = {key: value for key, value in shots.items() if key != "sampler"}
-    check_config(settings)
-    if not settings.get("test_split"):
-        raise NNDError(f"task {task.name}: its YAML must set test_split (include _base)")
-    Settings.read(task.metadata)
-    check_languages(settings["doc_to_text"], task.config, task.name, "its data")
 
 
 def _check_categories(task: Task, tests: Tests) -> Iterator[Finding]:
@@ -152,29 +122,30 @@ def _check_categories(task: Task, tests: Tests) -> Iterator[Finding]:
 
 def _check_prompts(task: Task, tests: Tests) -> Iterator[Finding]:
     """Render the prompt of every document, and the templates of the texts around it for the first one."""
-    shots = task.settings.get("fewshot_config") or {}
-    templates = {key: task.settings.get(key) for key in ("description", "gen_prefix")}
-    templates |= {f"fewshot_config.{key}": shots.get(key) for key in ("gen_prefix", "doc_to_text")}
-    documents = tests.prompts.to_dict("index")
-    row = tests.prompts.index[0]
-    try:
-        for key, template in templates.items():
-            if template:
-                render(template, documents[row], f"{task.name}: {key}")
-        prompts = {}
-        for row, document in documents.items():
-            prompts[row] = str(render(task.settings["doc_to_text"], document, f"{task.name}: doc_to_text"))
-    except NNDError as error:
-        rows = tests.list_rows(tests.frame["context"].loc[[row]])
-        yield finding("prompt_invalid", str(error), tests.name, rows=rows, count=1)
-        return
-    texts = pd.DataFrame({"prompt": prompts, "context": tests.prompts["context"].str.strip()})
-    texts = texts[texts["context"] != ""]  # a set without contexts has one prompt for all
+    settings, prompts = task.settings, {}
+    shots = settings.get("fewshot_config") or {}
+    around = [
+        settings.get("description"),
+        settings.get("gen_prefix"),
+        shots.get("gen_prefix"),
+        shots.get("doc_to_text"),
+    ]
+    for row, document in tests.prompts.to_dict("index").items():
+        try:
+            for template in filter(None, [] if prompts else around):
+                render(template, document, f"{task.name}: {template!r}")
+            prompts[row] = str(render(settings["doc_to_text"], document, task.name))
+        except NNDError as error:
+            rows = tests.list_rows(tests.frame["context"].loc[[row]])
+            yield finding("prompt_invalid", str(error), tests.name, rows=rows, count=1)
+            return
+    texts = tests.prompts.assign(prompt=prompts)
+    texts = texts[~tests.blank["context"][texts.index]]  # a set without contexts has one prompt for all
     empty = texts["prompt"].str.strip() == ""
-    without = pd.Series([context not in prompt for prompt, context in texts.to_numpy()], texts.index, dtype=bool)
+    without = [context.strip() not in prompt for context, prompt in texts[["context", "prompt"]].to_numpy()]
     for code, marks in (
         ("prompt_empty", empty),
-        ("prompt_without_context", without & ~empty & without.all()),
+        ("prompt_without_context", ~empty & all(without)),
         ("prompt_repeated", texts["prompt"].duplicated() & ~empty),
     ):
         if count := int(marks.sum()):

@@ -5,9 +5,20 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from os.path import commonprefix  # of texts, not paths
 
-from nnd_tasks.check.findings import EMAIL, PHONE
+from nnd_tasks.errors import visible
+
+_CLIP = 80  # characters that a finding shows of a text
+
+_EMAIL = re.compile(r"(?<![\w.+-])[A-Za-z0-9][\w.+-]*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,24}\b")
+_PHONE = re.compile(
+    r"(?<![\w.,/+-])(?:"
+    r"\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,5}){1,4}"
+    r"|\(\d{3}\) ?\d{3}[-. ]\d{4}|\d{3}[-.]\d{3}[-.]\d{4}"
+    r"|0\d{2,4}[ /-]\d{3,4}[ -]?\d{2,4}(?:[ -]?\d{2,4})?)(?![\w-])"
+)
 
 #: What latin-1 and cp1252 show for the bytes 0x80 to 0xBF, which continue a character in UTF-8.
 _CONTINUED = "\u0080-\u00bf" + "".join(bytes([byte]).decode("cp1252", "ignore") for byte in range(0x80, 0xA0))
@@ -34,7 +45,7 @@ def _find_not_nfc(text: str) -> re.Match[str] | None:
 
 def _find_phone(text: str) -> re.Match[str] | None:
     """Return the first phone number of 8 to 15 digits (E.164), written as such, or None."""
-    return next((found for found in PHONE.finditer(text) if 8 <= len(re.sub(r"\D", "", found[0])) <= 15), None)
+    return next((found for found in _PHONE.finditer(text) if 8 <= len(re.sub(r"\D", "", found[0])) <= 15), None)
 
 
 #: Code -> search for its part of a text.
@@ -62,7 +73,7 @@ SEARCHES: Mapping[str, Callable[[str], re.Match[str] | None]] = {
     "edge_space": re.compile(r"\A\s+(?=\S)|(?<=\S)\s+\Z").search,
     "mojibake": _find_mojibake,
     "not_nfc": _find_not_nfc,
-    "email": EMAIL.search,
+    "email": _EMAIL.search,
     "phone": _find_phone,
 }
 
@@ -71,6 +82,30 @@ def strip_form(text: str) -> str:
     """Return the letters and digits of a text in lower case; the text as it is where it has none."""
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text).casefold()) or text
 
+
+# ---------------------------------------------------------------- what a finding shows
+
+
+def mask(text: str) -> str:
+    """Return ``text`` with e-mail addresses and phone numbers made unreadable except for their first characters."""
+    text = _EMAIL.sub(lambda m: f"{m[0][0]}***@***.{m[0].rsplit('.', 1)[1]}", text)
+    return _PHONE.sub(lambda m: m[0][:3] + re.sub(r"\d", "*", m[0][3:]), text)
+
+
+def show_texts(texts: Sequence[str], part: str | None = None) -> str:
+    """Return texts as a finding shows them, masked and shortened, each on one line.
+
+    Args:
+        texts: one, or the two candidates of a test.
+        part: of the first text: they are shown from shortly before it; None stands for their first difference.
+    """
+    texts = [mask(text) for text in texts]  # before they are cut: half an address would not be recognized
+    at = len(commonprefix(texts)) if part is None else texts[0].find(mask(part))  # noqa: RUF071
+    start = max(0, at - _CLIP // 4)
+    return " | ".join(visible(text[start : start + _CLIP]) for text in texts)
+
+
+# ---------------------------------------------------------------- scripts
 
 #: Script, as names of Unicode characters begin -> the languages that it writes (ISO 639-1 or 639-3). Languages that are not
 #: here are written in Latin letters, as far as we know.

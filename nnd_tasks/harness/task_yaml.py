@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import yaml
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, read_text, reading
+from nnd_tasks.harness.sandbox import check_languages
+from nnd_tasks.harness.settings import Settings, check_config
 from nnd_tasks.yaml_json import PlainLoader, parse_yaml
 
 #: What a YAML may name after ``!function``: anything else is code, which lm-eval would run.
@@ -21,6 +24,13 @@ _MODEL = {
     *("base_url", "gguf_file", "model", "peft", "pretrained", "revision", "subfolder", "tokenizer"),
     *("tokenizer_backend", "trust_remote_code"),
 }
+#: Keys of a task in lm-eval 0.4.13 (`lm_eval.config.task.TaskConfig`), and ``class``.
+_KEYS = re.compile(
+    "class|custom_dataset|dataset_(path|name|kwargs)|description|doc_to_(audio|choice|decontamination_query|image|target|text)"
+    "|fewshot_(config|delimiter|split)|filter_list|gen_prefix|generation_kwargs|metadata|metric_list|num_fewshot|output_type"
+    "|process_(docs|results)|repeats|should_decontaminate|tag|target_delimiter|task|task_alias|(test|training|validation)_split"
+    "|unsafe_code|use_prompt"
+)
 _FILES = 100  #: files that one YAML may include, counted as often as they are named
 
 
@@ -83,3 +93,26 @@ def _merge(path: Path, foreign: set[str], read: list[Path]) -> dict[str, Any]:
             place = (path.parent / expand(str(name))).resolve()
         settings |= _merge(place, foreign, read)
     return settings | own
+
+
+def check_settings(settings: Mapping[str, Any], config: str) -> None:
+    """Check what `read_task_yaml` returns as lm-eval and the task class do when they load the task.
+
+    Args:
+        settings: of a task of our class.
+        config: whose data it reads.
+
+    Raises:
+        NNDError: one of the settings is wrong.
+    """
+    name = str(settings["task"])
+    if unknown := [key for key in settings if not _KEYS.fullmatch(str(key))]:
+        raise NNDError(f"task {name}: lm-eval knows no key {unknown[0]!r}")
+    shots = settings.get("fewshot_config")
+    if isinstance(shots, dict) and shots.get("sampler") == SAMPLER:
+        shots = {key: value for key, value in shots.items() if key != "sampler"}
+    check_config({**settings, "fewshot_config": shots})
+    if not settings.get("test_split"):
+        raise NNDError(f"task {name}: its YAML must set test_split (include _base)")
+    Settings.read(settings.get("metadata") or {})
+    check_languages(settings["doc_to_text"], config, name, "its data")
