@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.build import build_set
-from nnd_tasks.card import CARD
+from nnd_tasks.datasets import CARD
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.recipes.configs import Formed, form_own

@@ -18,9 +18,9 @@ from hub_upload.ids import ids_card, ids_table, own_recipes, recipe, without_quo
 from hub_upload.known_limits import add_missing
 from hub_upload.published_card import lacking, sources_section, terms_section
 from hub_upload.published_task import how_to_score, published_task
-from nnd_tasks.card import CARD, Card, read_card
+from nnd_tasks.card import Card, read_card
 from nnd_tasks.card_sections import cleaning_section, use_section
-from nnd_tasks.datasets import REPORT, SPLIT, find_set, is_name, list_configs, read_report, read_table
+from nnd_tasks.datasets import CARD, REPORT, SPLIT, find_set, is_name, list_configs, read_report, read_table
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import changing, reading
 from nnd_tasks.folders import replacing

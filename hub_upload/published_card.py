@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.card import CARD, read_card
+from nnd_tasks.card import read_card
 from nnd_tasks.check.card import has_bibtex, unfilled
+from nnd_tasks.datasets import CARD
 from nnd_tasks.files import read_text
 from nnd_tasks.licences import Terms, licence_names
 from nnd_tasks.markdown import code, table

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hub_upload.plan import UploadPlan
-from nnd_tasks.card import CARD, read_card
+from nnd_tasks.card import read_card
+from nnd_tasks.datasets import CARD
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import MAX_CONFIG_BYTES
 from nnd_tasks.wording import some_of

@@ -123,6 +123,8 @@ def baseline_rates(
 ) -> dict[str, dict[str, float]]:
     """Return how often each baseline passes: category, or ``all``, -> baseline -> pass rate.
 
+    The rate of ``system`` is that over the tests whose two texts both name one.
+
     Args:
         pairs: (context, better candidate, worse candidate) of each test.
         categories: of each test.
@@ -134,10 +136,14 @@ def baseline_rates(
         return {}
     labels = np.asarray(categories, dtype=object)
     chosen = {ALL: np.full(len(labels), True)} | {name: labels == name for name in sorted(set(categories))}
-    return {
-        name: {baseline: float(passed[tests].mean()) for baseline, passed in passes.items()}
-        for name, tests in chosen.items()
-    }
+    named = np.array([bool(high and low) for high, low in writers])
+    rates: dict[str, dict[str, float]] = {name: {} for name in chosen}
+    for name, tests in chosen.items():
+        for baseline, passed in passes.items():
+            counted = tests & named if baseline == "system" else tests
+            if counted.any():
+                rates[name][baseline] = float(passed[counted].mean())
+    return rates
 
 
 #: Columns of those who wrote the better and the worse candidate.

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.card import CARD, COMPOSED, Card, keep_written, sections_of
-from nnd_tasks.datasets import REPORT, SPLIT, config_names, is_name, read_header, read_report, read_table
+from nnd_tasks.card import COMPOSED, Card, keep_written, sections_of
+from nnd_tasks.datasets import CARD, REPORT, SPLIT, config_names, is_name, read_header, read_report, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, write_texts
 from nnd_tasks.folders import clear, only_writer, replacing

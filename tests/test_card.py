@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnd_tasks.card import CARD, COMPOSED, Card, keep_written, read_card
+from nnd_tasks.card import COMPOSED, Card, keep_written, read_card
+from nnd_tasks.datasets import CARD
 
 HEADER = {"nnd_set": "a", "license": "TODO(licence)", "configs": [{"config_name": "default"}]}
 SECTIONS = {

@@ -44,11 +44,6 @@ class CheckReport:
         """The numbers of findings in words."""
         return ", ".join(counted(number, label) for label, number in self.counts.items())
 
-    @property
-    def closed(self) -> bool:
-        """Whether the licence of the card may not let its texts be passed on."""
-        return any(one.code.startswith("card_license") for one in self.findings)
-
     def exit_code(self, *, strict: bool = False) -> int:
         """Return the exit status: 2 with errors, 3 with warnings only where those count, else 0."""
         return 2 if self.counts["error"] else 3 if strict and self.counts["warning"] else 0

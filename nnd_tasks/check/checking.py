@@ -9,7 +9,7 @@ from nnd_tasks.check.card import check_card
 from nnd_tasks.check.check_report import CheckReport
 from nnd_tasks.check.reading import read_folder
 from nnd_tasks.check.recipes import check_code, check_counts, check_recipe
-from nnd_tasks.check.rules import Finding, Severity, check_baselines, check_tests
+from nnd_tasks.check.rules import Severity, check_baselines, check_tests
 from nnd_tasks.check.tasks import check_tasks, find_tasks
 from nnd_tasks.datasets import SPLIT, find_set
 from nnd_tasks.errors import NNDError
@@ -35,7 +35,7 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     sent = path / RECIPE if path.is_dir() else path
     if sent.is_file() and not [*path.glob(f"*/{SPLIT}-*.parquet")]:
         found = find_recipe(str(sent.absolute()))
-        return CheckReport(found.name, found.path.parent, findings=_sort(check_recipe(found)[1]))
+        return CheckReport(found.name, found.path.parent, findings=check_recipe(found)[1])
     folder = read_folder(find_set(name), configs)
     findings, must_cite = folder.findings, True
     if (path / PREPARE).is_file():
@@ -58,8 +58,5 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     folder.configs = {config: tests for config, tests in folder.configs.items() if config not in faulty}
     yamls, problems = find_tasks(folder, [*include_paths(), *tasks])
     findings += [*problems, *check_tasks(folder, yamls)]
-    return CheckReport(folder.name, folder.path, sizes, [task.name for task in yamls], _sort(findings))
-
-
-def _sort(findings: list[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda one: -one.severity)
+    findings.sort(key=lambda one: -one.severity)
+    return CheckReport(folder.name, folder.path, sizes, [task.name for task in yamls], findings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from nnd_tasks.check.reading import Folder
 from nnd_tasks.check.rules import Finding, Severity, finding
@@ -22,20 +23,14 @@ def check_recipe(found: SetRecipe) -> tuple[Recipe | None, list[Finding]]:
         The recipe, None where it cannot be used, and the findings.
     """
     findings = [*check_code(found.prepare)] if found.prepare and not found.shipped else []
-    recipe = Recipe()
+    values: dict[str, Any] = {}
     try:
         values = read_recipe(found.path)
-        for code, known in (("recipe_key", False), ("recipe_invalid", True)):  # mistakes of both kinds in one go
-            part = {key: value for key, value in values.items() if (key in Recipe.model_fields) is known}
-            try:
-                recipe = make_recipe(part, found.path.name)
-            except NNDError as error:
-                findings.append(finding(code, str(error)))
+        recipe = make_recipe(values, found.path.name)
     except NNDError as error:
-        findings.append(finding("recipe_invalid", str(error)))
-    if any(one.severity is Severity.ERROR for one in findings):
-        return None, findings
-    return recipe, [*findings, *_check_facts(recipe, prepared=found.prepare is not None)]
+        code = "recipe_key" if values.keys() - Recipe.model_fields.keys() else "recipe_invalid"
+        return None, [finding(code, str(error)), *findings]
+    return recipe, [*_check_facts(recipe, prepared=found.prepare is not None), *findings]
 
 
 def _check_facts(recipe: Recipe, *, prepared: bool) -> Iterator[Finding]:

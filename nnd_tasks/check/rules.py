@@ -22,7 +22,7 @@ from nnd_tasks.yaml_json import read_yaml
 
 #: Rows that a finding lists; it counts all of them.
 EXAMPLES = 5
-#: Code -> severity, what is wrong (``says``), and what to do (``fix``).
+#: Code -> words; the file says what each stands for.
 RULES: Mapping[str, Mapping[str, str]] = read_yaml(Path(__file__).with_name("rules.yaml"))
 #: A baseline that passes more than this share of a category's tests gives the label away; above `OFTEN` it is noted.
 LEAK, OFTEN = 0.95, 0.8
@@ -30,7 +30,6 @@ LEAK, OFTEN = 0.95, 0.8
 ENOUGH = 30
 #: Normalized Levenshtein similarity (1 - distance / length of the longer text) from which two texts are nearly equal.
 NEARLY_EQUAL = 0.95
-_LONG = 200_000  # characters that are compared in this way, which takes quadratic time
 
 #: For each test True, or the text that a rule is about; False or missing where there is nothing.
 Marks: TypeAlias = "pd.Series[Any]"
@@ -219,10 +218,8 @@ def _find_contradictory(tests: Tests) -> Marks:
 def _find_near_equal(tests: Tests) -> Marks:
     from rapidfuzz.distance import Levenshtein
 
-    similar = [
-        Levenshtein.normalized_similarity(*pair) for pair in tests.bare.map(lambda text: text[:_LONG]).to_numpy()
-    ]
-    return (tests.bare["high"] != tests.bare["low"]) & (pd.Series(similar, tests.frame.index) >= NEARLY_EQUAL)
+    similar = [Levenshtein.normalized_similarity(*pair, score_cutoff=NEARLY_EQUAL) for pair in tests.bare.to_numpy()]
+    return (tests.bare["high"] != tests.bare["low"]) & pd.Series(similar, tests.frame.index, dtype=bool)
 
 
 # ---------------------------------------------------------------- texts
@@ -262,10 +259,6 @@ _FINDERS: Mapping[str, Callable[[Tests], Marks | str]] = {
     "no_context": lambda tests: "all of them" if tests.blank["context"].all() else "",
     "language_mismatch": _find_other_script,
 }
-#: Codes of tests that the clean config leaves out.
-_LEFT_OUT = {"contradictory", "repeated", "equal_texts", "empty"}
-#: Codes that matter as much in contexts, which are the publishers' texts; others give a note there.
-_IN_CONTEXTS = {"not_nfc", "email", "phone"}
 
 
 def check_tests(tests: Tests) -> Iterator[Finding]:
@@ -273,8 +266,8 @@ def check_tests(tests: Tests) -> Iterator[Finding]:
     for code, find in _FINDERS.items():
         found = find(tests)
         if not isinstance(found, str):
-            changes: dict[str, Any] = {}
-            if tests.cleaned and code in _LEFT_OUT:
+            changes = dict[str, Any]()
+            if tests.cleaned and "left_out" in RULES[code]:
                 fix = f"none: the config {clean_name(tests.name)} leaves them out"
                 changes = {"severity": Severity.NOTE, "fix": fix}
             yield from _report(tests, code, found, **changes)
@@ -284,11 +277,9 @@ def check_tests(tests: Tests) -> Iterator[Finding]:
         sides = _search_texts(tests, search, ["high", "low"])
         note = f", {sides['high'].nunique():,} better and {sides['low'].nunique():,} worse texts"
         yield from _report(tests, code, sides["high"].fillna(sides["low"]), note)
-        if code != "edge_space":
-            changes = {} if code in _IN_CONTEXTS else {"severity": Severity.NOTE}
-            yield from _report(
-                tests, code, _search_texts(tests, search, ["context"])["context"], " in contexts", **changes
-            )
+        if severity := RULES[code].get("in_contexts"):
+            contexts = _search_texts(tests, search, ["context"])["context"]
+            yield from _report(tests, code, contexts, " in contexts", severity=Severity[severity.upper()])
 
 
 def _report(tests: Tests, code: str, marks: Marks, note: str = "", **changes: Any) -> Iterator[Finding]:
@@ -338,9 +329,11 @@ def _rate_baselines(tests: Tests) -> pd.DataFrame:
     if "system" in whole:
         whole["system"] = whole["system"].where((writers != "").all(axis=1))  # both texts name one
     parts = dict([*whole.groupby(frame["category"])])
+    if len(parts) > 1:
+        parts[ALL] = whole
     rates = {
         (tests.name, name, len(part)): part.mean().where(part.count() >= ENOUGH)
-        for name, part in (parts if len(parts) == 1 else {**parts, ALL: whole}).items()
+        for name, part in parts.items()
         if frame["cluster_id"][part.index].nunique() >= FEW
     }
     return pd.DataFrame(rates).T.rename_axis(["config", "category", "tests"])

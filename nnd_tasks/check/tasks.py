@@ -60,13 +60,10 @@ def find_tasks(folder: Folder, places: Iterable[Path]) -> tuple[list[Task], list
                 continue
             if not _reads(settings, folder) or "group" in settings or ".ipynb_checkpoints" in path.parts:
                 continue
-            name = str(settings.get("task", ""))
-            if not name or name in here:
-                faults.append(
-                    f"{path} and {here[name].path.name} are both called {name}" if name else f"{path} names no task"
-                )
-            else:
-                here[name] = Task(name, path, str(settings.get("dataset_name") or folder.default), settings, foreign)
+            name = str(settings.get("task"))
+            if name in here:
+                faults.append(f"{here[name].path.name} and {path} are both called {name}")
+            here[name] = Task(name, path, str(settings.get("dataset_name") or folder.default), settings, foreign)
         tasks |= here
     return [*tasks.values()], [finding("task_invalid", fault) for fault in faults]
 
@@ -122,7 +119,7 @@ def _check_categories(task: Task, tests: Tests) -> Iterator[Finding]:
 
 def _check_prompts(task: Task, tests: Tests) -> Iterator[Finding]:
     """Render the prompt of every document, and the templates of the texts around it for the first one."""
-    settings, prompts = task.settings, {}
+    settings, prompts = task.settings, dict[Any, str]()
     shots = settings.get("fewshot_config") or {}
     around = [
         settings.get("description"),

@@ -21,7 +21,7 @@ _PHONE = re.compile(
 )
 
 #: What latin-1 and cp1252 show for the bytes 0x80 to 0xBF, which continue a character in UTF-8.
-_CONTINUED = "\u0080-\u00bf" + "".join(bytes([byte]).decode("cp1252", "ignore") for byte in range(0x80, 0xA0))
+_CONTINUED = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"  # noqa: RUF001
 _MOJIBAKE = re.compile(
     f"(?<![A-ZÀ-Þ])[ÃÂ][{_CONTINUED}]|[âï][{_CONTINUED}]{{2}}|ð[{_CONTINUED}]{{3}}|(?:[ÎÏÐÑ][{_CONTINUED}]){{2,}}"
 )
@@ -136,18 +136,17 @@ _SCRIPTS = {
     "MYANMAR": "my",
     "GEORGIAN": "ka",
     "KHMER": "km",
+    "": "multilingual mul und code zxx mis",  # no one language: any script may occur
     "LATIN": "sr bs cnr kk uz tk az crh ku",
 }
-#: Codes that stand for no one language.
-_ANY = {"multilingual", "mul", "und", "code", "zxx", "mis"}
 
 
 def scripts_of(languages: Iterable[str]) -> set[str]:
     """Return the scripts of languages (BCP 47 tags such as ``zh-TW``); none where any script may occur."""
     codes = {re.split("[-_]", tag.lower())[0] for tag in languages}
-    if codes & _ANY:
-        return set()
     found = {script for script, own in _SCRIPTS.items() if codes & {*own.split()}}
+    if "" in found:
+        return set()
     return found | {"LATIN"} if codes - {*" ".join(_SCRIPTS.values()).split()} else found
 
 
@@ -161,6 +160,7 @@ def find_other_script(text: str, expected: Container[str]) -> str | None:
     for character, count in Counter(text).items():
         if character.isalpha():
             counts[unicodedata.name(character, "?").split()[0]] += count
-    script, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
-    few = counts.total() < (2 if "CJK" in counts else 5)
-    return None if few or script in expected or count <= counts.total() / 2 else script
+    if counts.total() < (2 if "CJK" in counts else 5):
+        return None
+    [(script, count)] = counts.most_common(1)
+    return None if script in expected or count <= counts.total() / 2 else script

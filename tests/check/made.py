@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from nnd_tasks.check.findings import Finding
 
 from nnd_tasks.check.checking import CheckReport, check_set
-from nnd_tasks.check.findings import Finding
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.schema import cluster_key, short_hash
 

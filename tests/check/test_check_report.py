@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from nnd_tasks.check.findings import Finding, Row, Severity, differing, finding, mask, shown
 from typer.testing import CliRunner
 
 from nnd_tasks.check.check_report import COMMENT, as_json, markdown, render, text, write
 from nnd_tasks.check.checking import CheckReport, Size
-from nnd_tasks.check.findings import Finding, Row, Severity, differing, finding, mask, shown
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 from tests import commands

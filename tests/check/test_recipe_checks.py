@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
+from nnd_tasks.check.findings import CODES, Finding
 
 from nnd_tasks.build import build_set
 from nnd_tasks.check.checking import CheckReport, check_set
-from nnd_tasks.check.findings import CODES, Finding
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import tasks_dir
 

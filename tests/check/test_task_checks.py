@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-
-from nnd_tasks.check import apart, trial
-from nnd_tasks.check.checking import check_set
 from nnd_tasks.check.findings import Severity
 from nnd_tasks.check.loading import load
 from nnd_tasks.check.yamls import Yaml, alone, find_yamls, read_task_yaml
+
+from nnd_tasks.check import apart, trial
+from nnd_tasks.check.checking import check_set
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
 from tests.check.made import Made, text

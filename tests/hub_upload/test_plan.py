@@ -23,8 +23,8 @@ from markdown_it import MarkdownIt
 
 from hub_upload.plan import UploadPlan, make_plan
 from nnd_tasks.build import build_set
-from nnd_tasks.card import CARD, Card, read_card, split_card
-from nnd_tasks.datasets import REPORT, list_configs, read_report, read_table
+from nnd_tasks.card import Card, read_card
+from nnd_tasks.datasets import CARD, REPORT, list_configs, read_report, read_table, split_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.licences import CORPORA, SETS, check_licences
 from nnd_tasks.stress.corpora import KNOWN
