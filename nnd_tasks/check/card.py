@@ -22,12 +22,12 @@ _KEY = re.compile(r"^[ \t]*@\w+\s*\{\s*(?!laban2022nnd)\w", re.MULTILINE | re.IG
 
 def has_bibtex(text: str) -> bool:
     """Tell whether a card has a citation: a block of BibTeX that begins with an entry."""
-    return _BIBTEX.search(text) is not None
+    return bool(_BIBTEX.search(text))
 
 
 def unfilled(text: str) -> list[int]:
     """Return the 1-based lines of a card that still hold a TODO."""
-    return list(dict.fromkeys(text.count("\n", 0, match.start()) + 1 for match in _TODO.finditer(text)))
+    return sorted({text.count("\n", 0, match.start()) + 1 for match in _TODO.finditer(text)})
 
 
 def check_card(folder: Folder, *, must_cite: bool) -> Iterator[Finding]:

@@ -64,7 +64,7 @@ class Row:
 
     index: int
     test_id: str
-    detail: str = ""
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,10 @@ class Finding:
     code: str
     message: str
     fix: str
-    rows: tuple[Row, ...] = ()
+    rows: Sequence[Row] = ()
     count: int = 0
     config: str = ""
-    table: tuple[dict[str, Any], ...] = ()
+    table: Sequence[dict[str, Any]] = ()
 
 
 def finding(code: str, note: str = "", config: str = "", **changes: Any) -> Finding:
@@ -146,7 +146,7 @@ class Tests:
         varying = extra.astype(str).groupby(self.frame["cluster_id"]).nunique().max() > 1
         return self.frame.drop_duplicates("cluster_id")[["cluster_id", "context", *varying.index[~varying]]]
 
-    def list_rows(self, marks: Marks, search: Callable[[str], Any] | None = None) -> tuple[Row, ...]:
+    def list_rows(self, marks: Marks, search: Callable[[str], Any] | None = None) -> list[Row]:
         """Return the first of the tests that are marked, those with different texts first.
 
         Args:
@@ -159,7 +159,7 @@ class Tests:
         for i in shown.index[shown.duplicated().argsort(kind="stable")][:EXAMPLES]:
             part = None if pairs else search(marks[i])[0] if search else ""
             rows.append(Row(i, self.frame["test_id"][i], texts.show_texts([*shown.loc[i]], part)))
-        return tuple(rows)
+        return rows
 
 
 # ---------------------------------------------------------------- what can be measured: a note on the whole config
@@ -295,13 +295,13 @@ def _report(tests: Tests, code: str, marks: Marks, note: str = "", **changes: An
 
 def check_baselines(configs: Sequence[Tests]) -> Iterator[Finding]:
     """Find categories where one of `BASELINES`, or its opposite, passes most tests: one finding for the whole set."""
-    rates = pd.concat([_rate_baselines(tests) for tests in configs] or [pd.DataFrame()])
+    rates = pd.DataFrame({place: row for tests in configs for place, row in _rate_baselines(tests)}).T
     often = rates.where(rates > OFTEN).dropna(how="all").dropna(how="all", axis=1)
     if often.empty:
         return
     highest = often.max()
     if {"shorter", "longer"} & {*often}:
-        fix = "the worse text is longer or shorter by construction: report the baseline too, or use `nnd compare --adjust`"
+        fix = "the worse text may be longer or shorter by construction: report the baseline too, or use `nnd compare --adjust`"
     elif "system" in often:
         fix = "one system wrote most better texts: report the baseline too, or add pairs of other systems"
     else:
@@ -310,16 +310,17 @@ def check_baselines(configs: Sequence[Tests]) -> Iterator[Finding]:
     note = (
         f"{len(often)} of {len(rates)} categories, up to {highest.max():.1%} ({highest.idxmax()}); {'; '.join(rules)}"
     )
+    often = often.rename_axis(["config", "category", "tests"])
     table = often.map("{:.1%}".format, na_action="ignore").fillna("").reset_index().to_dict("records")
     code = "trivial_rule" if highest.max() > LEAK else "trivial_rule_often"
-    yield finding(code, note, fix=fix, table=tuple(table), count=len(table))
+    yield finding(code, note, fix=fix, table=table, count=len(table))
 
 
-def _rate_baselines(tests: Tests) -> pd.DataFrame:
-    """Return how often each baseline passes: a row per category, nan where there are too few tests or prompts."""
+def _rate_baselines(tests: Tests) -> Iterator[tuple[tuple[str, str, int], pd.Series[float]]]:
+    """Yield (config, category, number of tests) and how often each baseline passes, for categories of some size."""
     frame = tests.frame
     contexts, better, worse = frame[["context", "high", "low"]].to_numpy().T
-    writers = frame.reindex(columns=WRITERS).fillna("")
+    writers = frame.reindex(columns=WRITERS, fill_value="").fillna("")
     passes = baseline_passes([*zip(contexts, better, worse, strict=True)], writers=writers.to_numpy().tolist())
     # The opposite of a baseline gives the label away as well; "shorter" and "longer" are opposites already.
     turned = baseline_passes([*zip(contexts, worse, better, strict=True)])
@@ -331,9 +332,6 @@ def _rate_baselines(tests: Tests) -> pd.DataFrame:
     parts = dict([*whole.groupby(frame["category"])])
     if len(parts) > 1:
         parts[ALL] = whole
-    rates = {
-        (tests.name, name, len(part)): part.mean().where(part.count() >= ENOUGH)
-        for name, part in parts.items()
-        if frame["cluster_id"][part.index].nunique() >= FEW
-    }
-    return pd.DataFrame(rates).T.rename_axis(["config", "category", "tests"])
+    for name, part in parts.items():
+        if frame["cluster_id"][part.index].nunique() >= FEW:
+            yield (tests.name, name, len(part)), part.mean().where(part.count() >= ENOUGH)
