@@ -40,19 +40,20 @@ def good_tests() -> pd.DataFrame:
     return pd.DataFrame(rows, dtype=object)
 
 
-def header() -> dict[str, Any]:
-    config = {"config_name": "authors", "data_files": "authors/test-*.parquet", "default": True}
-    return {"nnd_set": NAME, "license": "cc-by-4.0", "language": ["en"], "configs": [config], "nnd_schema_version": 1}
-
-
-def task() -> dict[str, Any]:
-    return {
-        "include": str(tasks_dir() / "_base"),
-        "task": f"nnd_{NAME}",
-        "dataset_path": f"nnd/{NAME}",
-        "doc_to_text": "{{context}}\n\nAnswer:",
-        "metadata": {"version": 1.0, "categories": list(CATEGORIES)},
-    }
+HEADER = f"""
+nnd_set: {NAME}
+license: cc-by-4.0
+language: [en]
+configs: [{{config_name: authors, data_files: authors/test-*.parquet, default: true}}]
+nnd_schema_version: 1
+"""
+TASK = f"""
+include: {tasks_dir() / "_base"}
+task: nnd_{NAME}
+dataset_path: nnd/{NAME}
+doc_to_text: "{{{{context}}}}\\n\\nAnswer:"
+metadata: {{version: 1.0, categories: [fluency, meaning]}}
+"""
 
 
 @dataclass
@@ -61,10 +62,10 @@ class Made:
 
     home: Path
     tests: pd.DataFrame = field(default_factory=good_tests)
-    header: dict[str, Any] = field(default_factory=header)
+    header: dict[str, Any] = field(default_factory=lambda: yaml.safe_load(HEADER))
     body: str = f"# Made\n\n{CITATION}"
     extra: dict[str, pd.DataFrame] = field(default_factory=dict)  # further configs
-    task: dict[str, Any] = field(default_factory=task)
+    task: dict[str, Any] = field(default_factory=lambda: yaml.safe_load(TASK))
     files: dict[str, str] = field(default_factory=dict)  # further files, relative to the home
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub_upload.published_card import lacking
 from nnd_tasks.check.checking import check_set
 from nnd_tasks.check.rules import RULES, Severity
 from nnd_tasks.check.texts import SEARCHES
 from nnd_tasks.errors import NNDError
-from nnd_tasks.licences import check_licences, licence_names
 from nnd_tasks.schema import cluster_key
-from nnd_tasks.tables import fingerprint
 from tests.check.made import CATEGORIES, CITATION, NAME, Made, good_tests
 
 Spoil = Callable[[Made], Any]
@@ -34,7 +31,6 @@ def test_nothing_is_found_in_a_set_without_faults(made: Made) -> None:
     report = check_set(NAME)
     assert report.findings == []
     assert report.tasks == ["nnd_made"]
-    assert report.exit_code(strict=True) == 0
     assert report.sizes == {"authors": {"tests": 160, "contexts": 80, "categories": dict.fromkeys(CATEGORIES, 80)}}
 
 
@@ -100,8 +96,23 @@ def unreadable(made: Made) -> None:
     made.files["nnd/made/broken/test-00000-of-00001.parquet"] = "no parquet"
 
 
+#: Code -> texts that have it.
+SAMPLES: dict[str, list[str]] = {
+    "html": ["<b>bold</b>", "line<br>line", "line<br/>", '<a href="x">y</a>', "</p>"],
+    "markdown": ["**bold**", "```python", "see [this](https://example.org/x)", "**two words**"],
+    "escaped": ["line\\nline", "Rodgers &amp; Hart", "caf\\u00e9", "\\r\\n", "&#39;", "&nbsp;"],
+    "special_token": ["<|endoftext|>", "<s>", "[UNK]", "<extra_id_0>", "<|im_start|>", "▁word"],
+    "mojibake": ["cafÃ©"],
+    "replacement_character": ["caf\ufffd"],
+    "control_character": ["caf\x07e"],
+    "invisible_character": ["caf\u200be"],
+    "not_nfc": ["cafe\u0301"],
+    "email": ["jane.doe@example.org", "x+y@mail.example.co.uk"],
+    "phone": ["+49 30 1234567", "(212) 555-0123", "212-555-0123", "+1 212 555 0123", "030 1234567"],
+}
 DATA = "nnd/made/"
 CASES: dict[str, Spoil] = {
+    **{code: put(found[0]) for code, found in SAMPLES.items()},
     # the folder and its columns
     "schema_version": header(nnd_schema_version=2),
     "data_missing": config("lost", data=False),
@@ -114,9 +125,7 @@ CASES: dict[str, Spoil] = {
     "no_tests": lambda made: attribute(tests=made.tests.astype({"high_first": bool}).iloc[:0].astype(str))(made),
     "test_id_repeated": lambda made: made.put(made.tests["test_id"][0], 3, "test_id"),
     "category_name": each(category=lambda tests: tests["category"].replace(CATEGORIES, ["Flu-ency", "flu ency"])),
-    "cluster_mixed": lambda made: made.tests.__setitem__(
-        "context", made.tests["context"].replace({made.tests["context"][1]: "x"}).where(made.tests.index != 1, "y")
-    ),
+    "cluster_mixed": lambda made: made.put(made.tests["cluster_id"][2], 7, "cluster_id"),
     "cluster_split": lambda made: made.put("another", 1, "cluster_id"),
     "report_mismatch": lambda made: made.files.update(
         {f"{DATA}build_report.json": '{"authors": {"fingerprint": "0"}}'}
@@ -137,21 +146,10 @@ CASES: dict[str, Spoil] = {
         lambda made: made.put("amber brook " * 9 + "cedars", column="high"),
     ),
     "empty": lambda made: made.put(" \n"),
-    "html": put("<b>bold</b>"),
-    "markdown": put("**bold**"),
-    "escaped": put("line\\nline"),
-    "special_token": put("<|endoftext|>"),
-    "mojibake": put("cafÃ©"),
-    "replacement_character": put("caf\ufffd"),
-    "control_character": put("caf\x07e"),
-    "invisible_character": put("caf\u200be"),
-    "not_nfc": put("cafe\u0301"),
     "edge_space": lambda made: made.put("amber brook. "),
     "context_missing": lambda made: made.put(" ", column="context"),
     "no_context": each(context=lambda tests: ""),
     "language_mismatch": lambda made: made.put("敏捷的棕色狐狸跳过了懒狗", column="high"),
-    "email": put("jane.doe@example.org"),
-    "phone": put("+49 30 1234567"),
     # the card
     "card_header": lambda made: made.files.update({f"{DATA}README.md": f"---\nlicense: [\n---\n{CITATION}"}),
     "card_license": header(license="unknown"),
@@ -209,21 +207,13 @@ LOOKALIKES: dict[str, list[str]] = {
     "email": ["@user said", "a @ b", "foo@bar", "3@5.7"],
     "phone": ["2020-10-12", "1914-1918", "1,234,567,890", "version 10.2.33.4", "ISBN 978-3-16-148410-0", "0.123456789"],
 }
-MORE: dict[str, list[str]] = {
-    "html": ["line<br>line", "line<br/>", '<a href="x">y</a>', "</p>"],
-    "markdown": ["```python", "see [this](https://example.org/x)", "**two words**"],
-    "escaped": ["Rodgers &amp; Hart", "caf\\u00e9", "\\r\\n", "&#39;", "&nbsp;"],
-    "special_token": ["<s>", "[UNK]", "<extra_id_0>", "<|im_start|>", "▁word"],
-    "email": ["x+y@mail.example.co.uk"],
-    "phone": ["(212) 555-0123", "212-555-0123", "+1 212 555 0123", "030 1234567"],
-}
 
 
-@pytest.mark.parametrize("code", LOOKALIKES)
+@pytest.mark.parametrize("code", SAMPLES)
 def test_texts_are_told_from_what_looks_like_them(code: str) -> None:
     search = SEARCHES[code]
-    assert [text for text in LOOKALIKES[code] if search(f"amber {text} cedar")] == []
-    assert [text for text in MORE.get(code, []) if not search(f"amber {text} cedar")] == []
+    assert [text for text in SAMPLES[code] if not search(f"amber {text} cedar")] == []
+    assert [text for text in LOOKALIKES.get(code, []) if search(f"amber {text} cedar")] == []
 
 
 @given(st.text("äöüßéèñçøåαβγДжЩя“”—£€", min_size=2), st.sampled_from(["latin-1", "cp1252"]))
@@ -274,14 +264,12 @@ def test_examples_are_the_first_distinct_ones_and_the_count_is_of_all(made: Made
 def test_personal_data_are_masked_wherever_they_are_shown(made: Made) -> None:
     secret = "jane.doe@example.org or +49 30 1234567"
     made.put(f"{secret} <b>x</b>")
-    made.put(f"{'amber ' * 30}{secret}", row=8)
-    made.put(f"{'amber ' * 30}{secret}!", row=8, column="high")
-    made.add(high=f"{secret}.", low=f"{secret}")
+    made.add(high=f"{'amber ' * 30}{secret}.", low=f"{'amber ' * 30}{secret}")
     found = made.found()
     assert {"email", "phone", "html", "form_only"} <= found.keys()
     details = " ".join(row.detail for one in found.values() for row in one.rows)
     assert "j***@***.org" in details
-    assert [leak for leak in ("jane", "doe", "example", "1234") if leak in details] == []
+    assert not re.search("jane|doe|example|1234", details)
 
 
 def test_what_the_clean_config_leaves_out_is_a_note(made: Made) -> None:
@@ -307,11 +295,6 @@ def test_a_middle_candidate_is_no_contradiction(made: Made) -> None:
     assert [row.index for row in made.found()["contradictory"].rows] == [0, 160]
 
 
-def test_two_rated_aspects_may_disagree(made: Made) -> None:
-    made.add(high=made.tests["low"][0], low=made.tests["high"][0], category="meaning")
-    assert "contradictory" not in made.found()
-
-
 # ---------------------------------------------------------------- baselines
 
 
@@ -328,11 +311,6 @@ def test_baselines_are_one_finding_with_a_table_of_all_categories(made: Made) ->
     assert "--adjust" in one.fix, "the worse text is longer by construction"
 
 
-def test_few_tests_tell_nothing_of_a_baseline(made: Made) -> None:
-    both(each(low=longer), few(14))(made)
-    assert "trivial_rule" not in made.found()
-
-
 def test_a_system_counts_where_both_texts_name_one(made: Made) -> None:
     made.tests[["high_system", "low_system"]] = ["person", ""]
     assert made.found() == {}
@@ -345,16 +323,6 @@ def test_a_system_counts_where_both_texts_name_one(made: Made) -> None:
 # ---------------------------------------------------------------- the folder and its card
 
 
-def test_the_fingerprint_of_the_report_is_that_of_the_data(made: Made) -> None:
-    import pyarrow as pa
-
-    known = fingerprint(pa.Table.from_pandas(made.tests, preserve_index=False))
-    made.files[f"{DATA}build_report.json"] = f'{{"authors": {{"fingerprint": "{known}"}}}}'
-    assert "report_mismatch" not in made.found()
-    made.put("another")
-    assert "report_mismatch" in made.found()
-
-
 def test_prompt_fields_are_part_of_the_prompt(made: Made) -> None:
     """Two prompts may share a context where a field tells them apart."""
     made.tests["answer"] = [f"answer {i % 2}" for i in made.tests.index]
@@ -362,25 +330,6 @@ def test_prompt_fields_are_part_of_the_prompt(made: Made) -> None:
     made.tests["cluster_id"] = [cluster_key(context, {"answer": answer}) for context, answer in fields]
     assert set(made.found()) == {"prompt_repeated"}, "the template leaves the answer out"
     made.task["doc_to_text"] = "{{context}} {{answer}}"
-    assert made.found() == {}
-
-
-@pytest.mark.parametrize(
-    "licence", ["cc-by-nd-4.0", ["mit", "All rights reserved"], ["cc-by-4.0", "apache-2.0"], "mit"]
-)
-def test_licences_are_those_that_publishing_takes(licence: Any, made: Made) -> None:
-    made.header["license"] = licence
-    try:
-        check_licences(licence_names(licence), "x")
-        expected = set()
-    except NNDError:
-        expected = {"card_license_closed"}
-    assert set(made.found()) == expected
-
-
-def test_the_terms_of_the_corpora_of_synthetic_errors_are_known(made: Made) -> None:
-    made.header["license"] = "other"
-    made.files[f"{DATA}build_report.json"] = '{"authors": {"corpus": "wikitext"}}'
     assert made.found() == {}
 
 
@@ -397,16 +346,6 @@ def test_only_our_marker_is_something_to_fill_in(text: str, codes: set[str], mad
     assert set(made.found()) == codes
 
 
-def test_a_citation_is_bibtex_as_publishing_wants_it(made: Made) -> None:
-    made.header |= {"pretty_name": "Made", "task_categories": ["x"], "size_categories": ["x"]}
-    made.body = "# Made\n\n```bibtex\nWho (2020). Judged.\n```\n"
-    assert "card_citation" in made.found()
-    assert any("citation" in one for one in lacking(made.folder))
-    made.body = f"# Made\n\n{CITATION}"
-    assert made.found() == {}
-    assert lacking(made.folder) == []
-
-
 @pytest.mark.parametrize(
     "change", ["a: &a {b: 1}\n<<: *a\n", "[" * 3000 + "\n", "configs: [{config_name: ../x}]\nnnd_schema_version: 1\n"]
 )
@@ -415,18 +354,9 @@ def test_headers_that_harm_are_not_taken(change: str, made: Made) -> None:
     assert set(made.found()) == {"card_header"}
 
 
-def test_files_that_never_end_are_not_read(made: Made) -> None:
-    made.write()
-    [data] = made.folder.glob("authors/*")
-    data.unlink()
-    os.mkfifo(data)
-    assert "is not a regular file" in {one.code: one for one in check_set(NAME).findings}["data_unreadable"].message
-
-
 def test_only_the_config_that_is_asked_for(made: Made) -> None:
-    made.extra["other"] = made.tests.assign(low="<b>bold</b>")
-    config("other", data=False)(made)
+    config("other")(made)
+    made.extra["other"]["low"] = "<b>bold</b>"
     assert made.found(configs=["authors"]) == {}
-    assert "html" in made.found(configs=["other"])
     with pytest.raises(NNDError, match="it has no config 'lost', only authors, other"):
         made.found(configs=["lost"])

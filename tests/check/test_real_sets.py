@@ -24,10 +24,4 @@ def test_findings_on_tests_are_as_known(name: str, built_home: Path) -> None:
             found[one.config][f"{one.code} ({one.severity.label})"] = one.count
     assert found == FOUND[name]
     assert report.exit_code() == 0
-
-
-def test_what_is_known_of_them_is_found(built_home: Path) -> None:
-    [few] = [one for one in check_set(str(built_home / "nnd" / "challenge300"), configs=["authors"]).findings if one.code == "few_contexts"]
-    assert few.message.endswith("Comparison (4), Creativity (7), Entity (9)")
-    [rule] = [one for one in check_set(str(built_home / "nnd" / "news_gpt3")).findings if one.table]
-    assert {"config": "cnn", "category": "preference", "tests": 205, "longer": "82.0%"}.items() <= rule.table[-1].items()
+    assert "report_mismatch" not in {one.code for one in report.findings}
