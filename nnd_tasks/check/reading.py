@@ -52,7 +52,7 @@ class Folder:
     @property
     def name(self) -> str:
         """Name of the set: what its card says, else the folder's."""
-        return str(self.header.get("nnd_set") or self.path.resolve().name)
+        return self.header.get("nnd_set") or self.path.resolve().name
 
     @property
     def default(self) -> str:

@@ -77,6 +77,7 @@ def check(
         write_text(output, f"{content}\n", hint="name another file with --output")
         say(f"{report.totals}; written: {output}")
     elif form == "text":
+        say(str(report.folder))
         show(content)
     else:
         show_lines(content)  # Markdown too: it is made to be copied
