@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.check.yamls import dump_task_yaml, read_task_yaml
 from nnd_tasks.datasets import (
     CARD,
     REPORT,
@@ -29,6 +28,7 @@ from nnd_tasks.datasets import (
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, read_text
 from nnd_tasks.folders import rewriting
+from nnd_tasks.harness.task_yaml import dump_task_yaml, read_task_yaml
 from nnd_tasks.markdown import fenced
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN
 from nnd_tasks.sets.build import make_set

@@ -228,6 +228,12 @@ def config_names(header: Mapping[str, Any]) -> list[str]:
     return [str(entry["config_name"]) for entry in _entries(header)]
 
 
+def default_config(header: Mapping[str, Any]) -> str:
+    """Return the config that is taken where none is named; ``""`` where a card lists none."""
+    entries = sorted(_entries(header), key=lambda entry: not entry.get("default"))
+    return str(entries[0]["config_name"]) if entries else ""
+
+
 def read_report(folder: Path) -> dict[str, Any]:
     """Return config -> its part of ``build_report.json``; ``{}`` where that file is missing or damaged."""
     try:
@@ -247,8 +253,7 @@ def list_configs(folder: Path) -> tuple[list[str], str]:
     names = config_names(header)
     if not names:
         raise NNDError(f"{folder}: its card lists no config; build the set again")
-    marked = [str(entry["config_name"]) for entry in _entries(header) if entry.get("default")]
-    return names, marked[0] if marked else names[0]
+    return names, default_config(header)
 
 
 def how_to_build(name: str) -> str:

@@ -17,7 +17,7 @@ COMMANDS = {
     "list": (0, "quiz_design"),
     "show demo": (0, "demo"),
     "build demo": (0, "381 tests"),
-    "check demo --no-run": (0, "0 errors"),
+    "check demo": (0, "0 errors"),
     "new answers --from {repo}/examples/answers.csv --better right": (0, "nnd_answers"),
     "publish demo --repo a/b --dry-run": (0, "a/b"),
     "tasks-dir": (0, "task_yamls"),

@@ -155,12 +155,12 @@ def test_every_page_of_the_site_is_in_its_table_of_contents() -> None:
 
 
 def test_the_page_on_checks_lists_every_code_as_it_is() -> None:
-    from nnd_tasks.check.findings import CODES
+    from nnd_tasks.check.rules import RULES
 
     rows = re.findall(
         r"^\| `(\w+)` \| (\w+) \| (.*) \|$", (ROOT / "docs" / "checks.md").read_text("utf-8"), re.MULTILINE
     )
-    assert rows == [(code, severity.name.lower(), text) for code, (severity, text) in CODES.items()]
+    assert rows == [(code, rule["severity"], rule["says"]) for code, rule in RULES.items()]
 
 
 def test_workflows_name_actions_by_commit() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.analysis.compare.power import marked_points, planned_by_category
-from nnd_tasks.check.yamls import read_task_yaml
 from nnd_tasks.datasets import (
     built_sets,
     dataset_folder,
@@ -23,6 +22,7 @@ from nnd_tasks.datasets import (
     user_tasks_dir,
 )
 from nnd_tasks.errors import NNDError, typed_reason_of, visible
+from nnd_tasks.harness.task_yaml import read_task_yaml
 from nnd_tasks.languages import code_of, language_pair
 from nnd_tasks.markdown import code, fenced, plain, table
 from nnd_tasks.sets.card import ERRORS, find_fact
@@ -295,7 +295,7 @@ def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
 def _rendered(template: str, row: dict[str, Any]) -> tuple[str, str]:
     from jinja2 import TemplateError
 
-    from nnd_tasks.harness.templates import SANDBOX
+    from nnd_tasks.harness.sandbox import SANDBOX
 
     try:
         return "What a model reads:", str(SANDBOX.from_string(template).render(row))

@@ -11,7 +11,6 @@ from typing import Any
 from lm_eval.tasks._yaml_loader import load_yaml
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.secrets import without_secrets
 from nnd_tasks.wording import did_you_mean
 
@@ -156,6 +155,12 @@ _OURS = {
 }
 
 
+def _is_ours(sampler: Any) -> bool:
+    from nnd_tasks.harness.prompts import ClusterSampler  # imports lm-eval
+
+    return isinstance(sampler, type) and issubclass(sampler, ClusterSampler)
+
+
 def check_config(config: Mapping[str, Any]) -> None:
     """Raise NNDError for a YAML whose settings the task would have to ignore."""
     name = config.get("task")
@@ -170,8 +175,7 @@ def check_config(config: Mapping[str, Any]) -> None:
             raise NNDError(
                 f"task {name}: its YAML sets fewshot_config.{key}; remove it; exemplars always come from the set"
             )
-    sampler = given.get("sampler", ClusterSampler) if isinstance(given, Mapping) else ClusterSampler
-    if not (isinstance(sampler, type) and issubclass(sampler, ClusterSampler)):
+    if isinstance(given, Mapping) and "sampler" in given and not _is_ours(given["sampler"]):
         raise NNDError(
             f"task {name}: its YAML sets fewshot_config.sampler; exemplars must not depend on --limit and --samples, so the "
             "sampler is ours"

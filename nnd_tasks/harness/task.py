@@ -30,10 +30,11 @@ from nnd_tasks.harness.requests import (
     tell_of_window,
     with_tokens,
 )
+from nnd_tasks.harness.sandbox import check_languages
 from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata, settings_asked
 from nnd_tasks.harness.signature import RunRecord, chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
-from nnd_tasks.harness.templates import SandboxedTask, check_languages
+from nnd_tasks.harness.templates import SandboxedTask
 from nnd_tasks.harness.truncation import Shortening
 
 if TYPE_CHECKING:

@@ -288,7 +288,7 @@ def sandboxed() -> Iterator[None]:
     """
     from lm_eval import utils
 
-    from nnd_tasks.harness.templates import SANDBOX
+    from nnd_tasks.harness.sandbox import SANDBOX
 
     with patch.object(utils, "env", SANDBOX):
         yield

@@ -858,7 +858,7 @@ def test_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path: Path) 
 def test_prompts_render_as_lm_eval_renders_them() -> None:
     from lm_eval.utils import apply_template
 
-    from nnd_tasks.harness.templates import SANDBOX
+    from nnd_tasks.harness.sandbox import SANDBOX
 
     doc = {"context": "A b\n", "n": 3, "items": [{"x": 1}]}
     for template in (
