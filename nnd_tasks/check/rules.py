@@ -14,9 +14,9 @@ import pandas as pd
 from nnd_tasks.analysis.compare.power import LARGEST_MDE, planned_by_category, points
 from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.check import texts
-from nnd_tasks.cleaning import clean_name
 from nnd_tasks.errors import visible
 from nnd_tasks.schema import RESERVED_COLUMNS, fold
+from nnd_tasks.sets.clean import clean_name
 from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import read_yaml
