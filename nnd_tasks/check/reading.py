@@ -16,7 +16,7 @@ from nnd_tasks.check.rules import Finding, Severity, Tests, finding
 from nnd_tasks.datasets import CARD, SPLIT, config_names, default_config, read_header, read_report
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import read_bytes, read_text
-from nnd_tasks.sets.clean import clean_name
+from nnd_tasks.schema import clean_name
 from nnd_tasks.sets.licences import licence_names
 from nnd_tasks.tables import SPANS, TYPES, fingerprint
 

@@ -15,8 +15,7 @@ from nnd_tasks.analysis.compare.power import LARGEST_MDE, planned_by_category, p
 from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.check import texts
 from nnd_tasks.errors import visible
-from nnd_tasks.schema import RESERVED_COLUMNS, fold
-from nnd_tasks.sets.clean import clean_name
+from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, normalize
 from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import read_yaml
@@ -126,9 +125,9 @@ class Tests:
     cleaned: bool = False
 
     @cached_property
-    def folded(self) -> pd.DataFrame:
-        """Both candidates, white space folded."""
-        return self.frame[["high", "low"]].map(fold)
+    def texts(self) -> pd.DataFrame:
+        """Both candidates in NFC; white space counts."""
+        return self.frame[["high", "low"]].map(normalize)
 
     @cached_property
     def blank(self) -> pd.DataFrame:
@@ -138,7 +137,7 @@ class Tests:
     @cached_property
     def bare(self) -> pd.DataFrame:
         """Both candidates, letters and digits only."""
-        return self.folded.map(texts.strip_form)
+        return self.texts.map(texts.strip_form)
 
     @cached_property
     def prompts(self) -> pd.DataFrame:
@@ -200,15 +199,15 @@ def _find_contradictory(tests: Tests) -> Marks:
     another test has the same pair of texts the other way round. Where the category is what was rated, candidates are
     compared within a category; where it follows from the label of the worse candidate, over all categories.
     """
-    frame, folded, index = tests.frame, tests.folded, pd.MultiIndex.from_frame
+    frame, both, index = tests.frame, tests.texts, pd.MultiIndex.from_frame
     keys = frame[["cluster_id", "category"]]
     judged = next((name for name in ("label", "score") if {f"high_{name}", f"low_{name}"} <= {*frame}), None)
     if judged is None:
-        turned = folded.set_axis(["low", "high"], axis=1)[["high", "low"]]
-        return (folded["high"] != folded["low"]) & index(keys.join(folded)).isin(index(keys.join(turned)))
+        turned = both.set_axis(["low", "high"], axis=1)[["high", "low"]]
+        return (both["high"] != both["low"]) & index(keys.join(both)).isin(index(keys.join(turned)))
     if "low_label" in frame and all(frame["low_label"]) and frame.groupby("low_label")["category"].nunique().max() == 1:
         keys = keys[["cluster_id"]]
-    high, low = (keys.assign(text=folded[side], verdict=frame[f"{side}_{judged}"].fillna("")) for side in folded)
+    high, low = (keys.assign(text=both[side], verdict=frame[f"{side}_{judged}"].fillna("")) for side in both)
     names = [*keys, "text"]
     both = high.drop_duplicates().merge(low.drop_duplicates(), on=names)
     odd = index(both[both["verdict_x"] != both["verdict_y"]][names])
@@ -250,10 +249,8 @@ _FINDERS: Mapping[str, Callable[[Tests], Marks | str]] = {
     "low_power": _find_low_power,
     "contradictory": _find_contradictory,
     "repeated": lambda tests: tests.frame.duplicated(["cluster_id", "high", "low", "category"]),
-    "equal_texts": lambda tests: (tests.folded["high"] == tests.folded["low"]) & (tests.folded["low"] != ""),
-    "form_only": lambda tests: (
-        (tests.bare["high"] == tests.bare["low"]) & (tests.folded["high"] != tests.folded["low"])
-    ),
+    "equal_texts": lambda tests: (tests.texts["high"] == tests.texts["low"]) & (tests.texts["low"] != ""),
+    "form_only": lambda tests: (tests.bare["high"] == tests.bare["low"]) & (tests.texts["high"] != tests.texts["low"]),
     "near_equal": _find_near_equal,
     "empty": lambda tests: tests.blank[["high", "low"]].any(axis=1),
     "context_missing": lambda tests: tests.blank["context"] & ~tests.blank["context"].all(),

@@ -22,7 +22,6 @@ from nnd_tasks.datasets import (
     user_tasks_dir,
 )
 from nnd_tasks.errors import NNDError, typed_reason_of, visible
-from nnd_tasks.harness.task_yaml import read_task_yaml
 from nnd_tasks.languages import code_of, language_pair
 from nnd_tasks.markdown import code, fenced, plain, table
 from nnd_tasks.sets.card import ERRORS, find_fact
@@ -280,6 +279,8 @@ def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
 
     A template that cannot be rendered is shown as it is.
     """
+    from nnd_tasks.harness.task_yaml import read_task_yaml  # imports lm-eval
+
     for folder in (tasks_dir() / name, user_tasks_dir() / name):
         for path in sorted(task_yamls(folder), key=lambda path: (len(path.stem), path.stem)):
             try:

@@ -19,9 +19,9 @@ from nnd_tasks.baselines import SAMPLE, favourite, table_rates, writers_of
 from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, write_text
-from nnd_tasks.schema import slug
+from nnd_tasks.schema import clean_name, slug
 from nnd_tasks.sets.card import About, left_out
-from nnd_tasks.sets.clean import clean_name, clean_tests, count_white_space, find_contradicted
+from nnd_tasks.sets.clean import clean_tests, count_white_space, find_contradicted
 from nnd_tasks.sets.fetch import Source, open_source, sha256_of
 from nnd_tasks.sets.judge import Dropped, leave_out, rate_candidates, read_judgements, take_roles
 from nnd_tasks.sets.pair import pair_candidates, pair_tests, to_arrow

@@ -19,8 +19,7 @@ from nnd_tasks.datasets import CARD, SPLIT, parse_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.languages import language_pair
 from nnd_tasks.markdown import cell, code, fenced, plain
-from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
-from nnd_tasks.sets.clean import REASONS, clean_name
+from nnd_tasks.schema import CLEANING_REASONS, RESERVED_COLUMNS, SCHEMA_VERSION, clean_name
 from nnd_tasks.sets.licences import publishing_note, terms_of
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted, some_of
@@ -272,7 +271,7 @@ def _template() -> Template:
             "ALL": ALL,
             "COLUMN_NOTES": COLUMN_NOTES,
             "ERRORS": ERRORS,
-            "REASONS": REASONS,
+            "REASONS": CLEANING_REASONS,
             "RESERVED": RESERVED_COLUMNS,
         },
         **{"clean_name": clean_name, "find_fact": find_fact, "left_out": left_out, "version": __version__},
