@@ -118,7 +118,7 @@ def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         if not (recipe.as_published and role not in NAMES) and role != "group":
             blank = np.array([text is not None and not text.strip() for text in texts], dtype=bool)
             texts[blank] = "" if role == "label" and "" in recipe.better else None
-        rows[role] = texts
+        rows[role] = pd.Series(texts, rows.index, dtype=object)  # texts that pandas holds itself are copied by each step
     return rows
 
 
@@ -133,7 +133,7 @@ def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, 
     prompts = rows[["context", *fields]].iloc[first].fillna("").reset_index(drop=True)
     prompts.columns = ["context", *sorted(recipe.field)]
     keys = prompts.to_dict("records")
-    prompts["cluster_id"] = [cluster_key(row.pop("context"), row) for row in keys]
+    prompts["cluster_id"] = pd.Series([cluster_key(row.pop("context"), row) for row in keys], dtype=object)
     return number, prompts
 
 
