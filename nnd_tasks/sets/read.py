@@ -107,6 +107,7 @@ def read_delimited(
     Raises:
         NNDError: a row has other cells than the header, a quote is not closed, or two columns have one name.
     """
+    _Progress.place = str(path)
     text = read_text(path, encoding)
     if delimiter is None:
         head = text.split("\n", 1)[0]

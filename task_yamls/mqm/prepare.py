@@ -21,7 +21,7 @@ def read_ratings(path: Path) -> pd.DataFrame:
     """Return the ratings of one file; its config is named after it."""
     table = read_delimited(path, "\t", quotes=False)
     doc, segment = (
-        next(table[name] for name in names if name in table)
+        table[next((name for name in names if name in table), names[0])]
         for names in (["doc_id", "doc"], ["seg_id", "globalSegId", "docSegId"])
     )
     config = path.name.split(".")[0].removeprefix("mqm_").replace("sxs_mqm_generalMT2023", "sxs2023").lower()

@@ -80,10 +80,11 @@ def test_a_column_names_the_winner(values: tuple[Any, Any], tmp_path: Path) -> N
     assert made.dropped["default"].counts == {"undecided": 1, "no_judgement": 2}
 
 
-def test_letters_and_numbers_mean_the_column_that_ends_with_them(tmp_path: Path) -> None:
-    rows = [{"q": "Q", "answer_b": "b", "answer_a": "a", "who": "A"}]
-    made = make_rows(tmp_path, rows, context="q", pair=["answer_b", "answer_a"], winner="who")
-    assert pick(read_tests(made), "high", "low") == [("a", "b")]
+@pytest.mark.parametrize(("pair", "value"), [("answer_b answer_a", "A"), ("text2 text1", 1), ("response_0 response_1", 1)])
+def test_letters_and_numbers_mean_the_column_that_ends_with_them(pair: str, value: Any, tmp_path: Path) -> None:
+    first, second = pair.split()
+    made = make_rows(tmp_path, [{"q": "Q", first: "x", second: "y", "w": value}], context="q", pair=[first, second], winner="w")
+    assert pick(read_tests(made), "high", "low") == [("y", "x")]
 
 
 @pytest.mark.parametrize("value", ["Alice", "0", "answer_1 is better", "B is worse", "1.5"])
