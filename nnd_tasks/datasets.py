@@ -1,4 +1,4 @@
-"""Dataset folders: find, load and fingerprint them (`nnd_tasks.dataset_writing` writes them).
+"""Dataset folders: find, load and fingerprint them (`nnd_tasks.sets.write` writes them).
 
 A folder is what the Hugging Face hub calls a dataset repository: ``README.md`` (the card, whose YAML header lists the
 configs) and one parquet file per config. ``datasets.load_dataset(folder)`` reads it.
@@ -251,12 +251,12 @@ def list_configs(folder: Path) -> tuple[list[str], str]:
     return names, marked[0] if marked else names[0]
 
 
-def how_to_build(name: str, config: str = "") -> str:
-    """Return the command that builds a set, or one config of it."""
+def how_to_build(name: str) -> str:
+    """Return the command that builds a set."""
     corpus = name.removeprefix("blindspot_")
     if corpus != name:
         return f"nnd stress build {name} --corpus {corpus} --source FOLDER"
-    return f"nnd build {name}{' --rows all' if config.startswith('all_rows') else ''}"
+    return f"nnd build {name}"
 
 
 def no_set(name: str) -> str:
@@ -305,7 +305,7 @@ def _read_table(folder: Path, config: str | None) -> pa.Table:
     config = config or default
     if config not in names:
         raise NNDError(
-            f"{folder}: it has no config {config!r}, only {', '.join(names)}; build it: {how_to_build(folder.name, config)}"
+            f"{folder}: it has no config {config!r}, only {', '.join(names)}; build it: {how_to_build(folder.name)}"
         )
     files = sorted((folder / config).glob(f"{SPLIT}-*.parquet"))
     if not files:

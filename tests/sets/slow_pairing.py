@@ -30,7 +30,11 @@ def judge(rows: Sequence[Row], recipe: Mapping[str, Any]) -> list[dict[str, Any]
     ranked = [label for rank in recipe.get("order", []) for label in rank]
     found = []
     for number, row in enumerate(rows):
-        wide = recipe.get("attribute", {}) if not {"label", "score"} & {*recipe} else {"": recipe.get("label") or recipe["score"]}
+        wide = (
+            recipe.get("attribute", {})
+            if not {"label", "score"} & {*recipe}
+            else {"": recipe.get("label") or recipe["score"]}
+        )
         for name, column in wide.items():
             aspect = name or (row[next(iter(recipe["attribute"].values()))] if "attribute" in recipe else "")
             for mark in row[column] if isinstance(row[column], list) else [row[column]]:

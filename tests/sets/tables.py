@@ -33,7 +33,9 @@ def make_rows(folder: Path, rows: Iterable[Row], **keys: Any) -> Made:
 
 def read_tests(made: Made, config: str = "default") -> list[dict[str, Any]]:
     """Return the tests of a config; of optional columns that it lacks ``""``."""
-    empty = dict.fromkeys(("subcategory", "severity", "high_label", "low_label", "high_system", "low_system", "rater"), "")
+    empty = dict.fromkeys(
+        ("subcategory", "severity", "high_label", "low_label", "high_system", "low_system", "rater"), ""
+    )
     scores = dict.fromkeys(("high_score", "low_score"))
     return [{**empty, **scores, **row} for row in made.tables[config].to_pylist()]
 

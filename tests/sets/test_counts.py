@@ -69,7 +69,9 @@ def pairs(context: str, judged: Iterable[tuple[Any, ...]], gap: float = 1) -> It
 
 def quiz_design(folder: Path) -> Iterator[tuple[Any, ...]]:
     for group in lines(folder / "quiz_design_groups.jsonl"):
-        yield from pairs(group["context"], [(q["question"], q["reason"] == "No error", q["reason"]) for q in group["questions"]])
+        yield from pairs(
+            group["context"], [(q["question"], q["reason"] == "No error", q["reason"]) for q in group["questions"]]
+        )
 
 
 TAGS = {
@@ -125,7 +127,10 @@ def frank(folder: Path) -> Iterator[tuple[Any, ...]]:
             articles[row["hash"]].append(row)
     for rows in articles.values():
         labels = [frank_label(row["summary_sentences_annotations"]) for row in rows]
-        judged = [(row["summary"], label == "NoE", FRANK.get(label, ""), label) for row, label in zip(rows, labels, strict=True)]
+        judged = [
+            (row["summary"], label == "NoE", FRANK.get(label, ""), label)
+            for row, label in zip(rows, labels, strict=True)
+        ]
         yield from pairs(rows[0]["article"], [one for one in judged if one[3] != "OtherE"])
 
 
@@ -356,7 +361,9 @@ def pinned(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.skipif("NND_WRITE_PINS" not in os.environ, reason="pins are not to be written; set NND_WRITE_PINS")
 def test_pins_are_written(folder_of: Callable[[str], Path]) -> None:
-    PINS.write_text(json.dumps({name: pinned(folder_of(name)) for name in json.loads(PINS.read_text())}, indent=1) + "\n")
+    PINS.write_text(
+        json.dumps({name: pinned(folder_of(name)) for name in json.loads(PINS.read_text())}, indent=1) + "\n"
+    )
 
 
 @pytest.mark.parametrize("name", json.loads(PINS.read_text()))

@@ -115,7 +115,9 @@ def zipped(members: dict[str, bytes]) -> bytes:
     return target.getvalue()
 
 
-def test_a_file_with_a_known_hash_is_downloaded_once_and_again_when_it_is_damaged(publisher: Publisher, nnd_home: Path) -> None:
+def test_a_file_with_a_known_hash_is_downloaded_once_and_again_when_it_is_damaged(
+    publisher: Publisher, nnd_home: Path
+) -> None:
     table = {"url": publisher.serve("t.csv", ROWS), "sha256": sha256(ROWS)}
     for _ in range(2):
         made = build(t=table)
@@ -128,7 +130,9 @@ def test_a_file_with_a_known_hash_is_downloaded_once_and_again_when_it_is_damage
 
 
 @pytest.mark.parametrize("pinned", [True, False])
-def test_another_file_than_the_known_one_is_refused_and_not_kept(pinned: bool, publisher: Publisher, nnd_home: Path) -> None:
+def test_another_file_than_the_known_one_is_refused_and_not_kept(
+    pinned: bool, publisher: Publisher, nnd_home: Path
+) -> None:
     url = publisher.serve("t.csv", OTHER if pinned else ROWS)
     table = {"url": url, "sha256": sha256(ROWS) if pinned else None}
     if not pinned:
@@ -176,7 +180,11 @@ def test_a_set_without_an_address_says_what_to_name() -> None:
 
 def test_two_archives_of_one_name_are_two_files(publisher: Publisher) -> None:
     files = {
-        name: {"url": publisher.serve(f"{name}/data.zip", zipped({"in/t.csv": rows})), "member": "in/t.csv", "sha256": sha256(rows)}
+        name: {
+            "url": publisher.serve(f"{name}/data.zip", zipped({"in/t.csv": rows})),
+            "member": "in/t.csv",
+            "sha256": sha256(rows),
+        }
         for name, rows in (("one", ROWS), ("two", OTHER))
     }
     for _ in range(2):
@@ -279,7 +287,9 @@ def test_a_link_of_a_sent_set_leads_nowhere_else(tmp_path: Path) -> None:
     folder = tmp_path / "sent"
     folder.mkdir()
     (folder / "t.csv").symlink_to(tmp_path / "secret.csv")
-    (folder / "_recipe").write_text("context: c\ncandidate: t\nlabel: l\nbetter: good\nfiles: {t.csv: {}}\n", encoding="utf-8")
+    (folder / "_recipe").write_text(
+        "context: c\ncandidate: t\nlabel: l\nbetter: good\nfiles: {t.csv: {}}\n", encoding="utf-8"
+    )
     with pytest.raises(NNDError, match="is a link out of"):
         build_set(str(folder), folder)
     with pytest.raises(NNDError, match="is a link out of"):

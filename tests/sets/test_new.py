@@ -114,7 +114,10 @@ def test_columns_are_taken_by_their_names_and_shown(tmp_path: Path) -> None:
         ([*JUDGED, "--label", "l"], "holds the labels 'bad', 'good', 'poor', so --better LABEL"),
         ([*JUDGED, "--score", "n"], "holds numbers from -9 to 5, so --min-gap X"),
         ([*JUDGED, "--label", "n"], "so --score n --min-gap X"),
-        (["--candidate", "a", "--label", "l", "--better", "good"], "name the column of the context with --context; there are: q, a, l"),
+        (
+            ["--candidate", "a", "--label", "l", "--better", "good"],
+            "name the column of the context with --context; there are: q, a, l",
+        ),
         (JUDGED, "name the column of judgements with --label, --score or --attribute"),
         ([*JUDGED, "--label", "ll", "--better", "good"], "no column 'll'"),
         ([*LABEL, "--min-gap", "1"], "better and min_gap: one rule says what is better"),
@@ -126,14 +129,18 @@ def test_columns_are_taken_by_their_names_and_shown(tmp_path: Path) -> None:
         (["--chosen", "a", "--rejected", "zz", "--context", "q"], "no column 'zz'"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_what_to_write(options: list[str], message: str, table: Path, nnd_home: Path) -> None:
+def test_a_mistake_is_one_line_that_says_what_to_write(
+    options: list[str], message: str, table: Path, nnd_home: Path
+) -> None:
     assert message in refusal(table, *options)
     assert not nnd_home.exists()
 
 
 @pytest.mark.parametrize("name", ["my set", "../x", "nnd_x", "1a", "frank", "quiz_design_clean"])
 def test_a_name_that_is_taken_or_no_name_is_refused(name: str, table: Path) -> None:
-    assert ("take another name" in (message := refusal(table, *LABEL, name=name))) or "a set is named by letters" in message
+    assert (
+        "take another name" in (message := refusal(table, *LABEL, name=name))
+    ) or "a set is named by letters" in message
 
 
 def test_a_dry_run_writes_nothing(table: Path, nnd_home: Path) -> None:
@@ -203,7 +210,10 @@ def test_prompts_and_fields_of_a_recipe_come_into_the_task(tmp_path: Path, nnd_h
 
 # ---------------------------------------------------------------- a prepare.py to complete
 
-NESTED = [{"id": i, "doc": f"D{i}", "answers": [{"text": f"a{i}", "mark": "ok"}, {"text": f"b{i}", "mark": "no"}]} for i in (1, 2)]
+NESTED = [
+    {"id": i, "doc": f"D{i}", "answers": [{"text": f"a{i}", "mark": "ok"}, {"text": f"b{i}", "mark": "no"}]}
+    for i in (1, 2)
+]
 
 
 def complete(text: str, *values: str) -> str:
@@ -239,7 +249,10 @@ def test_a_nested_file_gives_a_recipe_and_a_prepare_to_complete(
     recipe = (folder / "_recipe").read_text("utf-8")
     (folder / "_recipe").write_text(re.sub("'?TODO: the best label'?", "ok", recipe), encoding="utf-8")
     result = build_set("mine", source)
-    assert pick(load("mine").to_list(), "context", "high", "low", "category") == [("D1", "a1", "b1", "no"), ("D2", "a2", "b2", "no")]
+    assert pick(load("mine").to_list(), "context", "high", "low", "category") == [
+        ("D1", "a1", "b1", "no"),
+        ("D2", "a2", "b2", "no"),
+    ]
     assert result.notes == []
     assert "a recipe is there already" in refusal(source)
 

@@ -33,7 +33,12 @@ LABEL_RULES: list[dict[str, Any]] = [
     {"order": [["bad"], ["odd", "ugly"], ["good"]], "ignore": ["skip"]},
     {"order": [["bad"], ["good"]]},
 ]
-SCORE_RULES: list[dict[str, Any]] = [{"min_gap": 1}, {"min_gap": 0.5}, {"majority": True}, {"majority": True, "best": 4.0}]
+SCORE_RULES: list[dict[str, Any]] = [
+    {"min_gap": 1},
+    {"min_gap": 0.5},
+    {"majority": True},
+    {"majority": True, "best": 4.0},
+]
 #: What a rule is combined with -> the keys; "mark" stands for the role label or score.
 SHAPES: list[dict[str, Any]] = [{}, {"attribute": {"name": "name"}}, {"attribute": {"one": "mark", "two": "other"}}]
 
@@ -82,7 +87,9 @@ def test_tests_are_those_of_the_definition(
     assert len({row["test_id"] for row in ours}) == len(ours)
     if recipe.get("candidates") == "rows":
         cleaned = read_tests(made, "default_clean") if "default_clean" in made.tables else []
-        assert [row["test_id"] for row in cleaned] == [row["test_id"] for row, kept in zip(ours, keep, strict=True) if kept]
+        assert [row["test_id"] for row in cleaned] == [
+            row["test_id"] for row, kept in zip(ours, keep, strict=True) if kept
+        ]
 
 
 @settings(max_examples=40)
@@ -96,7 +103,10 @@ def test_pairs_do_not_depend_on_the_order_of_rows(
     shuffled = draw.sample(rows, len(rows))
     folder = tmp_path_factory.mktemp("t")
     try:
-        sets = [{(r["context_id"], r["high"], r["low"]) for r in read_tests(make_rows(folder, one, **recipe))} for one in (rows, shuffled)]
+        sets = [
+            {(r["context_id"], r["high"], r["low"]) for r in read_tests(make_rows(folder, one, **recipe))}
+            for one in (rows, shuffled)
+        ]
     except NNDError as error:
         assume("label" not in str(error))
         raise
@@ -141,7 +151,10 @@ def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path: P
         ({"better": ["Good"]}, "Good"),
         ({"better": None, "order": ["bad", "goood"]}, "it lacks the label 'good'; did you mean 'goood'"),
         ({"better": None}, "names no rule"),
-        ({"better": None, "label": None, "score": "l", "min_gap": 1}, "line 1, column 'l': expected a number, found 'good'"),
+        (
+            {"better": None, "label": None, "score": "l", "min_gap": 1},
+            "line 1, column 'l': expected a number, found 'good'",
+        ),
         ({"context": "t"}, "no test comes out: no context has two candidates"),
     ],
 )
@@ -153,7 +166,9 @@ def test_a_rule_that_does_not_fit_is_refused_in_one_line(keys: dict[str, Any], m
 
 
 def test_labels_beyond_the_order_are_left_out_and_named(tmp_path: Path) -> None:
-    made = make_rows(tmp_path, [*ROWS, {"c": "q", "t": "z", "l": "???"}], **{**LABELS, "better": []}, order=["bad", "good"])
+    made = make_rows(
+        tmp_path, [*ROWS, {"c": "q", "t": "z", "l": "???"}], **{**LABELS, "better": []}, order=["bad", "good"]
+    )
     assert made.dropped["default"].labels == ["???"]
     assert len(read_tests(made)) == 1
 
@@ -199,7 +214,9 @@ def test_spans_by_place_and_by_words(cell: Any, keys: dict[str, Any], expected: 
 def test_spans_of_two_columns_of_marks_and_of_several_raters(tmp_path: Path) -> None:
     good = {"c": "q", "t": "a", "l": "good"}
     bad = [{"c": "q", "t": TEXT, "l": "bad", "from": start, "to": end} for start, end in ((9, 14), (4, 8), (9, 14))]
-    [test] = make_rows(tmp_path, [good, *bad], **LABELS, spans={"start": "from", "end": "to"}).tables["default"].to_pylist()
+    [test] = (
+        make_rows(tmp_path, [good, *bad], **LABELS, spans={"start": "from", "end": "to"}).tables["default"].to_pylist()
+    )
     assert pick(test["low_spans"], "start", "end") == [(4, 8), (9, 14)]
     bad = [{"c": "q", "t": "The <v>mill</v> stood <v>stil", "l": "bad"}]
     [test] = make_rows(tmp_path, [good, *bad], **LABELS, spans={"marks": ["<v>", "</v>"]}).tables["default"].to_pylist()

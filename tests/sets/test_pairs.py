@@ -80,10 +80,14 @@ def test_a_column_names_the_winner(values: tuple[Any, Any], tmp_path: Path) -> N
     assert made.dropped["default"].counts == {"undecided": 1, "no_judgement": 2}
 
 
-@pytest.mark.parametrize(("pair", "value"), [("answer_b answer_a", "A"), ("text2 text1", 1), ("response_0 response_1", 1)])
+@pytest.mark.parametrize(
+    ("pair", "value"), [("answer_b answer_a", "A"), ("text2 text1", 1), ("response_0 response_1", 1)]
+)
 def test_letters_and_numbers_mean_the_column_that_ends_with_them(pair: str, value: Any, tmp_path: Path) -> None:
     first, second = pair.split()
-    made = make_rows(tmp_path, [{"q": "Q", first: "x", second: "y", "w": value}], context="q", pair=[first, second], winner="w")
+    made = make_rows(
+        tmp_path, [{"q": "Q", first: "x", second: "y", "w": value}], context="q", pair=[first, second], winner="w"
+    )
     assert pick(read_tests(made), "high", "low") == [("y", "x")]
 
 
@@ -136,7 +140,10 @@ TALK = "User: x\n\nAssistant: y\n\nUser: z\n\nAssistant:"
 def test_what_both_chats_begin_with_is_the_context(chosen: Any, rejected: Any, expected: Any, tmp_path: Path) -> None:
     rows = [{"chosen": chosen, "rejected": rejected}, {"chosen": "other", "rejected": "text"}]
     made = make_rows(tmp_path, rows, **CHOSEN)
-    assert pick(read_tests(made), "context", "high", "low") == [*([expected] if expected else []), ("", "other", "text")]
+    assert pick(read_tests(made), "context", "high", "low") == [
+        *([expected] if expected else []),
+        ("", "other", "text"),
+    ]
     assert made.dropped["default"].counts == ({} if expected else {"other_prompt": 1})
 
 

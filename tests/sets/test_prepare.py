@@ -104,7 +104,12 @@ def cut(text: str) -> str:
 
 BROKEN: dict[str, tuple[str, str, Callable[[str], str], str]] = {
     "quiz_design, cut": ("quiz_design", QUIZ_FILE, cut, "line 2: is not valid JSON"),
-    "quiz_design, other file": ("quiz_design", QUIZ_FILE, lambda _: '{"prompt": "x"}\n', "line 1: no field 'questions'"),
+    "quiz_design, other file": (
+        "quiz_design",
+        QUIZ_FILE,
+        lambda _: '{"prompt": "x"}\n',
+        "line 1: no field 'questions'",
+    ),
     "mqm, cut": ("mqm", MQM_FILE, lambda text: cut(text).rpartition("\t")[0], "row 5: 8 cells, the header has 9"),
     "mqm, other file": ("mqm", MQM_FILE, lambda _: "id\tquestion\n1\tWho?\n", "no field 'doc_id'"),
     "frank, cut": ("frank", FRANK_FILE, cut, "is not valid JSON"),
@@ -120,7 +125,9 @@ def test_a_truncated_or_wrong_file_of_ours_names_file_and_place(case: str, tmp_p
     (folder / file).write_text(damage((folder / file).read_text("utf-8")), encoding="utf-8")
     with pytest.raises(NNDError) as caught:
         make_set(find_recipe(name), folder)
-    assert str(caught.value).startswith(f"{folder / file}{', ' if message[:4] in ('line', 'row ', 'item') else ': '}{message}")
+    assert str(caught.value).startswith(
+        f"{folder / file}{', ' if message[:4] in ('line', 'row ', 'item') else ': '}{message}"
+    )
 
 
 @pytest.mark.parametrize("name", SMALL)

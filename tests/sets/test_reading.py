@@ -70,11 +70,20 @@ def test_file_key_and_dotted_names_are_columns(tmp_path: Path) -> None:
         for key, text, score in (("a", "bad", 1), ("b", "good", 2))
     }
     (tmp_path / "part.one.json").write_text(json.dumps(entries), encoding="utf-8")
-    keys = {"context": "in.q", "candidate": "texts.1", "score": "s.v.0", "min_gap": 1, "system": "@key", "category": "@file"}
+    keys = {
+        "context": "in.q",
+        "candidate": "texts.1",
+        "score": "s.v.0",
+        "min_gap": 1,
+        "system": "@key",
+        "category": "@file",
+    }
     tests = read_tests(make(tmp_path / "part.one.json", **keys))
     assert pick(tests, "context", "high", "low", "low_system", "category") == [("Q", "good", "bad", "a", "part")]
     rows = [{"c": "q", "t": "a", "s.x": 1}, {"c": "q", "t": "b", "s.x": 2}]
-    assert pick(read_tests(make_rows(tmp_path, rows, **{**KEYS, "score": "s.x"})), "high") == [("b",)], "a name with a dot"
+    assert pick(read_tests(make_rows(tmp_path, rows, **{**KEYS, "score": "s.x"})), "high") == [("b",)], (
+        "a name with a dot"
+    )
 
 
 def test_several_files_are_one_table_or_a_config_each(tmp_path: Path) -> None:
@@ -96,14 +105,30 @@ UNREADABLE: dict[str, tuple[str, bytes, str]] = {
     "no row": ("t.csv", b"c,t,s\n", "no row is in it"),
     "missing column": ("t.csv", b"c,x,s\nq,a,1\n", "no column 't'; there are: c, x, s"),
     "no number": ("t.csv", f"{HEAD}q,b,much\n".encode(), "row 3, column 's': expected a number, found 'much'"),
-    "decimal comma": ("t.tsv", b"c\tt\ts\nq\ta\t1,5\n", "row 2, column 's': expected a number, found '1,5'; for decimal commas"),
+    "decimal comma": (
+        "t.tsv",
+        b"c\tt\ts\nq\ta\t1,5\n",
+        "row 2, column 's': expected a number, found '1,5'; for decimal commas",
+    ),
     "wrong encoding": ("t.jsonl", b'{"c": "q\xff"}', "is not utf-8 (byte 8)"),
     "truncated line": ("t.jsonl", b'{"c": "q", "t": "a", "s": 1}\n{"c": "q", "t', "line 2: is not valid JSON"),
     "no object": ("t.json", b'[{"c": "q"}, 7]', "item 2: expected an object with fields, found a number"),
     "truncated list": ("t.json", b'[{"c": "q"}, {"c"', "is not valid JSON"),
-    "half surrogate": ("t.json", b'[{"c": "q", "t": "\\ud800", "s": 1}]', "item 1, column 't': it holds half a surrogate"),
-    "an object for a text": ("t.json", b'{"my k": {"c": "q", "t": {"x": 1}, "s": 1}}', "key 'my k', column 't': expected text"),
-    "no such field": ("t.jsonl", b'{"c": "q", "t": "a", "s": {"y": 1}}', "line 1, column 's.x': no 'x' in an object; there are"),
+    "half surrogate": (
+        "t.json",
+        b'[{"c": "q", "t": "\\ud800", "s": 1}]',
+        "item 1, column 't': it holds half a surrogate",
+    ),
+    "an object for a text": (
+        "t.json",
+        b'{"my k": {"c": "q", "t": {"x": 1}, "s": 1}}',
+        "key 'my k', column 't': expected text",
+    ),
+    "no such field": (
+        "t.jsonl",
+        b'{"c": "q", "t": "a", "s": {"y": 1}}',
+        "line 1, column 's.x': no 'x' in an object; there are",
+    ),
     "no parquet": ("t.parquet", b"PAR1", "cannot be read as parquet"),
     "no sheet": ("t.xlsx", b"PK", "cannot be read as .xlsx"),
     "no table": ("t.txt", b"c,t,s", "a table ends in one of .csv"),

@@ -9,7 +9,15 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set, make_set
-from nnd_tasks.sets.recipe import MAX_RECIPE_BYTES, Recipe, SetRecipe, find_recipe, list_recipes, make_recipe, recipe_yaml
+from nnd_tasks.sets.recipe import (
+    MAX_RECIPE_BYTES,
+    Recipe,
+    SetRecipe,
+    find_recipe,
+    list_recipes,
+    make_recipe,
+    recipe_yaml,
+)
 from nnd_tasks.yaml_json import parse_yaml
 from tests.conftest import SOURCES
 from tests.sets.tables import LABELS, make_rows
@@ -59,11 +67,17 @@ def test_keys_that_do_not_go_together_are_refused(keys: Any, message: str) -> No
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"step": "frank", "options": {}}, "step, options: of an earlier form of recipes; write it in prepare.py, in pandas"),
+        (
+            {"step": "frank", "options": {}},
+            "step, options: of an earlier form of recipes; write it in prepare.py, in pandas",
+        ),
         ({"title": "T", "license": "mit"}, "title, license: of an earlier form of recipes; put it under `facts`"),
         ({"rows": "answers[]", "complete": ["a"]}, "complete: of an earlier form of recipes; leave it out"),
         ({"pattern": "*.tsv"}, "pattern: of an earlier form of recipes; name the files"),
-        ({"field_notes": {}, "clean_note": "x"}, "field_notes: of an earlier form of recipes; write `fields` under `facts`"),
+        (
+            {"field_notes": {}, "clean_note": "x"},
+            "field_notes: of an earlier form of recipes; write `fields` under `facts`",
+        ),
     ],
 )
 def test_an_earlier_form_of_recipe_names_what_changed_and_what_to_write(keys: dict[str, Any], message: str) -> None:
@@ -75,13 +89,17 @@ def test_files_and_configs_stay_in_the_folder(name: str, tmp_path: Path, nnd_hom
     assert "is not the name of a file in the folder" in mistakes({"files": {name: None}})
     assert "a config is named by letters" in mistakes({"config": name})
     (tmp_path / "t.csv").write_text("c,t,l\nq,a,good\nq,b,bad\n", encoding="utf-8")
-    sent = SetRecipe("mine", tmp_path / "_recipe", "own", make_recipe({**LABELS, "files": {"t.csv": {"config": name}}}, ""))
+    sent = SetRecipe(
+        "mine", tmp_path / "_recipe", "own", make_recipe({**LABELS, "files": {"t.csv": {"config": name}}}, "")
+    )
     with pytest.raises(NNDError, match="a config is named by letters"):
         build_set(sent)
     assert not (nnd_home / "nnd").exists()
 
 
-@pytest.mark.parametrize("url", ["http://x.org/f", "file:///etc/passwd", "ftp://x.org/f", "https://u:p@x.org/f", "https:///f"])
+@pytest.mark.parametrize(
+    "url", ["http://x.org/f", "file:///etc/passwd", "ftp://x.org/f", "https://u:p@x.org/f", "https:///f"]
+)
 def test_only_public_https_addresses_are_taken(url: str) -> None:
     assert "an https:// address without a user or password" in mistakes({"files": {"f.csv": {"url": url}}})
 
@@ -114,7 +132,10 @@ def test_a_recipe_from_elsewhere_is_read_as_plain_data_with_limits(content: str,
 
 @pytest.mark.parametrize(
     ("values", "as_text"),
-    [({"label": 3, "better": [True, 1.5]}, {"label": "3", "better": ["true", "1.5"]}), ({"field": "a"}, {"field": {"a": "a"}})],
+    [
+        ({"label": 3, "better": [True, 1.5]}, {"label": "3", "better": ["true", "1.5"]}),
+        ({"field": "a"}, {"field": {"a": "a"}}),
+    ],
 )
 def test_plain_words_of_yaml_are_texts(values: dict[str, Any], as_text: dict[str, Any]) -> None:
     assert make_recipe(values, "").dump() == as_text
@@ -125,7 +146,7 @@ def test_recipes_of_ours_are_whole_and_come_back_from_their_yaml(name: str) -> N
     recipe = SOURCES[name].recipe
     assert make_recipe(parse_yaml(recipe_yaml(recipe), ""), "") == recipe
     assert recipe.rules or recipe.pairs or SOURCES[name].prepare
-    assert recipe.facts.license and recipe.facts.language and recipe.facts.summary and recipe.facts.judges
+    assert all(getattr(recipe.facts, name) for name in ("license", "language", "summary", "judges"))
     assert recipe.rule_text().endswith(".")
     assert len(Recipe.model_fields) <= 38, "37 keys, and the facts"
 
@@ -134,7 +155,7 @@ def test_a_set_that_does_not_exist_brings_up_those_with_a_name_near_it(tmp_path:
     for name, near in (("quiz", "quiz_design"), ("nnd_frank", "frank"), ("MQM", "mqm")):
         with pytest.raises(NNDError, match=f"there is no set {name!r}; did you mean .*{near}"):
             find_recipe(name)
-    with pytest.raises(NNDError, match="known sets: .*demo"):
+    with pytest.raises(NNDError, match=r"known sets: .*demo"):
         find_recipe("xyzzy")
     with pytest.raises(NNDError, match=r"there is no such recipe"):
         find_recipe(str(tmp_path / "gone"))
