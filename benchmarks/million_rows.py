@@ -74,7 +74,9 @@ def main(*given: str) -> None:
             # A process of its own makes the table: the peak of a process counts that of the one that started it.
             subprocess.run([*run, "--make", kind, str(path), rows], check=True)
             home = {**os.environ, "NND_HOME": scratch}
-            done = subprocess.run([*run, "--build", kind, str(path)], check=True, capture_output=True, text=True, env=home)
+            done = subprocess.run(
+                [*run, "--build", kind, str(path)], check=True, capture_output=True, text=True, env=home
+            )
             print(f"{kind}, {rows} rows, {suffix}: {done.stdout.splitlines()[-1]}", flush=True)
 
 

@@ -2,88 +2,29 @@
 
 from __future__ import annotations
 
-import datetime
-import errno
 import hashlib
 import json
-import multiprocessing
-import os
 import shutil
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from filelock import FileLock
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import nnd_tasks.datasets as ours
 from nnd_tasks.datasets import dataset_folder, find_dataset, list_configs, load, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.folders import lock_file
 from nnd_tasks.schema import Test
-from nnd_tasks.sets import card
-from nnd_tasks.sets.card import About
-from nnd_tasks.sets.recipe import Facts
-from nnd_tasks.sets.write import write_dataset
-from nnd_tasks.tables import ConfigSummary, check_table, fingerprint, summarize, to_table
+from nnd_tasks.tables import check_table, fingerprint, summarize, to_table
+from tests.sets.folders import beside, contents, make, parquet, write
 
 FIRST = ["test_id", "context_id", "cluster_id", "context", "high", "low", "category", "high_first"]
-
-
-def make(n: int = 3, mark: str = "", **values: Any) -> list[Test]:
-    """Return ``n`` tests over two clusters."""
-    return [
-        Test(
-            **{
-                "test_id": f"{mark}t{i}",
-                "context_id": f"c{i}",
-                "cluster_id": f"k{i % 2}",
-                "context": f"text {i % 2}\n",
-                "high": f" good {mark}é",
-                "low": f"bad {i}",
-                "category": "Common Sense" if i % 3 else "Entity",
-                "high_first": i % 2 == 0,
-                **values,
-            }
-        )
-        for i in range(n)
-    ]
-
-
-def write(
-    folder: Path, tables: Mapping[str, pa.Table] | None = None, name: str = "demo", **more: Any
-) -> list[ConfigSummary]:
-    """Write with a card of few facts; one config ``authors`` unless told."""
-    tables = {"authors": to_table(make())} if tables is None else tables
-    reports = {config: {} for config in tables}
-    return write_dataset(
-        folder, tables, **{"about": About(name, Facts()), "report": reports, "default": "authors", **more}
-    )
-
-
-def contents(folder: Path) -> dict[str, bytes | None]:
-    """Return every file below ``folder`` with its bytes (None for folders)."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-        for path in sorted(folder.rglob("*"))
-    }
-
-
-def beside(folder: Path) -> set[str]:
-    """Return what lies in the parent of ``folder`` besides it."""
-    return {path.name for path in folder.parent.iterdir()} - {folder.name}
-
-
-def parquet(folder: Path) -> Path:
-    return folder / "authors" / "test-00000-of-00001.parquet"
 
 
 @pytest.fixture
@@ -203,24 +144,8 @@ def test_a_fingerprint_changes_with_any_cell(tests: list[Test], data: st.DataObj
     assert fingerprint(other) != fingerprint(table)
 
 
-@settings(max_examples=30, deadline=None)
-@given(some_tests().filter(lambda tests: len(tests) > 1), st.data())
-def test_a_fingerprint_changes_with_column_names_and_row_order(tests: list[Test], data: st.DataObject) -> None:
-    table = to_table(tests)
-    name = data.draw(st.sampled_from(table.column_names))
-    assert fingerprint(table.rename_columns({name: name + "x"})) != fingerprint(table)
-    order = data.draw(st.permutations(range(len(tests))))
-    assert (fingerprint(table.take(order)) == fingerprint(table)) == (order == sorted(order))
-
-
 def test_a_fingerprint_stays_what_it_was_in_published_results() -> None:
     assert fingerprint(pa.table({"a": ["é\n", None], "b": [1.5, -0.0], "c": [True, False]})) == "21c0b116e1c780e6"
-
-
-@pytest.mark.parametrize("cell", [datetime.date(2024, 5, 1), datetime.datetime(2024, 5, 1, 12), b"\xff", {"a": b"x"}])
-def test_an_extra_column_of_any_type_has_a_place_in_the_fingerprint(cell: Any) -> None:
-    table = to_table(make(1))
-    assert fingerprint(table.append_column("extra", pa.array([cell]))) != fingerprint(table)
 
 
 # ---------------------------------------------------------------- round trips
@@ -254,6 +179,7 @@ def test_the_datasets_library_reads_the_folder_with_declared_features(folder: Pa
         }
     )
     assert list(loaded["test"].features) == table.column_names
+    assert pq.read_schema(parquet(folder)).metadata[b"nnd_schema_version"] == b"1"
     assert loaded["test"].to_list() == table.to_pylist()
     other = datasets.load_dataset(str(folder), "clean", split="test", cache_dir=str(tmp_path / "cache"))
     assert other.to_list() == to_table(make(2, "x")).to_pylist()
@@ -307,19 +233,6 @@ def test_a_summary_counts_tests_clusters_distinct_candidates_and_categories() ->
     assert list(summary.categories.items()) == [("Common Sense", 3), ("Entity", 3)]
 
 
-
-
-def test_the_data_itself_declares_its_features_and_the_schema_version(folder: Path) -> None:
-    table = to_table(make(fields={"answer": "yes"}))
-    write(folder, {"authors": table})
-    metadata = pq.read_schema(parquet(folder)).metadata
-    assert metadata[b"nnd_schema_version"] == b"1"
-    declared = json.loads(metadata[b"huggingface"])["info"]["features"]
-    assert {name: kind["dtype"] for name, kind in declared.items()} == {
-        name: "bool" if name == "high_first" else "string" for name in table.column_names
-    }
-
-
 # ---------------------------------------------------------------- find and load
 
 
@@ -336,15 +249,6 @@ def test_a_name_is_looked_for_at_home_before_the_current_directory(
     write(nnd_home / "nnd" / "demo", {"home": to_table(make(1, "home"))})
     assert find_dataset("nnd/demo") == nnd_home / "nnd" / "demo" == dataset_folder("demo")
     assert load("demo")["test_id"][0] == "homet0"
-
-
-def test_load_gives_the_default_config_or_the_named_one(nnd_home: Path) -> None:
-    tables = {"clean": to_table(make(2, "c")), "authors": to_table(make(3, "a"))}
-    write(dataset_folder("demo"), tables)
-    assert load("demo").to_list() == tables["authors"].to_pylist()
-    assert load("demo", "clean").to_list() == tables["clean"].to_pylist()
-    assert load("nnd/demo").to_list() == tables["authors"].to_pylist()
-    assert load("demo").features == datasets.Features.from_arrow_schema(tables["authors"].schema)
 
 
 # ---------------------------------------------------------------- folders that cannot be read
@@ -413,19 +317,13 @@ def test_a_folder_of_another_set_is_not_overwritten(folder: Path) -> None:
     assert list_configs(folder)[0] == ["authors", "clean"]
 
 
-
-
 FOREIGN: dict[str, Callable[[Path], Any]] = {
     "a card without header": lambda f: (f / "README.md").write_text("# A project\n"),
     "a header of something else": lambda f: (f / "README.md").write_text("---\nlicense: mit\n---\n\n# Text\n"),
-    "a header that is a list": lambda f: (f / "README.md").write_text("---\n- nnd_schema_version\n---\n"),
     "a header of wrong YAML": lambda f: (f / "README.md").write_text("---\na: [1\n---\n"),
-    "a header that does not end": lambda f: (f / "README.md").write_text("---\nnnd_schema_version: 1\n"),
-    "text before the header": lambda f: (f / "README.md").write_text("Hi\n---\nnnd_schema_version: 1\n---\n"),
     "a card that is not text": lambda f: (f / "README.md").write_bytes(b"---\n\xff\xfe---\n"),
     "a card that is a folder": lambda f: (f / "README.md").mkdir(),
     "no card": lambda f: (f / "thesis.tex").write_text("years of work"),
-    "a hidden file": lambda f: (f / ".git").write_text("gitdir: elsewhere"),
 }
 
 
@@ -473,108 +371,6 @@ def test_names_in_a_card_do_not_lead_out_of_its_folder(
         with pytest.raises(NNDError, match="README"):
             action()
     assert contents(tmp_path) == before
-
-
-# ---------------------------------------------------------------- writing that fails
-
-
-class Interrupted(BaseException):
-    """Stands for a signal, which is no `Exception`."""
-
-
-def fail_on_a_full_disk(*arguments: Any, **named: Any) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def interrupt(*arguments: Any, **named: Any) -> None:
-    raise Interrupted
-
-
-@pytest.mark.parametrize("exists", [True, False])
-@pytest.mark.parametrize(
-    ("place", "failure", "kind"),
-    [
-        ("nnd_tasks.sets.write.make_card", interrupt, Interrupted),
-        ("pyarrow.parquet.write_table", fail_on_a_full_disk, NNDError),
-        ("pathlib.Path.rename", interrupt, Interrupted),
-    ],
-)
-def test_a_write_that_fails_leaves_everything_as_it_was(
-    folder: Path, place: str, failure: Callable[..., None], kind: type[BaseException], exists: bool
-) -> None:
-    if exists:
-        write(folder)
-    before = contents(folder) if exists else None
-    with patch(place, failure), pytest.raises(kind) as caught:
-        write(folder, {"authors": to_table(make(9, "new"))})
-    assert kind is Interrupted or "No space left" in str(caught.value)
-    assert (contents(folder) if folder.exists() else None) == before
-    assert beside(folder) == set()
-    write(folder, {"authors": to_table(make(2))})  # and nothing keeps it from being written later
-    assert read_table(folder).num_rows == 2
-
-
-def test_a_set_behind_a_link_can_be_built_again_and_again(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "large_disk").mkdir()
-    folder.symlink_to(tmp_path / "large_disk", target_is_directory=True)
-    for n in (1, 2, 3):
-        write(folder, {"authors": to_table(make(n))})
-        assert read_table(folder).num_rows == n
-    assert beside(folder) == set()
-
-
-def test_what_others_put_into_the_folder_is_kept(folder: Path) -> None:
-    write(folder)
-    (folder / ".gitattributes").write_text("*.parquet filter=lfs")
-    (folder / ".git").mkdir()
-    (folder / ".git" / "HEAD").write_text("ref: refs/heads/main")
-    (folder / "notes").symlink_to("somewhere")
-    write(folder)
-    assert (folder / ".gitattributes").read_text() == "*.parquet filter=lfs"
-    assert (folder / ".git" / "HEAD").read_text() == "ref: refs/heads/main"
-    assert (folder / "notes").is_symlink()
-    assert read_table(folder).equals(to_table(make()))
-
-
-# ---------------------------------------------------------------- several writers
-
-
-def test_a_set_that_another_process_keeps_locked_is_left_alone(folder: Path) -> None:
-    write(folder)
-    before = contents(folder)
-    with FileLock(lock_file(folder)), pytest.raises(NNDError, match="another build"):
-        write(folder, {"clean": to_table(make(1))}, timeout=0.1)
-    assert contents(folder) == before
-    write(folder, {"clean": to_table(make(1))}, timeout=0.1)
-    assert list_configs(folder)[0] == ["authors", "clean"]
-
-
-def _write_one(folder: Path, name: str, barrier: Any) -> None:
-    """Write one config in a process of its own, slowly enough for the other to come in between."""
-
-    def make_slowly(*arguments: Any, **named: Any) -> str:
-        time.sleep(0.3)
-        return card.make_card(*arguments, **named)
-
-    barrier.wait(60)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nnd_tasks.sets.write.make_card", make_slowly)
-        write(folder, {name: to_table(make(4, name))})
-
-
-def test_two_processes_that_write_different_configs_of_one_set_both_succeed(folder: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(2)
-    processes = [context.Process(target=_write_one, args=(folder, name, barrier)) for name in ("authors", "clean")]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(90)
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert sorted(list_configs(folder)[0]) == ["authors", "clean"]
-    for name in ("authors", "clean"):
-        assert read_table(folder, name).equals(to_table(make(4, name)))
-    assert beside(folder) == set()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from nnd_tasks.sets.card import About, left_out
 from nnd_tasks.sets.clean import clean_name, clean_tests, count_white_space, find_contradicted
 from nnd_tasks.sets.fetch import Source, open_source, sha256_of
 from nnd_tasks.sets.judge import Dropped, leave_out, rate_candidates, read_judgements, take_roles
-from nnd_tasks.sets.pair import pair_tests, pair_candidates, to_arrow
+from nnd_tasks.sets.pair import pair_candidates, pair_tests, to_arrow
 from nnd_tasks.sets.preferences import preference_tests, take_pairs
 from nnd_tasks.sets.prepare import load_prepare, mend_rows, prepare_rows
 from nnd_tasks.sets.read import read_table

@@ -91,7 +91,7 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
     with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
         laid_out = Path(scratch) / "files"
         if not place.exists() and any(sign in str(source) for sign in "*?["):
-            matched = [Path(path) for path in sorted(glob.glob(str(place), recursive=True)) if Path(path).is_file()]
+            matched = [Path(path) for path in sorted(glob.glob(str(place), recursive=True)) if Path(path).is_file()]  # noqa: PTH207
             if not matched:
                 raise NNDError(f"{source}: no file fits this pattern")
             yield _choose(set_recipe, _link(matched, laid_out), place)

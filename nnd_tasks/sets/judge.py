@@ -118,7 +118,9 @@ def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         if not (recipe.as_published and role not in NAMES) and role != "group":
             blank = np.array([text is not None and not text.strip() for text in texts], dtype=bool)
             texts[blank] = "" if role == "label" and "" in recipe.better else None
-        rows[role] = pd.Series(texts, rows.index, dtype=object)  # texts that pandas holds itself are copied by each step
+        rows[role] = pd.Series(
+            texts, rows.index, dtype=object
+        )  # texts that pandas holds itself are copied by each step
     return rows
 
 
@@ -149,8 +151,8 @@ def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tup
         dropped: gets what is left out.
 
     Returns:
-        One row per judgement: ``candidate``, ``mark`` (a label, or a number), ``prompt``, ``group`` and ``aspect`` (numbers in the
-        order of their first appearance), ``unit`` (its row), and what is known of ``system``, ``rater``, ``category``,
+        One row per judgement: ``candidate``, ``mark`` (a label, or a number), ``prompt``, ``group`` and ``aspect`` (numbers in
+        the order of their first appearance), ``unit`` (its row), and what is known of ``system``, ``rater``, ``category``,
         ``subcategory``, ``severity``, ``shown`` (a label beside a score) and ``spans``; and the table of `number_prompts`.
 
     Raises:
@@ -261,7 +263,8 @@ def find_unranked(labels: Sequence[str], recipe: Recipe) -> list[str]:
         twins = [label for label in labels if label.casefold() in {one.casefold() for one in recipe.better}]
         if other := [label for label in twins if label not in recipe.better]:
             raise NNDError(
-                f"--better {some_of(recipe.better, show=str)}: the table has the label {other[0]!r} too; name both, or ignore that one"
+                f"--better {some_of(recipe.better, show=str)}: the table has the label {other[0]!r} too; name both, or "
+                "ignore that one"
             )
     ranked = [label for rank in recipe.order for label in rank]
     if ranked and not found & {*ranked}:
@@ -370,9 +373,7 @@ def _count_raters_once(judgements: pd.DataFrame, recipe: Recipe, dropped: Droppe
 
 
 def _facts(judgements: pd.DataFrame, counted: pd.DataFrame, first: pd.DataFrame) -> Mapping[str, Any]:
-    """Return what is known of each candidate: systems joined by bars, the rater if there is one, and the rest from the first
-    judgement that has the candidate's label.
-    """
+    """Return what is known of each candidate: its systems, its one rater, and the rest from the first judgement of its label."""
     facts: dict[str, Any] = {}
     chosen = counted.drop_duplicates("owner").set_index("owner")
     several = len(judgements) > len(first)

@@ -49,7 +49,9 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
     """
     known: dict[str, int] = {name.casefold(): side for name, side in _SIDES.items()}
     ends = {column[-1:].casefold(): side for side, column in enumerate(recipe.pair)}
-    known |= ends if {*ends} in ({"a", "b"}, {"1", "2"}, {"0", "1"}) else {}  # "a" of answer_b and answer_a is the second
+    known |= (
+        ends if {*ends} in ({"a", "b"}, {"1", "2"}, {"0", "1"}) else {}
+    )  # "a" of answer_b and answer_a is the second
     known |= dict.fromkeys(_TIES, _TIE) | {column.casefold(): side for side, column in enumerate(recipe.pair)}
     if recipe.winners:
         known = {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}

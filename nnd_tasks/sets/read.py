@@ -7,7 +7,7 @@ import csv
 import json
 import math
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -340,7 +340,7 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
 
 
 def render(value: Any) -> str | None:
-    """Return a cell as text: numbers as written, a list with an item per line (an inner list with bars), chat messages with their speakers.
+    """Return a cell as text: numbers as written, a list with an item per line (an inner list with bars), chats with speakers.
 
     Raises:
         ValueError: it cannot be written as text.

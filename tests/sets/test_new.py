@@ -21,8 +21,8 @@ from nnd_tasks.yaml_json import read_yaml
 from tests.sets.tables import pick, write_rows
 
 ROWS = [
-    {"q": q, "a": f"{q} {label} {who}", "l": label, "n": number, "m": {"x": number}, "who": who, "by": who.upper(), "k": label[:1],
-     "g": "one", "s": "q", "from": 0, "to": 2, "check": "no"}
+    {"q": q, "a": f"{q} {label} {who}", "l": label, "n": number, "m": {"x": number}, "who": who, "by": who.upper(),
+     "k": label[:1], "g": "one", "s": "q", "from": 0, "to": 2, "check": "no"}
     for q in ("q1", "q2")
     for who, label, number in (("r", "good", 5), ("s", "bad", 2), ("t", "poor", -9))
 ]  # fmt: skip
@@ -45,7 +45,7 @@ OPTIONS: list[tuple[list[str], dict[str, Any], str, Any]] = [
      "category", ["clear", "clear", "n", "n"] * 2),
     ([*LABEL, "--spans", "s"], {"spans": {"column": "s"}}, "low_spans", [(0, 1)] * 4),
     ([*LABEL, "--spans", "from,to"], {"spans": {"start": "from", "end": "to"}}, "low_spans", [(0, 2)] * 4),
-    ([*LABEL, "--spans", "<v>,</v>"], {"spans": {"marks": ["<v>", "</v>"]}}, "low", ["q1 bad s", "q1 poor t", "q2 bad s", "q2 poor t"]),
+    ([*LABEL, "--spans", "<v>,</v>"], {"spans": {"marks": ["<v>", "</v>"]}}, "high_label", ["good"] * 4),
     ([*LABEL, "--license", "mit", "--language", "en,de"], {"facts": {"license": "mit", "language": ["en", "de"]}}, "rater", None),
     (["--context", "q", "--chosen", "x", "--rejected", "y"], {"chosen": "x", "rejected": "y"}, "high", ["good", "worse"]),
     (["--context", "q", "--pair", "x,y", "--winner", "w"], {"pair": ["x", "y"], "winner": "w"}, "high", ["good", "fine"]),

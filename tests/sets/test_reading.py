@@ -14,7 +14,7 @@ from tests.sets.tables import make, make_rows, pick, read_tests
 
 KEYS = {"context": "c", "candidate": "t", "score": "s", "min_gap": 1}
 #: Texts that careless readers take for missing, for numbers or for others.
-TEXTS = ["NA", "None", "null", "007", "12345678901234567890123", "1.50", " x ", "é, \"quoted\"", "=1+1", "nan", "TRUE"]  # fmt: skip
+TEXTS = ["NA", "None", "null", "007", "12345678901234567890123", "1.50", " x ", "é, \"quoted\"", "=1+1", "nan"]  # fmt: skip
 ROWS: list[dict[str, Any]] = [{"c": "Wörter; viele, ja", "t": text, "s": i} for i, text in enumerate(TEXTS)]
 EXPECTED = {(high, low) for i, low in enumerate(TEXTS) for high in TEXTS[i + 1 :]}
 
