@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.wording import did_you_mean
 
 #: Code of a language (ISO 639-1) -> its English name, as prompts have it.
 LANGUAGES = {
@@ -43,23 +42,6 @@ def language_pair(config: str) -> tuple[str, str] | None:
     found = [tuple(filter(None, groups)) for groups in _PAIR.findall(coded)]
     pairs = [(one, other) for one, other in found if one != other]
     return pairs[-1] if pairs else None
-
-
-def read_pair(text: str) -> tuple[str, str]:
-    """Return the codes of ``--languages``, such as ``zh-en`` or ``chinese-english``.
-
-    Raises:
-        NNDError: it does not name two languages, or one that is not in `LANGUAGES`.
-    """
-    parts = [part for part in re.split(r"[-_,>\s]+", text.strip().lower()) if part]
-    if len(parts) != 2 or parts[0] == parts[1]:
-        raise NNDError(f"--languages {text}: name two languages, of the source and of the translation, such as zh-en")
-    codes = [_CODES.get(part, part) for part in parts]
-    for code in codes:
-        if code not in LANGUAGES:
-            hint = did_you_mean(code, [*LANGUAGES, *_CODES], cutoff=0.7) or f"known are {', '.join(LANGUAGES)}"
-            raise NNDError(f"--languages {text}: {code} is no code of a language that we have a name of; {hint}")
-    return codes[0], codes[1]
 
 
 def translation_prompt(languages: tuple[str, str] | None) -> str:

@@ -14,9 +14,9 @@ import pytest
 from importlinter.api import read_configuration
 
 import nnd_tasks
-import nnd_tasks.build
 import nnd_tasks.datasets
 import nnd_tasks.errors
+import nnd_tasks.sets.build
 from tests.conftest import REPO
 
 PYPROJECT = REPO / "pyproject.toml"
@@ -99,7 +99,7 @@ def test_a_heavy_import_would_be_seen(tmp_path: Path) -> None:
 
 def test_public_names_are_those_of_their_modules() -> None:
     assert nnd_tasks.load is nnd_tasks.datasets.load
-    assert nnd_tasks.build_set is nnd_tasks.build.build_set
+    assert nnd_tasks.build_set is nnd_tasks.sets.build.build_set
     assert nnd_tasks.NNDError is nnd_tasks.errors.NNDError
     assert set(nnd_tasks.__all__) == {"load", "build_set", "evaluate", "NNDCallback", "NNDError", "__version__"}
     for name in nnd_tasks.__all__:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from nnd_tasks.card import CARD, COMPOSED, Card, keep_written, read_card
 
 HEADER = {"nnd_set": "a", "license": "TODO(licence)", "configs": [{"config_name": "default"}]}

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from nnd_tasks import __version__
-from nnd_tasks.build import build_set
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.build import build_set
 from tests.commands import Outcome, nnd_process, refused
 from tests.conftest import SOURCES
-from tests.recipes.small_files import (
+from tests.sets.small_files import (
     FRANK_FILE,
     QUIZ_FILE,
     SPLIT_FILE,

@@ -77,6 +77,8 @@ def write_dataset(
         raise NNDError(f"config {wrong[0]!r}: a config is named by letters, digits, _, - and .")
     with changing(folder, hint=_ELSEWHERE), ExitStack() as stack:
         folder = expand(folder).resolve()
+        if not folder.name:
+            raise NNDError(f"{folder}: no folder that a dataset can be written to; {_ELSEWHERE}")
         folder.parent.mkdir(parents=True, exist_ok=True)
         stack.enter_context(only_writer(folder, timeout, f"{folder}: another build of this set is still running"))
         clear(folder)

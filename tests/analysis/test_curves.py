@@ -23,9 +23,9 @@ from nnd_tasks.analysis.curves.curve_report import draw, markdown, to_csv, to_js
 from nnd_tasks.analysis.plots import Panel, Series, draw_panels, save, short_number
 from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.analysis.tags import find_number, guess_family, guess_step, guess_training, read_tags
-from nnd_tasks.build import build_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.runner.run import run_lm_eval
+from nnd_tasks.sets.build import build_set
 from tests.analysis.fake_runs import write_run
 from tests.analysis.runs import make_run
 from tests.conftest import MODELS

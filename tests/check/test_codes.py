@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nnd_tasks.card import KNOWN_BY_PEOPLE, read_card, todo
+from nnd_tasks.licences import check_licences, licence_names
 
 from hub_upload.published_card import lacking
-from nnd_tasks.card import KNOWN_BY_PEOPLE, read_card, todo
 from nnd_tasks.check.card_facts import check_card, unfilled
 from nnd_tasks.check.findings import CODES, Severity, mask
 from nnd_tasks.check.loading import load
 from nnd_tasks.check.texts import Scanner
 from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
-from nnd_tasks.licences import check_licences, licence_names
 from nnd_tasks.schema import cluster_key, short_hash
 from nnd_tasks.tables import fingerprint
 from tests.check.made import CATEGORIES, CITATION, Made, good_rows, text

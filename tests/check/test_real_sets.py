@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from nnd_tasks.cleaning import clean_name
 
 from nnd_tasks.check.checking import CheckReport, check_set
 from nnd_tasks.check.findings import Severity
-from nnd_tasks.cleaning import clean_name
 from nnd_tasks.datasets import read_report
 from tests.conftest import needs_data, once
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-
 from nnd_tasks.build import build_set
+
 from nnd_tasks.check.checking import CheckReport, check_set
 from nnd_tasks.check.findings import CODES, Finding
 from nnd_tasks.cli import app

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
 from nnd_tasks.dataset_writing import write_dataset
+
 from nnd_tasks.schema import Test
 from nnd_tasks.tables import fingerprint, to_table
 from tests import commands

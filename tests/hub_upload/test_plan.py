@@ -20,13 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lm_eval.tasks import TaskManager
 from markdown_it import MarkdownIt
-
-from hub_upload.plan import UploadPlan, make_plan
 from nnd_tasks.build import build_set
 from nnd_tasks.card import CARD, Card, read_card, split_card
+from nnd_tasks.licences import CORPORA, SETS, check_licences
+
+from hub_upload.plan import UploadPlan, make_plan
 from nnd_tasks.datasets import REPORT, list_configs, read_report, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.licences import CORPORA, SETS, check_licences
 from nnd_tasks.stress.corpora import KNOWN
 from nnd_tasks.tables import fingerprint
 from tests.conftest import DATA, REPO, SOURCES

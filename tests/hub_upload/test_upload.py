@@ -355,6 +355,7 @@ def test_a_dry_run_shows_the_task_and_writes_all_that_would_go_out(
     client: Client, tmp_path: Path, nnd_home: Path
 ) -> None:
     from nnd_tasks.new.draft import draft_set, write_set
+
     from tests.conftest import REPO
     from tests.hub_upload.test_plan import ANSWERS
 
