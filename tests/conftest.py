@@ -13,16 +13,12 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
 from hypothesis import settings
 
-from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
-
-if TYPE_CHECKING:
-    from tests.recipes.publisher import Publisher
+from nnd_tasks.sets.recipe import list_recipes
 
 # Nothing may wait for a network; set before any test imports datasets or transformers.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -48,7 +44,7 @@ DATA = _beside("NND_TEST_DATA", "data")
 MODELS = _beside("NND_TEST_MODELS", "models")
 
 #: Set -> its recipe, of those that come with the package.
-SOURCES = {name: find_recipe(name) for name, (_, shipped) in recipe_paths().items() if shipped}
+SOURCES = {name: found for name, found in list_recipes().items() if found.shipped}
 
 #: The side-by-side file of `mqm`.
 SIDE_BY_SIDE = DATA / "today/mqm2023/sxs_mqm_generalMT2023_ende.3ratingsPerSegment.tsv.tar.gz"
@@ -195,11 +191,11 @@ def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
             pytest.skip(f"no annotation data at {DATA}; set NND_TEST_DATA")
 
         def make(home: Path) -> None:
-            from nnd_tasks.build import build_set
+            from nnd_tasks.sets.build import build_set
 
             build_set(name, None if name == "demo" else DATA / TODAY.get(name, name), home / "nnd" / name)
             if name == "mqm" and SIDE_BY_SIDE.is_file():
-                build_set(name, SIDE_BY_SIDE.parent, home / "nnd" / name)
+                build_set(name, SIDE_BY_SIDE, home / "nnd" / name)
 
         return once(tmp_path_factory, f"set_{name}", make) / "nnd" / name
 
@@ -213,18 +209,14 @@ def built_home(data: Path, real_sets: Callable[[str], Path], tmp_path_factory: p
 
 
 def _build_all(home: Path, real_sets: Callable[[str], Path]) -> None:
-    from nnd_tasks.build import build_set
-    from nnd_tasks.new.draft import draft_set, write_set
+    from nnd_tasks.sets.build import build_set
     from nnd_tasks.stress.corpora import KNOWN
     from nnd_tasks.stress.stress_set import build_stress_set
 
     for name in ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3", *TODAY):
         shutil.copytree(real_sets(name), home / "nnd" / name)
-    build_set("summeval", DATA / "summeval", home / "nnd" / "summeval", {"rows": "all"})
     for name, file in (("webnlg", "webnlg2020_en_human.jsonl"), ("hanna", "hanna.jsonl")):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("NND_HOME", str(home))
-            write_set(draft_set(name, str(DATA / "extra" / file)))
+        build_set(name, DATA / "extra" / file, home / "nnd" / name)
     for corpus in KNOWN:
         name = f"blindspot_{corpus}"
         build_stress_set(
@@ -239,7 +231,7 @@ def real_home(built_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return built_home
 
 
-# ---------------------------------------------------------------- the command line, and a publisher of files
+# ---------------------------------------------------------------- the command line
 
 
 @pytest.fixture
@@ -261,29 +253,3 @@ def nnd(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return Outcome(status, *capsys.readouterr())
 
     return run
-
-
-@pytest.fixture
-def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    """Start a server whose answers the test chooses."""
-    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    from tests.recipes.publisher import running
-
-    with running() as server:
-        yield server
-
-
-@pytest.fixture
-def quiz_from(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what sets where Quiz Design is downloaded from."""
-
-    from nnd_tasks.recipes.recipe import File
-    from tests.recipes.publisher import serve_set
-    from tests.recipes.small_files import QUIZ_FILE
-
-    def set_file(url: str, pinned: str | None = None) -> None:
-        serve_set(monkeypatch, "quiz_design", File(QUIZ_FILE, url, pinned))
-
-    return set_file

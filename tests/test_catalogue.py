@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from nnd_tasks.build import build_set
 from nnd_tasks.cli import app
 from nnd_tasks.cli.catalogue import catalogue, describe
 from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.build import build_set
 from tests.conftest import REPO, SOURCES
 
-BASE = "context: c\ncandidate: t\nlabel: l\nbetter: [good]\nkind: judging\nlicense: mit\n"
+BASE = "context: c\ncandidate: t\nlabel: l\nbetter: [good]\nfacts: {kind: judging, license: mit}\n"
 ROWS = "c,t,l\nq,a,good\nq,b,bad\n"
 BROKEN = {
     "yaml": b"{",

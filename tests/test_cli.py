@@ -11,16 +11,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from nnd_tasks import __version__
-from nnd_tasks.build import build_set
 from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.build import build_set
 from tests.commands import Outcome, nnd_process, refused
 from tests.conftest import SOURCES
-from tests.recipes.small_files import (
+from tests.sets.small_files import (
     FRANK_FILE,
     QUIZ_FILE,
     SPLIT_FILE,
@@ -30,7 +29,6 @@ from tests.recipes.small_files import (
     small_source,
     write_files,
 )
-from tests.test_datasets import not_utf8
 
 # ---------------------------------------------------------------- in a process of its own
 

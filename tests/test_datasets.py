@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
-import errno
 import hashlib
 import json
-import multiprocessing
-import os
 import shutil
-import struct
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,67 +14,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from filelock import FileLock
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import nnd_tasks.datasets as ours
-from nnd_tasks.dataset_writing import write_dataset
 from nnd_tasks.datasets import dataset_folder, find_dataset, list_configs, load, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.folders import lock_file
 from nnd_tasks.schema import Test
-from nnd_tasks.tables import ConfigSummary, check_table, fingerprint, summarize, to_table
+from nnd_tasks.tables import check_table, fingerprint, summarize, to_table
+from tests.sets.folders import beside, contents, make, parquet, write
 
 FIRST = ["test_id", "context_id", "cluster_id", "context", "high", "low", "category", "high_first"]
-
-
-def make(n: int = 3, mark: str = "", **values: Any) -> list[Test]:
-    """Return ``n`` tests over two clusters."""
-    return [
-        Test(
-            **{
-                "test_id": f"{mark}t{i}",
-                "context_id": f"c{i}",
-                "cluster_id": f"k{i % 2}",
-                "context": f"text {i % 2}\n",
-                "high": f" good {mark}é",
-                "low": f"bad {i}",
-                "category": "Common Sense" if i % 3 else "Entity",
-                "high_first": i % 2 == 0,
-                **values,
-            }
-        )
-        for i in range(n)
-    ]
-
-
-def write(folder: Path, tables: Mapping[str, pa.Table] | None = None, **more: Any) -> list[ConfigSummary]:
-    """Write with a small card; one config ``authors`` unless told."""
-    tables = {"authors": to_table(make())} if tables is None else tables
-    options = {"header": {"license": "mit", "language": ["en"]}, "body": _body, "default": "authors", **more}
-    return write_dataset(folder, tables, **options)
-
-
-def _body(summaries: Sequence[ConfigSummary], reports: Mapping[str, Any] | None = None) -> str:
-    return "# Sizes\n" + "".join(f"{s.name}: {s.tests}\n" for s in summaries)
-
-
-def contents(folder: Path) -> dict[str, bytes | None]:
-    """Return every file below ``folder`` with its bytes (None for folders)."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-        for path in sorted(folder.rglob("*"))
-    }
-
-
-def beside(folder: Path) -> set[str]:
-    """Return what lies in the parent of ``folder`` besides it."""
-    return {path.name for path in folder.parent.iterdir()} - {folder.name}
-
-
-def parquet(folder: Path) -> Path:
-    return folder / "authors" / "test-00000-of-00001.parquet"
 
 
 @pytest.fixture
@@ -135,17 +79,6 @@ def test_a_table_has_every_test_in_order_and_only_the_optional_columns_that_any_
     assert table.to_pylist() == [{name: test.row()[name] for name in table.column_names} for test in tests]
 
 
-def test_a_score_of_0_is_a_score() -> None:
-    table = to_table(make(2, high_score=0.0))
-    assert table.column("high_score").to_pylist() == [0.0, 0.0]
-    assert "low_score" not in table.column_names
-
-
-def test_without_tests_there_is_no_table() -> None:
-    with pytest.raises(NNDError, match="no test"):
-        to_table([])
-
-
 def changed(table: pa.Table, name: str, values: list[Any], kind: pa.DataType | None = None) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, pa.array(values, kind))
 
@@ -193,22 +126,6 @@ def test_a_damaged_table_is_refused_when_checked_written_and_read(folder: Path, 
             assert word in str(caught.value)
 
 
-@pytest.mark.parametrize("name", BAD_TABLES)
-def test_the_error_of_a_damaged_table_says_which_table_it_is(name: str) -> None:
-    with pytest.raises(NNDError, match=r"^some/folder \(config clean\)"):
-        check_table(BAD_TABLES[name][0](to_table(make())), "some/folder (config clean)")
-
-
-def test_columns_of_an_equivalent_type_are_brought_to_the_declared_one() -> None:
-    table = to_table(make(high_score=1.0))
-    other = changed(table, "high_score", [1, 1, 1], pa.int64())
-    other = changed(other, "context", table.column("context").to_pylist(), pa.large_string())
-    position = table.column_names.index("category")
-    other = other.set_column(position, "category", table.column("category").dictionary_encode())
-    assert other.schema != table.schema
-    assert check_table(other, "here").equals(table)
-
-
 # ---------------------------------------------------------------- fingerprints
 
 
@@ -227,42 +144,8 @@ def test_a_fingerprint_changes_with_any_cell(tests: list[Test], data: st.DataObj
     assert fingerprint(other) != fingerprint(table)
 
 
-@settings(max_examples=30, deadline=None)
-@given(some_tests().filter(lambda tests: len(tests) > 1), st.data())
-def test_a_fingerprint_changes_with_column_names_and_row_order(tests: list[Test], data: st.DataObject) -> None:
-    table = to_table(tests)
-    name = data.draw(st.sampled_from(table.column_names))
-    assert fingerprint(table.rename_columns({name: name + "x"})) != fingerprint(table)
-    order = data.draw(st.permutations(range(len(tests))))
-    assert (fingerprint(table.take(order)) == fingerprint(table)) == (order == sorted(order))
-
-
-def test_a_fingerprint_changes_when_text_moves_between_cells_or_columns() -> None:
-    def prints(**columns: list[Any]) -> str:
-        return fingerprint(pa.table(columns))
-
-    assert prints(a=["xy", "z"]) != prints(a=["x", "yz"])
-    assert prints(a=["x"], b=["y"]) != prints(a=["y"], b=["x"])
-    assert prints(a=["x", "y"]) != prints(a=["x"], b=["y"])
-    assert prints(a=[""]) != prints(a=[None])
-    assert len({prints(a=["1"]), prints(a=[1]), prints(a=["None"]), prints(a=[True])}) == 4
-
-
-def test_a_fingerprint_does_not_depend_on_how_the_rows_are_stored() -> None:
-    table = to_table(make(5))
-    pieces = pa.concat_tables([table.slice(0, 2), table.slice(2, 3)])
-    assert pieces.column("high").num_chunks == 2
-    assert fingerprint(pieces) == fingerprint(table) == fingerprint(table.replace_schema_metadata({b"x": b"y"}))
-
-
 def test_a_fingerprint_stays_what_it_was_in_published_results() -> None:
     assert fingerprint(pa.table({"a": ["é\n", None], "b": [1.5, -0.0], "c": [True, False]})) == "21c0b116e1c780e6"
-
-
-@pytest.mark.parametrize("cell", [datetime.date(2024, 5, 1), datetime.datetime(2024, 5, 1, 12), b"\xff", {"a": b"x"}])
-def test_an_extra_column_of_any_type_has_a_place_in_the_fingerprint(cell: Any) -> None:
-    table = to_table(make(1))
-    assert fingerprint(table.append_column("extra", pa.array([cell]))) != fingerprint(table)
 
 
 # ---------------------------------------------------------------- round trips
@@ -296,20 +179,11 @@ def test_the_datasets_library_reads_the_folder_with_declared_features(folder: Pa
         }
     )
     assert list(loaded["test"].features) == table.column_names
+    assert pq.read_schema(parquet(folder)).metadata[b"nnd_schema_version"] == b"1"
     assert loaded["test"].to_list() == table.to_pylist()
     other = datasets.load_dataset(str(folder), "clean", split="test", cache_dir=str(tmp_path / "cache"))
     assert other.to_list() == to_table(make(2, "x")).to_pylist()
     assert sorted(datasets.get_dataset_config_names(str(folder))) == ["authors", "clean"]
-
-
-def test_the_datasets_library_finds_a_set_by_its_name_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = to_table(make(3))
-    write(tmp_path / "home" / "nnd" / "demo", {"authors": table})
-    monkeypatch.chdir(tmp_path / "home")
-    loaded = datasets.load_dataset("nnd/demo", "authors", split="test", cache_dir=str(tmp_path / "cache"))
-    assert loaded.to_list() == table.to_pylist()
 
 
 def test_a_config_is_added_beside_those_that_are_there(folder: Path) -> None:
@@ -321,19 +195,10 @@ def test_a_config_is_added_beside_those_that_are_there(folder: Path) -> None:
     assert read_table(folder, "authors").equals(first)
     assert read_table(folder, "clean").equals(second)
     assert contents(folder).items() >= {key: before[key] for key in before if key.startswith("authors/")}.items()
-    card = (folder / "README.md").read_text(encoding="utf-8")
-    assert "authors: 3\nclean: 2\n" in card
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert text.index("authors") < text.index("clean")
     assert json.loads((folder / "build_report.json").read_text()) == {"authors": {"rows": 3}, "clean": {"rows": 2}}
     assert beside(folder) == set()
-
-
-def test_a_config_that_is_built_again_is_replaced(folder: Path) -> None:
-    write(folder, {"authors": to_table(make(5)), "clean": to_table(make(4))}, report={"authors": 5, "clean": 4})
-    new = to_table(make(2, "new"))
-    summaries = write(folder, {"authors": new}, report={"authors": 2})
-    assert {s.name: s.tests for s in summaries} == {"authors": 2, "clean": 4}
-    assert read_table(folder, "authors").equals(new)
-    assert json.loads((folder / "build_report.json").read_text()) == {"authors": 2, "clean": 4}
 
 
 @pytest.mark.parametrize(
@@ -346,50 +211,6 @@ def test_the_default_config_is_the_named_one_else_the_first(
     write(folder, {name: to_table(make(1, name)) for name in names}, default=default)
     assert list_configs(folder) == (names, chosen)
     assert read_table(folder).column("test_id").to_pylist() == [f"{chosen}t0"]
-
-
-def test_the_card_has_the_header_that_the_hub_reads(folder: Path) -> None:
-    write(folder, {"a": to_table(make(1)), "b": to_table(make(2))}, default="b", header={"pretty_name": "Größe: 1"})
-    _, header, body = (folder / "README.md").read_text(encoding="utf-8").split("---\n")
-    assert header.startswith("pretty_name: 'Größe: 1'\n")
-    assert yaml.safe_load(header) == {
-        "pretty_name": "Größe: 1",
-        "size_categories": ["n<1K"],
-        "configs": [
-            {"config_name": "a", "data_files": [{"split": "test", "path": "a/test-*.parquet"}]},
-            {"config_name": "b", "data_files": [{"split": "test", "path": "b/test-*.parquet"}], "default": True},
-        ],
-        "nnd_schema_version": 1,
-    }
-    assert body == "\n# Sizes\na: 1\nb: 2\n"
-
-
-@pytest.mark.parametrize(
-    ("tests", "size"),
-    [
-        (999, "n<1K"),
-        (1000, "1K<n<10K"),
-        (9_999, "1K<n<10K"),
-        (10_000, "10K<n<100K"),
-        (100_000, "100K<n<1M"),
-        (999_999, "100K<n<1M"),
-        (2_000_000, "1M<n<10M"),
-    ],
-)
-def test_the_size_of_the_card_is_one_of_the_hubs(
-    folder: Path, tests: int, size: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "nnd_tasks.dataset_writing.summarize", lambda name, table: ConfigSummary(name, tests, 1, 1, {}, "")
-    )
-    write(folder)
-    assert f"- {size}\n" in (folder / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("title", ["--- A ---", "A ---", "a\n---\nb", "---", "x: y", "# no comment"])
-def test_any_title_leaves_a_card_that_can_be_read(folder: Path, title: str) -> None:
-    write(folder, header={"pretty_name": title})
-    assert list_configs(folder) == (["authors"], "authors")
 
 
 def test_extra_columns_are_kept_also_when_another_config_is_added(folder: Path, tmp_path: Path) -> None:
@@ -412,26 +233,6 @@ def test_a_summary_counts_tests_clusters_distinct_candidates_and_categories() ->
     assert list(summary.categories.items()) == [("Common Sense", 3), ("Entity", 3)]
 
 
-def test_data_in_several_files_is_read_in_the_order_of_their_names(folder: Path) -> None:
-    table = to_table(make(8))
-    write(folder)
-    parquet(folder).unlink()
-    for i in (5, 0, 3, 7, 1, 6, 2, 4):
-        pq.write_table(table.slice(i, 1), folder / "authors" / f"test-{i:05d}-of-00008.parquet")
-    assert read_table(folder).equals(table)
-
-
-def test_the_data_itself_declares_its_features_and_the_schema_version(folder: Path) -> None:
-    table = to_table(make(fields={"answer": "yes"}))
-    write(folder, {"authors": table})
-    metadata = pq.read_schema(parquet(folder)).metadata
-    assert metadata[b"nnd_schema_version"] == b"1"
-    declared = json.loads(metadata[b"huggingface"])["info"]["features"]
-    assert {name: kind["dtype"] for name, kind in declared.items()} == {
-        name: "bool" if name == "high_first" else "string" for name in table.column_names
-    }
-
-
 # ---------------------------------------------------------------- find and load
 
 
@@ -450,55 +251,12 @@ def test_a_name_is_looked_for_at_home_before_the_current_directory(
     assert load("demo")["test_id"][0] == "homet0"
 
 
-def test_another_path_is_taken_as_it_is(tmp_path: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(nnd_home / "other" / "demo")
-    write(nnd_home / "nnd" / "demo")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert find_dataset("other/demo") is None
-    assert find_dataset("demo") is None
-    assert find_dataset("nnd/") is None
-    assert find_dataset(str(nnd_home / "other" / "demo")) == nnd_home / "other" / "demo"
-    assert find_dataset("~/nnd_home/other/demo") == nnd_home / "other" / "demo"
-
-
-def test_a_folder_without_a_card_is_no_dataset(nnd_home: Path) -> None:
-    dataset_folder("demo").mkdir(parents=True)
-    assert find_dataset("nnd/demo") is None
-
-
-def test_load_gives_the_default_config_or_the_named_one(nnd_home: Path) -> None:
-    tables = {"clean": to_table(make(2, "c")), "authors": to_table(make(3, "a"))}
-    write(dataset_folder("demo"), tables)
-    assert load("demo").to_list() == tables["authors"].to_pylist()
-    assert load("demo", "clean").to_list() == tables["clean"].to_pylist()
-    assert load("nnd/demo").to_list() == tables["authors"].to_pylist()
-    assert load("demo").features == datasets.Features.from_arrow_schema(tables["authors"].schema)
-
-
-def test_load_says_how_to_build_what_is_not_there() -> None:
-    with pytest.raises(NNDError, match="nnd build quiz_design"):
-        load("quiz_design")
-
-
-def test_load_takes_the_set_rather_than_an_unrelated_folder_of_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(dataset_folder("demo"))
-    (tmp_path / "work" / "demo").mkdir(parents=True)
-    (tmp_path / "work" / "demo" / "README.md").write_text("# My notes\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path / "work")
-    assert len(load("demo")) == 3
-
-
 # ---------------------------------------------------------------- folders that cannot be read
 
 
 def other_version(folder: Path) -> None:
-    card = folder / "README.md"
-    card.write_text(
-        card.read_text(encoding="utf-8").replace("schema_version: 1", "schema_version: 0"), encoding="utf-8"
-    )
+    path = folder / "README.md"
+    path.write_text(path.read_text("utf-8").replace("schema_version: 1", "schema_version: 0"), encoding="utf-8")
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -523,28 +281,24 @@ def test_a_damaged_dataset_is_named_and_the_user_told_to_build_it_again(folder: 
         assert str(folder) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_a_damaged_dataset_can_be_built_again_as_its_error_says(folder: Path, name: str) -> None:
-    write(folder)
-    DAMAGE[name][0](folder)
-    write(folder)
-    assert read_table(folder).equals(to_table(make()))
-
-
 def test_a_config_that_cannot_be_read_is_given_up_and_the_others_are_kept(folder: Path) -> None:
-    write(folder, {"authors": to_table(make()), "clean": to_table(make(2))}, report={"authors": 3, "clean": 2})
+    write(
+        folder,
+        {"authors": to_table(make()), "clean": to_table(make(2))},
+        report={"authors": {"n": 3}, "clean": {"n": 2}},
+    )
     parquet(folder).write_bytes(b"")
-    assert [s.name for s in write(folder, {"new": to_table(make(1))}, report={"new": 1})] == ["clean", "new"]
+    assert [s.name for s in write(folder, {"new": to_table(make(1))}, report={"new": {"n": 1}})] == ["clean", "new"]
     assert read_table(folder, "clean").equals(to_table(make(2)))
-    assert json.loads((folder / "build_report.json").read_text()) == {"clean": 2, "new": 1}
+    assert json.loads((folder / "build_report.json").read_text()) == {"clean": {"n": 2}, "new": {"n": 1}}
     assert not (folder / "authors").exists()
 
 
 def test_a_set_of_a_later_release_is_neither_read_nor_overwritten(folder: Path) -> None:
     write(folder)
-    card = folder / "README.md"
-    text = card.read_text(encoding="utf-8")
-    card.write_text(text.replace("schema_version: 1", "schema_version: 2"), encoding="utf-8")
+    path = folder / "README.md"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("schema_version: 1", "schema_version: 2"), encoding="utf-8")
     before = contents(folder)
     for action in (lambda: write(folder), lambda: read_table(folder), lambda: load(str(folder))):
         with pytest.raises(NNDError, match="later release"):
@@ -554,32 +308,22 @@ def test_a_set_of_a_later_release_is_neither_read_nor_overwritten(folder: Path) 
 
 
 def test_a_folder_of_another_set_is_not_overwritten(folder: Path) -> None:
-    write(folder, header={"nnd_set": "quiz_design"})
+    write(folder, name="quiz_design")
     before = contents(folder)
     with pytest.raises(NNDError, match="quiz_design"):
-        write(folder, header={"nnd_set": "frank"})
+        write(folder, name="frank")
     assert contents(folder) == before
-    write(folder, {"clean": to_table(make(1))}, header={"nnd_set": "quiz_design"})
+    write(folder, {"clean": to_table(make(1))}, name="quiz_design")
     assert list_configs(folder)[0] == ["authors", "clean"]
-
-
-def test_a_config_that_is_not_there_is_refused_and_those_that_are_named(folder: Path) -> None:
-    write(folder, {"authors": to_table(make()), "clean": to_table(make())})
-    with pytest.raises(NNDError, match=r"'newstest'.*authors, clean"):
-        read_table(folder, "newstest")
 
 
 FOREIGN: dict[str, Callable[[Path], Any]] = {
     "a card without header": lambda f: (f / "README.md").write_text("# A project\n"),
     "a header of something else": lambda f: (f / "README.md").write_text("---\nlicense: mit\n---\n\n# Text\n"),
-    "a header that is a list": lambda f: (f / "README.md").write_text("---\n- nnd_schema_version\n---\n"),
     "a header of wrong YAML": lambda f: (f / "README.md").write_text("---\na: [1\n---\n"),
-    "a header that does not end": lambda f: (f / "README.md").write_text("---\nnnd_schema_version: 1\n"),
-    "text before the header": lambda f: (f / "README.md").write_text("Hi\n---\nnnd_schema_version: 1\n---\n"),
     "a card that is not text": lambda f: (f / "README.md").write_bytes(b"---\n\xff\xfe---\n"),
     "a card that is a folder": lambda f: (f / "README.md").mkdir(),
     "no card": lambda f: (f / "thesis.tex").write_text("years of work"),
-    "a hidden file": lambda f: (f / ".git").write_text("gitdir: elsewhere"),
 }
 
 
@@ -593,23 +337,6 @@ def test_a_folder_that_is_no_dataset_of_ours_is_neither_read_nor_overwritten(fol
             action()
     assert contents(folder) == before
     assert beside(folder) == set()
-
-
-def test_a_card_without_configs_is_refused(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "README.md").write_text("---\nnnd_schema_version: 1\n---\n")
-    with pytest.raises(NNDError, match="no config"):
-        read_table(folder)
-
-
-def test_entries_of_a_card_that_are_no_configs_are_ignored_or_refused(folder: Path) -> None:
-    write(folder)
-    card = folder / "README.md"
-    card.write_text(card.read_text(encoding="utf-8").replace("configs:\n", "configs:\n- odd\n"), encoding="utf-8")
-    try:
-        assert list_configs(folder) == (["authors"], "authors")
-    except NNDError as error:
-        assert str(folder) in str(error)  # noqa: PT017
 
 
 @pytest.mark.parametrize(
@@ -644,225 +371,6 @@ def test_names_in_a_card_do_not_lead_out_of_its_folder(
         with pytest.raises(NNDError, match="README"):
             action()
     assert contents(tmp_path) == before
-
-
-def not_utf8(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column of strings whose bytes are no UTF-8."""
-    data = b"\xff" * len(column)
-    offsets = struct.pack(f"<{len(column) + 1}i", *range(len(column) + 1))
-    return pa.StringArray.from_buffers(len(column), pa.py_buffer(offsets), pa.py_buffer(data))
-
-
-def test_data_that_are_no_utf8_are_refused_by_name(folder: Path) -> None:
-    write(folder)
-    table = pq.read_table(parquet(folder))
-    pq.write_table(table.set_column(3, "context", not_utf8(table["context"])), parquet(folder))
-    with pytest.raises(NNDError, match=r"config authors\): cannot be read .*build the set again") as caught:
-        read_table(folder)
-    assert str(folder) in str(caught.value)
-
-
-def test_a_set_that_is_replaced_while_it_is_read_is_read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(folder)
-    read, calls = pq.read_table, iter(range(9))
-
-    def replaced(file: Path) -> pa.Table:
-        if next(calls) == 0:
-            write(folder, {"authors": to_table(make(7))})
-            raise FileNotFoundError(file)
-        return read(file)
-
-    monkeypatch.setattr(pq, "read_table", replaced)
-    monkeypatch.setattr("nnd_tasks.dataset_writing._existing", lambda *_: {})
-    assert read_table(folder).num_rows == 7
-
-
-# ---------------------------------------------------------------- writing that fails
-
-
-def test_a_file_in_the_place_of_the_folder_is_not_overwritten(folder: Path) -> None:
-    folder.write_text("years of work")
-    with pytest.raises(NNDError):
-        write(folder)
-    assert folder.read_text() == "years of work"
-    assert beside(folder) == set()
-
-
-def test_a_place_below_a_file_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("text")
-    for place in (tmp_path / "file" / "demo", tmp_path / "file" / "nnd" / "demo"):
-        with pytest.raises(NNDError, match="cannot be written"):
-            write(place)
-    assert (tmp_path / "file").read_text() == "text"
-
-
-def test_an_empty_folder_is_taken(folder: Path) -> None:
-    folder.mkdir()
-    write(folder)
-    assert read_table(folder).num_rows == 3
-    assert beside(folder) == set()
-
-
-class Interrupted(BaseException):
-    """Stands for a signal, which is no `Exception`."""
-
-
-def _raise(error: BaseException) -> Callable[..., Any]:
-    def function(*_: Any, **__: Any) -> Any:
-        raise error
-
-    return function
-
-
-def body_raises(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    return {"body": _raise(ValueError("in the card"))}
-
-
-def interrupted(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    return {"body": _raise(Interrupted())}
-
-
-def bad_second_table(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    return {"tables": {"authors": to_table(make(9, "new")), "clean": to_table(make()).drop_columns(["low"])}}
-
-
-def disk_full(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    patch.setattr(pq, "write_table", _raise(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
-    return {}
-
-
-def new_folder_cannot_be_moved(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    _fail_moving(patch, OSError(errno.EIO, os.strerror(errno.EIO)))
-    return {}
-
-
-def interrupted_between_moves(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    _fail_moving(patch, Interrupted())
-    return {}
-
-
-def _fail_moving(patch: pytest.MonkeyPatch, error: BaseException) -> None:
-    """Let moving the new folder to its place fail."""
-    rename = Path.rename
-
-    def moving(self: Path, target: Path) -> Path:
-        if ".new-" in self.name:
-            raise error
-        return rename(self, target)
-
-    patch.setattr(Path, "rename", moving)
-
-
-@pytest.mark.parametrize("exists", [True, False])
-@pytest.mark.parametrize(
-    ("failure", "kind"),
-    [
-        (body_raises, ValueError),
-        (interrupted, Interrupted),
-        (bad_second_table, NNDError),
-        (disk_full, NNDError),
-        (new_folder_cannot_be_moved, NNDError),
-        (interrupted_between_moves, Interrupted),
-    ],
-)
-def test_a_write_that_fails_leaves_everything_as_it_was(
-    folder: Path, failure: Callable[..., dict[str, Any]], kind: type[BaseException], exists: bool
-) -> None:
-    if exists:
-        write(folder, report={"authors": 1})
-    before = contents(folder) if exists else None
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(kind):
-        write(folder, **{"tables": {"authors": to_table(make(9, "new"))}, **failure(patch)})
-    assert folder.exists() == exists
-    assert (contents(folder) if exists else None) == before
-    assert beside(folder) == set()
-    write(folder, {"authors": to_table(make(2))})  # and nothing keeps it from being written later
-    assert read_table(folder).num_rows == 2
-
-
-def test_a_full_disk_is_named_as_the_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk_full(monkeypatch)
-    with pytest.raises(NNDError, match="No space left"):
-        write(folder)
-
-
-def test_others_may_read_what_is_written(folder: Path) -> None:
-    write(folder)
-    assert folder.stat().st_mode & 0o555 == 0o555
-
-
-def test_a_set_behind_a_link_can_be_built_again_and_again(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "large_disk").mkdir()
-    folder.symlink_to(tmp_path / "large_disk", target_is_directory=True)
-    for n in (1, 2, 3):
-        write(folder, {"authors": to_table(make(n))})
-        assert read_table(folder).num_rows == n
-    assert beside(folder) == set()
-
-
-def test_what_others_put_into_the_folder_is_kept(folder: Path) -> None:
-    write(folder)
-    (folder / ".gitattributes").write_text("*.parquet filter=lfs")
-    (folder / ".git").mkdir()
-    (folder / ".git" / "HEAD").write_text("ref: refs/heads/main")
-    (folder / "notes").symlink_to("somewhere")
-    write(folder)
-    assert (folder / ".gitattributes").read_text() == "*.parquet filter=lfs"
-    assert (folder / ".git" / "HEAD").read_text() == "ref: refs/heads/main"
-    assert (folder / "notes").is_symlink()
-    assert read_table(folder).equals(to_table(make()))
-
-
-# ---------------------------------------------------------------- several writers
-
-
-def test_a_set_that_another_process_keeps_locked_is_left_alone(folder: Path) -> None:
-    write(folder)
-    before = contents(folder)
-    with FileLock(lock_file(folder)), pytest.raises(NNDError, match="another command"):
-        write(folder, {"clean": to_table(make(1))}, timeout=0.1)
-    assert contents(folder) == before
-    write(folder, {"clean": to_table(make(1))}, timeout=0.1)
-    assert list_configs(folder)[0] == ["authors", "clean"]
-
-
-def test_a_set_is_locked_also_for_processes_with_another_folder_for_temporary_files(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def second_build(summaries: Sequence[ConfigSummary], reports: Mapping[str, Any]) -> str:
-        (tmp_path / "other_tmp").mkdir()
-        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "other_tmp"))
-        with pytest.raises(NNDError, match="another command"):
-            write(folder, {"clean": to_table(make(1))}, timeout=0.1)
-        return _body(summaries)
-
-    write(folder, body=second_build)
-
-
-def _write_one(folder: Path, name: str, barrier: Any) -> None:
-    """Write one config in a process of its own, slowly enough for the other to come in between."""
-
-    def slow_body(summaries: Sequence[ConfigSummary], reports: Mapping[str, Any]) -> str:
-        time.sleep(0.3)
-        return _body(summaries)
-
-    barrier.wait(60)
-    write(folder, {name: to_table(make(4, name))}, body=slow_body)
-
-
-def test_two_processes_that_write_different_configs_of_one_set_both_succeed(folder: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(2)
-    processes = [context.Process(target=_write_one, args=(folder, name, barrier)) for name in ("authors", "clean")]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(90)
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert sorted(list_configs(folder)[0]) == ["authors", "clean"]
-    for name in ("authors", "clean"):
-        assert read_table(folder, name).equals(to_table(make(4, name)))
-    assert beside(folder) == set()
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,18 @@
-"""Pairs of languages, read off names or said by the user, and the tasks that `nnd build` writes for them."""
+"""Pairs of languages, read off names, and the tasks that `nnd build` writes for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.templates import render
 from nnd_tasks.languages import LANGUAGES, language_pair, translation_prompt
-from nnd_tasks.new.keep import build_recipe
-from nnd_tasks.recipes.make import config_of
-from nnd_tasks.recipes.shelf import find_recipe
-from tests.recipes.small_files import MQM_COLUMNS, mqm_rows, tsv, write_files
+from nnd_tasks.sets.build import build_set, config_of
+from nnd_tasks.sets.recipe import find_recipe
+from nnd_tasks.sets.tasks import write_tasks
+from tests.sets.small_files import MQM_COLUMNS, mqm_rows, tsv, write_files
 
 #: Name of a file -> the languages in it.
 FILES = {
@@ -34,7 +32,6 @@ FILES = {
     "mqm_zh-en.tsv": "zh-en",
     "mqm_en2es.tsv": "en-es",
     "mqm_it2pt.tsv": "it-pt",
-    "mqm_2025.zh-en.tsv": "zh-en",
     "mqm_2025.final.tsv": "",
     "mqm_my_data.tsv": "",
     "mqm_this_is_no_pair.tsv": "",
@@ -46,7 +43,7 @@ FILES = {
 
 @pytest.mark.parametrize(("file", "languages"), FILES.items())
 def test_languages_are_read_off_the_name_of_a_file(file: str, languages: str) -> None:
-    config = config_of("mqm", find_recipe("mqm").recipe, file, Path(file))
+    config = config_of(find_recipe("mqm"), file, Path(file))
     for name in (config, f"{config}_clean"):
         assert language_pair(name) == (tuple(languages.split("-")) if languages else None)
 
@@ -72,56 +69,20 @@ def test_a_prompt_names_its_languages_or_none() -> None:
 # ---------------------------------------------------------------- tasks
 
 
-@pytest.fixture
-def prompts(tmp_path: Path, nnd_home: Path) -> Callable[..., dict[str, str]]:
-    """Build a small file of a name; return task -> prompt of those that were written."""
-
-    def call(file: str, **options: object) -> dict[str, str]:
-        source = write_files(tmp_path / "in", {file: tsv(MQM_COLUMNS, mqm_rows())}) / file
-        result, tasks = build_recipe("mqm", source, **options)
-        call.notes = result.notes  # type: ignore[attr-defined]
-        said = {task.name: yaml.safe_load(task.path.read_text("utf-8")) for task in tasks}
-        assert all(task.path.parent == nnd_home / "task_yamls" / "mqm" for task in tasks)
-        assert all(one["task"] == name == f"nnd_mqm_{one['dataset_name']}" for name, one in said.items())
-        return {name: render(one["doc_to_text"], {"context": "T."}, "") for name, one in said.items()}
-
-    return call
-
-
-def test_a_config_without_a_task_of_the_package_gets_one(
-    prompts: Callable[..., dict[str, str]], nnd_home: Path
-) -> None:
-    both = "nnd_mqm_ted_zhen", "nnd_mqm_ted_zhen_clean"
-    assert prompts("mqm_ted_zhen.tsv") == dict.fromkeys(both, "Chinese: T.\nEnglish:")
-    assert prompts("mqm_newstest2021_ende.tsv") == {}, "the package has these tasks"
-    assert "language:\n- de\n- en\n- zh\n" in (nnd_home / "nnd" / "mqm" / "README.md").read_text("utf-8")
-
-
-def test_languages_may_be_said_where_the_name_has_none(prompts: Callable[..., dict[str, str]], nnd_home: Path) -> None:
-    assert set(prompts("mqm_mine.tsv").values()) == {"Source: T.\nTranslation:"}
-    [note] = [note for note in prompts.notes if "--languages" in note]  # type: ignore[attr-defined]
-    assert note.startswith("nnd_mqm_mine and nnd_mqm_mine_clean: the prompt names no languages")
-    prompts("mqm_mine.tsv", languages="zh-en")
-    kept = [note for note in prompts.notes if "was there and is kept" in note]  # type: ignore[attr-defined]
-    assert len(kept) == 2
-    assert set(prompts("mqm_mine.tsv", languages="zh-en", replace=True).values()) == {"Chinese: T.\nEnglish:"}
-    assert "language:\n- en\n- zh\n" in (nnd_home / "nnd" / "mqm" / "README.md").read_text("utf-8")
-
-
-def test_languages_other_than_those_of_the_name_are_refused(
-    prompts: Callable[..., dict[str, str]], nnd_home: Path
-) -> None:
-    with pytest.raises(NNDError, match="--languages en-de: config ted_zhen is named for zh-en"):
-        prompts("mqm_ted_zhen.tsv", languages="en-de")
-    assert not (nnd_home / "nnd").exists(), "nothing is half-written"
-    with pytest.raises(NNDError, match="set demo: --languages is for sets of translations"):
-        build_recipe("demo", languages="en-de")
-
-
-def test_a_name_whose_task_scores_another_config_gets_no_task(prompts: Callable[..., dict[str, str]]) -> None:
-    assert set(prompts("mqm_ende.tsv")) == set()
-    assert any("as nnd_mqm_ende scores another config; rename the file" in n for n in prompts.notes)  # type: ignore[attr-defined]
-
-
-def test_with_out_no_task_is_written(prompts: Callable[..., dict[str, str]], tmp_path: Path) -> None:
-    assert prompts("mqm_ted_zhen.tsv", out=tmp_path / "out") == {}
+def test_a_config_without_a_task_of_the_package_gets_one(tmp_path: Path, nnd_home: Path) -> None:
+    prompts = {}
+    for file in ("mqm_ted_zhen.tsv", "mqm_newstest2021_ende.tsv", "mqm_mine.tsv"):
+        source = write_files(tmp_path / file, {file: tsv(MQM_COLUMNS, mqm_rows())}) / file
+        for task in write_tasks(find_recipe("mqm"), build_set("mqm", source)):
+            assert task.path.parent == nnd_home / "task_yamls" / "mqm"
+            prompts[task.name] = render(
+                yaml.safe_load(task.path.read_text("utf-8"))["doc_to_text"], {"context": "T."}, ""
+            )
+    chinese, unknown = "Chinese: T.\nEnglish:", "Source: T.\nTranslation:"
+    assert prompts == {
+        "nnd_mqm_ted_zhen": chinese,
+        "nnd_mqm_ted_zhen_clean": chinese,
+        "nnd_mqm_mine": unknown,
+        "nnd_mqm_mine_clean": unknown,
+    }, "the package has those of the second file"
+    assert "language:\n- en\n- zh\n- de\n" in (nnd_home / "nnd" / "mqm" / "README.md").read_text("utf-8")

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from nnd_tasks.analysis.compare.output import file_names, markdown, to_csv, to_latex
 from nnd_tasks.analysis.compare.paired import compare_runs
-from nnd_tasks.build import build_set
 from nnd_tasks.cli import app
 from nnd_tasks.formats import TextTable, csv_cell, csv_text, json_text, number
+from nnd_tasks.sets.build import build_set
 from nnd_tasks.wording import counted, did_you_mean, some_of
 from tests.analysis.runs import make_run
 

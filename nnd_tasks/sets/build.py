@@ -157,6 +157,7 @@ def _make(set_recipe: SetRecipe, source: Source) -> Made:
             spans = counted(dropped.lost_spans, "error span")
             made.notes.append(f"{config}: {spans} left out, as they do not lie in their candidate")
         if spaces := count_white_space(tests):
+            details["space_only"] = spaces
             made.notes.append(f"{config}: {counted(spaces, 'test')} of two texts that differ in white space only")
         if not recipe.as_published:
             made.add(config, tests, {**details, **origin})
@@ -274,11 +275,11 @@ def make_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tuple[pd
 
 
 def _why_nothing(dropped: Dropped, *, merged: bool = False) -> str:
-    shown = left_out(dropped.counts, dropped.labels).values()
-    merging = "; equal texts of a context count as one candidate" if merged else ""
-    if not shown:
-        return f"no test comes out: no context has two candidates; is --context the column of what candidates share?{merging}"
-    return f"no test comes out; left out are {', '.join(shown)}{merging}"
+    alone = "no_pair" in dropped.counts and "no_order" not in dropped.counts
+    why = ": no context has two candidates; is --context the column of what candidates share?" if alone else ""
+    shown = left_out({name: n for name, n in dropped.counts.items() if name != "no_pair"}, dropped.labels).values()
+    lacking = f"; left out are {', '.join(shown)}" if shown else ""
+    return f"no test comes out{why}{lacking}{'; equal texts of a context count as one candidate' if merged else ''}"
 
 
 def _compare_counts(recipe: Recipe, made: Made) -> list[str]:

@@ -92,7 +92,7 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
     if source is None:
         folder, names = set_recipe.path.parent, list(set_recipe.recipe.files)
         if names and all((folder / name).is_file() for name in names):
-            yield Source(folder, {name: folder / name for name in names})
+            yield _choose(set_recipe, folder, folder)
         else:
             yield download(set_recipe, progress=progress)
         return
@@ -157,7 +157,7 @@ def _choose(set_recipe: SetRecipe, folder: Path, named: Path, *, alone: bool = F
     if not files:
         what = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
         raise NNDError(f"{named}: set {set_recipe.name} needs {what} there")
-    for path in files.values() if folder == named and not set_recipe.shipped else ():
+    for path in files.values() if folder == named and set_recipe.origin == "elsewhere" else ():
         if not path.resolve().is_relative_to(folder.resolve()):
             raise NNDError(f"{path}: is a link out of {folder}; name what it leads to with --source")
     lacking = [name for name in required if name not in files]

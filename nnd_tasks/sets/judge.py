@@ -19,6 +19,8 @@ from nnd_tasks.sets.spans import find_marked, locate_spans, span_cells
 from nnd_tasks.wording import did_you_mean, some_of
 
 _EXAMPLES = 3
+#: Words that YAML reads as false and true; a table may write any of them.
+_TRUTH = (("false", "no", "off"), ("true", "yes", "on"))
 _FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
 FIELD = "field "  # before the name of a prompt field, as a column of rows
 #: Roles whose texts are names; white space around a name does not count.
@@ -107,6 +109,7 @@ def leave_out(table: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataF
     for column, values in recipe.leave_out.items():
         texts = as_texts(take_column(table, column), table, column, strip=True)
         wanted = {value.strip().casefold() for value in values}
+        wanted |= {word for words in _TRUTH if wanted & {words[0]} for word in words}
         wrong |= np.array([(text or "").casefold() in wanted for text in texts])
     return table[dropped.add("by_recipe", table, wrong)].reset_index(drop=True)
 
@@ -123,7 +126,9 @@ def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         if not (recipe.as_published and role not in NAMES) and role != "group":
             blank = np.array([text is not None and not text.strip() for text in texts], dtype=bool)
             texts[blank] = "" if role == "label" and "" in recipe.better else None
-        rows[role] = texts
+        rows[role] = pd.Series(
+            texts, rows.index, dtype=object
+        )  # texts that pandas holds itself are copied by each step
     return rows
 
 
@@ -138,7 +143,7 @@ def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, 
     prompts = rows[["context", *fields]].iloc[first].fillna("").reset_index(drop=True)
     prompts.columns = ["context", *sorted(recipe.field)]
     keys = prompts.to_dict("records")
-    prompts["cluster_id"] = [cluster_key(row.pop("context"), row) for row in keys]
+    prompts["cluster_id"] = pd.Series([cluster_key(row.pop("context"), row) for row in keys], dtype=object)
     return number, prompts
 
 

@@ -48,6 +48,10 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
         NNDError: a cell is neither a column of ``pair``, 1 or 2, A or B, first or second, a tie, nor a value of ``winners``.
     """
     known: dict[str, int] = {name.casefold(): side for name, side in _SIDES.items()}
+    ends = {column[-1:].casefold(): side for side, column in enumerate(recipe.pair)}
+    known |= (
+        ends if {*ends} in ({"a", "b"}, {"1", "2"}, {"0", "1"}) else {}
+    )  # "a" of answer_b and answer_a is the second
     known |= dict.fromkeys(_TIES, _TIE) | {column.casefold(): side for side, column in enumerate(recipe.pair)}
     if recipe.winners:
         known = {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
@@ -127,10 +131,17 @@ def _split_context(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:
         context = text
         if split is not None and (text is None or is_chat(chosen[i]) or text == split[0]):
             shared, chosen[i], rejected[i] = split
-            context = shared if text is None or (text and text in shared) else text
+            context = _join_contexts(text or "", shared)
         contexts.append(context if context is not None else "")
     rows = rows.assign(context=contexts, chosen=chosen, rejected=rejected)
     return rows[dropped.add("other_prompt", rows, apart)].reset_index(drop=True)
+
+
+def _join_contexts(text: str, shared: str) -> str:
+    """Return what a column and the turns that both chats share say, each once."""
+    if shared in text or text.strip() in shared:
+        return text if shared in text else shared
+    return f"{text}\n\n{shared}"
 
 
 def _decide(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:

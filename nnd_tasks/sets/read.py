@@ -7,7 +7,7 @@ import csv
 import json
 import math
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
     elif suffix == ".parquet":
         table = _read_parquet(path)
     else:
-        table = to_frame(list(read_records(path, encoding=recipe.encoding)))
+        table = to_frame(list(read_records(path, encoding=recipe.encoding)), path)
     if not len(table):
         raise NNDError(f"{path}: no row is in it")
     return table.assign(**{FILE: path.name.split(".")[0], PATH: str(path)})
@@ -107,6 +107,7 @@ def read_delimited(
     Raises:
         NNDError: a row has other cells than the header, a quote is not closed, or two columns have one name.
     """
+    _Progress.place = str(path)
     text = read_text(path, encoding)
     if delimiter is None:
         head = text.split("\n", 1)[0]
@@ -258,11 +259,11 @@ def _values(path: Path, text: str) -> Iterator[tuple[str, str | None, Any]]:
         raise NNDError(f"{path}: expected a list of objects, found {kind_of(data)}; is it the right file?")
 
 
-def to_frame(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return records as a table of objects, None where a record lacks a field; ``@row`` is the end of its ``where``."""
+def to_frame(records: Sequence[Record], path: Path) -> pd.DataFrame:
+    """Return the records of a file as a table of objects, None where a record lacks a field; ``@row`` says ``line 3``."""
     names = dict.fromkeys(name for record in records for name in record)
     columns = {name: pd.Series([record.get(name) for record in records], dtype=object) for name in names}
-    places = [getattr(record, "where", "").rsplit(" ", 1)[-1] for record in records]
+    places = [record.where.removeprefix(f"{path}, ") for record in records]
     return pd.DataFrame({**columns, ROW: pd.Series(places, dtype=object)})
 
 
@@ -273,11 +274,7 @@ def place_of(rows: pd.DataFrame, position: int) -> str:
         return str(row["where"])
     if PATH not in row:
         return f"row {position + 1} of prepare.py"
-    suffix = Path(row[PATH]).suffix.lower()
-    unit = {".jsonl": "line", ".ndjson": "line", ".json": "key" if KEY in row and row[KEY] is not None else "item"}.get(
-        suffix, "row"
-    )
-    return f"{row[PATH]}, {unit} {row[ROW]}"
+    return f"{row[PATH]}, {row[ROW] if isinstance(row[ROW], str) else f'row {row[ROW]}'}"
 
 
 # ---------------------------------------------------------------- cells

@@ -159,7 +159,7 @@ class Recipe(_Strict):
         config: name of the config; ``@file`` names it after each file.
         encoding: of the files; recognised where it is not said.
         decimal: decimal mark of numbers, ``.`` or ``,``.
-        quotes: whether quotes enclose cells of a tab-separated file.
+        quotes: whether quotes enclose cells; where it is not said they do, unless tab-separated rows fit only without.
         missing: texts that mean that nobody judged, besides empty cells.
         leave_out: column -> values: such rows are no judgements.
         context: column of what a model is given.
@@ -200,7 +200,7 @@ class Recipe(_Strict):
     config: str | None = None
     encoding: str | None = None
     decimal: Literal[".", ","] = "."
-    quotes: bool = True
+    quotes: bool | None = None
     missing: Texts = ()
     leave_out: dict[Text, Texts] = {}
     context: Text | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -78,6 +79,7 @@ def write_dataset(
         folder = expand(folder).resolve()
         new = stack.enter_context(rewriting(folder, timeout))
         kept = {name: table for name, table in _read_existing(folder, about.name).items() if name not in obsolete}
+        _keep_the_rest(folder, new)
         merged = kept | {name: check_table(table, f"config {name}") for name, table in tables.items()}
         reports = {name: part for name, part in read_report(folder).items() if name in kept} | dict(report)
         for name, table in merged.items():
@@ -114,6 +116,14 @@ def _read_existing(folder: Path, name: str) -> dict[str, pa.Table]:
         except NNDError:
             continue  # a damaged config is built again, or left out
     return tables
+
+
+def _keep_the_rest(folder: Path, new: Path) -> None:
+    """Copy what others put into a folder, such as the .git of a clone of the hub's repository."""
+    ours = {CARD, REPORT, *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet"))}
+    if folder.is_dir():
+        skip = lambda place, names: ours if place == str(folder) else ()  # noqa: E731
+        shutil.copytree(folder, new, symlinks=True, dirs_exist_ok=True, ignore=skip)
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nnd_tasks.build import build_set
 from scipy import stats
 
 from nnd_tasks import cli
@@ -27,6 +26,7 @@ from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.analysis.tags import find_number, guess_family, guess_step, guess_training, read_tags
 from nnd_tasks.errors import NNDError
 from nnd_tasks.runner.run import run_lm_eval
+from nnd_tasks.sets.build import build_set
 from tests.analysis.fake_runs import write_run
 from tests.analysis.runs import make_run
 from tests.conftest import MODELS

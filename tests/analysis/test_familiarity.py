@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nnd_tasks.dataset_writing import write_dataset
 from scipy.linalg import fractional_matrix_power
 from scipy.special import stdtrit
 
@@ -24,6 +23,7 @@ from nnd_tasks.tables import to_table
 from tests.analysis.fake_runs import write_run
 from tests.commands import Outcome, refused
 from tests.conftest import once
+from tests.sets.folders import write
 
 Command = Callable[..., Outcome]
 Made = Callable[[str], None]
@@ -189,9 +189,7 @@ def write_set(home: Path, kind: str, prompts: int = 40) -> None:
                         **extra,
                     )
                 )
-    write_dataset(
-        home / "nnd" / "made_up", {"default": to_table(tests)}, header={}, body=lambda *_: "", default="default"
-    )
+    write(home / "nnd" / "made_up", {"default": to_table(tests)})
 
 
 def write_scores(folder: Path, name: str, liked: dict[str, float], seed: int = 0, **changes: Any) -> Path:
@@ -274,9 +272,7 @@ def test_systems_of_two_groups_are_not_compared(made_up: Made, nnd_home: Path, t
     for side in ("high_system", "low_system"):
         table.loc[table["cluster_id"] < f"{20:04x}", side] = table[side].str.replace(r"(\w)", r"\g<1>2", regex=True)
     tests = [Test(**{key: value for key, value in row.items() if value == value}) for row in table.to_dict("records")]
-    write_dataset(
-        nnd_home / "nnd" / "made_up", {"default": to_table(tests)}, header={}, body=lambda *_: "", default="default"
-    )
+    write(nnd_home / "nnd" / "made_up", {"default": to_table(tests)})
     [found] = find_familiarity(read_runs([write_scores(tmp_path, "m", {"A": 0.5})]))
     assert "Groups: " in found.notes[0]
     assert {one.system: round(one.value, 1) for one in found.effects}["A"] == pytest.approx(0.5, abs=0.2)

@@ -14,8 +14,8 @@ import pytest
 
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Difference, Rate
 from nnd_tasks.analysis.curves.charts import Point
-from nnd_tasks.build import build_set
 from nnd_tasks.cli import brief, main
+from nnd_tasks.sets.build import build_set
 from nnd_tasks.stress.stress_report import StressReport, summary
 from nnd_tasks.stress.verdict import Level, Verdict
 

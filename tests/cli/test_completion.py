@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nnd_tasks.build import build_set
 from nnd_tasks.cli import completion
+from nnd_tasks.sets.build import build_set
 from tests.conftest import SOURCES
 
 #: None of these may be imported while a shell waits.

@@ -14,8 +14,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from nnd_tasks import markdown as md
-from nnd_tasks.build import build_set
 from nnd_tasks.cli import console
+from nnd_tasks.sets.build import build_set
 
 #: What draws boxes and lines.
 BOXES = re.compile(r"[\u2500-\u257f]")

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from nnd_tasks.build import build_set
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import plain
+from nnd_tasks.sets.build import build_set
 from nnd_tasks.statistics import clustered_standard_error
 from tests import commands, random_models
 from tests.commands import printed_table as table

@@ -18,10 +18,10 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from nnd_tasks.build import build_set
 from nnd_tasks.datasets import read_table
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.signature import digest, line, model_part, selection, tokenizer_digest, weights_digest
+from nnd_tasks.sets.build import build_set
 from nnd_tasks.tables import SPANS
 from tests.conftest import DEMO_ANNOTATIONS as DEMO
 from tests.random_models import CHAT_TEMPLATE, evaluate

@@ -16,8 +16,6 @@ import torch
 from lm_eval.tasks import TaskManager
 
 import nnd_tasks
-from nnd_tasks.build import build_set
-from nnd_tasks.dataset_writing import write_dataset
 from nnd_tasks.datasets import read_table, tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.answers import Answer
@@ -26,12 +24,15 @@ from nnd_tasks.harness.requests import Request
 from nnd_tasks.harness.settings import Settings
 from nnd_tasks.harness.task import NNDTask
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.new.keep import build_recipe
-from nnd_tasks.tables import fingerprint, to_table
+from nnd_tasks.sets.build import build_set
+from nnd_tasks.sets.recipe import find_recipe
+from nnd_tasks.sets.tasks import write_tasks
+from nnd_tasks.tables import fingerprint
 from tests.conftest import REPO
 from tests.random_models import WINDOW, evaluate
-from tests.recipes.small_files import MQM_COLUMNS, mqm_rows, tsv, write_files
-from tests.slow_pairing import Annotation, SingleErrorLabel, form_tests
+from tests.sets.folders import write
+from tests.sets.small_files import MQM_COLUMNS, mqm_rows, tsv, write_files
+from tests.sets.tables import LABELS, make_rows
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
 
@@ -41,11 +42,11 @@ def load_task(name: str, metadata: dict[str, Any] | None = None, include: Sequen
     return manager.load([name])["tasks"][name]
 
 
-def small_set(folder: Path, rows: list[tuple[str, str, str]], **kwargs: Any) -> Path:
+def small_set(folder: Path, rows: list[tuple[str, str, str]]) -> Path:
     """Write a set of (context, candidate, label) rows as ``folder/nnd/small`` with a task ``small``."""
-    annotations = [Annotation(context_id=c, context=c, candidate=t, label=label, **kwargs) for c, t, label in rows]
-    table = to_table(form_tests(annotations, SingleErrorLabel("ok")))
-    write_dataset(folder / "nnd" / "small", {"authors": table}, header={}, body=lambda *_: "# small", default="authors")
+    table = [{"c": context, "t": text, "l": label} for context, text, label in rows]
+    made = make_rows(folder, table, **{**LABELS, "better": "ok"}, candidates="rows", config="authors")
+    write(folder / "nnd" / "small", {"authors": made.tables["authors"]})
     (folder / "yaml").mkdir(exist_ok=True)
     (folder / "yaml" / "small.yaml").write_text(
         f"include: {tasks_dir() / '_base'}\ntask: small\ndataset_path: {folder / 'nnd' / 'small'}\n"
@@ -493,9 +494,7 @@ def test_a_local_build_is_preferred_and_the_log_says_so(
 ) -> None:
     # What load_dataset("nnd/demo") would take from here: the demo with one test fewer.
     built = read_table(home / "nnd" / "demo")
-    write_dataset(
-        tmp_path / "nnd" / "demo", {"authors": built.slice(1)}, header={}, body=lambda *_: "", default="authors"
-    )
+    write(tmp_path / "nnd" / "demo", {"authors": built.slice(1)})
     monkeypatch.chdir(tmp_path)
     with caplog.at_level("INFO", logger="lm_eval"):
         task = load_task("nnd_demo")
@@ -533,7 +532,7 @@ def test_a_prompt_is_not_used_for_other_languages_than_its_own(tmp_path: Path, n
         (tmp_path / "mine.yaml").write_text(f"{mine}dataset_name: {config}\n")
         with pytest.raises(NNDError, match=f"task mine: its prompt is for en-de, .*{config} is zh-en; .*Chinese: "):
             load_task("mine", include=[tmp_path])
-    build_recipe("mqm", tmp_path / "mqm_ted_zhen.tsv")
+    write_tasks(find_recipe("mqm"), build_set("mqm", tmp_path / "mqm_ted_zhen.tsv"))
     task = load_task("nnd_mqm_ted_zhen", include=[nnd_home / "task_yamls"])
     assert task.doc_to_text(task.eval_docs[0]) == "Chinese: The mill stands still.\nEnglish:"
 
@@ -595,7 +594,7 @@ def test_the_categories_of_the_yamls_are_those_that_the_real_sets_have() -> None
     """Of the first file that a set's recipe names, as pinned; files of other languages may have further categories."""
     import yaml
 
-    pins = json.loads((REPO / "tests" / "recipes" / "pins.json").read_text("utf-8"))
+    pins = json.loads((REPO / "tests" / "sets" / "pins.json").read_text("utf-8"))
 
     class Loader(yaml.SafeLoader):
         pass
@@ -745,12 +744,15 @@ def test_log_likelihoods_that_are_no_numbers_are_unscored_reported_and_plain_jso
 
 def test_a_clash_of_severities_shows_up_before_the_model_runs(home: Path, tmp_path: Path) -> None:
     rows = [
-        Annotation("c", "Where?", t, label=label, severity=s)
-        for t, label, s in [("Here.", "ok", ""), ("There.", "wrong", "Major"), ("Nowhere.", "wrong", "major")]
+        {"c": "Where?", "t": text, "l": label, "s": severity}
+        for text, label, severity in [
+            ("Here.", "good", ""),
+            ("There.", "wrong", "Major"),
+            ("Nowhere.", "wrong", "major"),
+        ]
     ]
-    table = to_table(form_tests(rows, SingleErrorLabel("ok")))
     with pytest.raises(NNDError, match="severity 'Major' and 'major'"):
-        write_dataset(tmp_path / "set", {"authors": table}, header={}, body=lambda *_: "", default="authors")
+        make_rows(tmp_path, rows, **LABELS, severity="s")
 
 
 def test_an_all_empty_document_is_counted_only_when_it_is_selected(

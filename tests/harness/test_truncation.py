@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from lm_eval.models.huggingface import HFLM
 from transformers import AutoConfig, AutoTokenizer
 
-from nnd_tasks.dataset_writing import write_dataset
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import lengths
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.truncation import Shortening
-from nnd_tasks.tables import to_table
 from tests.random_models import evaluate
-from tests.slow_pairing import Annotation, SingleErrorLabel, form_tests
+from tests.sets.folders import write
+from tests.sets.tables import LABELS, make_rows
 
 LONG = " ".join(f"Sentence {i} tells of the harbour and its boats." for i in range(60))
 
@@ -147,12 +146,11 @@ def test_a_window_that_is_no_number_is_refused(tiny_models: dict[str, Path]) -> 
 def long_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A set with two contexts, one of them long, and a folder with a task for it."""
     rows = [
-        Annotation(context_id=name, context=context, candidate=text, label=label)
-        for name, context in (("long", LONG), ("short", "A short text."))
-        for text, label in (("It tells of boats.", "ok"), ("It tells of a market and of cheese.", "bad"))
+        {"c": context, "t": text, "l": label}
+        for context in (LONG, "A short text.")
+        for text, label in (("It tells of boats.", "good"), ("It tells of a market and of cheese.", "bad"))
     ]
-    table = to_table(form_tests(rows, SingleErrorLabel("ok")))
-    write_dataset(tmp_path / "nnd" / "small", {"authors": table}, header={}, body=lambda *_: "", default="authors")
+    write(tmp_path / "nnd" / "small", {"authors": make_rows(tmp_path, rows, **LABELS).tables["default"]})
     monkeypatch.setenv("NND_HOME", str(tmp_path))
     folder = tmp_path / "task_yamls"
     folder.mkdir()

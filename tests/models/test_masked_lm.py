@@ -11,9 +11,9 @@ from lm_eval.api.instance import Instance
 from transformers import AutoModelForMaskedLM, AutoTokenizer, RobertaConfig, RobertaForMaskedLM
 
 import nnd_tasks
-from nnd_tasks.build import build_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.masked_lm import MaskedLM
+from nnd_tasks.sets.build import build_set
 from nnd_tasks.stress.masked import load_fill
 
 REQUESTS = [

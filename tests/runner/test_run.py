@@ -19,13 +19,13 @@ from lm_eval.models.huggingface import HFLM
 import nnd_tasks
 from nnd_tasks import cli
 from nnd_tasks.analysis.report.html_report import write_report
-from nnd_tasks.dataset_writing import write_dataset
 from nnd_tasks.datasets import dataset_folder, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.runner.run import _requested
 from tests.random_models import evaluate
 from tests.runner.completions_server import CompletionsServer
+from tests.sets.folders import write
 
 
 @pytest.fixture
@@ -245,9 +245,7 @@ def test_data_with_other_categories_than_the_yaml_declares_is_refused(
         table = table.set_column(table.column_names.index("category"), "category", [names])
     else:
         table = table.filter(keep)
-    write_dataset(
-        dataset_folder("demo"), {"authors": table}, header={"nnd_set": "demo"}, body=lambda *_: "", default="authors"
-    )
+    write(dataset_folder("demo"), {"authors": table})
     assert message in refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo"))
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
-from nnd_tasks.dataset_writing import making
 from typer.testing import CliRunner
 
 import nnd_tasks
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.write import making
 from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress import synthesize as synthesize_module
 from nnd_tasks.stress.corpora import read_corpus

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import SOURCES
-
 QUIZ_FILE = "quiz_design_groups.jsonl"
 CHALLENGE_FILE = "challenge300-outputs.tsv"
 SUMMEVAL_FILE = "model_annotations.aligned.paired.jsonl"
@@ -20,7 +18,7 @@ MQM_FILE = "mqm_newstest2021_ende.tsv"
 
 RIVER = "The river froze in January. Barges waited at the lock until the thaw in March."
 
-CHALLENGE_SYSTEMS = SOURCES["challenge300"].recipe.each["system"]
+CHALLENGE_SYSTEMS = ["Macaw-11B", "Macaw-answer-11B", "GPT3-davinci", "Jurassic-1-jumbo", "T5-XXL-SSM-NQ"]
 
 
 def quiz_group(group_id: int, *questions: tuple[str, str], context: str = RIVER, answer: str = "January") -> Any:

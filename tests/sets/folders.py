@@ -1,0 +1,63 @@
+"""Small dataset folders, and what is in them and beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from nnd_tasks.schema import Test
+from nnd_tasks.sets.card import About
+from nnd_tasks.sets.recipe import Facts
+from nnd_tasks.sets.write import write_dataset
+from nnd_tasks.tables import ConfigSummary, to_table
+
+
+def make(n: int = 3, mark: str = "", **values: Any) -> list[Test]:
+    """Return ``n`` tests over two clusters."""
+    return [
+        Test(
+            **{
+                "test_id": f"{mark}t{i}",
+                "context_id": f"c{i}",
+                "cluster_id": f"k{i % 2}",
+                "context": f"text {i % 2}\n",
+                "high": f" good {mark}é",
+                "low": f"bad {i}",
+                "category": "Common Sense" if i % 3 else "Entity",
+                "high_first": i % 2 == 0,
+                **values,
+            }
+        )
+        for i in range(n)
+    ]
+
+
+def write(
+    folder: Path, tables: Mapping[str, pa.Table] | None = None, name: str = "demo", **more: Any
+) -> list[ConfigSummary]:
+    """Write with a card of few facts; one config ``authors`` unless told."""
+    tables = {"authors": to_table(make())} if tables is None else tables
+    reports = {config: {} for config in tables}
+    return write_dataset(
+        folder, tables, **{"about": About(name, Facts()), "report": reports, "default": "authors", **more}
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Return every file below ``folder`` with its bytes (None for folders)."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def beside(folder: Path) -> set[str]:
+    """Return what lies in the parent of ``folder`` besides it."""
+    return {path.name for path in folder.parent.iterdir()} - {folder.name}
+
+
+def parquet(folder: Path) -> Path:
+    return folder / "authors" / "test-00000-of-00001.parquet"

@@ -1,0 +1,45 @@
+"""Small tables in files, and the sets that are made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nnd_tasks.sets.build import Made, make_set
+from nnd_tasks.sets.recipe import SetRecipe, make_recipe
+
+Row = Mapping[str, Any]
+LABELS = {"context": "c", "candidate": "t", "label": "l", "better": "good"}
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> Path:
+    """Write rows as JSON Lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def make(path: Path, **keys: Any) -> Made:
+    """Return the tests of the table in a file."""
+    return make_set(SetRecipe("mine", Path("_"), "own", make_recipe(keys, "options")), path)
+
+
+def make_rows(folder: Path, rows: Iterable[Row], **keys: Any) -> Made:
+    """Return the tests of rows."""
+    return make(write_rows(folder / "table.jsonl", rows), **keys)
+
+
+def read_tests(made: Made, config: str = "default") -> list[dict[str, Any]]:
+    """Return the tests of a config; of optional columns that it lacks ``""``."""
+    empty = dict.fromkeys(
+        ("subcategory", "severity", "high_label", "low_label", "high_system", "low_system", "rater"), ""
+    )
+    scores = dict.fromkeys(("high_score", "low_score"))
+    return [{**empty, **scores, **row} for row in made.tables[config].to_pylist()]
+
+
+def pick(rows: Iterable[Row], *columns: str) -> list[tuple[Any, ...]]:
+    """Return some columns of rows."""
+    return [tuple(row[name] for name in columns) for row in rows]

@@ -1,0 +1,378 @@
+"""The real evaluations give exactly the tests that their papers report, and that the short programs below form anew.
+
+The programs read the publishers' files and share no code with the package. ``pins.json`` holds what each config was; a change
+of it changes numbers of users, so it is made on purpose (``NND_WRITE_PINS=1 pytest tests/sets/test_counts.py``) and told in
+CHANGELOG.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnd_tasks.datasets import list_configs, read_report, read_table
+from nnd_tasks.sets.build import build_set
+from nnd_tasks.tables import summarize
+from tests.conftest import DATA, SOURCES, TODAY, needs_data
+
+pytestmark = needs_data
+Row = dict[str, Any]
+#: Tests that papers and releases report, or that were counted by hand in the publishers' files.
+PUBLISHED: dict[tuple[str, str], dict[str, int]] = {
+    ("quiz_design", "authors"): {"disfluent": 711, "off_target": 890, "wrong_context": 1085},
+    ("challenge300", "authors"): {"Common Sense": 518, "Science": 193, "Entity": 47, "Creativity": 34, "Comparison": 15},
+    ("summeval", "authors"): {"consistency": 565, "coherence": 1188, "fluency": 752, "relevance": 1108},
+    ("news_gpt3", "cnn"): {"preference": 205},
+    ("news_gpt3", "bbc"): {"preference": 208},
+    ("llmbar", "authors"): {"Natural": 100, "Adversarial_Neighbor": 134, "Adversarial_GPTInst": 92}
+    | {"Adversarial_GPTOut": 47, "Adversarial_Manual": 46},
+}  # fmt: skip
+TOTALS = {
+    **{("summeval", "all_rows"): 15226, ("mqm", "newstest2021_ende"): 42675, ("mqm", "ted_ende"): 22139},
+    **{("mqm", "sxs2023_ende"): 26518, ("frank", "authors"): 848, ("bump", "authors"): 7 * 99},
+    **{("humanevalfix", "authors"): 6 * 164, ("prmbench", "authors"): 6051 - 482, ("lfqa", "authors"): 698},
+    **{("bio_mqm", pair): count for pair, count in (("en2de", 19960), ("en2es", 7412), ("zh2en", 18526))},
+}
+
+
+def nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def lines(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+
+
+def tsv(path: Path) -> list[Row]:
+    header, *rows = path.read_text("utf-8").split("\n")
+    return [dict(zip(header.split("\t"), row.split("\t"), strict=False)) for row in rows if row]
+
+
+def pairs(context: str, judged: Iterable[tuple[Any, ...]], gap: float = 1) -> Iterator[tuple[Any, ...]]:
+    """Yield context, better, worse, whether the better one comes first, and what is known of the worse one."""
+    for (a, qa, *ca), (b, qb, *cb) in combinations(list(judged), 2):
+        if abs(qa - qb) >= gap:
+            better, worse, known = (a, b, cb) if qa > qb else (b, a, ca)
+            yield nfc(context), nfc(better), nfc(worse), qa > qb, *known
+
+
+def quiz_design(folder: Path) -> Iterator[tuple[Any, ...]]:
+    for group in lines(folder / "quiz_design_groups.jsonl"):
+        yield from pairs(
+            group["context"], [(q["question"], q["reason"] == "No error", q["reason"]) for q in group["questions"]]
+        )
+
+
+TAGS = {
+    "Common Sense": "commonsense, explanation, general knowledge, human behavior, hypothetical, story understanding, "
+    "Winograd, history",
+    "Entity": "entity substitution, entity tracking",
+    "Comparison": "comparison, estimation, temporal",
+    "Creativity": "example generation, false presupposition, generation, riddle",
+    "Science": "math, meta-reasoning, science, spatial, steps",
+}
+
+
+def challenge300(folder: Path) -> Iterator[tuple[Any, ...]]:
+    with (folder / "challenge300-outputs.tsv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            group = next(name for name, tags in TAGS.items() if row["category"] in tags.split(", "))
+            systems = [column.removeprefix("credit-") for column in row if column.startswith("credit-")]
+            answers = [(row[s], float(row[f"credit-{s}"]), group, row["category"]) for s in systems]
+            yield from pairs(row["question"], [answer for answer in answers if answer[1] in (0, 1)])
+
+
+def summeval(folder: Path, step: int) -> Iterator[tuple[Any, ...]]:
+    articles: dict[str, list[Row]] = defaultdict(list)
+    for row in lines(folder / "model_annotations.aligned.paired.jsonl")[step - 1 :: step]:
+        articles[row["id"]].append(row)
+    for rows in articles.values():
+        for aspect in ("consistency", "coherence", "fluency", "relevance"):
+            best = [sum(expert[aspect] == 5 for expert in row["expert_annotations"]) >= 2 for row in rows]
+            judged = [(row["decoded"], good, aspect) for row, good in zip(rows, best, strict=True)]
+            yield from pairs(rows[0]["text"], judged)
+
+
+FRANK = {
+    **dict.fromkeys(("EntE", "RelE", "CircE"), "Semantic Frame"),
+    **dict.fromkeys(("CorefE", "LinkE"), "Discourse"),
+    **dict.fromkeys(("OutE", "GramE"), "Verifiability"),
+}
+
+
+def frank_label(sentences: list[dict[str, list[str]]]) -> str:
+    if all(sum(labels.count("NoE") for labels in sentence.values()) >= 2 for sentence in sentences):
+        return "NoE"
+    annotators = list(dict.fromkeys(name for sentence in sentences for name in sentence))
+    errors = [e for name in annotators for s in sentences for e in s.get(name, []) if e != "NoE"]
+    return max(errors, key=errors.count)  # max takes the first of equals
+
+
+def frank(folder: Path) -> Iterator[tuple[Any, ...]]:
+    split = set((folder / "test_split.txt").read_text("utf-8").split())
+    articles: dict[str, list[Row]] = defaultdict(list)
+    for row in json.loads((folder / "human_annotations_sentence.json").read_text("utf-8")):
+        if row["hash"] in split and len(row["hash"]) >= 40:
+            articles[row["hash"]].append(row)
+    for rows in articles.values():
+        labels = [frank_label(row["summary_sentences_annotations"]) for row in rows]
+        judged = [
+            (row["summary"], label == "NoE", FRANK.get(label, ""), label)
+            for row, label in zip(rows, labels, strict=True)
+        ]
+        yield from pairs(rows[0]["article"], [one for one in judged if one[3] != "OtherE"])
+
+
+def marked(target: str) -> tuple[tuple[int, int], ...]:
+    """Return the places of ``<v>...</v>`` in a text without the marks."""
+    places, length, opened = [], 0, -1
+    for part in [*re.split("(</?v>)", target), "</v>"]:
+        if part == "<v>":
+            opened = length if opened < 0 else opened
+        elif part == "</v>":
+            places += [(opened, length)] if 0 <= opened < length else []
+            opened = -1
+        else:
+            length += len(part)
+    return tuple(places)
+
+
+def mqm(path: Path) -> Iterator[tuple[Any, ...]]:
+    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in tsv(path):
+        groups[row["doc_id"], row["seg_id"], row["source"]].append(row)
+    for (_, _, source), rows in groups.items():
+        yield from pairs(
+            source,
+            [
+                (
+                    re.sub("</?v>", "", row["target"]), row["category"].lower() == "no-error", row["category"].split("/")[0],
+                    row["category"], row["severity"], row["rater"], marked(nfc(row["target"])),
+                )
+                for row in rows
+            ],
+        )  # fmt: skip
+
+
+def place(target: str, error: Row) -> tuple[tuple[int, int], ...]:
+    """Return where an error stands: at its positions if its words are there, else at the nearest place of its words."""
+    words, start = error["term"], error["startIndex"]
+    if target[start : error["endIndex"] + 1] == words:
+        return ((start, start + len(words)),) if words else ()
+    every = [i for i in range(len(target)) if target.startswith(words, i)] if words.strip() else []
+    start = min(every, key=lambda i: abs(i - start), default=-1)
+    return ((start, start + len(words)),) if start >= 0 else ()
+
+
+def bio_mqm(folder: Path) -> Iterator[tuple[Any, ...]]:
+    groups: dict[tuple[str, str, str], list[tuple[Any, ...]]] = defaultdict(list)
+    for path in sorted(folder.glob("*.json")):
+        for row in json.loads(path.read_text("utf-8")):
+            judged = groups[row["filename"], row["SEG_ID"], row["source"]]
+            judged += [(row["target"], 1)] if not row["target_errors"] else []
+            for error in row["target_errors"]:
+                kinds = error["error_category"], error["error_subcategory"], error["severity"], row["Annotator_ID"]
+                judged.append((row["target"], 0, *kinds, place(row["target"], error)))
+    for (_, _, source), judged in groups.items():
+        yield from pairs(source, judged)
+
+
+def news(path: Path) -> Iterator[tuple[Any, ...]]:
+    for article in json.loads(path.read_text("utf-8")).values():
+        scores = Counter({"gpt3": 0, "t0": 0, "brio": 0})
+        for vote in article["annotators"]:
+            scores[vote["best_summary"][0]] += 1
+            scores[vote["worst_summary"][0]] -= 1
+        judged = [(article[system]["text"], score, "preference") for system, score in scores.items()]
+        yield from pairs(article["article"], judged, gap=2)
+
+
+def ready(context: str, better: str, worse: str, *known: str) -> tuple[Any, ...]:
+    better, worse = nfc(better), nfc(worse)
+    return nfc(context), better, worse, better < worse, *known
+
+
+def humanevalfix(folder: Path) -> Iterator[tuple[Any, ...]]:
+    for path in folder.glob("*.jsonl"):
+        for row in lines(path):
+            yield ready(row["prompt"], row["canonical_solution"], row["buggy_solution"], row["bug_type"], path.stem)
+
+
+def prmbench(folder: Path) -> Iterator[tuple[Any, ...]]:
+    for path in folder.glob("prm800k*.jsonl"):
+        for row in lines(path):
+            if row["original_question"] == row["modified_question"]:
+                better, worse = ("\n".join(row[f"{which}_process"]) for which in ("original", "modified"))
+                yield ready(row["original_question"], better, worse, row["classification"])
+
+
+def summedits(folder: Path) -> Iterator[tuple[Any, ...]]:
+    for path in folder.glob("summedits_*.json"):
+        groups: dict[tuple[str, str], list[tuple[Any, ...]]] = defaultdict(list)
+        for row in json.loads(path.read_text("utf-8")):
+            kind = {0: "none", 1: "".join(row["edit_types"])}.get(len(row["edit_types"]), "several")
+            domain = path.stem.removeprefix("summedits_")
+            groups[row["doc"], row["original_summary"]].append((row["summary"], row["label"], kind, domain))
+        for (document, _), judged in groups.items():
+            yield from pairs(document, judged)
+
+
+def llmbar(folder: Path) -> Iterator[tuple[Any, ...]]:
+    for path in folder.glob("*.json"):
+        for row in json.loads(path.read_text("utf-8")):
+            yield ready(row["input"], row[f"output_{row['label']}"], row[f"output_{3 - row['label']}"], path.stem)
+
+
+def lfqa(folder: Path) -> Iterator[tuple[Any, ...]]:
+    with (folder / "HaluQuestQA.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            won = int(row["ans_preference"][-1])
+            yield ready(row["question_text"], row[f"ans{won}_text"], row[f"ans{3 - won}_text"], row["category"])
+
+
+def bump(folder: Path) -> Iterator[tuple[Any, ...]]:
+    for row in json.loads((folder / "task1_dataset.json").read_text("utf-8")):
+        yield ready(row["article"], row["reference_summary"], row["edited_summary"], row["error_type"])
+
+
+def scored(path: Path, context: str, candidate: str, aspects: str, gap: float) -> Iterator[tuple[Any, ...]]:
+    groups: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in lines(path):
+        shared = row[context] if isinstance(row[context], str) else "\n".join(
+            item if isinstance(item, str) else " | ".join(item) for item in row[context]
+        )  # fmt: skip
+        if row[candidate].strip():
+            groups[nfc(shared)][nfc(row[candidate])].append(row)
+    for shared, texts in groups.items():
+        for aspect in aspects.split():
+            means = [(text, sum(row[aspect] for row in rows) / len(rows), aspect) for text, rows in texts.items()]
+            yield from pairs(shared, means, gap - 1e-6)
+
+
+ORACLES: dict[tuple[str, str], Callable[[Path], Iterator[tuple[Any, ...]]]] = {
+    **{(one.__name__, "authors"): one for one in (quiz_design, challenge300, frank, humanevalfix, prmbench, summedits)},
+    **{(one.__name__, "authors"): one for one in (llmbar, lfqa, bump)},
+    ("summeval", "authors"): lambda folder: summeval(folder, 2),
+    ("summeval", "all_rows"): lambda folder: summeval(folder, 1),
+    **{("mqm", name): lambda folder, name=name: mqm(folder / f"mqm_{name}.tsv") for name in ("newstest2021_ende", "ted_ende")},
+    **{("bio_mqm", name): lambda folder, name=name: bio_mqm(folder / name)
+       for name in ("en2de", "en2es", "en2ru", "en2zh", "zh2en")},
+    **{("news_gpt3", name): lambda folder, name=name: news(folder / f"{name}_human.json") for name in ("cnn", "bbc")},
+    ("hanna", "default"): lambda folder: scored(folder / "hanna.jsonl", "prompt", "story",
+                                                "coherence complexity empathy engagement relevance surprise", 1),
+    ("webnlg", "default"): lambda folder: scored(folder / "webnlg2020_en_human.jsonl", "triples", "text",
+                                                 "Correctness DataCoverage Fluency Relevance TextStructure", 25),
+}  # fmt: skip
+KNOWN = ("category", "subcategory", "severity", "rater", "low_spans")
+
+
+@pytest.fixture
+def folder_of(request: pytest.FixtureRequest, real_sets: Callable[[str], Path]) -> Callable[[str], Path]:
+    """Return what gives the folder of a built set."""
+    extra = ("hanna", "webnlg")
+    return lambda name: request.getfixturevalue("built_home") / "nnd" / name if name in extra else real_sets(name)
+
+
+@pytest.mark.parametrize(("name", "config"), ORACLES, ids=str)
+def test_tests_are_those_of_the_raw_file_formed_anew(name: str, config: str, folder_of: Callable[[str], Path]) -> None:
+    raw = DATA / ("extra" if name in ("hanna", "webnlg") else TODAY.get(name, name))
+    theirs = Counter(ORACLES[name, config](raw))
+    known = KNOWN[: len(next(iter(theirs))) - 4]
+    rows = read_table(folder_of(name), config).to_pylist()
+    for row in rows:
+        row["low_spans"] = tuple((span["start"], span["end"]) for span in row.get("low_spans") or ())
+    ours = Counter(tuple(row[column] for column in ("context", "high", "low", "high_first", *known)) for row in rows)
+    assert not list((ours - theirs).elements())[:2], "tests that the raw file does not give"
+    assert not list((theirs - ours).elements())[:2], "tests that are missing"
+    assert len({row["test_id"] for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(("name", "config"), {**PUBLISHED, **TOTALS}, ids=str)
+def test_counts_are_the_published_ones(name: str, config: str, folder_of: Callable[[str], Path]) -> None:
+    counts = Counter(read_table(folder_of(name), config).column("category").to_pylist())
+    assert counts == PUBLISHED.get((name, config), counts)
+    assert counts.total() == TOTALS.get((name, config), counts.total())
+
+
+def test_quiz_design_has_396_groups_but_332_prompts_and_1860_candidates(real_sets: Callable[[str], Path]) -> None:
+    rows = read_table(real_sets("quiz_design")).to_pylist()
+    assert len({row["context_id"] for row in rows}) == 396
+    assert len({row["cluster_id"] for row in rows}) == len({(row["context"], row["answer"]) for row in rows}) == 332
+    assert len({(row["cluster_id"], row[side]) for row in rows for side in ("high", "low")}) == 1860
+
+
+def test_mqm_has_repeated_contradictory_and_equal_texts_as_the_authors_rule(real_sets: Callable[[str], Path]) -> None:
+    rows = read_table(real_sets("mqm"), "newstest2021_ende").to_pylist()
+    assert sum(row["high"] == row["low"] for row in rows) == 1211
+    assert len(rows) - len({(row["context_id"], row["high"], row["low"], row["subcategory"]) for row in rows}) == 11754
+    better = {(row["context_id"], row["high"]) for row in rows}
+    assert len(better & {(row["context_id"], row["low"]) for row in rows}) == 449
+    report = read_report(real_sets("mqm"))["sxs2023_ende"]
+    # 28,144 with the marks out of sources, 752 of them of the category "Source issue".
+    assert (report["cleaning"]["mended"]["tests"], report["cleaning"]["kept"]) == (28144 - 752, 269)
+
+
+def test_prmbench_spans_are_its_wrong_steps(real_sets: Callable[[str], Path]) -> None:
+    wrong: dict[tuple[str, ...], list[list[str]]] = defaultdict(list)
+    for path in (DATA / TODAY["prmbench"]).glob("prm800k*.jsonl"):
+        for row in lines(path):
+            steps = [nfc(step) for step in row["modified_process"]]
+            numbers = [number for number in row["error_steps"] if 1 <= number <= len(steps) and steps[number - 1]]
+            key = nfc(row["original_question"]), "\n".join(steps), row["classification"]
+            wrong[key].append([steps[number - 1] for number in numbers])
+    rows = read_table(real_sets("prmbench")).to_pylist()
+    for row in rows:
+        found = [row["low"][span["start"] : span["end"]] for span in row["low_spans"]]
+        assert found in wrong[row["context"], row["low"], row["category"]]
+    assert sum(len(row["low_spans"]) for row in rows) == 12_050 - 120
+
+
+# ---------------------------------------------------------------- pins
+
+PINS = Path(__file__).with_name("pins.json")
+
+
+def pinned(folder: Path) -> dict[str, Any]:
+    """Return config -> what its data are known by."""
+    pins: dict[str, Any] = {}
+    for config in list_configs(folder)[0]:
+        table = read_table(folder, config)
+        summary = summarize(config, table)
+        ids = hashlib.sha256("\n".join(table.column("test_id").to_pylist()).encode()).hexdigest()
+        pins[config] = {
+            "tests": summary.tests,
+            "categories": summary.categories,
+            "test_ids_sha256": ids,
+            "fingerprint": summary.fingerprint,
+        }
+    return pins
+
+
+@pytest.mark.skipif("NND_WRITE_PINS" not in os.environ, reason="pins are not to be written; set NND_WRITE_PINS")
+def test_pins_are_written(folder_of: Callable[[str], Path]) -> None:
+    PINS.write_text(
+        json.dumps({name: pinned(folder_of(name)) for name in json.loads(PINS.read_text())}, indent=1) + "\n"
+    )
+
+
+@pytest.mark.parametrize("name", json.loads(PINS.read_text()))
+def test_every_config_is_what_it_was(name: str, folder_of: Callable[[str], Path]) -> None:
+    assert pinned(folder_of(name)) == json.loads(PINS.read_text("utf-8"))[name]
+    assert set(SOURCES[name].recipe.published) <= set(json.loads(PINS.read_text("utf-8"))[name])
+
+
+def test_frank_without_its_split_file_is_the_same(data: Path, real_sets: Callable[[str], Path], tmp_path: Path) -> None:
+    result = build_set("frank", data / "frank/human_annotations_sentence.json", tmp_path / "out")
+    assert read_table(tmp_path / "out").equals(read_table(real_sets("frank")))
+    assert any("848" in note and "824" in note for note in result.notes), "another count than the paper's is told"

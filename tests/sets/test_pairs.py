@@ -1,0 +1,185 @@
+"""Ready-made pairs: texts, chats, or two columns and a winner."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.recipe import make_recipe
+from nnd_tasks.sets.tasks import task_fields
+from tests.sets.tables import Row, make_rows, pick, read_tests
+
+CHOSEN = {"chosen": "chosen", "rejected": "rejected"}
+WINNER = {"context": "q", "pair": ["answer_1", "answer_2"], "winner": "who"}
+TEXTS = st.sampled_from(["a", "b", "a ", "c", "", " "])
+
+
+def texts_of(folder: Path, rows: list[Row], **keys: Any) -> list[tuple[Any, ...]]:
+    return pick(read_tests(make_rows(folder, rows, **{**CHOSEN, **keys})), "context", "high", "low")
+
+
+@settings(max_examples=80)
+@given(st.lists(st.tuples(st.sampled_from("PQ"), TEXTS, TEXTS), min_size=1, max_size=20))
+def test_each_pair_stays_once_the_way_round_that_more_people_say(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str, str]]
+) -> None:
+    votes = Counter((p, x, y) for p, x, y in pairs if x.strip() and y.strip() and x != y)
+    expected = {key for key, count in votes.items() if count > votes[key[0], key[2], key[1]]}
+    rows = [{"p": p, "chosen": x, "rejected": y} for p, x, y in pairs]
+    folder = tmp_path_factory.mktemp("t")
+    if not expected:
+        with pytest.raises(NNDError, match="no test comes out; left out are"):
+            make_rows(folder, rows, **CHOSEN, context="p")
+        return
+    made = make_rows(folder, rows, **CHOSEN, context="p")
+    tests = read_tests(made)
+    assert pick(tests, "context", "high", "low") == list(dict.fromkeys(pair for pair in pairs if pair in expected))
+    assert all(test["high_first"] == (test["high"] < test["low"]) for test in tests), "not always the better one"
+    assert sum(made.dropped["default"].counts.values()) == len(pairs) - len(tests)
+
+
+def test_categories_systems_severity_and_spans_are_those_of_the_pair(tmp_path: Path) -> None:
+    rows = [
+        {"p": "P", "chosen": "a", "rejected": "b c", "by": "A", "other": "B", "k": "K", "m": "major", "s": [2, 3]},
+        {"p": "P", "chosen": "x", "rejected": "y", "by": "A", "other": "B", "k": "", "m": ""},
+    ]
+    keys = {"systems": ["by", "other"], "category": "k", "severity": "m", "spans": {"column": "s"}, "context": "p"}
+    made = make_rows(tmp_path, rows, **CHOSEN, **keys)
+    [test] = read_tests(made)
+    names = ("category", "severity", "high_system", "low_system")
+    assert pick([test], *names) == [("K", "major", "A", "B")]
+    assert pick(test["low_spans"], "start", "end") == [(2, 3)]
+    assert made.dropped["default"].counts == {"no_category": 1}
+
+
+# ---------------------------------------------------------------- a winner
+
+
+@pytest.mark.parametrize(
+    "values",
+    [("answer_1", "Answer_2"), (1, "2"), ("A", " b "), ("first", "Second"), ("left", "right")],
+)
+def test_a_column_names_the_winner(values: tuple[Any, Any], tmp_path: Path) -> None:
+    rows = [
+        {"q": "Q1", "answer_1": "a", "answer_2": "b", "who": values[0], "by_1": "S", "by_2": "T"},
+        {"q": "Q2", "answer_1": "c", "answer_2": "d", "who": values[1], "by_1": "S", "by_2": "T"},
+        {"q": "Q3", "answer_1": "e", "answer_2": "f", "who": "tie"},
+        {"q": "Q4", "answer_1": "g", "answer_2": "h", "who": None},
+        {"q": "Q5", "answer_1": "i", "answer_2": "j", "who": "k.A."},
+    ]
+    winners = {"winners": {"left": "first", "right": "second", "tie": "tie"}} if values[0] == "left" else {}
+    made = make_rows(tmp_path, rows, **WINNER, **winners, systems=["by_1", "by_2"], missing="k.A.")
+    expected = [("Q1", "a", "b", "S", "T"), ("Q2", "d", "c", "T", "S")]
+    assert pick(read_tests(made), "context", "high", "low", "high_system", "low_system") == expected
+    assert made.dropped["default"].counts == {"undecided": 1, "no_judgement": 2}
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"), [("answer_b answer_a", "A"), ("text2 text1", 1), ("response_0 response_1", 1)]
+)
+def test_letters_and_numbers_mean_the_column_that_ends_with_them(pair: str, value: Any, tmp_path: Path) -> None:
+    first, second = pair.split()
+    made = make_rows(
+        tmp_path, [{"q": "Q", first: "x", second: "y", "w": value}], context="q", pair=[first, second], winner="w"
+    )
+    assert pick(read_tests(made), "high", "low") == [("y", "x")]
+
+
+@pytest.mark.parametrize("value", ["Alice", "0", "answer_1 is better", "B is worse", "1.5"])
+def test_what_names_no_winner_is_refused_with_file_and_row(value: str, tmp_path: Path) -> None:
+    row = {"q": "Q", "answer_1": "a", "answer_2": "b", "who": "A"}
+    with pytest.raises(NNDError) as caught:
+        make_rows(tmp_path, [row, {**row, "who": value}], **WINNER)
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'table.jsonl'}, line 2, column 'who': {value!r} names no winner")
+    assert "`winners`" in message
+    with pytest.raises(NNDError, match="left"):
+        make_rows(tmp_path, [row], **WINNER, winners={"left": "first"})
+
+
+# ---------------------------------------------------------------- chats
+
+
+def chat(*turns: str) -> list[dict[str, str]]:
+    return [{"role": "assistant" if i % 2 else "user", "content": turn} for i, turn in enumerate(turns)]
+
+
+def dialogue(*turns: str) -> str:
+    return "".join(f"\n\n{'Assistant' if i % 2 else 'Human'}: {turn}" for i, turn in enumerate(turns))
+
+
+SYSTEM = {"role": "system", "content": "Be kind."}
+TALK = "User: x\n\nAssistant: y\n\nUser: z\n\nAssistant:"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "expected"),
+    [
+        (chat("1+1?", "2"), chat("1+1?", "3"), ("1+1?", "2", "3")),
+        ([SYSTEM, *chat("x", "a")], [SYSTEM, *chat("x", "b")], ("System: Be kind.\n\nUser: x\n\nAssistant:", "a", "b")),
+        (chat("x", "y", "z", "a"), chat("x", "y", "z", "b"), (TALK, "a", "b")),
+        (chat("x", "a", "y", "b"), chat("x", "c"), ("x", "Assistant: a\n\nUser: y\n\nAssistant: b", "c")),
+        (dialogue("x", "a"), dialogue("x", "b"), ("Human: x\n\nAssistant:", "a", "b")),
+        (
+            [{"from": "human", "value": "x"}, {"from": "gpt", "value": [{"type": "text", "text": "a"}]}],
+            [{"from": "human", "value": "x"}, {"from": "gpt", "value": "b"}], ("x", "a", "b"),
+        ),
+        (chat("x", "a"), chat("y", "b"), None),
+        (chat("x", "a", "y", "b"), chat("x", "a", "z", "b"), None),
+        (chat("x", "a"), "b", None),
+        (dialogue("x", "a"), dialogue("y", "b"), None),
+        (dialogue("x", "a", "y", "b"), dialogue("x", "a", "z", "b"), None),
+    ],
+)  # fmt: skip
+def test_what_both_chats_begin_with_is_the_context(chosen: Any, rejected: Any, expected: Any, tmp_path: Path) -> None:
+    rows = [{"chosen": chosen, "rejected": rejected}, {"chosen": "other", "rejected": "text"}]
+    made = make_rows(tmp_path, rows, **CHOSEN)
+    assert pick(read_tests(made), "context", "high", "low") == [
+        *([expected] if expected else []),
+        ("", "other", "text"),
+    ]
+    assert made.dropped["default"].counts == ({} if expected else {"other_prompt": 1})
+
+
+def test_no_turn_is_lost_to_a_context_column_and_none_is_said_twice(tmp_path: Path) -> None:
+    long = {"chosen": chat("x", "y", "z", "a"), "rejected": chat("x", "y", "z", "b")}
+    short = {"chosen": chat(" Hi?", "a"), "rejected": chat(" Hi?", "b")}
+    whole = {"chosen": dialogue("x", "a"), "rejected": dialogue("x", "b")}
+    rows = [
+        {"p": "z", **long}, {"p": "Ask.", **long}, {"p": TALK, **long}, {"p": " Hi?\n", **short}, {"p": "x", **whole},
+        {"p": "Human: x\n\nAssistant:", **whole},
+    ]  # fmt: skip
+    assert texts_of(tmp_path, rows, context="p") == [
+        (TALK, "a", "b"),
+        ("Ask.\n\n" + TALK, "a", "b"),
+        (" Hi?\n", "a", "b"),
+        ("x", dialogue("x", "a"), dialogue("x", "b")),
+        ("Human: x\n\nAssistant:", "a", "b"),
+    ]
+
+
+def test_a_message_without_a_text_is_refused_with_its_row(tmp_path: Path) -> None:
+    rows = [{"chosen": [*chat("x"), {"role": "assistant", "content": None}], "rejected": chat("x", "b")}]
+    with pytest.raises(NNDError, match=r"table.jsonl, line 1: a message of 'assistant' has no text"):
+        make_rows(tmp_path, rows, **CHOSEN)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "prompt"),
+    [
+        ([(dialogue("x", "a"), dialogue("x", "b"))], "{{context}}"),
+        ([("a", "b")], "{{context}}\n\n"),
+        ([(chat("x", "a"), chat("x", "b")), (chat("x", "y", "z", "a"), chat("x", "y", "z", "b"))],
+         "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"),
+    ],
+)  # fmt: skip
+def test_the_default_prompt_ends_with_one_turn_of_the_assistant(pairs: Any, prompt: str, tmp_path: Path) -> None:
+    made = make_rows(tmp_path, [{"chosen": one, "rejected": other} for one, other in pairs], **CHOSEN)
+    fields = task_fields("mine", make_recipe(CHOSEN, ""), made.tables["default"])
+    assert (fields["doc_to_text"], "target_delimiter" in fields) == (prompt, prompt.endswith("\n"))
