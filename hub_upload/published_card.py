@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.card import read_card
-from nnd_tasks.check.card import has_bibtex, unfilled
+from nnd_tasks.check.card_facts import has_bibtex, unfilled
 from nnd_tasks.datasets import CARD
 from nnd_tasks.files import read_text
 from nnd_tasks.licences import Terms, licence_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from nnd_tasks.check.card import check_card
+from nnd_tasks.check.card_facts import check_card
 from nnd_tasks.check.check_report import CheckReport
 from nnd_tasks.check.reading import read_folder
 from nnd_tasks.check.recipes import check_code, check_counts, check_recipe
