@@ -268,7 +268,8 @@ def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
     if not needed and name not in list_recipes():
         return None, ""
     try:
-        return find_recipe(name), ""
+        found = find_recipe(name)
+        return found, found.recipe and ""
     except NNDError as error:
         if needed:
             raise
@@ -300,7 +301,9 @@ def _rendered(template: str, row: dict[str, Any]) -> tuple[str, str]:
     from nnd_tasks.harness.sandbox import SANDBOX
 
     try:
-        if re.search(r"{%|\*", template):  # a loop or a product, which a stranger's template may use to take any time
+        if re.search(
+            r"{%-?\s*(?!if|elif|else|endif|-)|\*", template
+        ):  # a loop or a product, which a stranger's template may use to take any time
             raise TemplateError
         return "What a model reads:", str(SANDBOX.from_string(template).render(row))
     except (NNDError, TemplateError):

@@ -77,6 +77,8 @@ def write_dataset(
         raise NNDError(f"config {wrong[0]!r}: a config is named by letters, digits, _, - and .")
     with changing(folder, hint=_ELSEWHERE), ExitStack() as stack:
         folder = expand(folder).resolve()
+        if not folder.name:
+            raise NNDError(f"{folder}: no folder that a dataset can be written to; {_ELSEWHERE}")
         new = stack.enter_context(rewriting(folder, timeout))
         kept = {name: table for name, table in _read_existing(folder, about.name).items() if name not in obsolete}
         _keep_the_rest(folder, new)

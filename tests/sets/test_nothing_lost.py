@@ -80,7 +80,7 @@ def test_rows_of_several_files_are_named_with_their_file(tmp_path: Path) -> None
         (tmp_path / "all" / "de").mkdir(parents=True, exist_ok=True)
         (tmp_path / "all" / "de" / f"{name}.json").write_text(json.dumps(rows), encoding="utf-8")
     report = build(tmp_path, tmp_path / "all", **SCORES).report["default"]
-    assert report["dropped_rows"]["no_judgement"] == ["de/one.json, item 2", "de/two.json, item 2"]
+    assert report["dropped_rows"]["no_judgement"] == ["one.json, item 2", "two.json, item 2"]
 
 
 @pytest.mark.parametrize("cells", [[True, False], ["True", "False"], ["yes", "no"], ["on", "off"]])

@@ -175,7 +175,7 @@ def test_labels_beyond_the_order_are_left_out_and_named(tmp_path: Path) -> None:
 
 def test_one_context_with_too_many_candidates_is_refused_before_they_are_compared(tmp_path: Path) -> None:
     rows = ({"c": "q", "t": str(i), "l": "good" if i % 2 else "bad"} for i in range(40_000))
-    with pytest.raises(NNDError, match=r"40,000 candidates in one context; is --context the right column"):
+    with pytest.raises(NNDError, match=r"40,000 candidates in one context; is --context right"):
         make_rows(tmp_path, rows, **LABELS)
 
 
