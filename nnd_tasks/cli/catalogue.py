@@ -301,9 +301,7 @@ def _rendered(template: str, row: dict[str, Any]) -> tuple[str, str]:
     from nnd_tasks.harness.sandbox import SANDBOX
 
     try:
-        if re.search(
-            r"{%-?\s*(?!if|elif|else|endif|-)|\*", template
-        ):  # a loop or a product, which a stranger's template may use to take any time
+        if re.search(r"{%-?\s*(?!if|elif|else|endif|-)|\*", template):  # a loop or a product may take any time
             raise TemplateError
         return "What a model reads:", str(SANDBOX.from_string(template).render(row))
     except (NNDError, TemplateError):
