@@ -1,11 +1,12 @@
-"""What goes to the hub: the files of a set, its card and its version."""
+"""What `nnd publish` uploads: the files of a set and its version, or what speaks against publishing it."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,42 +14,34 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hub_upload.checks import check_data, check_no_texts, check_rebuild
-from hub_upload.ids import ids_card, ids_table, own_recipes, recipe, without_quotes
-from hub_upload.known_limits import add_missing
-from hub_upload.published_card import lacking, sources_section, terms_section
-from hub_upload.published_task import how_to_score, published_task
-from nnd_tasks.card import CARD, Card, read_card
-from nnd_tasks.card_sections import cleaning_section, use_section
-from nnd_tasks.datasets import REPORT, SPLIT, find_set, is_name, list_configs, read_report, read_table
-from nnd_tasks.errors import NNDError, visible
-from nnd_tasks.files import changing, reading
-from nnd_tasks.folders import replacing
-from nnd_tasks.sets.licences import Terms, check_licences, licence_names, terms_of, texts_may_go
-from nnd_tasks.recipes.shelf import find_recipe, recipe_paths
-from nnd_tasks.schema import SCHEMA_VERSION
-from nnd_tasks.tables import fingerprint, summarize
+from nnd_tasks.datasets import (
+    CARD,
+    REPORT,
+    SPLIT,
+    find_set,
+    how_to_build,
+    list_configs,
+    parse_card,
+    read_report,
+    read_table,
+)
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import changing, read_text
+from nnd_tasks.folders import rewriting
+from nnd_tasks.harness.task_yaml import dump_task_yaml, read_task_yaml
+from nnd_tasks.markdown import fenced
+from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN
+from nnd_tasks.sets.build import make_set
+from nnd_tasks.sets.card import find_todos
+from nnd_tasks.sets.licences import check_licences, licence_names, terms_of, texts_may_go
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, SetRecipe, list_recipes
+from nnd_tasks.tables import fingerprint
+from nnd_tasks.yaml_json import dump_yaml
 
-RECIPE = "recipe.json"
-_DTYPES = {pa.string(): "string", pa.bool_(): "bool", pa.float64(): "float64", pa.int64(): "int64"}
-
-
-@dataclass(frozen=True, slots=True)
-class RepositoryFile:
-    """A file of a dataset repository."""
-
-    path: str
-    data: bytes
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the content, as git LFS names it; 64 hex digits."""
-        return hashlib.sha256(self.data).hexdigest()
-
-    @property
-    def blob(self) -> str:
-        """Hash of the content, as git names it; 40 hex digits."""
-        return hashlib.sha1(b"blob %d\0" % len(self.data) + self.data, usedforsecurity=False).hexdigest()
+_QUOTED = 40  # first characters of a text that do not occur elsewhere by coincidence
+#: Columns that are published with the ids: labels, but no texts and no names of people.
+_LABELS = ("category", "high_first", *(name for name in OPTIONAL_COLUMNS if name != "rater"), SPANS_COLUMN)
+_INSTALL = "from a clone of its repository, `pip install .` there; it is on no package index yet"
 
 
 @dataclass(frozen=True)
@@ -58,244 +51,253 @@ class UploadPlan:
     Attributes:
         name: of the set.
         repo: of the hub, with its namespace.
-        files: all of them, the card first.
+        files: path -> content; the card comes first.
         version: the tag; it changes with the data, not with the card.
-        ids_only: whether only ids are published, and no texts.
+        ids_only: whether ids are published, and no texts.
         notes: lines that the user should read.
     """
 
     name: str
     repo: str
-    files: tuple[RepositoryFile, ...]
+    files: Mapping[str, bytes]
     version: str
     ids_only: bool
     notes: tuple[str, ...] = ()
 
-    @property
-    def card(self) -> str:
-        """The card's text."""
-        return self.files[0].data.decode("utf-8")
-
-    @property
-    def task(self) -> str | None:
-        """The YAML of the task that is published with the set, or None."""
-        return next((file.data.decode("utf-8") for file in self.files if file.path == f"nnd_{self.name}.yaml"), None)
+    def list_files(self) -> str:
+        """Return a line per file: size in bytes, SHA-256, path."""
+        return "\n".join(
+            f"{len(data):>12,}  {hashlib.sha256(data).hexdigest()}  {path}" for path, data in self.files.items()
+        )
 
     def write(self, folder: Path) -> None:
-        """Write all files into a new or empty folder: all of them, or none.
-
-        Raises:
-            NNDError: there is something already, or the folder cannot be written.
-        """
-        check_out(folder)
-        with changing(f"--out {folder}"), replacing(folder) as new:
-            for file in self.files:
-                path = new / file.path
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(file.data)
-            if folder.exists():
-                folder.rmdir()  # fails where something was put into it meanwhile
-
-    def listing(self) -> str:
-        """Return a line per file: size in bytes, SHA-256, path."""
-        return "\n".join(f"{len(file.data):>12,}  {file.sha256}  {file.path}" for file in self.files)
-
-
-def check_out(folder: Path) -> None:
-    """Check that `UploadPlan.write` can use a folder.
-
-    Raises:
-        NNDError: it is a file, holds files, or cannot be read.
-    """
-    with reading(f"--out {folder}"):
-        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-    if taken:
-        raise NNDError(f"--out {folder}: something is there already; name a new folder, or an empty one")
-
-
-def set_to_publish(name: str) -> tuple[str, Path]:
-    """Return the name and the folder of a set that is built here.
-
-    Args:
-        name: of a set, or a dataset folder.
-
-    Raises:
-        NNDError: there is none.
-    """
-    folder = find_set(name)
-    _check_inside(folder, CARD)
-    own = str(read_card(folder).header.get("nnd_set") or folder.resolve().name)
-    if not is_name(own):
-        raise NNDError(f"{folder / CARD}: a set is named by letters, digits, _, - and ., not {own!r}")
-    return own, folder
-
-
-def _check_inside(folder: Path, *files: str) -> None:
-    """Check that files of a dataset folder lie in it: a link in a stranger's folder may lead to any file of the user.
-
-    Raises:
-        NNDError: one is a link to a place outside of the folder.
-    """
-    for file in files:
-        try:
-            inside = (folder / file).resolve().is_relative_to(folder.resolve())
-        except (OSError, RuntimeError):  # a loop of links
-            inside = False
-        if not inside:
-            raise NNDError(f"{folder / file}: is a link to a place outside of the folder; put the file itself there")
+        """Write all files into a new or empty folder; raise NNDError if it is neither, or cannot be written."""
+        with changing(f"--out {folder}"):
+            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                raise NNDError(f"--out {folder}: something is there already; name a new folder, or an empty one")
+            with rewriting(folder) as new:
+                for path, data in self.files.items():
+                    (new / path).parent.mkdir(parents=True, exist_ok=True)
+                    (new / path).write_bytes(data)
 
 
 def make_plan(
-    name: str, repo: str, *, source: str | Path | None = None, ids_only: bool = False, dry_run: bool = False
+    name: str, repo: str, *, source: str | None = None, ids_only: bool = False, dry_run: bool = False
 ) -> UploadPlan:
-    """Check a set and say what would be uploaded.
+    """Check a set that is built here, and return what would be uploaded.
 
     Args:
-        name: of a set, or a dataset folder.
+        name: of the set, or its dataset folder.
         repo: of the hub, with its namespace.
         source: the publisher's files, to build the set again from; None downloads them.
-        ids_only: publish ids and a recipe, although the texts might be published.
-        dry_run: a set of `nnd new` need not be built again where no source is named.
+        ids_only: publish ids and a recipe although the texts might be published.
+        dry_run: without a source, a set that cannot be built again gives a note instead of an error.
 
     Raises:
-        NNDError: there is no such set, its card lacks something, its licence forbids it, or its data is not what a build
-            gives.
+        NNDError: there is no such set, its card lacks something, its licence forbids it, or a new build gives other data.
     """
-    name, folder = set_to_publish(name)
-    missing = lacking(folder)
-    if missing:
-        raise NNDError(f"{folder / CARD}: not complete, it lacks {'; '.join(missing)}; fill it in, then publish")
-    configs = list_configs(folder)[0]
-    for config in configs:
-        if not is_name(config):
-            raise NNDError(f"{folder / CARD}: config {config!r}: a config is named by letters, digits, _, - and .")
-    parquet = [f"{path.parent.name}/{path.name}" for config in configs for path in _parquet_files(folder, config)]
-    _check_inside(folder, REPORT, *configs, *parquet)
+    folder = find_set(name)
+    header, body = _read_complete_card(folder)
+    name = header.setdefault("nnd_set", folder.resolve().name)
     reports = read_report(folder)
-    tables = {config: read_table(folder, config) for config in configs}
-    check_data(folder, tables, reports)
-    terms = terms_of(name, next(iter(reports.values())))
-    must = not texts_may_go(terms)
-    ids_only = ids_only or must
-    card = read_card(folder)
-    named = _licences(card, terms, ids_only)
-    if not ids_only:
-        check_licences(named, str(folder / CARD))
-    notes = check_rebuild(name, tables, reports, source, must=not dry_run)
-    card.header["license"] = named[0] if len(named) == 1 else named
-    card.header.setdefault("nnd_set", name)  # by which the next version knows the repository
-    data = _data_files(folder, tables, ids_only)
-    digest = _digest(tables, ids_only)
-    version = f"v{SCHEMA_VERSION}-{digest[:8]}"
-    _describe(card, tables, data)
-    if ids_only:
-        ids_card(card, name, repo, next(iter(data.values()))[0], reports, must=must)
-    else:
-        card.put("Use", use_section(name, [summarize(config, table) for config, table in tables.items()], repo))
-    if cleaning := cleaning_section(reports, examples=not ids_only, note=_clean_note(name)):
-        card.put("Clean configs", cleaning)
-    task = None if ids_only else published_task(name, repo)
-    if task is not None:
-        card.put("Score a model", how_to_score(name, repo))
-    add_missing(card, tables, reports)
-    card.put("Terms of the texts", terms_section(terms, ids_only))
-    card.put("Sources", sources_section(reports))
-    card.put("Build signature", _signature(name, version, digest, reports))
-    texts = (RepositoryFile(CARD, card.text().encode("utf-8")), *_others(name, tables, reports, ids_only))
-    if ids_only:
-        check_no_texts(tables.values(), {file.path: file.data.decode("utf-8") for file in texts})
-    if task is not None:
-        texts = (*texts, RepositoryFile(f"nnd_{name}.yaml", task.encode("utf-8")))
-    files = (*texts, *(RepositoryFile(path, content) for path, (_, content) in data.items()))
-    return UploadPlan(name, repo, files, version, ids_only, tuple(notes))
-
-
-def _clean_note(name: str) -> str:
-    """Return what the recipe of a set changes for its clean configs."""
-    return (find_recipe(name).recipe.clean_note or "") if name in recipe_paths() else ""
-
-
-def _licences(card: Card, terms: tuple[Terms, ...], ids_only: bool) -> list[str]:
-    """Return the licences that the published card names."""
-    own = [item for item in licence_names(card.header["license"]) if item != "other" or not terms]
-    if ids_only:
-        return own or ["apache-2.0"]  # labels of synthetic errors are ours
-    return list(dict.fromkeys([*own, *(item for term in terms for item in term.licences)]))
-
-
-# ---------------------------------------------------------------- data
-
-
-def _data_files(folder: Path, tables: Mapping[str, pa.Table], ids_only: bool) -> dict[str, tuple[pa.Table, bytes]]:
-    """Return path -> the table that is published and its parquet file, one per config in their order."""
-    files: dict[str, tuple[pa.Table, bytes]] = {}
+    tables = {config: read_table(folder, config) for config in list_configs(folder)[0]}
     for config, table in tables.items():
-        if ids_only:
-            ids = ids_table(table)
-            files[f"{config}/{SPLIT}-00000-of-00001.parquet"] = ids, _parquet(ids)
-            continue
-        paths = _parquet_files(folder, config)
-        if len(paths) != 1:
-            raise NNDError(
-                f"{folder}: config {config} has {len(paths)} parquet files, expected one; build the set again"
-            )
-        files[f"{config}/{paths[0].name}"] = table, paths[0].read_bytes()
-    return files
+        if reports.get(config, {}).get("fingerprint") != fingerprint(table):
+            raise NNDError(f"{folder}: the data of config {config} is not what its build wrote; build the set again")
+    terms = next(filter(None, (terms_of(name, part) for part in reports.values())), ())
+    may_go = texts_may_go(terms)
+    ids_only = ids_only or not may_go
+    licences = [one for one in licence_names(header["license"]) if one != "other" or not terms]
+    if ids_only:
+        licences = licences or ["apache-2.0"]  # labels of synthetic errors are ours
+    else:
+        licences = list(dict.fromkeys([*licences, *(one for term in terms for one in term.licences)]))
+        check_licences(licences, str(folder / CARD))
+    header["license"] = licences[0] if len(licences) == 1 else licences
+    recipe = list_recipes().get(name)
+    notes = _build_again(name, recipe, tables, reports, source, dry_run=dry_run)
+    use = rf'from datasets import load_dataset\n\ntests = load_dataset("{repo}", \1, split="test")'
+    body = re.sub(r'import nnd_tasks\n\ntests = nnd_tasks\.load\("[^"]*", ("[^"]*")\)', use, body)
+    own = _read_own_files(name, repo, recipe, ids_only) if recipe and not recipe.shipped else {}
+    if ids_only:
+        header["nnd_published"] = "ids"
+        header.pop("nnd_schema_version")  # a clone of the repository must not be taken for a set to score models on
+        body = re.sub("(?m)^- Example: .*\n", "", body)
+        body = body.replace("\n## ", f"\n{_say_ids(may_go, _commands(name, repo, recipe, reports))}\n\n## ", 1)
+        reports = _without_quotes(reports)
+    elif f"nnd_{name}.yaml" in own:
+        body += _say_score(name, repo)
+    card, report = f"---\n{dump_yaml(header)}---\n{body}", json.dumps(reports, indent=2, ensure_ascii=False) + "\n"
+    texts = {CARD: card, REPORT: report, **own}
+    if ids_only:
+        _check_no_texts(tables.values(), texts)
+    files = {path: content.encode("utf-8") for path, content in texts.items()}
+    for config, table in tables.items():
+        buffer = pa.BufferOutputStream()
+        pq.write_table(make_ids(table) if ids_only else table, buffer, compression="zstd")
+        files[f"{config}/{SPLIT}-00000-of-00001.parquet"] = buffer.getvalue().to_pybytes()
+    return UploadPlan(name, repo, files, _version(tables, ids_only), ids_only, tuple(notes))
 
 
-def _parquet_files(folder: Path, config: str) -> list[Path]:
-    return sorted((folder / config).glob(f"{SPLIT}-*.parquet"))
+def _read_complete_card(folder: Path) -> tuple[dict[str, Any], str]:
+    """Return the header and the Markdown of a card; raise NNDError where a person has to add something.
+
+    A link in a stranger's folder may lead to any file of the user, so files outside of the folder are refused, too.
+    """
+    for path in (folder / CARD, folder / REPORT, *folder.glob(f"*/{SPLIT}-*.parquet")):
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise NNDError(f"{path}: is a link to a place outside of the folder; put the file itself there")
+    text = read_text(folder / CARD)
+    header, body = parse_card(text, str(folder / CARD))
+    missing = [key for key in ("license", "language") if not header.get(key)]
+    if lines := find_todos(text):
+        missing.append(f"what is marked TODO in line {', '.join(map(str, lines))}")
+    if missing:
+        raise NNDError(
+            f"{folder / CARD}: it lacks {' and '.join(missing)}; write that under `facts` in the recipe, and build the set again"
+        )
+    return header, body
 
 
-def _parquet(table: pa.Table) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
-    return buffer.getvalue()
-
-
-def _digest(tables: Mapping[str, pa.Table], ids_only: bool) -> str:
-    """Return 16 hex digits that change with the data of any config, and with whether only ids are published."""
+def _version(tables: Mapping[str, pa.Table], ids_only: bool) -> str:
+    """Return the tag: it changes with the data of any config, and with whether only ids are published."""
     parts = [f"{config} {fingerprint(table)}" for config, table in sorted(tables.items())]
-    return hashlib.sha256("\n".join([f"ids {ids_only}", *parts]).encode("utf-8")).hexdigest()[:16]
+    digest = hashlib.sha256("\n".join([f"ids {ids_only}", *parts]).encode("utf-8")).hexdigest()
+    return f"v{SCHEMA_VERSION}-{digest[:8]}"
 
 
-# ---------------------------------------------------------------- beside the data
+def _read_own_files(name: str, repo: str, recipe: SetRecipe, ids_only: bool) -> dict[str, str]:
+    """Return path -> text of the recipe of a user's own set and, where texts are published, of a task that reads them."""
+    folder = recipe.path.parent
+    texts = {f"{name}/{file}": read_text(folder / file) for file in (RECIPE, PREPARE) if (folder / file).is_file()}
+    task = folder / f"nnd_{name}.yaml"
+    if task.is_file() and not ids_only:
+        settings, foreign = read_task_yaml(task)
+        if foreign:
+            raise NNDError(f"{task}: it names {', '.join(foreign)}, which cannot be published with a set; take it out")
+        texts[task.name] = f"# Needs the package nnd-tasks.\n{dump_task_yaml({**settings, 'dataset_path': repo})}"
+    return texts
 
 
-def _others(
-    name: str, tables: Mapping[str, pa.Table], reports: Mapping[str, Any], ids_only: bool
-) -> list[RepositoryFile]:
-    """Return the build report and, where only ids are published, the recipe."""
-    if not ids_only:
-        return [_json(REPORT, reports)]
-    files = [_json(REPORT, without_quotes(dict(reports))), _json(RECIPE, recipe(name, tables, reports))]
-    return files + [RepositoryFile(path, text.encode("utf-8")) for path, text in own_recipes(name, reports).items()]
+def _build_again(
+    name: str,
+    recipe: SetRecipe | None,
+    tables: Mapping[str, pa.Table],
+    reports: Mapping[str, Any],
+    source: str | None,
+    *,
+    dry_run: bool,
+) -> list[str]:
+    """Build a set again, and return notes; raise NNDError where that cannot be done, or something else comes out."""
+    if recipe is None:
+        return [f"there is no recipe of {name} here: it was not built again"]
+    try:
+        made = make_set(recipe, source)
+    except NNDError as error:
+        if dry_run and source is None:
+            return [f"{name} was not built again: {error}"]
+        raise NNDError(
+            f"{name} cannot be built again, so it is not published: {error}; name its files with --source"
+        ) from error
+    for config, table in tables.items():
+        again = made.tables.get(config)
+        if again is not None and fingerprint(again) == fingerprint(table):
+            continue
+        before, now = (part.get(config, {}).get("source_sha256", {}) for part in (reports, made.report))
+        other = [file for file in now if now[file] != before.get(file)]
+        why = f"{' and '.join(other)} is another file than it was built from; " if other else ""
+        raise NNDError(
+            f"{name}: a new build gives {'other tests' if again is not None else 'no tests'} for config {config} than the folder "
+            f"holds; {why}build the set again, then publish"
+        )
+    return []
 
 
-def _json(path: str, value: Mapping[str, Any]) -> RepositoryFile:
-    return RepositoryFile(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8"))
+# ---------------------------------------------------------------- ids
 
 
-def _signature(name: str, version: str, digest: str, reports: Mapping[str, Any]) -> list[str]:
-    """Return the section on what identifies the build."""
-    hashes = json.dumps([part.get("source_sha256", {}) for part in reports.values()])
-    sources = hashlib.sha256(hashes.encode("utf-8")).hexdigest()[:16]
-    built = ",".join(sorted({str(part.get("nnd_tasks", "?")) for part in reports.values()}))
+def make_ids(table: pa.Table) -> pa.Table:
+    """Return the ids and labels of tests and the SHA-256 of each text, one row per test in the same order.
+
+    Columns that the schema does not know are prompt fields, texts like the context.
+    """
+    columns: dict[str, Any] = {name: table.column(name) for name in ("test_id", "cluster_id")}
+    fields = [name for name in table.column_names if name not in RESERVED_COLUMNS]
+    for name in ("context", "high", "low", *fields):
+        texts = table.column(name).to_pylist()
+        columns[f"{name}_sha256"] = [hashlib.sha256(str(text).encode("utf-8")).hexdigest() for text in texts]
+    columns |= {name: table.column(name) for name in _LABELS if name in table.column_names}
+    return pa.table(columns)
+
+
+def _commands(name: str, repo: str, recipe: SetRecipe | None, reports: Mapping[str, Any]) -> list[str]:
+    """Return the commands that build a set of which only ids are published."""
+    part = next(iter(reports.values()))
+    if recipe is None:
+        if "levels" not in part:
+            return []
+        given = f"--texts {part['texts']} --seeds {part['seeds']} --errors {shlex.quote(','.join(part['levels']))}"
+        return [f"nnd stress build {name} --corpus {shlex.quote(part['corpus'])} --source FOLDER {given}"]
+    known = recipe.recipe.files
+    lacking = [file for file in part.get("source_sha256", {}) if not ((one := known.get(file)) and one.url)]
+    lacking = [file for file in lacking if not (recipe.shipped and recipe.path.with_name(file).is_file())]
+    given = f" --source {shlex.quote(lacking[0]) if len(lacking) == 1 else 'FOLDER'}" if lacking else ""
+    if recipe.shipped:
+        return [f"{how_to_build(name)}{given}"]
     return [
-        f"`set:{name}|schema:{SCHEMA_VERSION}|data:{digest}|sources:{sources}|nnd-tasks:{visible(built).replace('`', '')}`",
-        "",
-        f"Version `{version}`, a tag of this repository: it changes with the data of any config, not with this card. "
-        "`data` is a hash over the fingerprints of the configs, `sources` over those of the source files.",
+        f"hf download {repo} --repo-type dataset --include '{name}/*' --local-dir .",
+        f"nnd build ./{name}{given}{' --trust' if recipe.prepare else ''}",
     ]
 
 
-def _describe(card: Card, tables: Mapping[str, pa.Table], data: Mapping[str, tuple[pa.Table, bytes]]) -> None:
-    """Put features, splits and sizes in bytes into a card's header, in the hub's words."""
-    infos = []
-    for config, (table, content) in zip(tables, data.values(), strict=True):
-        known = [{"name": field.name, "dtype": _DTYPES.get(field.type)} for field in table.schema]
-        features = {"features": known} if all(item["dtype"] for item in known) else {}
-        split = {"name": SPLIT, "num_bytes": table.nbytes, "num_examples": table.num_rows}
-        sizes = {"download_size": len(content), "dataset_size": table.nbytes}
-        infos.append({"config_name": config, **features, "splits": [split], **sizes})
-    card.header["dataset_info"] = infos
+def _without_quotes(value: Any) -> Any:
+    """Return a build report without the examples that it quotes."""
+    if isinstance(value, dict):
+        return {key: _without_quotes(part) for key, part in value.items() if not key.endswith("examples")}
+    return [_without_quotes(part) for part in value] if isinstance(value, list) else value
+
+
+def _check_no_texts(tables: Iterable[pa.Table], files: Mapping[str, str]) -> None:
+    """Raise NNDError for a file that quotes the beginning of a text."""
+    texts: set[str] = set()
+    for table in tables:
+        for column in ("context", "high", "low"):
+            texts.update(text[:_QUOTED] for text in table.column(column).to_pylist() if len(text) >= _QUOTED)
+    for name, content in files.items():
+        if quoted := next((text for text in texts if text in content), None):
+            raise NNDError(f"{name}: it quotes a text that may not be published ({quoted[:20]}…); take it out")
+
+
+# ---------------------------------------------------------------- what the card says besides
+
+
+def _say_ids(may_go: bool, commands: list[str]) -> str:
+    why = "The texts of this set are not published." if may_go else "The terms of the texts do not let us publish them."
+    lines = [
+        "## Ids and a recipe, no texts",
+        "",
+        f"{why} This repository holds the identifiers and labels of the tests; column `NAME_sha256` has the SHA-256 of the UTF-8 "
+        "bytes of column `NAME`. A model cannot be scored on these. To have the set itself, build it from the publisher's files "
+        f"with nnd-tasks ({_INSTALL}). It is the same where its fingerprints are those on this card.",
+    ]
+    return "\n".join([*lines, *(["", *fenced("sh", *commands)] if commands else [])])
+
+
+def _say_score(name: str, repo: str) -> str:
+    lines = [
+        "",
+        "## Score a model",
+        "",
+        f"With nnd-tasks ({_INSTALL}):",
+        "",
+        *fenced(
+            "sh",
+            f"hf download {repo} nnd_{name}.yaml --repo-type dataset --local-dir tasks",
+            f"nnd run --include_path tasks --model hf --model_args pretrained=MODEL --tasks nnd_{name}",
+        ),
+        "",
+        "lm-eval runs whatever code a task YAML names after `!function`, as soon as it reads the file: look into it first. All "
+        "that it should name there begins with `nnd_tasks.`",
+        "",
+    ]
+    return "\n".join(lines)

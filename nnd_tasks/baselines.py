@@ -11,10 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 #: What results on all tests are called, beside those on each category.
 ALL = "all"
@@ -64,7 +65,7 @@ BASELINES: Mapping[str, str] = {
     "longer": "the longer candidate wins (characters)",
     "overlap": "the candidate with the larger share of words from the context wins",
     "unigram": "the candidate with the higher mean word frequency in the set's own candidates wins (log-likelihood per word)",
-    "system": "the texts of one system win, of the one with which most tests pass",
+    "system": "the texts of one system win, of the one with which most tests pass; of the tests with a text of it",
 }
 #: Names of those who wrote the better and the worse candidate of a test; several names are separated by bars.
 Writers: TypeAlias = tuple[str, str]
@@ -83,7 +84,7 @@ def system_names(writer: str) -> list[str]:
 
 def baseline_passes(
     pairs: Sequence[tuple[str, str, str]], texts: Sequence[str] | None = None, writers: Sequence[Writers] = ()
-) -> dict[str, np.ndarray[Any, np.dtype[np.bool_]]]:
+) -> dict[str, NDArray[np.float64]]:
     """Tell which tests each of `BASELINES` passes; a tie fails, as for a model.
 
     Args:
@@ -92,7 +93,8 @@ def baseline_passes(
         writers: of each test; empty where they are not known, and then there is no ``system``.
 
     Returns:
-        Baseline -> whether it passes each test, shape (tests,).
+        Baseline -> 1 where it passes a test, 0 where it fails, nan where it says nothing (``system`` of a test without a text of
+        that system), shape (tests,).
     """
     split = cache(words)  # remembered until this call ends
     known = cache(lambda context: set(words(context)))
@@ -106,12 +108,12 @@ def baseline_passes(
         "unigram": lambda _, text: frequency(text),
     }
     passes = {
-        name: np.array([score(context, high) > score(context, low) for context, high, low in pairs], dtype=bool)
+        name: np.array([score(context, high) > score(context, low) for context, high, low in pairs], dtype=float)
         for name, score in rules.items()
     }
     if best := favourite(writers):
-        won = [best in system_names(high) and best not in system_names(low) for high, low in writers]
-        passes["system"] = np.array(won, dtype=bool)
+        wrote = np.array([[best in system_names(one) for one in of_test] for of_test in writers])
+        passes["system"] = np.where(wrote.any(axis=1), wrote[:, 0] > wrote[:, 1], math.nan)
     return passes
 
 
@@ -121,7 +123,9 @@ def baseline_rates(
     texts: Sequence[str] | None = None,
     writers: Sequence[Writers] = (),
 ) -> dict[str, dict[str, float]]:
-    """Return how often each baseline passes: category, or ``all``, -> baseline -> pass rate.
+    """Return how often each baseline passes: category, or ``all``, -> baseline -> pass rate, over the tests that it decides.
+
+    A baseline that decides no test of a category is left out.
 
     Args:
         pairs: (context, better candidate, worse candidate) of each test.
@@ -135,9 +139,19 @@ def baseline_rates(
     labels = np.asarray(categories, dtype=object)
     chosen = {ALL: np.full(len(labels), True)} | {name: labels == name for name in sorted(set(categories))}
     return {
-        name: {baseline: float(passed[tests].mean()) for baseline, passed in passes.items()}
+        name: {
+            baseline: float(decided.mean())
+            for baseline, passed in passes.items()
+            if (decided := passed[tests & ~np.isnan(passed)]).size
+        }
         for name, tests in chosen.items()
     }
+
+
+def strongest(rates: Mapping[str, float]) -> tuple[str, float] | None:
+    """Return the baseline with the highest rate, and this rate; not ``system``, which does not decide every test."""
+    every = [(rate, name) for name, rate in rates.items() if name != "system"]
+    return max(every)[::-1] if every else None
 
 
 #: Columns of those who wrote the better and the worse candidate.

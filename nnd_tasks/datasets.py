@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 CARD = "README.md"
 REPORT = "build_report.json"
 SPLIT = "test"
+#: Where a header ends, as `huggingface_hub.repocard.REGEX_YAML_BLOCK` has it: importing that takes a tenth of a second.
+_HEADER = re.compile(r"\s*---\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 _MAX_REPORT_BYTES = 100_000_000
 _TRIES = 3  # how often reading is tried again while another process replaces the set
 
@@ -130,14 +132,12 @@ def split_card(text: str) -> tuple[str, str] | None:
     None where there is no header. The hub's class reads YAML without limits, so only its rule of where the header ends is
     used here.
     """
-    from huggingface_hub.repocard import REGEX_YAML_BLOCK
-
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     # The hub's pattern takes quadratic time over empty lines; no header needs many.
     if re.search(r"\n{1000}", text):
         return None
-    match = REGEX_YAML_BLOCK.search(text)
-    return (match[2], text[match.end() :]) if match else None
+    match = _HEADER.match(text)
+    return (match[1], text[match.end() :]) if match else None
 
 
 def parse_card(text: str, where: str) -> tuple[dict[str, Any], str]:
@@ -228,6 +228,12 @@ def config_names(header: Mapping[str, Any]) -> list[str]:
     return [str(entry["config_name"]) for entry in _entries(header)]
 
 
+def default_config(header: Mapping[str, Any]) -> str:
+    """Return the config that is taken where none is named; ``""`` where a card lists none."""
+    entries = sorted(_entries(header), key=lambda entry: not entry.get("default"))
+    return str(entries[0]["config_name"]) if entries else ""
+
+
 def read_report(folder: Path) -> dict[str, Any]:
     """Return config -> its part of ``build_report.json``; ``{}`` where that file is missing or damaged."""
     try:
@@ -247,8 +253,7 @@ def list_configs(folder: Path) -> tuple[list[str], str]:
     names = config_names(header)
     if not names:
         raise NNDError(f"{folder}: its card lists no config; build the set again")
-    marked = [str(entry["config_name"]) for entry in _entries(header) if entry.get("default")]
-    return names, marked[0] if marked else names[0]
+    return names, default_config(header)
 
 
 def how_to_build(name: str) -> str:
@@ -257,6 +262,16 @@ def how_to_build(name: str) -> str:
     if corpus != name:
         return f"nnd stress build {name} --corpus {corpus} --source FOLDER"
     return f"nnd build {name}"
+
+
+def task_yamls(folder: Path) -> list[Path]:
+    """Return the YAMLs in which lm-eval may find tasks, in a folder and those below it; hidden ones are not of a set."""
+    return sorted(path for path in folder.rglob("*.yaml") if path.is_file() and not is_hidden(path.relative_to(folder)))
+
+
+def is_hidden(path: Path) -> bool:
+    """Tell whether a file, or a folder on the way to it, is hidden, as what an editor or a killed process leaves is."""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def no_set(name: str) -> str:
@@ -271,12 +286,13 @@ def no_set(name: str) -> str:
     return f"there is no set {name!r}; {meant}nnd list shows those there are"
 
 
-def read_table(folder: Path, config: str | None = None) -> pa.Table:
+def read_table(folder: Path, config: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the tests of one config of a dataset folder, checked against the schema.
 
     Args:
         folder: the dataset folder.
         config: the config; None takes the default one.
+        columns: those to read, which are not checked then; None takes all.
 
     Raises:
         NNDError: no dataset, no such config, another schema version, or an unreadable file.
@@ -284,11 +300,11 @@ def read_table(folder: Path, config: str | None = None) -> pa.Table:
     for _ in range(_TRIES - 1):
         before = _identity(folder)
         try:
-            return _read_table(folder, config)
+            return _read_table(folder, config, columns)
         except NNDError:
             if _identity(folder) == before:
                 raise
-    return _read_table(folder, config)
+    return _read_table(folder, config, columns)
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
@@ -300,7 +316,7 @@ def _identity(folder: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_ctime_ns
 
 
-def _read_table(folder: Path, config: str | None) -> pa.Table:
+def _read_table(folder: Path, config: str | None, columns: Sequence[str] | None) -> pa.Table:
     names, default = list_configs(folder)
     config = config or default
     if config not in names:
@@ -311,10 +327,16 @@ def _read_table(folder: Path, config: str | None) -> pa.Table:
     if not files:
         raise NNDError(f"{folder}: the data of config {config!r} is missing; build the set again")
     try:
-        table = pa.concat_tables([pq.read_table(file) for file in files])
+        table = pa.concat_tables([read_parquet(file, columns) for file in files])
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are no UTF-8
         raise NNDError(f"{files[0]}: cannot be read as parquet ({reason_of(error)}); build the set again") from error
-    return check_table(table, f"{folder} (config {config})")
+    return table if columns else check_table(table, f"{folder} (config {config})")
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return a parquet file, or some of its columns; `pyarrow.parquet.read_table` would import pandas."""
+    with pq.ParquetFile(path) as file:
+        return file.read(columns).select(columns or file.schema_arrow.names)
 
 
 def load(name: str, config: str | None = None) -> datasets.Dataset:

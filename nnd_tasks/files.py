@@ -126,8 +126,8 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
             if target.is_dir():
                 raise IsADirectoryError(0, "is a folder")
             target.parent.mkdir(parents=True, exist_ok=True)
-            # The ending stays, as libraries choose a format by it (matplotlib).
-            handle, name = tempfile.mkstemp(prefix=f".{target.stem[:100]}.", suffix=target.suffix, dir=target.parent)
+            # What a killed process leaves must have no ending that somebody searches for, such as lm-eval for .yaml.
+            handle, name = tempfile.mkstemp(prefix=f".{target.stem[:100]}.", suffix=".tmp", dir=target.parent)
             os.close(handle)
             files.append(Path(name))
             files[-1].chmod(0o666 & ~umask())  # mkstemp makes it private

@@ -1,7 +1,7 @@
 """Folders: only one process writes a folder at a time, and a folder is replaced as a whole or not at all.
 
 A process that is killed may leave hidden folders beside the one that it wrote: ``.NAME.new-*``, which was not complete, and
-``.NAME.old-*``, which is the folder as it was before. The next writer removes the first and puts the second back.
+``.NAME.old-*``, which is the folder as it was before. The next `rewriting` removes the first and puts the second back.
 """
 
 from __future__ import annotations
@@ -85,6 +85,21 @@ def replacing(folder: Path, *, beside: Path | None = None) -> Iterator[Path]:
             if old.exists() and not folder.exists():  # stopped between the two moves
                 old.rename(folder)
             shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def rewriting(folder: Path, timeout: float = 60.0) -> Iterator[Path]:
+    """Do what `replacing` does as the one writer of ``folder``, and first remove what killed processes left beside it.
+
+    Raises:
+        NNDError: another process writes for longer than ``timeout`` seconds.
+        OSError: the place takes no files.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(folder, timeout, f"{folder}: another command is still writing it; try again when it is done"):
+        clear(folder)
+        with replacing(folder) as new:
+            yield new
 
 
 def remove(folder: Path, *, beside: Path) -> None:

@@ -58,6 +58,11 @@ def number(value: float, digits: int = 3, *, signed: bool = False, undefined: st
     return f"{value:{'+' if signed else ''}.{digits}f}"
 
 
+def p_value(value: float) -> str:
+    """Return a p value for a table."""
+    return "<0.001" if value < 0.001 else number(value)
+
+
 # ---------------------------------------------------------------- LaTeX
 
 _MINUS = "\u2212"

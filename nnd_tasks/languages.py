@@ -1,10 +1,8 @@
-"""Languages: their codes, their names in prompts and recipes, and pairs of them in names of files and configs."""
+"""Languages: their codes, their names in prompts and recipes, pairs of them in names of files and configs, and words of texts."""
 
 from __future__ import annotations
 
 import re
-
-from nnd_tasks.errors import NNDError
 
 #: Code of a language (ISO 639-1) -> its English name, as prompts have it.
 LANGUAGES = {
@@ -32,6 +30,19 @@ _PAIR = re.compile(
 )
 _NAME = re.compile(rf"(?<![a-z])({'|'.join(_CODES)})(?![a-z])")
 
+#: Scripts that put no space between words: Thai, Lao, Burmese, Khmer, Chinese and Japanese. Each character is a word.
+_NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+#: A word or a single other character, with the white space before it.
+_WORD = re.compile(rf"\s*(?:[{_NO_SPACES}]|(?:(?![{_NO_SPACES}])\w)+|[^\w\s])|\s+")
+
+
+def split_words(text: str) -> list[str]:
+    """Return words and single characters of punctuation, each with the white space before it; together they are the text.
+
+    In scripts without spaces between words, every character is a word.
+    """
+    return _WORD.findall(text)
+
 
 def language_pair(config: str) -> tuple[str, str] | None:
     """Return the languages of a translation config, as codes; None where its name has no pair.
@@ -47,7 +58,7 @@ def language_pair(config: str) -> tuple[str, str] | None:
 def translation_prompt(languages: tuple[str, str] | None) -> str:
     """Return the template of a prompt for translations; it names no languages where they are not known.
 
-    The comment in it renders to nothing; it refuses data of other languages (`nnd_tasks.harness.templates`).
+    The comment in it renders to nothing; it refuses data of other languages (`nnd_tasks.harness.sandbox`).
     """
     if languages is None:
         return "Source: {{context}}\nTranslation:"
@@ -59,16 +70,3 @@ def code_of(language: str) -> str:
     """Return the code that a language's name or a spelling of its code stands for: ``German`` and ``de`` -> ``de``."""
     plain = language.strip().lower()
     return _CODES.get(plain) or _OTHER.get(plain) or plain.replace("_", "-")
-
-
-def check_language(language: str) -> None:
-    """Raise NNDError for what is not the code of a language: the hub and `nnd check` know only codes."""
-    if re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", language) or language in ("multilingual", "code"):
-        return
-    code = code_of(language)
-    meant = (
-        f"write {code}"
-        if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", code)
-        else "write a code such as en or pt-BR (ISO 639)"
-    )
-    raise NNDError(f"--language {language}: is not a language code; {meant}")

@@ -55,11 +55,6 @@ def normalize(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def fold(text: str) -> str:
-    """Return ``text`` in NFC, every run of white space as one space and none at the ends; for comparing texts."""
-    return " ".join(normalize(text).split())
-
-
 def short_hash(*parts: str) -> str:
     """Return 16 hex digits of SHA-256 over ``parts``; ("ab", "c") and ("a", "bc") differ."""
     digest = hashlib.sha256()
@@ -73,6 +68,20 @@ def short_hash(*parts: str) -> str:
 def slug(name: str) -> str:
     """Return a category's name as it stands in metric names: ``Common Sense`` -> ``common_sense``."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+#: Reason -> what it says of a test, for the card.
+CLEANING_REASONS: Mapping[str, str] = {
+    "equal_texts": "its two texts are equal",
+    "repeated": "an earlier test has the same prompt, texts and category",
+    "contradictory": "a candidate of it was judged both good and bad for the same prompt",
+    "empty": "a candidate of it is empty or white space",
+}
+
+
+def clean_name(config: str) -> str:
+    """Return the name of the clean variant of a config: ``authors`` -> ``clean``, ``cnn`` -> ``cnn_clean``."""
+    return "clean" if config == "authors" else f"{config}_clean"
 
 
 #: What follows ``pass_rate_`` in metrics that are not of a category; no category may have such a slug.

@@ -16,6 +16,9 @@ from scipy.special import stdtrit  # of scipy.stats, the import alone takes most
 
 _Floats = NDArray[np.float64]
 
+#: Prompts below which an error bar is not to be relied on.
+FEW = 10
+
 
 def _as_counts(
     passed: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None
@@ -52,7 +55,7 @@ def clustered_standard_error(passed: ArrayLike, tests: ArrayLike, influence: Arr
         sqrt(k / (k - 1) * sum_i (passed_i - p * tests_i)**2) / sum_i tests_i
 
     With one test per prompt it is the usual sqrt(p * (1 - p) / (k - 1)). It is 0 at p = 0 and p = 1, and
-    unreliable for small k (below about 10).
+    unreliable for small k (below `FEW`).
 
     Args:
         passed: tests passed of each prompt, shape (prompts,).

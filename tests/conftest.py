@@ -27,8 +27,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests run in parallel processes; more threads in each only slow them down.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from tests.commands import Outcome, warm_server
-from tests.warm_server import let_checks_fork
+from tests.commands import Outcome
 
 settings.register_profile("nnd", deadline=None)  # a busy machine is no mistake
 settings.load_profile("nnd")
@@ -68,11 +67,6 @@ def pytest_collection_finish() -> None:
         collect_env.get_pretty_env_info = functools.cache(collect_env.get_pretty_env_info)
     # What is imported and collected now stays to the end; the garbage collector need not look at it again and again.
     gc.freeze()
-
-
-def pytest_sessionstart() -> None:
-    """Let the process in which `nnd check` looks at tasks fork from the server of commands, as commands do."""
-    let_checks_fork(warm_server)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

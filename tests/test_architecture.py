@@ -57,7 +57,7 @@ def test_a_contract_that_does_not_hold_is_reported(tmp_path: Path) -> None:
     result = lint_imports(config)
     assert result.returncode == 1
     assert "nnd_tasks.errors is not allowed" not in result.stdout  # it imports nothing of ours
-    assert "nnd_tasks.judgements is not allowed to import nnd_tasks.schema" in result.stdout
+    assert "nnd_tasks.tables is not allowed to import nnd_tasks.schema" in result.stdout
 
 
 def test_every_module_stands_on_a_floor() -> None:
@@ -77,7 +77,7 @@ def loaded_by(statement: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    ["nnd_tasks", "nnd_tasks.pairing", "nnd_tasks.statistics", "nnd_tasks.datasets", "nnd_tasks.harness.metrics"],
+    ["nnd_tasks", "nnd_tasks.sets.recipe", "nnd_tasks.statistics", "nnd_tasks.datasets", "nnd_tasks.harness.metrics"],
 )
 def test_importing_it_does_not_import_heavy_packages(module: str) -> None:
     loaded = loaded_by(f"import {module}")
@@ -156,7 +156,8 @@ def unsafe(source: str) -> list[str]:
 def test_nothing_that_is_read_is_run() -> None:
     files = sorted((REPO / "nnd_tasks").rglob("*.py"))
     assert len(files) > 20
-    assert {str(file): bad for file in files if (bad := unsafe(file.read_text(encoding="utf-8")))} == {}
+    found = {str(file.relative_to(REPO)): bad for file in files if (bad := unsafe(file.read_text(encoding="utf-8")))}
+    assert found == {"nnd_tasks/sets/prepare.py": ["exec", "compile"]}, "the prepare.py of a set that the user trusts"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ COMMANDS = {
     "list": (0, "quiz_design"),
     "show demo": (0, "demo"),
     "build demo": (0, "381 tests"),
-    "check demo --no-run": (0, "0 errors"),
+    "check demo": (0, "0 errors"),
     "new answers --from {repo}/examples/answers.csv --better right": (0, "nnd_answers"),
     "publish demo --repo a/b --dry-run": (0, "a/b"),
     "tasks-dir": (0, "task_yamls"),
@@ -62,3 +63,16 @@ def test_a_verb_works_in_a_fresh_process(
     assert status == expected, err
     assert text in (err if status else out)
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["--help", "list", "show demo", "check demo --no-run", "tasks-dir"])
+def test_what_needs_no_model_imports_no_torch(
+    command: str, demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("torch", "transformers"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} is imported')\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(REPO)]))
+    monkeypatch.setenv("NND_HOME", str(demo_home))
+    monkeypatch.setenv("NND_COLD", "1")
+    status, _, err = nnd_process(*command.split())
+    assert (status, err) == (0, "")

@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from tests.commands import run
-
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 #: What one reads before the site, from the top of the repository.
@@ -157,12 +155,12 @@ def test_every_page_of_the_site_is_in_its_table_of_contents() -> None:
 
 
 def test_the_page_on_checks_lists_every_code_as_it_is() -> None:
-    from nnd_tasks.check.findings import CODES
+    from nnd_tasks.check.rules import RULES
 
     rows = re.findall(
         r"^\| `(\w+)` \| (\w+) \| (.*) \|$", (ROOT / "docs" / "checks.md").read_text("utf-8"), re.MULTILINE
     )
-    assert rows == [(code, severity.name.lower(), text) for code, (severity, text) in CODES.items()]
+    assert rows == [(code, rule["severity"], rule["says"]) for code, rule in RULES.items()]
 
 
 def test_workflows_name_actions_by_commit() -> None:
@@ -197,31 +195,3 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     reference = (tmp_path / "site" / "reference" / "index.html").read_text("utf-8")
     assert "paired_difference" in reference
     assert not re.search(r'src="https?://', (tmp_path / "site" / "index.html").read_text("utf-8"))
-
-
-@pytest.mark.slow
-def test_the_guide_to_contributing_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NND_HOME", str(tmp_path))
-    page = (ROOT / "docs" / "contribute.md").read_text("utf-8")
-    commands = [
-        command
-        for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
-        for command in block.replace("\\\n", " ").splitlines()
-        if command.startswith(("nnd new answers", "nnd check"))
-    ]
-    assert len(commands) == 3
-    outputs = []
-    for command in commands:
-        words = shlex.split(command)
-        done = run([sys.executable, "-m", "nnd_tasks.cli", *words[1:]], cwd=ROOT)
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        outputs.append(done.stdout)
-    assert "12  pairs of candidates neither of which is better by the rule" in outputs[0]
-    assert not re.search("TODO", outputs[1])
-    assert (tmp_path / "nnd" / "answers").is_dir()
-    assert set(re.findall(r"\((\w+)\)", re.search(r"low_power.*", outputs[2])[0])) == {"none"}  # type: ignore[index]
-    assert "no difference between two models (`none`)" in page
-    table = (ROOT / "examples" / "answers.csv").read_text("utf-8").splitlines()
-    shown = re.search(r"```\n(question,.*?)```", page, re.DOTALL)
-    assert shown
-    assert shown[1].splitlines() == table[:4]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from lm_eval.tasks._index import TaskIndex
 
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of, visible
 from nnd_tasks.files import changing, read_bytes, read_text, reading, write_text, write_texts, writing, writing_all
-from nnd_tasks.folders import clear, new_folder, only_writer, recover, replacing
+from nnd_tasks.folders import clear, new_folder, only_writer, recover, replacing, rewriting
 from nnd_tasks.yaml_json import parse_json, parse_yaml, read_json, read_yaml
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
@@ -171,6 +173,31 @@ def test_a_folder_that_was_moved_away_when_its_writer_was_killed_is_put_back(tmp
     assert (folder / "a").is_file()
     clear(folder)
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_what_killed_writers_left_goes_with_the_next_writing(tmp_path: Path) -> None:
+    folder = tmp_path / "board"
+    (tmp_path / ".board.old-1").mkdir()
+    (tmp_path / ".board.old-1" / "before").touch()
+    (tmp_path / ".board.new-1").mkdir()
+    with rewriting(folder) as new:
+        assert (folder / "before").is_file()
+        (new / "after").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["board", "after"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_write_leaves_nothing_that_lm_eval_takes_for_a_task(tmp_path: Path) -> None:
+    path = tmp_path / "nnd_answers.yaml"
+    write_text(path, "task: nnd_answers\ndoc_to_text: after\n")
+    child = os.fork()
+    if not child:
+        with patch.object(Path, "replace", lambda *_: os._exit(9)):
+            write_text(path, "task: nnd_answers\ndoc_to_text: half\n")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert len(list(tmp_path.iterdir())) == 2, "the write was not stopped midway"
+    assert {entry.yaml_path for entry in TaskIndex.build([tmp_path]).values()} == {path}
 
 
 def test_a_folder_has_one_writer_at_a_time(tmp_path: Path) -> None:

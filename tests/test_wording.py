@@ -51,7 +51,7 @@ def test_no_name_adds_a_line_or_reaches_the_terminal(command: str, nnd_home: Pat
         output = printed("build", "demo", "--out", folder)
     else:
         build_set("demo", out=folder)
-        output = printed("list") if command == "list" else printed("check", folder, "--no-run", "--format", "text")
+        output = printed("list") if command == "list" else printed("check", folder, "--format", "text")
     assert "evil\\x1b[2J\\nwritten: all is well" in output
     assert "\x1b" not in output
     assert not [line for line in output.splitlines() if line.startswith("written: all")]
@@ -60,7 +60,7 @@ def test_no_name_adds_a_line_or_reaches_the_terminal(command: str, nnd_home: Pat
 def test_json_for_programs_stays_json_on_the_terminal(nnd_home: Path) -> None:
     folder = nnd_home / "nnd" / "evil\x9b2J\U000e0001"
     build_set("demo", out=folder)
-    output = printed("check", folder, "--no-run", "--format", "json")
+    output = printed("check", folder, "--format", "json")
     assert json.loads(output)["folder"] == str(folder)
     assert "\x9b" not in output
     assert json_text(["größer"]) == '[\n  "größer"\n]'

@@ -23,11 +23,9 @@ import runpy
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -81,8 +79,6 @@ def become(request: dict[str, Any], files: list[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(request["env"])
     tempfile.tempdir = None  # TMPDIR may be another
-    full = Path(sys.orig_argv[2]).with_name("full")
-    let_checks_fork(lambda: full if full.exists() and "NND_COLD" not in os.environ else None)
     if "datasets" in sys.modules and (cache := request["env"].get("HF_DATASETS_CACHE")):
         sys.modules["datasets"].config.HF_DATASETS_CACHE = Path(cache)  # what `datasets` does when it is imported
     if "huggingface_hub" in sys.modules and request["argv"][:2] == ["-m", "hub_upload"]:
@@ -141,65 +137,6 @@ def remember_yamls() -> Any:
 
     index.load_yaml = load_yaml
     return index.TaskIndex
-
-
-class ForkedCheck:
-    """The process of `nnd_tasks.check.apart`, forked by a server: what that module asks of `subprocess.Popen`.
-
-    Args:
-        server: socket of the server.
-        command: as `subprocess.Popen` takes it.
-        environment: of the process.
-    """
-
-    def __init__(self, server: Path, command: list[str], environment: dict[str, str]) -> None:
-        theirs, self_in = os.pipe()
-        self_out, theirs_out = os.pipe()
-        request = json.dumps({"argv": command[1:], "cwd": os.getcwd(), "env": environment}).encode()  # noqa: PTH109
-        self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(str(server))
-        with open(os.devnull, "wb") as nothing:  # noqa: PTH123
-            files = [theirs, theirs_out, nothing.fileno()]
-            socket.send_fds(self._connection, [len(request).to_bytes(4, "big")], files)
-        self._connection.sendall(request)
-        os.close(theirs)
-        os.close(theirs_out)
-        self.stdin, self.stdout = os.fdopen(self_in, "wb"), os.fdopen(self_out, "rb")
-        self._lines = self._connection.makefile("rb")
-        self.pid = int(self._lines.readline())
-        self.returncode: int | None = None
-
-    def wait(self) -> int:
-        """Return the exit status, negative for a signal."""
-        if self.returncode is None:
-            self.returncode = int(self._lines.readline())
-            self._lines.close()
-            self._connection.close()
-        return self.returncode
-
-    def kill(self) -> None:
-        """Send SIGKILL, unless the process was waited for."""
-        if self.returncode is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-
-
-def let_checks_fork(server: Callable[[], Path | None]) -> None:
-    """Let `nnd check`, which looks at tasks in a process of its own, get this process from a server, which saves seconds.
-
-    Args:
-        server: returns its socket; None where there is none, or where each process is to be a fresh Python.
-    """
-    plain = subprocess.Popen
-
-    class Popen(plain):  # type: ignore[type-arg,misc,valid-type]
-        def __new__(cls, args: Any, *more: Any, **options: Any) -> Any:
-            own = isinstance(args, list) and args[:2] == [sys.executable, "-c"] and "nnd_tasks.check.apart" in args[2]
-            if own and (path := server()) is not None:
-                return ForkedCheck(path, args, options["env"])
-            return super().__new__(cls)
-
-    subprocess.Popen = Popen  # type: ignore[misc]
 
 
 def serve(listener: socket.socket, parent: int) -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import TypeAlias
+
+from nnd_tasks.languages import split_words
 
 #: (same, start, length, start, length): a stretch of each of two sequences, shared or different, in order.
 Block: TypeAlias = tuple[bool, int, int, int, int]
 
 #: Sequences with more items than this between their first and last difference are not compared item by item.
 MANY = 500
-#: Scripts that put no space between words: Thai, Lao, Burmese, Khmer, Chinese and Japanese. Each character is a piece.
-_NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-#: A word or a single other character, with the white space before it.
-_PIECE = re.compile(rf"\s*(?:[{_NO_SPACES}]|(?:(?![{_NO_SPACES}])\w)+|[^\w\s])|\s+")
 
 
 def blocks(left: Sequence[str], right: Sequence[str], many: int = MANY) -> list[Block]:
@@ -44,10 +41,9 @@ def blocks(left: Sequence[str], right: Sequence[str], many: int = MANY) -> list[
 def character_blocks(left: str, right: str, many: int = MANY) -> list[Block]:
     """Return what two texts share and where they differ, compared word by word, in characters.
 
-    Words and single characters of punctuation are compared, each with the white space before it; in scripts without spaces
-    between words, single characters.
+    Words are those of `split_words`.
     """
-    a_words, b_words = _PIECE.findall(left), _PIECE.findall(right)
+    a_words, b_words = split_words(left), split_words(right)
     i, j = ([0, *accumulate(map(len, words))] for words in (a_words, b_words))
     return [
         (same, i[a], i[a + a_size] - i[a], j[b], j[b + b_size] - j[b])

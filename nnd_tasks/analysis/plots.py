@@ -251,18 +251,18 @@ def save(folder: Path, files: Mapping[str, str | Figure]) -> list[Path]:
     """
     paths = [expand(folder) / name for name in files]
     with writing_all(paths) as new:
-        for path, content in zip(new, files.values(), strict=True):
+        for path, target, content in zip(new, paths, files.values(), strict=True):
             if isinstance(content, str):
                 path.write_text(content, encoding="utf-8", newline="\n")
             else:
-                _save_figure(content, path)
+                _save_figure(content, path, target.suffix[1:])
     return paths
 
 
-def _save_figure(figure: Figure, path: Path) -> None:
+def _save_figure(figure: Figure, path: Path, form: str) -> None:
     """Save a figure so that equal numbers give equal bytes: without a date, and with fixed ids in SVG."""
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.hashsalt": "nnd"}):
-        metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, dpi=200, metadata=metadata)
+        metadata: dict[str, Any] = {"Date": None} if form == "svg" else {}
+        figure.savefig(path, format=form, dpi=200, metadata=metadata)

@@ -35,7 +35,10 @@ def find_results(places: Iterable[str | Path], skipped: list[str] | None = None)
             if not files:
                 raise NNDError(f"{path}: no results_*.json is there; {HOW}")
             for file in map(Path.resolve, files):
-                if path.suffix == ".jsonl" and chosen.get(file, {path}):  # not yet named as a whole
+                if file.exists() and not file.is_file():  # to open a pipe is to wait
+                    with noting(skipped):
+                        raise NNDError(f"{file}: is a pipe or a device, and no file; move it away")
+                elif path.suffix == ".jsonl" and chosen.get(file, {path}):  # not yet named as a whole
                     chosen.setdefault(file, set()).add(path.resolve())
                 else:
                     chosen[file] = set()
@@ -68,7 +71,7 @@ def _results_at(path: Path, skipped: list[str] | None) -> list[Path]:
         results = [file for file in files if fnmatch(file.name, "results_*.json")]
         known = set(results)
         for file in files:
-            if fnmatch(file.name, "samples_*.jsonl") and _results_of(file) not in known:
+            if fnmatch(file.name, "samples_*.jsonl") and file.is_file() and _results_of(file) not in known:
                 with noting(skipped):
                     _refuse_samples_alone(file)
         return results

@@ -41,13 +41,14 @@ class Run:
         environment: versions of packages, from the signature.
         line: the signature in one line.
         version: of the task.
-        command: arguments that lm-eval was given, for a report.
+        command: arguments that lm-eval was given, for a report; ``sample``, and ``settings``: those of ``--metadata``.
         parameters: number of the model's parameters, where lm-eval knows it.
         truncated: number of prompts that lost their end to fit the model's window.
         documents: per prompt ``context`` and ``candidates``, and what else the prompt used.
         tests: one row per test, columns `nnd_tasks.analysis.samples.COLUMNS`; ``passed`` is missing where the test could not
             be scored.
         earlier: results files of equal runs before this one, which are not read.
+        spans: digest of the set's error spans; None for a run without span metrics.
     """
 
     model: str
@@ -65,6 +66,7 @@ class Run:
     documents: list[dict[str, Any]] = field(repr=False)
     tests: pd.DataFrame = field(repr=False)
     earlier: tuple[Path, ...] = ()
+    spans: str | None = None
 
     @property
     def set(self) -> str:
@@ -97,9 +99,15 @@ class _TaskResults:
         return samples_of(self.file, self.task)
 
     @property
+    def about(self) -> Mapping[str, Any]:
+        """What the task says of the run, besides its numbers."""
+        about: Mapping[str, Any] = self.content["configs"][self.task]["metadata"]["nnd"]
+        return about
+
+    @property
     def signature(self) -> Mapping[str, Any]:
         """Protocol, model, environment, and all of them in one line."""
-        signature: Mapping[str, Any] = self.content["configs"][self.task]["metadata"]["nnd"]["signature"]
+        signature: Mapping[str, Any] = self.about["signature"]
         return signature
 
     @property
@@ -137,7 +145,7 @@ def read_runs(places: Iterable[str | Path], select: Sequence[str] = (), skipped:
         The runs, in the order of the places, then by task; each model has a short name of its own.
 
     Raises:
-        NNDError: nothing is there or is selected, or samples are missing, cut off or contradict themselves.
+        NNDError: nothing is there or is selected, or samples are missing, cut off, damaged or of another run.
     """
     wanted = selecting.parse(select)
     chosen = find_results(places, skipped)
@@ -257,7 +265,7 @@ def _read_run(results: _TaskResults, name: str, earlier: tuple[Path, ...]) -> Ru
     if not path.is_file():
         raise NNDError(f"{results.file}: its samples {path.name} are missing; {HOW}")
     ties = str(results.protocol.get("ties", "fail"))
-    samples = read_samples(path, ties)
+    samples = read_samples(path)
     expected = _part(_part(results.content, "n-samples"), results.task).get("effective")
     if expected is not None and expected != len(samples.documents):
         raise NNDError(
@@ -275,21 +283,26 @@ def _read_run(results: _TaskResults, name: str, earlier: tuple[Path, ...]) -> Ru
         environment=_part(results.signature, "environment"),
         line=str(results.signature.get("line", "")),
         version=results.version,
-        command={key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")},
+        command={
+            **{key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")},
+            "sample": results.about.get("sample"),
+            "settings": _part(results.about, "settings"),
+        },
         parameters=config.get("model_num_parameters"),
         truncated=samples.truncated,
         documents=samples.documents,
         tests=samples.tests,
         earlier=earlier,
+        spans=results.signature.get("spans"),
     )
 
 
 def _check_types(results: _TaskResults) -> None:
-    """Raise NNDError where a value that the analysis uses has a wrong type: the file was damaged, or changed."""
+    """Raise NNDError where a value that the analysis uses has a wrong type."""
 
     def refuse(what: str, value: Any, expected: str) -> None:
         raise NNDError(
-            f"{results.file}: {what} is {value!r:.60}, expected {expected}; the file was changed, run the task again"
+            f"{results.file}: {what} is {value!r:.60}, expected {expected}; the file is damaged, run the task again"
         )
 
     task, protocol = results.task, results.protocol
@@ -311,7 +324,7 @@ def _check_types(results: _TaskResults) -> None:
 
 
 def _check_rates(results: _TaskResults, samples: Samples, ties: str) -> None:
-    """Raise NNDError where the samples give other numbers than the results: one is of another run, or was changed."""
+    """Raise NNDError where the samples give other numbers than the results: one is of another run, or is damaged."""
     try:
         rates = samples.rates(ties)
     except NNDError as error:
@@ -324,7 +337,7 @@ def _check_rates(results: _TaskResults, samples: Samples, ties: str) -> None:
         if not isinstance(reported, (int, float)) or abs(reported - value) > _CLOSE:
             raise NNDError(
                 f"{results.samples}: its tests give {name} {value:.6g}, {results.file.name} says {reported!r:.40}: they are not "
-                "of one run, or one was changed; run the task again"
+                "of one run, or one is damaged; run the task again"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,13 @@ def text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "no" if value is None or value == "" else str(value)
+
+
+def texts_apart(values: Sequence[Any]) -> list[str]:
+    """Return several values of one part of a protocol as text; digests of selections are left out where nothing needs them."""
+    texts = [text_of(value) for value in values]
+    short = [re.sub(r"( of \d+) \([0-9a-f]+\)$", r"\1", text) for text in texts]
+    return short if len(set(short)) == len(set(texts)) else texts
 
 
 def parse(wanted: Sequence[str]) -> dict[str, str]:

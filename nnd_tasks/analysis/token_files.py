@@ -40,8 +40,6 @@ class CandidateTokens:
 
 #: Columns with an entry for each token, in the order of the attributes of `CandidateTokens`.
 _LISTS = ("token_ids", "starts", "ends", "logprobs")
-#: Larger than any vocabulary; ids are counted in a table of this size at most.
-_MOST_IDS = 10_000_000
 #: (cluster_id, index of the candidate, whether its prompt had the context) -> its tokens.
 TokenScores = Mapping[tuple[str, int, bool], CandidateTokens]
 
@@ -71,9 +69,8 @@ def read_tokens(path: Path, samples: Samples) -> TokenScores:
         samples: of the same run and task.
 
     Raises:
-        NNDError: the file cannot be read, lacks a column, a value or a scored candidate, names characters that a text does not
-            have or tokens that no vocabulary has, or disagrees with the samples: a candidate that is not there, another text, or
-            log-probabilities that do not add up to its sum.
+        NNDError: the file cannot be read, lacks a column or a scored candidate, or disagrees with the samples: a candidate that
+            is not there, another text, or log-probabilities that do not add up to its sum.
     """
     try:
         table = pq.read_table(path)
@@ -85,25 +82,12 @@ def read_tokens(path: Path, samples: Samples) -> TokenScores:
                 f"{path}: its column {field.name!r} is missing or not of type {field.type}; run the task again"
             )
     columns = {name: table[name].combine_chunks() for name in SCHEMA.names}
-    for name, column in columns.items():
-        if column.null_count or (name in _LISTS and column.flatten().null_count):
-            raise NNDError(f"{path}: its column {name!r} lacks a value; run the task again")
     names, candidates, texts, parts = (columns[n].to_pylist() for n in SCHEMA.names if n not in _LISTS)
-    sizes = np.stack([columns[name].value_lengths().to_numpy() for name in _LISTS])
     flat = [columns[name].flatten().to_numpy() for name in _LISTS]
-    if (uneven := np.flatnonzero((sizes != sizes[0]).any(axis=0))).size:
-        raise NNDError(f"{path}, row {uneven[0] + 1}: its lists differ in length")
-    rows = np.repeat(np.arange(len(texts)), sizes[0])
-    ids, starts, ends, logprobs = flat
-    if (strange := (ids < 0) | (ids >= _MOST_IDS)).any():
-        raise NNDError(
-            f"{path}, row {rows[strange.argmax()] + 1}: has a token that no vocabulary has; the file was changed"
-        )
-    outside = (starts < 0) | (starts > ends) | (ends > np.fromiter(map(len, texts), np.int64)[rows])
-    if outside.any():
-        raise NNDError(f"{path}, row {rows[outside.argmax()] + 1}: a token has characters that its text does not have")
-    totals = np.bincount(rows, weights=logprobs, minlength=len(texts))
-    lists = [np.split(values, np.cumsum(sizes[0])[:-1]) for values in flat]
+    sizes = columns[_LISTS[0]].value_lengths().to_numpy()
+    rows = np.repeat(np.arange(len(texts)), sizes)
+    totals = np.bincount(rows, weights=flat[-1], minlength=len(texts))
+    lists = [np.split(values, np.cumsum(sizes)[:-1]) for values in flat]
     documents = {document["cluster_id"]: document for document in samples.documents}
     tokens: dict[tuple[str, int, bool], CandidateTokens] = {}
     for row, (name, candidate, text, part) in enumerate(zip(names, candidates, texts, parts, strict=True)):
@@ -118,7 +102,7 @@ def read_tokens(path: Path, samples: Samples) -> TokenScores:
         score = scores[candidate] if scores else None
         if score is None or score["sum"] is None:
             continue
-        count, total = int(sizes[0, row]), float(totals[row])
+        count, total = int(sizes[row]), float(totals[row])
         if count != score["tokens"] or not abs(total - score["sum"]) <= CLOSE * count + 1e-6 * abs(total):
             raise NNDError(
                 f"{where}: {count} tokens with a sum of {total:.6g} are not those of the samples ({score['tokens']} with "

@@ -1,172 +1,70 @@
-"""A report as text for a terminal, as Markdown for a pull request, and as JSON."""
+"""What was found in a set, as Markdown (which a terminal draws) and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.check.checking import CheckReport
-from nnd_tasks.check.findings import Finding, Severity
-from nnd_tasks.errors import NNDError, visible
-from nnd_tasks.files import write_text
+from jinja2.sandbox import SandboxedEnvironment
+
+from nnd_tasks.check.rules import Finding, Severity
 from nnd_tasks.formats import json_text
-from nnd_tasks.markdown import code, table, unlinked
+from nnd_tasks.markdown import code, unlinked
 from nnd_tasks.wording import counted
 
-FORMATS = ("text", "markdown", "json")
-#: A comment on GitHub holds 65,536 characters.
-COMMENT = 60_000
 
+@dataclass(frozen=True)
+class CheckReport:
+    """What was found in a set.
 
-def check_format(form: str) -> None:
-    """Raise NNDError where there is no such format."""
-    if form not in FORMATS:
-        raise NNDError(f"--format {form}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
-
-
-def render(report: CheckReport, form: str, *, texts: bool = True) -> str:
-    """Return a report in one of `FORMATS`, without a line break at the end.
-
-    Args:
-        report: what was found.
-        form: one of `FORMATS`.
-        texts: whether the Markdown, which is meant to be posted, may quote texts of the set.
-
-    Raises:
-        NNDError: there is no such format.
+    Attributes:
+        name: of the set.
+        folder: where it is.
+        sizes: config -> number of tests, of prompts (its key is ``contexts``), and of tests by category; configs without readable
+            columns are not in it.
+        tasks: names of the tasks that read the set.
+        findings: the worst first.
     """
-    check_format(form)
-    if form == "markdown":
-        return markdown(report, texts=texts)
-    return {"text": text, "json": as_json}[form](report)
 
+    name: str
+    folder: Path
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tasks: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
 
-def write(content: str, path: Path) -> None:
-    """Write a report to a file, whole or not at all.
+    @property
+    def counts(self) -> dict[str, int]:
+        """Severity -> number of findings, the worst first."""
+        return {one.label: sum(found.severity is one for found in self.findings) for one in reversed(Severity)}
 
-    Raises:
-        NNDError: it cannot be written.
-    """
-    write_text(path, content + "\n", hint="name another file with --output")
+    @property
+    def totals(self) -> str:
+        """The numbers of findings in words."""
+        return ", ".join(counted(number, label) for label, number in self.counts.items())
 
+    def exit_code(self, *, strict: bool = False) -> int:
+        """Return the exit status: 2 with errors, 3 with warnings only where those count, else 0."""
+        return 2 if self.counts["error"] else 3 if strict and self.counts["warning"] else 0
 
-def totals(report: CheckReport) -> str:
-    """Return the numbers of findings in words."""
-    return ", ".join(counted(report.count(severity), severity.label) for severity in reversed(Severity))
+    def brief(self) -> CheckReport:
+        """Return the report without notes and rows."""
+        return replace(self, findings=[replace(one, rows=()) for one in self.findings if one.severity])
 
+    def json(self) -> str:
+        """Return the report for programs; its keys are an interface."""
+        findings = [{**asdict(one), "severity": one.severity.label} for one in self.findings]
+        content = {"set": self.name, "folder": str(self.folder), "configs": self.sizes, "tasks": self.tasks}
+        return json_text({**content, "counts": self.counts, "findings": findings})
 
-def _tasks(report: CheckReport) -> str:
-    if not report.tasks:
-        return "no tasks"
-    ran = f"{len(report.ran)} of {len(report.tasks)} run on a tiny model" if report.ran else "none run"
-    return f"tasks: {', '.join(report.tasks)} ({ran})"
+    def markdown(self, *, texts: bool = True) -> str:
+        """Return the report in which text from the data becomes neither formatting nor a link.
 
-
-# ---------------------------------------------------------------- text
-
-
-def text(report: CheckReport) -> str:
-    """Return a report for a terminal."""
-    lines = [f"{visible(report.name)}  {visible(str(report.folder))}"]
-    for name, size in report.sizes.items():
-        counts = ", ".join(f"{visible(category)} {count:,}" for category, count in size.categories.items())
-        lines.append(
-            f"  {visible(name)}: {counted(size.tests, 'test')} of {counted(size.contexts, 'prompt')} ({counts})"
-        )
-    lines += [f"  {visible(_tasks(report))}", ""]
-    for one in report.shown:
-        lines += [*_text_of(one), ""]
-    return "\n".join([*lines, totals(report)])
-
-
-def _text_of(one: Finding) -> Iterator[str]:
-    yield f"{one.severity.label}: {one.code}{f' [{visible(one.config)}]' if one.config else ''}: {one.message}"
-    for row in one.rows:
-        yield f"    row {row.index}, test {visible(row.test_id) or '?'}{f': {visible(row.detail)}' if row.detail else ''}"
-    if one.rows and one.count > len(one.rows):
-        yield f"    and {one.count - len(one.rows):,} more"
-    yield f"    to do: {one.fix}"
-
-
-# ---------------------------------------------------------------- Markdown
-
-_TITLES = {Severity.ERROR: "Errors", Severity.WARNING: "Warnings", Severity.NOTE: "Notes"}
-
-
-def markdown(report: CheckReport, *, texts: bool = True) -> str:
-    """Return a report for a comment on a pull request; text from the data becomes neither formatting nor a link.
-
-    Args:
-        report: what was found.
-        texts: whether texts of the set may be quoted.
-    """
-    rows = [
-        [
-            code(name),
-            f"{size.tests:,}",
-            f"{size.contexts:,}",
-            ", ".join(f"{_plain(category)} {count:,}" for category, count in size.categories.items()),
-        ]
-        for name, size in report.sizes.items()
-    ]
-    head = [
-        f"## `nnd check`: {_plain(report.name)}",
-        "",
-        f"**{totals(report).capitalize()}.** {_plain(_tasks(report))}",
-        *([] if texts else ["", "Texts are left out: their terms do not let them be passed on."]),
-        "",
-        *table(["config", "tests", "prompts", "categories"], rows),
-    ]
-    lines, room = head, COMMENT - sum(map(len, head))
-    left = 0
-    for severity, title in _TITLES.items():
-        blocks: list[str] = []
-        for one in report.shown:
-            block = "\n".join(_markdown_of(one, texts=texts))
-            if one.severity is not severity:
-                continue
-            if len(block) > room:
-                left += 1
-                continue
-            room -= len(block) + 1
-            blocks.append(block)
-        if blocks:
-            folded = severity is Severity.NOTE
-            opening = f"<details><summary>{title}</summary>" if folded else f"### {title}"
-            lines += ["", opening, "", *blocks, *(["", "</details>"] if folded else [])]
-    if left:
-        lines += ["", f"{left} more did not fit here; `nnd check` shows them."]
-    return "\n".join(lines)
-
-
-def _markdown_of(one: Finding, *, texts: bool) -> Iterator[str]:
-    where = f" ({code(one.config)})" if one.config else ""
-    yield f"- **`{one.code}`**{where}: {_plain(one.message)}. *To do:* {_plain(one.fix)}{'' if one.fix.endswith('?') else '.'}"
-    for row in one.rows:
-        detail = f": {code(row.detail)}" if row.detail and texts else ""
-        yield f"  - row {row.index}, test {code(row.test_id or '?')}{detail}"
-    if one.rows and one.count > len(one.rows):
-        yield f"  - and {one.count - len(one.rows):,} more"
-
-
-def _plain(text: str) -> str:
-    return unlinked(text, mentions=True)
-
-
-# ---------------------------------------------------------------- JSON
-
-
-def as_json(report: CheckReport) -> str:
-    """Return a report for programs; its keys are an interface."""
-    content: dict[str, Any] = {
-        "set": report.name,
-        "folder": str(report.folder),
-        "configs": {name: asdict(size) for name, size in report.sizes.items()},
-        "tasks": report.tasks,
-        "ran": report.ran,
-        "counts": {severity.label: report.count(severity) for severity in reversed(Severity)},
-        "findings": [{**asdict(one), "severity": one.severity.label} for one in report.shown],
-    }
-    return json_text(content)
+        Args:
+            texts: whether texts of the set may be quoted.
+        """
+        page = SandboxedEnvironment(autoescape=False)
+        page.filters |= {"plain": lambda value: unlinked(str(value), mentions=True), "code": code}
+        template = page.from_string(Path(__file__).with_name("report.md.jinja").read_text("utf-8"))
+        return template.render(vars(self), totals=self.totals, texts=texts)

@@ -109,7 +109,7 @@ def surprise(
     select: Select = None,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
 ) -> None:
-    """Show how surprising the tokens before, in and after the errors that people marked are to each model."""
+    """Show how surprising the tokens before, in and after marked errors are to each model."""
     from nnd_tasks.analysis.curves.around_errors import around_errors, markdown, write
     from nnd_tasks.analysis.results import read_runs
 

@@ -5,49 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nnd_tasks.analysis.compare.output import between, few, p_value, underpowered
-from nnd_tasks.analysis.compare.power import LEVEL
+from nnd_tasks.analysis.compare.model_verdicts import verdicts
+from nnd_tasks.analysis.compare.output import between, few, odd
 from nnd_tasks.baselines import ALL
 from nnd_tasks.cli.console import table
-from nnd_tasks.formats import number
+from nnd_tasks.formats import number, p_value
 from nnd_tasks.markdown import unlinked
 
 if TYPE_CHECKING:
-    from nnd_tasks.analysis.compare.paired import Comparison, Difference
-    from nnd_tasks.analysis.curves.charts import Chart
+    from nnd_tasks.analysis.compare.paired import Comparison
+    from nnd_tasks.analysis.curves.charts import Chart, Point
     from nnd_tasks.analysis.familiarity.familiarity import Familiarity
     from nnd_tasks.analysis.signal.signals import SetSignals
     from nnd_tasks.analysis.verify.verify_sets import SetReport
 
 
 def brief_comparisons(comparisons: Sequence[Comparison]) -> str:
-    """Return a row per task and pair of models: the difference on all tests, its interval, the p that decides, the verdict."""
-    rows = []
+    """Return what each comparison says in a sentence per pair of models, then a row per pair: difference, interval and p."""
+    said, rows = [], []
     for comparison in comparisons:
-        [whole] = [result for result in comparison.categories if result.category == ALL]
+        title = comparison.paired.title
+        said += [f"- {unlinked(f'{title}: {line}')}" for line in [*comparison.paired.notes, *verdicts(comparison)]]
+        whole = comparison.categories[0]
         for difference in whole.differences:
             pair = f"{difference.second} - {difference.first}"
-            interval = between(difference.low, difference.high) + few(whole.clusters)
-            verdict = _verdict(difference, whole.clusters)
+            interval = between(difference.low, difference.high) + few(whole.clusters) + odd(difference)
             shown = [number(difference.difference, signed=True), interval, p_value(difference.p_holm)]
-            rows.append([comparison.paired.title, pair, *shown, verdict])
-    numbers = ["difference", "95% interval", "p (Holm)"]
-    return table(["task", "pair", *numbers, "verdict"], rows, numbers)
-
-
-def _verdict(difference: Difference, prompts: int) -> str:
-    """Say which model is better: p (Holm) below 0.05, and interval and p agree."""
-    if difference.p_holm < LEVEL and not difference.disagrees:
-        better = difference.second if difference.difference > 0 else difference.first
-        return f"{better} is better"
-    return "too few prompts to tell" if underpowered(difference, prompts) else "no difference shown"
+            rows.append([title, pair, *shown, number(difference.detectable)])
+    numbers = ["difference", "95% interval", "p (Holm)", "MDE"]
+    return "\n".join([*said, "", table(["task", "pair", *numbers], rows, numbers)])
 
 
 def brief_chart(chart: Chart) -> str:
     """Return a row per model, or step, of its pass rates on all tests."""
     points = [point for point in chart.points if point.category == ALL] or chart.points
-    rows = [[p.task, p.model, f"{p.x:,g}", number(p.rate), f"{number(p.low)} to {number(p.high)}"] for p in points]
+    rows = [
+        [p.task, p.model, f"{p.x:,g}", number(p.rate), f"{number(p.low)} to {number(p.high)}{_few(p)}"] for p in points
+    ]
     return table(["task", "model", chart.x, "pass rate", "95% interval"], rows, [chart.x, "pass rate", "95% interval"])
+
+
+def _few(point: Point) -> str:
+    return "" if point.clusters is None else few(point.clusters)
 
 
 def brief_signals(found: Sequence[SetSignals]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.analysis.compare.power import marked_points, planned_by_category
-from nnd_tasks.check.yamls import read_task_yaml
 from nnd_tasks.datasets import (
     built_sets,
     dataset_folder,
@@ -17,6 +17,7 @@ from nnd_tasks.datasets import (
     look_up_set,
     read_card,
     read_table,
+    task_yamls,
     tasks_dir,
     user_tasks_dir,
 )
@@ -25,7 +26,7 @@ from nnd_tasks.languages import code_of, language_pair
 from nnd_tasks.markdown import code, fenced, plain, table
 from nnd_tasks.sets.card import ERRORS, find_fact
 from nnd_tasks.sets.recipe import SetRecipe, find_recipe, list_recipes
-from nnd_tasks.tables import pick_examples, summarize
+from nnd_tasks.tables import pick_examples
 from nnd_tasks.wording import counted, did_you_mean
 
 _SHOWN = 300  # characters of a text
@@ -122,11 +123,12 @@ def _with_data(entry: Entry, folder: Path) -> Entry:
 
 
 def _config(folder: Path, name: str) -> ConfigEntry:
-    table = read_table(folder, name)
-    summary = summarize(name, table)
-    planned = planned_by_category(table["cluster_id"].to_pylist(), table["category"].to_pylist())
-    points = {category: marked_points(planned, category) for category in summary.categories}
-    return ConfigEntry(name, summary.tests, summary.categories, points)
+    table = read_table(folder, name, ["cluster_id", "category"])
+    clusters, categories = (column.to_pylist() for column in table.columns)
+    planned = planned_by_category(clusters, categories)
+    points = {category: marked_points(planned, category) for category in planned}
+    counts = Counter(categories)
+    return ConfigEntry(name, table.num_rows, {category: counts[category] for category in planned}, points)
 
 
 def narrowed(entries: Sequence[Entry], language: str | None = None, task: str | None = None) -> list[Entry]:
@@ -265,7 +267,9 @@ def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
     if not needed and name not in list_recipes():
         return None, ""
     try:
-        return find_recipe(name), ""
+        found = find_recipe(name)
+        _ = found.recipe  # it is read here, as it may be wrong
+        return found, ""
     except NNDError as error:
         if needed:
             raise
@@ -277,8 +281,10 @@ def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
 
     A template that cannot be rendered is shown as it is.
     """
+    from nnd_tasks.harness.task_yaml import read_task_yaml  # imports lm-eval
+
     for folder in (tasks_dir() / name, user_tasks_dir() / name):
-        for path in sorted(folder.glob("*.yaml"), key=lambda path: (len(path.stem), path.stem)):
+        for path in sorted(task_yamls(folder), key=lambda path: (len(path.stem), path.stem)):
             try:
                 settings, _ = read_task_yaml(path)
             except NNDError:
@@ -292,7 +298,7 @@ def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
 def _rendered(template: str, row: dict[str, Any]) -> tuple[str, str]:
     from jinja2 import TemplateError
 
-    from nnd_tasks.harness.templates import SANDBOX
+    from nnd_tasks.harness.sandbox import SANDBOX
 
     try:
         return "What a model reads:", str(SANDBOX.from_string(template).render(row))

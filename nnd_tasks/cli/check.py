@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import say, show_lines
+from nnd_tasks.cli.console import say, show, show_lines
 from nnd_tasks.cli.typer_app import CONTRIBUTE, Brief, app, examples
+from nnd_tasks.errors import NNDError
+
+FORMATS = ("text", "markdown", "json")
 
 
 @app.command(
@@ -43,12 +45,11 @@ def check(
             "--format",
             help="text; markdown, for a pull request; or json.",
             metavar="FORMAT",
-            autocompletion=completion.choices("text", "markdown", "json"),
+            autocompletion=completion.choices(*FORMATS),
         ),
     ] = "text",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to this file.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count too.")] = False,
-    no_run: Annotated[bool, typer.Option("--no-run", help="Do not run the tasks on a tiny model.")] = False,
     brief: Brief = False,
 ) -> None:
     """Look for everything that a reviewer of a set would look for.
@@ -59,23 +60,25 @@ def check(
 
     Exit status: 0 no errors (with --strict, no warnings either), 1 nothing could be checked, 2 errors, 3 warnings with --strict.
     """
-    from nnd_tasks.check.check_report import check_format, render, totals, write
     from nnd_tasks.check.checking import check_set
-    from nnd_tasks.check.findings import Severity
     from nnd_tasks.datasets import read_report
+    from nnd_tasks.files import write_text
     from nnd_tasks.sets.licences import terms_of, texts_may_go
 
-    check_format(form)
-    report = check_set(name, configs=config or (), tasks=tasks or (), run=not no_run)
+    if form not in FORMATS:
+        raise NNDError(f"--format {form}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+    report = check_set(name, configs=config or (), tasks=tasks or ())
+    shown = report.brief() if brief else report
     part = next((part for part in read_report(report.folder).values() if isinstance(part, dict)), {})
-    refused = any(one.code.startswith("card_license") and one.severity > Severity.NOTE for one in report.findings)
-    texts = texts_may_go(terms_of(report.name, part)) and not refused
-    if brief:
-        report = replace(report, brief=True)
-    content = render(report, form, texts=texts)
-    if output is None:
-        show_lines(content)  # Markdown too: it is made to be copied
+    closed = any(one.code.startswith("card_license") for one in report.findings)
+    texts = form == "text" or (texts_may_go(terms_of(report.name, part)) and not closed)
+    content = shown.json() if form == "json" else shown.markdown(texts=texts)
+    if output is not None:
+        write_text(output, f"{content}\n", hint="name another file with --output")
+        say(f"{report.totals}; written: {output}")
+    elif form == "text":
+        say(str(report.folder))
+        show(content)
     else:
-        write(content, output)
-        say(f"{totals(report)}; written: {output}")
+        show_lines(content)  # Markdown too: it is made to be copied
     raise typer.Exit(report.exit_code(strict=strict))

@@ -70,12 +70,12 @@ def configs(incomplete: str) -> Iterator[Offer]:
 @_quietly
 def task_names(incomplete: str) -> Iterator[Offer]:
     """Yield tasks, groups and tags of ours and of the user that begin so; after a comma, more of them."""
-    from nnd_tasks.datasets import tasks_dir, user_tasks_dir
+    from nnd_tasks.datasets import task_yamls, tasks_dir, user_tasks_dir
 
     before, comma, last = incomplete.rpartition(",")
     tags: set[str] = set()
     for folder in (tasks_dir(), user_tasks_dir()):
-        for path in sorted(folder.rglob("*.yaml")):
+        for path in task_yamls(folder):
             with suppress(OSError, UnicodeDecodeError):
                 text = path.read_text("utf-8")
                 named = re.search(r"^(task|group): *['\"]?([\w.-]+)", text, re.MULTILINE)

@@ -74,7 +74,7 @@ def new(
     """Make a set out of a table of judged texts, or of preference pairs.
 
     Columns may be dotted, for fields of objects: scores.fluency. The recipe goes to $NND_HOME/task_yamls/NAME/_recipe;
-    edit it for all else, and build again. For files that are no such table, recipe and prepare.py are written for you to complete.
+    edit it for all else, and build again. For other files a recipe and a prepare.py are written, for you to complete.
     """
     from nnd_tasks.sets.new import draft_set, needs_pandas, write_draft, write_skeleton
 

@@ -81,7 +81,7 @@ def show_set(
 ) -> None:
     """Show a set: the facts of its card, its prompt as a model reads it, and some of its tests.
 
-    With --results, show one test: its texts, what people marked, and what each model made of it, with the tokens that a run kept.
+    With --results, show one test: its texts, the marked errors, and what each model made of it, with the tokens that a run kept.
     """
     if results:
         from nnd_tasks.analysis.report.one_test import describe_test, find_test, write_page

@@ -16,7 +16,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.harness.user_tasks import UserTask
+    from nnd_tasks.sets.user_tasks import UserTask
     from nnd_tasks.stress.stress_report import StressReport
 
 #: Panels of `nnd stress --help`.
@@ -89,7 +89,7 @@ def stress_build(
     workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     brief: Brief = False,
 ) -> None:
-    """Build a set of gold texts against the same texts with one error. Interrupted, it goes on when run again."""
+    """Build a set of gold texts against the same texts with one error."""
     from nnd_tasks.stress.stress_set import build_stress_set
 
     if paper and any(value is not None for value in (levels, texts, seeds)):
@@ -181,7 +181,7 @@ def stress_attack(
         bool, typer.Option("--replace", help="Replace a set of this name that was made in another way.")
     ] = False,
 ) -> None:
-    """Search for errors that models prefer to the gold text. Interrupted, it goes on when run again."""
+    """Search for errors that models prefer to the gold text."""
     from nnd_tasks.stress.attack_set import build_attack_set
     from nnd_tasks.stress.attack_tables import attack_table, transfer_table
 
@@ -228,7 +228,7 @@ def stress_report(
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
     brief: Brief = False,
 ) -> None:
-    """Show per error whether the likelihood falls as the error grows, as in the paper, beside pass rates."""
+    """Show per error whether the likelihood falls as the error grows, as in the paper, with intervals and pass rates."""
     from nnd_tasks.stress.stress_report import read_reports
 
     check_folder("--out", out_dir)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nnd_tasks.demo import training_text as text
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing
-from nnd_tasks.folders import replacing
+from nnd_tasks.folders import rewriting
 from nnd_tasks.models import byte_tokenizer
 from nnd_tasks.models.byte_tokenizer import train_tokenizer
 
@@ -211,7 +211,7 @@ def train(
 
 def _save(folder: Path, model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, record: dict[str, Any]) -> None:
     """Write a model's folder, whole or not at all."""
-    with replacing(folder) as new:
+    with rewriting(folder) as new:
         model.save_pretrained(new)
         tokenizer.save_pretrained(new)
         (new / RECORD).write_text(json.dumps(record, indent=2), encoding="utf-8")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.metrics import ENOUGH, Breakdown, Score, coarse_precision, score_document
 from nnd_tasks.harness.requests import ContextPart, Request
 from nnd_tasks.harness.scored_tokens import ScoredTokens, scored_tokens
 from nnd_tasks.harness.settings import Settings
+
+if TYPE_CHECKING:
+    from nnd_tasks.harness.lengths import TokenCounter
 
 logger = logging.getLogger("lm_eval.nnd")
 

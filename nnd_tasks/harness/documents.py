@@ -165,4 +165,5 @@ def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
         ) from error
     if "high" not in tests.column_names and "high_sha256" in tests.column_names:
         raise NNDError(f"{_not_built(path)} (the hub has its ids, and no texts)")
-    return datasets.Dataset(check_table(tests.data.table, f"{path} on the hub"))
+    table = check_table(tests.data.table, f"{path} on the hub")
+    return datasets.Dataset(table, info=datasets.DatasetInfo(config_name=tests.config_name))

@@ -105,8 +105,9 @@ class TokenCounter(TokenizingOnce):
                 "tokenizer_backend=huggingface and tokenizer=NAME_OR_FOLDER in --model_args"
             )
         self.remote = remote
-        hf = model_type in _HF if model_type else not remote
-        self._types = (metadata.get("dtype"), metadata.get("softmax_dtype")) if hf else None
+        hf = model_type.removesuffix("-shared-prefix") in _HF if model_type else not remote
+        self._dtype = (metadata.get("mixed_precision_dtype") or metadata.get("dtype") or "auto") if hf else None
+        self._exact_sums = model_type == "hf-shared-prefix" or metadata.get("softmax_dtype") is not None
         self.room = next((room for name, room in _ROOM.items() if _looks_like(name, metadata, model_type)), 1)
         self._config: Any = None
         self._missing_model = ""
@@ -246,16 +247,16 @@ class TokenCounter(TokenizingOnce):
         return 1, len(scored) - (bool(scored) and scored[0] == self.prefix_token_id)
 
     @property
-    def rounds_to(self) -> str | None:
-        """The 16-bit type in which lm-eval's hf models would sum log-probabilities; None if it is wider or not known."""
-        if self._types is None or self._types[1] is not None or self.room != 1 or not isinstance(self._model, str):
+    def sixteen_bits(self) -> tuple[str, bool] | None:
+        """The 16-bit type in which a model of transformers computes logits, and whether it sums log-probabilities in it.
+
+        None if the type is wider or not known.
+        """
+        if self._dtype is None or self.room != 1 or not isinstance(self._model, str):
             return None
-        dtype = self._types[0]
-        if dtype in (None, "auto"):
-            dtype = getattr(self._config, "dtype", None)
-        if isinstance(dtype, str):
-            dtype = getattr(torch, dtype, None)
-        return str(dtype).removeprefix("torch.") if dtype in (torch.bfloat16, torch.float16) else None
+        dtype = getattr(self._config, "dtype", None) if self._dtype == "auto" else self._dtype
+        name = str(getattr(torch, str(dtype), dtype)).removeprefix("torch.")
+        return (name, not self._exact_sums) if name in ("bfloat16", "float16") else None
 
     @property
     def model_config(self) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nnd_tasks.schema import category_slugs, severity_slugs
-from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
+from nnd_tasks.statistics import FEW, clustered_standard_error, pool, pooled_rate
 
 #: What lm-eval writes for a number that is undefined.
 UNDEFINED = "N/A"
@@ -236,10 +236,30 @@ def aggregate_rate(items: Sequence[Counts]) -> float | str:
     return UNDEFINED if math.isnan(rate) else rate
 
 
-def aggregate_stderr(items: Sequence[Counts]) -> float | str:
-    """Return the clustered standard error of the pooled rate; ``N/A`` for fewer than two prompts."""
-    error = clustered_standard_error(*pool(items))
-    return UNDEFINED if math.isnan(error) else error
+class UnreliableError(float):
+    """A standard error that is not to be relied on. In lm-eval's table a mark and the reason follow it."""
+
+    why = ""
+
+    def __format__(self, spec: str) -> str:
+        return f"{super().__format__(spec)}† ({self.why})"
+
+
+def aggregate_stderr(items: Sequence[Counts], unit: float = 1.0) -> float | str:
+    """Return the clustered standard error of the pooled rate times ``unit``; ``N/A`` for fewer than two prompts.
+
+    An error of fewer than `FEW` prompts, or of 0, is an `UnreliableError`.
+    """
+    passed, tests = pool(items)
+    error = unit * clustered_standard_error(passed, tests)
+    if math.isnan(error):
+        return UNDEFINED
+    prompts = int(np.count_nonzero(tests))
+    if prompts >= FEW and error > 0:
+        return error
+    unreliable = UnreliableError(error)
+    unreliable.why = f"{prompts} prompts" if prompts < FEW else "no spread"
+    return unreliable
 
 
 def rate_names(breakdown: Breakdown, *, context_reliance: bool) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.lengths import TokenCounter, warn_once
 from nnd_tasks.harness.settings import MODEL_ARGUMENTS, Settings
 from nnd_tasks.wording import did_you_mean
+
+if TYPE_CHECKING:
+    from nnd_tasks.harness.lengths import TokenCounter
 
 #: Keys of the metadata that say which model runs and how it tokenizes.
 _OF_THE_MODEL = {
@@ -79,10 +81,21 @@ def check_bos(settings: Settings, task: str | None, *, chat: bool | None) -> Non
         )
 
 
-def warn_of_rounding(counter: TokenCounter) -> None:
-    """Warn, before the model runs, of the rounding of sums that `nnd_tasks.harness.answers.check_sums` would find."""
-    if dtype := counter.rounds_to:
+def warn_of_rounding(counter: TokenCounter) -> str | None:
+    """Warn, before the model runs, that it computes in 16 bits; return the type, None where it does not."""
+    from nnd_tasks.harness.lengths import warn_once
+
+    if counter.sixteen_bits is None:
+        return None
+    dtype, sums = counter.sixteen_bits
+    if sums:
         warn_once(
             f"with --model hf the log-likelihoods of {counter.name} will be rounded to {dtype}, which makes ties and wrong "
             "outcomes; add softmax_dtype=float32 to --model_args"
         )
+    else:
+        warn_once(
+            f"{counter.name} computes its logits in {dtype}: log-likelihoods are some thousandths to hundredths of a nat per "
+            "token off those in float32, and a test as close may come out otherwise; dtype=float32 in --model_args is exact"
+        )
+    return dtype

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lm_eval.api.instance import Instance
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.lengths import TokenCounter
+
+if TYPE_CHECKING:
+    from nnd_tasks.harness.lengths import TokenCounter
 
 logger = logging.getLogger("lm_eval.nnd")
 

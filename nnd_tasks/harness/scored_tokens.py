@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.requests import Request
 from nnd_tasks.harness.settings import Settings
+
+if TYPE_CHECKING:
+    from nnd_tasks.harness.lengths import TokenCounter
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
+from lm_eval.tasks._yaml_loader import load_yaml
+
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.secrets import without_secrets
 from nnd_tasks.wording import did_you_mean
 
@@ -90,6 +92,19 @@ class Settings:
         )
 
 
+def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a task that differ from those of its YAML: what a command must give to ask the same.
+
+    Args:
+        metadata: of the task; lm-eval puts the path of the YAML there, as ``config_source``.
+    """
+    source = Path(str(metadata.get("config_source", "")))
+    own = load_yaml(source, resolve_func=False).get("metadata") if source.is_file() else None
+    asked, written = Settings.read(metadata), Settings.read(own if isinstance(own, Mapping) else {})
+    values = {name: getattr(asked, name) for name in Settings.names()}
+    return {name: value for name, value in values.items() if value != getattr(written, name)}
+
+
 def _begins(line: str, number: int) -> bool:
     """Tell whether a line begins with its number, such as ``2. `` or ``2) ``."""
     return re.match(rf"\s*{number}[.):]\s", line) is not None
@@ -140,6 +155,12 @@ _OURS = {
 }
 
 
+def _is_ours(sampler: Any) -> bool:
+    from nnd_tasks.harness.prompts import ClusterSampler  # imports lm-eval
+
+    return isinstance(sampler, type) and issubclass(sampler, ClusterSampler)
+
+
 def check_config(config: Mapping[str, Any]) -> None:
     """Raise NNDError for a YAML whose settings the task would have to ignore."""
     name = config.get("task")
@@ -154,8 +175,7 @@ def check_config(config: Mapping[str, Any]) -> None:
             raise NNDError(
                 f"task {name}: its YAML sets fewshot_config.{key}; remove it; exemplars always come from the set"
             )
-    sampler = given.get("sampler", ClusterSampler) if isinstance(given, Mapping) else ClusterSampler
-    if not (isinstance(sampler, type) and issubclass(sampler, ClusterSampler)):
+    if isinstance(given, Mapping) and "sampler" in given and not _is_ours(given["sampler"]):
         raise NNDError(
             f"task {name}: its YAML sets fewshot_config.sampler; exemplars must not depend on --limit and --samples, so the "
             "sampler is ours"

@@ -12,20 +12,18 @@ import json
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import xxhash
 
 from nnd_tasks import __version__
 from nnd_tasks.secrets import bare_urls, hide, is_secret, open_query, without_secrets
 
 _PACKAGES = ("lm_eval", "torch", "transformers", "tokenizers", "datasets")
 _PROBE = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}]
-
-_WHOLE = 1 << 24  # bytes up to which a file is hashed as a whole
-_BLOCK = 1 << 16
-_BLOCKS = 64
 
 
 def digest(value: Any) -> str:
@@ -51,7 +49,7 @@ class RunRecord:
     Attributes:
         protocol: see `protocol_part`; set by `NNDTask.build_all_requests`.
         chat_template: digest of the model's chat template, if the run uses it; set by `NNDTask.build_all_requests`.
-        rounded_to: the 16-bit type that the model rounded its sums to, if any; set by `NNDTask.apply_filters`.
+        rounded_to: the 16-bit type that logits or sums were rounded to, if any; set by `NNDTask.apply_filters`.
         sizes: ``categories`` and ``severities`` -> the tests and prompts of each; set by `NNDTask.aggregation`.
     """
 
@@ -146,7 +144,17 @@ def model_part(metadata: Mapping[str, Any], settings: Iterable[str], counter: An
         counter: the `TokenCounter` of the run.
     """
     # config_source, the path of the YAML, comes from lm-eval; the content of the YAML is in the protocol.
-    skipped = {*settings, "version", "pretrained", "model", "tokenizer", "config_source"}
+    # The last two change how the same numbers are computed and what is kept of them.
+    skipped = {
+        *settings,
+        "version",
+        "pretrained",
+        "model",
+        "tokenizer",
+        "config_source",
+        "shared_prefix",
+        "token_scores",
+    }
     arguments = {
         key: _shown(value)
         for key, value in sorted(metadata.items())
@@ -199,7 +207,8 @@ def tokenizer_digest(tokenizer: Any) -> str:
 def weights_digest(name: str, subfolder: str = "") -> str | None:
     """Return a digest of the weights and configuration in a local folder; None for a name on the hub.
 
-    Of files above 16 MiB, the size and 64 evenly spread blocks of 64 KiB are hashed.
+    Every byte counts. A file is read once in a process, and again only when its size or time has changed: about 0.2 s of a
+    core for 500 MB, besides reading the disk.
 
     Args:
         name: a folder, a file or a name on the hub.
@@ -208,18 +217,18 @@ def weights_digest(name: str, subfolder: str = "") -> str | None:
     files = model_files(name, subfolder)
     if not files:
         return None
-    hashed = hashlib.sha256()
-    for path in files:
-        hashed.update(f"{path.name}:{path.stat().st_size}:".encode())
-        with path.open("rb") as file:
-            size = path.stat().st_size
-            if size <= _WHOLE:
-                hashed.update(file.read())
-            else:
-                for i in range(_BLOCKS):
-                    file.seek(i * (size - _BLOCK) // (_BLOCKS - 1))
-                    hashed.update(file.read(_BLOCK))
-    return hashed.hexdigest()[:12]
+    states = [(path, path.stat()) for path in files]
+    return digest([[path.name, _content_digest(path, state.st_size, state.st_mtime_ns)] for path, state in states])
+
+
+@cache
+def _content_digest(path: Path, size: int, changed: int) -> str:
+    """Return a digest of all bytes of a file; ``size`` and ``changed`` (nanoseconds) tell its versions apart."""
+    hashed = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            hashed.update(block)
+    return hashed.hexdigest()
 
 
 def model_files(name: str, subfolder: str = "") -> list[Path]:
@@ -245,7 +254,7 @@ def engine_packages(model_type: Any) -> tuple[str, ...]:
     return ("vllm",) if model_type in ("vllm", "vllm-shared-prefix") else ()
 
 
-@lru_cache
+@cache
 def environment(*more: str) -> tuple[tuple[str, str], ...]:
     """Return the third part of the signature: (package, version) of each package that computes the numbers, and of ``more``."""
     versions = [("nnd_tasks", __version__)]
@@ -257,13 +266,21 @@ def environment(*more: str) -> tuple[tuple[str, str], ...]:
     return (*versions, ("python", platform.python_version()))
 
 
-def whole_signature(protocol: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the signature of a run as the results file has it: the three parts, and all of them in one ``line``."""
+def whole_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], spans: str | None) -> dict[str, Any]:
+    """Return the signature of a run as the results file has it: the three parts, and all of them in one ``line``.
+
+    Args:
+        protocol: see `protocol_part`.
+        model: see `model_part`.
+        spans: digest of the set's error spans, for a run with span metrics. It is beside the protocol, as no pass rate
+            depends on it.
+    """
     packages = dict(environment(*engine_packages(model.get("type"))))
     return {
-        "line": line(protocol, model, packages),
+        "line": line(protocol, model, packages) + (f" || spans:{spans}" if spans else ""),
         "protocol": protocol,
         "protocol_digest": digest(protocol),
+        **({"spans": spans} if spans else {}),
         "model": model,
         "environment": packages,
     }

@@ -1,13 +1,16 @@
-"""Error-span NND: are the tokens that people marked as errors more surprising to a model than the others of the same text?
+"""Error-span NND: are the tokens that are marked as errors more surprising to a model than the others of the same text?
 
 The surprise of a token is its log-probability, negated. A language model is surprised by rare words wherever they are, and errors
-have many; so the surprise of a model that knows only how often each token occurs in the set is taken off.
+have many; so the AUC of a model that knows only how often each token occurs in the set is taken off. The two are compared by
+word, where the surprise of a word is the sum over its tokens: the later tokens of a word are easy for a language model, which
+has read the first, but rare by count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr
+from nnd_tasks.harness.signature import digest
+from nnd_tasks.languages import split_words
 
 if TYPE_CHECKING:
     from nnd_tasks.harness.answers import Answer
 
 #: ``span_auc``: within a text, the probability that a marked token is more surprising than one that is not marked, averaged over
-#: texts. ``span_excess``: the same, less that of `unigram_surprise`. With ``context_reliance`` also without the context.
+#: texts. ``span_excess``: the same of words, less that of `unigram_surprise`. With ``context_reliance`` also without the context.
 RATES = ("span_auc", "span_excess")
 BARE = "_no_context"
 
@@ -76,6 +81,30 @@ def marked_tokens(spans: NDArray[np.int64], errors: Iterable[Mapping[str, Any]])
     return marked
 
 
+def first_tokens(text: str, spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the places of the tokens that begin a word, shape (words,); a token with characters of two words joins them.
+
+    Args:
+        text: of the tokens.
+        spans: start and end of each token in it, in their order, none empty, shape (tokens, 2).
+    """
+    ends = np.cumsum([len(word) for word in split_words(text)])
+    first, last = (np.searchsorted(ends, place, side="right") for place in (spans[:, 0], spans[:, 1] - 1))
+    return np.flatnonzero(first > np.concatenate([[-1], np.maximum.accumulate(last)[:-1]])[: len(first)])
+
+
+def _aucs(
+    spans: NDArray[np.int64],
+    errors: Iterable[Mapping[str, Any]],
+    chosen: Iterable[Mapping[str, Any]],
+    *surprises: NDArray[np.float64],
+) -> list[float]:
+    """Return `auc` of what the chosen errors mark against what no error marks, by each surprise; empty without one of the two."""
+    marked, free = marked_tokens(spans, chosen), ~marked_tokens(spans, errors)
+    kept = marked | free
+    return [auc(values[kept], marked[kept]) for values in surprises if marked.any() and free.any()]
+
+
 class SpanMetrics:
     """The rates of `RATES` for a set with error spans, overall and by category and severity of the errors.
 
@@ -85,9 +114,11 @@ class SpanMetrics:
     Args:
         breakdown: which categories and severities to report.
         context_reliance: whether there are answers to prompts without their context.
+        digest: of the error spans of the set.
     """
 
-    def __init__(self, breakdown: Breakdown, *, context_reliance: bool) -> None:
+    def __init__(self, breakdown: Breakdown, *, context_reliance: bool, digest: str = "") -> None:
+        self.digest = digest
         self._selectors: dict[str, tuple[str, str] | None] = {"": None}
         for name, selector in breakdown.selectors.items():
             self._selectors[f"_{name.removeprefix('pass_rate_')}"] = selector
@@ -96,7 +127,7 @@ class SpanMetrics:
     @classmethod
     def of(
         cls,
-        documents: Iterable[Sequence[Sequence[Mapping[str, Any]]]],
+        documents: Sequence[Sequence[Sequence[Mapping[str, Any]]]],
         tests: Breakdown,
         *,
         context_reliance: bool,
@@ -110,7 +141,7 @@ class SpanMetrics:
         """
         with suppress(NNDError):
             tests = Breakdown.of(error for document in documents for errors in document for error in errors)
-        return cls(tests, context_reliance=context_reliance)
+        return cls(tests, context_reliance=context_reliance, digest=digest(list(documents)))
 
     @property
     def names(self) -> list[str]:
@@ -119,16 +150,19 @@ class SpanMetrics:
 
     def score(
         self,
+        candidates: Sequence[str],
         errors: Sequence[Sequence[Mapping[str, Any]]],
         answers: Iterable[Answer],
         unigram: Callable[[Sequence[int]], NDArray[np.float64]],
     ) -> dict[str, Any]:
         """Return the values of one document, and its number of texts that count.
 
-        A text counts where some of its tokens are marked and some are not. The errors of a category are compared with what is
-        not marked at all. Tokens around the text (a space before it, an end-of-sequence token) are left out.
+        A text counts where some of its tokens are marked and some are not; for ``span_excess``, some of its words. The errors of
+        a category are compared with what is not marked at all. Tokens around the text (a space before it, an end-of-sequence
+        token) are left out.
 
         Args:
+            candidates: texts of the document.
             errors: of each candidate, each with ``start``, ``end``, ``category`` and ``severity``.
             answers: to the requests of the document, with their tokens.
             unigram: see `unigram_surprise`.
@@ -138,23 +172,25 @@ class SpanMetrics:
         for answer in answers:
             if answer.candidate is None or answer.tokens is None or not errors[answer.candidate]:
                 continue
-            own = answer.tokens.spans[:, 0] < answer.tokens.spans[:, 1]
-            spans, surprise = answer.tokens.spans[own], -answer.tokens.logprobs[own]
+            own = np.flatnonzero(answer.tokens.spans[:, 0] < answer.tokens.spans[:, 1])
+            if not own.size:
+                continue
+            spans, surprise = answer.tokens.spans[own], -answer.tokens.logprobs[own].astype(np.float64)
+            first = first_tokens(candidates[answer.candidate], spans)
+            starts, ends = np.minimum.reduceat(spans[:, 0], first), np.maximum.reduceat(spans[:, 1], first)
             common = unigram(np.asarray(answer.tokens.ids)[own].tolist())
-            free = ~marked_tokens(spans, errors[answer.candidate])
+            words = np.stack([starts, ends], axis=1), *(np.add.reduceat(values, first) for values in (surprise, common))
+            every = errors[answer.candidate]
             part = BARE if answer.context_part == "none" else ""
-            texts += bool(not part and free.any() and not free.all())
+            texts += bool(not part and _aucs(spans, every, every, surprise))
             for name, selector in self._selectors.items():
-                marked = marked_tokens(
-                    spans, (e for e in errors[answer.candidate] if selector is None or e[selector[0]] == selector[1])
-                )
-                kept = marked | free
-                if marked.any() and free.any():
-                    value = auc(surprise[kept], marked[kept])
-                    excess = value - auc(common[kept], marked[kept])
-                    for rate, share in zip(RATES, (value, (excess + 1) / 2), strict=True):
-                        sums[f"{rate}{part}{name}"][0] += share
-                        sums[f"{rate}{part}{name}"][1] += 1
+                chosen = [error for error in every if selector is None or error[selector[0]] == selector[1]]
+                shares = {"span_auc": _aucs(spans, every, chosen, surprise)}
+                of_words = _aucs(words[0], every, chosen, *words[1:])
+                shares["span_excess"] = [(of_words[0] - of_words[1] + 1) / 2] if of_words else []
+                for rate, share in shares.items():
+                    sums[f"{rate}{part}{name}"][0] += sum(share)
+                    sums[f"{rate}{part}{name}"][1] += len(share)
         pairs = {name: (value, int(count)) for name, (value, count) in sums.items()}
         return {"span_texts": texts, **pairs, **{f"{name}_stderr": pair for name, pair in pairs.items()}}
 
@@ -164,15 +200,10 @@ class SpanMetrics:
         for name in self.names:
             excess = name.startswith("span_excess")
             functions[name] = _excess if excess else aggregate_rate
-            functions[f"{name}_stderr"] = _excess_stderr if excess else aggregate_stderr
+            functions[f"{name}_stderr"] = partial(aggregate_stderr, unit=2.0) if excess else aggregate_stderr
         return functions
 
 
 def _excess(items: Sequence[Counts]) -> float | str:
     share = aggregate_rate(items)
     return share if isinstance(share, str) else 2 * share - 1
-
-
-def _excess_stderr(items: Sequence[Counts]) -> float | str:
-    error = aggregate_stderr(items)
-    return error if isinstance(error, str) else 2 * error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.instance import Instance
 
@@ -18,7 +18,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.answers import Answer, check_sums, document_metrics
 from nnd_tasks.harness.documents import cluster_documents, load_tests, sample_of
-from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.preflight import check_bos, check_metadata, check_tokenizer, warn_of_rounding
 from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.harness.requests import (
@@ -31,18 +30,22 @@ from nnd_tasks.harness.requests import (
     tell_of_window,
     with_tokens,
 )
-from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata
+from nnd_tasks.harness.sandbox import check_languages
+from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata, settings_asked
 from nnd_tasks.harness.signature import RunRecord, chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
-from nnd_tasks.harness.templates import SandboxedTask, check_languages
+from nnd_tasks.harness.templates import SandboxedTask
 from nnd_tasks.harness.truncation import Shortening
+
+if TYPE_CHECKING:
+    from nnd_tasks.harness.lengths import TokenCounter
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")
 
 
 class NNDTask(SandboxedTask):
-    """Near-Negative Distinction: does a model find the better of two human-judged candidates likelier?
+    """Near-Negative Distinction: does a model find the better of two candidates likelier?
 
     A test passes when the mean log-likelihood per token of the better candidate is strictly higher (paper, Eq. 1 and 2).
     What a YAML may set under ``metadata:`` is listed in `nnd_tasks.harness.settings.Settings`.
@@ -75,11 +78,11 @@ class NNDTask(SandboxedTask):
         # A fewshot_config in a YAML replaces the one of the YAML that it includes as a whole, with the sampler.
         config["fewshot_config"] = {"sampler": ClusterSampler, **(config.get("fewshot_config") or {})}
         self._metadata: dict[str, Any] = dict(config.get("metadata") or {})
-        self.settings = Settings.read(self._metadata)
+        self.settings, self._asked = Settings.read(self._metadata), settings_asked(self._metadata)
         config["metadata"] = plain_metadata(self._metadata)  # lm-eval copies it into the results
-        self._counter: TokenCounter | None = None
         self._model_type: str | None = None  # what ``--model`` names; stock lm-eval does not pass it to tasks
         self._prepared = False
+        self._coarse: str | None = None  # the 16-bit type that the model computes in
         self._ready_made = False  # the model is a Python object, whose precision its name does not tell
         self._run = RunRecord()
         self._sample: int | None = None  # number of prompts asked for with ``nnd run --sample``
@@ -99,14 +102,8 @@ class NNDTask(SandboxedTask):
         if not path or not split:
             raise NNDError(f"task {self.config.task}: its YAML must set dataset_path and test_split (include _base)")
         tests, self._origin, where = load_tests(path, self.config.dataset_name, split, dataset_kwargs or {})
-        logger.info(
-            "%s: %d tests from %s (config %s, fingerprint %s)",
-            self.config.task,
-            len(tests),
-            where,
-            self._origin["config"],
-            self._origin["fingerprint"],
-        )
+        found = self.config.task, len(tests), where, self._origin["config"], self._origin["fingerprint"]
+        logger.info("%s: %d tests from %s (config %s, fingerprint %s)", *found)
         check_languages(self.config.doc_to_text, str(self._origin["config"]), self.config.task, where)
         self._check_categories(set(tests["category"]), where)
         documents = cluster_documents(tests, where)
@@ -134,12 +131,12 @@ class NNDTask(SandboxedTask):
 
     # ------------------------------------------------------------ before the model is loaded
 
-    @property
+    @cached_property
     def counter(self) -> TokenCounter:
         """The tokenizer of the evaluated model, loaded at first use."""
-        if self._counter is None:
-            self._counter = TokenCounter(self._metadata, self._model_type)
-        return self._counter
+        from nnd_tasks.harness.lengths import TokenCounter  # imports torch and transformers
+
+        return TokenCounter(self._metadata, self._model_type)
 
     def prepare(self, model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -> None:
         """Tell the task which model will run, and check what can be checked before it is loaded.
@@ -157,8 +154,7 @@ class NNDTask(SandboxedTask):
         self._ready_made = not isinstance(model, str)
         self._model_type = None if self._ready_made else model
         check_tokenizer(self.counter, self.settings, self.config.task, self.doc_to_text(self.eval_docs[0]), chat=chat)
-        if not self._ready_made:
-            warn_of_rounding(self.counter)
+        self._coarse = None if self._ready_made else warn_of_rounding(self.counter)
 
     # ------------------------------------------------------------ texts
 
@@ -202,8 +198,7 @@ class NNDTask(SandboxedTask):
             raise NNDError(
                 "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
             )
-        if not self._ready_made:
-            warn_of_rounding(self.counter)
+        self._coarse = None if self._ready_made else warn_of_rounding(self.counter)
         super().build_all_requests(**kwargs)
         tell_of_window(self._instances, self.config.task, self.counter.window)
         chat = kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None
@@ -311,13 +306,13 @@ class NNDTask(SandboxedTask):
             for name, response in request.filtered_resps.items():
                 request.filtered_resps[name] = Answer.to(request, response, counter)
                 sums.append(float(response[0]))
-        self._run.rounded_to = check_sums(sums, self.config.task)
+        self._run.rounded_to = check_sums(sums, self.config.task) or self._coarse
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Answer]) -> dict[str, Any]:
         """Return the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
         values = document_metrics(doc, results, self.settings, self.breakdown)
         if self._spans:
-            values |= self._spans.score(doc["error_spans"], results, self._unigram)
+            values |= self._spans.score(doc["candidates"], doc["error_spans"], results, self._unigram)
         if "bypass" in self._metric_fn_list:  # --predict_only
             return {"bypass": None} | {name: values[name] for name in ("candidates", "no_context") if name in values}
         return values
@@ -369,7 +364,7 @@ class NNDTask(SandboxedTask):
             "chat_template": self._run.chat_template,
             "rounded_to": self._run.rounded_to,
         }
-        return whole_signature(self._run.protocol, model)
+        return whole_signature(self._run.protocol, model, self._spans.digest if self._spans else None)
 
     def dump_config(self) -> dict[str, Any]:
         """Return the configuration for the results file, with what the numbers rest on under ``metadata.nnd``."""
@@ -393,6 +388,7 @@ class NNDTask(SandboxedTask):
                 "ties": self.settings.ties,
                 "rounded_to": self._run.rounded_to,
                 **self._run.sizes,
+                "settings": self._asked,
                 **({"sample": self._sample} if self._sample else {}),
                 **({"signature": self.signature()} if self._run.protocol else {}),
             },

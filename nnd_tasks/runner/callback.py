@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.runner.patches import as_list, quiet
+from nnd_tasks.runner.patches import as_list, quiet, reading_tasks
 from nnd_tasks.runner.register import include_paths
 from nnd_tasks.runner.run import evaluate
 from nnd_tasks.runner.training_log import (
@@ -256,7 +256,8 @@ def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
 
 def _check_names(tasks: Sequence[str], include_path: Any) -> None:
     """Raise NNDError if one of ``tasks`` is not in our folders or ``include_path``; lm-eval's own have no pass rates."""
-    names = TaskManager(include_defaults=False, include_path=[*include_paths(), *as_list(include_path)]).all_tasks
+    with reading_tasks():
+        names = TaskManager(include_defaults=False, include_path=[*include_paths(), *as_list(include_path)]).all_tasks
     for name in set(tasks) - set(names):
         hint = did_you_mean(name, names, at_most=3, cutoff=0.7) or "docs/running.md lists them"
         raise NNDError(f"NNDCallback: there is no NND task {name!r}; {hint}")

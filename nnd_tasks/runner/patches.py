@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from nnd_tasks.datasets import is_hidden
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.models.ranks import Ranks
 from nnd_tasks.runner.caching import JSONCachingLM
@@ -56,7 +57,7 @@ def our_tasks(requested: set[str] | None, check_name: Callable[[str, Any], None]
         return matches
 
     with (
-        stubs_give_way(),
+        reading_tasks(),
         patch.object(TaskManager, "__init__", init),
         patch.object(TaskManager, "match_tasks", match_tasks),
     ):
@@ -68,11 +69,15 @@ _TAGS = ("nnd_task_", "nnd_language_")
 
 
 @contextmanager
-def stubs_give_way() -> Iterator[None]:
-    """Silence lm-eval's warning that one of our YAMLs, or a tag in it, overrides its own stub.
+def reading_tasks() -> Iterator[None]:
+    """Take no hidden file for a task, and do not warn where one of our YAMLs, or a tag in it, overrides its own stub.
 
-    Upstream: lm_eval/tasks/_index.py:71.
+    Upstream: `TaskIndex._iter_yaml_files` and `build` (lm_eval/tasks/_index.py:82 and 71).
     """
+    from lm_eval.tasks._index import TaskIndex
+
+    find = TaskIndex._iter_yaml_files
+    seen = staticmethod(lambda root: (path for path in find(root) if not is_hidden(path.relative_to(root))))
     stubs, ours = lm_eval_tasks_dir() / FOLDER, include_paths()
 
     def wanted(record: logging.LogRecord) -> bool:
@@ -87,7 +92,8 @@ def stubs_give_way() -> Iterator[None]:
     logger = logging.getLogger("lm_eval.tasks._index")
     logger.addFilter(wanted)
     try:
-        yield
+        with patch.object(TaskIndex, "_iter_yaml_files", seen):
+            yield
     finally:
         logger.removeFilter(wanted)
 
@@ -282,7 +288,7 @@ def sandboxed() -> Iterator[None]:
     """
     from lm_eval import utils
 
-    from nnd_tasks.harness.templates import SANDBOX
+    from nnd_tasks.harness.sandbox import SANDBOX
 
     with patch.object(utils, "env", SANDBOX):
         yield

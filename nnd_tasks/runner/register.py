@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from nnd_tasks.datasets import tasks_dir, user_tasks_dir
+from nnd_tasks.datasets import task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing
 from nnd_tasks.folders import leftovers, lock_file, only_writer, remove, replacing
@@ -50,7 +50,7 @@ def task_files() -> dict[str, Path]:
     """Return name of the stub -> YAML file, for every task and group in `include_paths`."""
     files: dict[str, Path] = {}
     for folder in include_paths():
-        for path in sorted(folder.rglob("*.yaml")):
+        for path in task_yamls(folder):
             files[str(path.relative_to(folder)).replace(os.sep, "__")] = path
     return files
 

@@ -28,14 +28,14 @@ from nnd_tasks.runner.patches import (
     one_logger,
     our_tasks,
     quiet_git,
+    reading_tasks,
     requests_divided,
-    stubs_give_way,
     veiled_config,
     whole_results,
 )
 from nnd_tasks.runner.register import include_paths
 from nnd_tasks.runner.vllm_choice import choose
-from nnd_tasks.secrets import Veiled, secret_values
+from nnd_tasks.secrets import Veiled, hide, secret_values
 from nnd_tasks.wording import did_you_mean
 
 _VERBS = ("run", "ls", "validate")
@@ -85,8 +85,6 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         from lm_eval.utils import simple_parse_args_string
 
-        import nnd_tasks.models.masked_lm  # registers nnd_mlm
-        import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
         from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
         from nnd_tasks.harness.token_table import token_table
@@ -102,6 +100,9 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
                 "give old requests the new names; leave it out, building requests takes seconds"
             )
+        if isinstance(model, str):
+            import nnd_tasks.models.masked_lm  # registers nnd_mlm
+            import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
         if shared_prefix and model == "hf":
             model = "hf-shared-prefix"
         model = choose(model, shared_prefix=shared_prefix)
@@ -111,6 +112,11 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 _check_name(name, task_manager)
         loaded = task_manager.load(tasks)
         ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
+        if ours and isinstance(model, str) and "-chat" in model:
+            raise NNDError(
+                f"--model {model}: chat APIs give no likelihoods of a given text, which our tasks compare; take "
+                "--model local-completions with a server's completions endpoint, or load the model with --model hf"
+            )
         if sample is not None:
             if others := [name for name, task in loaded["tasks"].items() if task not in ours]:
                 raise NNDError(
@@ -279,9 +285,8 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
         except NNDError:
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
-            raise NNDError(
-                f"lm-eval stopped with {_short(typed_reason_of(error))} (traceback: nnd --debug run ...)"
-            ) from error
+            reason = _short(hide(typed_reason_of(error), secrets))  # half a secret would not be recognized
+            raise NNDError(f"lm-eval stopped with {reason} (traceback: nnd --debug run ...)") from error
 
 
 def _requested(arguments: Sequence[str]) -> set[str] | None:
@@ -351,9 +356,9 @@ def evaluate(
             about_model["pretrained"] = model.pretrained
     folders = [*include_paths(), *as_list(include_path)]
     settings = {"include_path": folders, "metadata": {**about_model, **(metadata or {})}}
-    manager = TaskManager(include_defaults=False, **settings)
-    if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
-        with stubs_give_way():
+    with reading_tasks():
+        manager = TaskManager(include_defaults=False, **settings)
+        if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
             manager = TaskManager(**settings)
     return dict(
         guarded(simple_evaluate)(

@@ -19,9 +19,9 @@ from nnd_tasks.baselines import SAMPLE, favourite, table_rates, writers_of
 from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, write_text
-from nnd_tasks.schema import slug
+from nnd_tasks.schema import clean_name, slug
 from nnd_tasks.sets.card import About, left_out
-from nnd_tasks.sets.clean import clean_name, clean_tests, count_white_space, find_contradicted
+from nnd_tasks.sets.clean import clean_tests, count_white_space, find_contradicted
 from nnd_tasks.sets.fetch import Source, open_source, sha256_of
 from nnd_tasks.sets.judge import Dropped, leave_out, rate_candidates, read_judgements, take_roles
 from nnd_tasks.sets.pair import pair_candidates, pair_tests, to_arrow
@@ -133,12 +133,8 @@ def make_set(
             f"{set_recipe.prepare}: this set comes with code, which runs with your rights; read it (`nnd check "
             f"{set_recipe.path.parent}` names what stands out), then add --trust"
         )
-    with open_source(set_recipe, source, progress=progress) as files:
-        try:
-            made = _make(set_recipe, files)
-        except NNDError:
-            files.discard()
-            raise
+    with open_source(set_recipe, source, progress=progress) as files, files.kept_if_read():
+        made = _make(set_recipe, files)
     made.notes = [*files.notes, *made.notes, *_compare_counts(set_recipe.recipe, made)]
     return made
 
@@ -157,10 +153,9 @@ def _make(set_recipe: SetRecipe, source: Source) -> Made:
         details = {**counts, "dropped": dropped.counts, "dropped_rows": dropped.rows}
         if dropped.labels:
             details["unranked_labels"] = dropped.labels
-        if lost := dropped.counts.pop("lost_spans", 0):
-            made.notes.append(
-                f"{config}: {counted(lost, 'error span')} left out, as they do not lie in their candidate"
-            )
+        if dropped.lost_spans:
+            spans = counted(dropped.lost_spans, "error span")
+            made.notes.append(f"{config}: {spans} left out, as they do not lie in their candidate")
         if spaces := count_white_space(tests):
             made.notes.append(f"{config}: {counted(spaces, 'test')} of two texts that differ in white space only")
         if not recipe.as_published:
@@ -207,15 +202,14 @@ def _read_configs(set_recipe: SetRecipe, source: Source) -> _Rows:
         config = config_of(set_recipe, name, path)
         table = leave_out(read_table(path, recipe), recipe, dropped.setdefault(config, Dropped()))
         tables.setdefault(config, []).append(table)
-    take = take_pairs if recipe.pairs else take_roles
-    return {
-        config: (
-            pd.concat([take(table, recipe) for table in several], ignore_index=not recipe.attribute),
-            None,
-            dropped[config],
-        )
-        for config, several in tables.items()
-    }
+    return {config: (_join_files(several, recipe), None, dropped[config]) for config, several in tables.items()}
+
+
+def _join_files(tables: list[pd.DataFrame], recipe: Recipe) -> pd.DataFrame:
+    """Return the rows of several files by role; the index numbers the rows of the files, which attributes repeat."""
+    parts = [take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe) for table in tables]
+    starts = np.cumsum([0, *map(len, tables)])
+    return pd.concat([part.set_index(part.index + start) for part, start in zip(parts, starts, strict=False)])
 
 
 def _split_configs(rows: pd.DataFrame, recipe: Recipe) -> dict[str, pd.DataFrame]:
@@ -319,7 +313,7 @@ def write_made(set_recipe: SetRecipe, made: Made, folder: Path, *, replace: bool
         facts=recipe.facts,
         rule=recipe.rule_text(),
         recipe="" if set_recipe.shipped else recipe_yaml(recipe),
-        pairs=recipe.pairs,
+        pairs=not any("judgements" in part for part in made.report.values()),
     )
     first = next(iter(recipe.files), "")
     default = config_of(set_recipe, first, Path(first)) if recipe.config == FILE and first else recipe.config

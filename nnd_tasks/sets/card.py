@@ -19,8 +19,7 @@ from nnd_tasks.datasets import CARD, SPLIT, parse_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.languages import language_pair
 from nnd_tasks.markdown import cell, code, fenced, plain
-from nnd_tasks.schema import RESERVED_COLUMNS, SCHEMA_VERSION
-from nnd_tasks.sets.clean import REASONS, clean_name
+from nnd_tasks.schema import CLEANING_REASONS, RESERVED_COLUMNS, SCHEMA_VERSION, clean_name
 from nnd_tasks.sets.licences import publishing_note, terms_of
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted, some_of
@@ -229,18 +228,24 @@ def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str,
 def _find_written(card: str) -> tuple[dict[str, Any], str]:
     """Return the header of a card, and what people wrote between its markers."""
     header, body = parse_card(card, CARD)
-    kept = re.findall(f"{_BEGIN}(.*?){_END}", body, re.DOTALL)
-    if not len(kept) == body.count(_BEGIN) == body.count(_END):
+    kept = re.findall(f"(?ms)^{_BEGIN}$(.*?)^{_END}$", body)
+    if any(len(re.findall(f"(?m)^{mark}$", body)) != len(kept) for mark in (_BEGIN, _END)):
         raise NNDError(
             f"{CARD}: a line {_BEGIN!r} or {_END!r} is missing; put it back, or write all anew with --replace"
         )
-    # Publishing writes these two, about what was published.
-    return {key: value for key, value in header.items() if key not in ("dataset_info", "nnd_published")}, (
-        "".join(kept) or "\n"
-    )
+    published = ("dataset_info", "nnd_published")  # written by publishing, about what was published
+    return {key: value for key, value in header.items() if key not in published}, "".join(kept) or "\n"
 
 
 # ---------------------------------------------------------------- the template
+
+
+def _write(value: Any) -> Markup:
+    """Return Markdown as it is, and any other text on one line, without HTML and fences of code."""
+    if isinstance(value, Markup):
+        return value
+    text = html.escape(" ".join(str(value).split()), quote=False)
+    return Markup(re.sub("(```|~~~)", r"\\\1", text))  # noqa: S704
 
 
 def _fence(text: str, kind: str) -> Markup:
@@ -252,7 +257,7 @@ def _fence(text: str, kind: str) -> Markup:
 def _template() -> Template:
     """Return the template. What no filter has made Markdown is text, and its HTML is escaped."""
     env = Environment(  # noqa: S701 (quotes stay as they are, which autoescape would change)
-        finalize=lambda value: value if isinstance(value, Markup) else html.escape(str(value), quote=False),
+        finalize=_write,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -266,7 +271,7 @@ def _template() -> Template:
             "ALL": ALL,
             "COLUMN_NOTES": COLUMN_NOTES,
             "ERRORS": ERRORS,
-            "REASONS": REASONS,
+            "REASONS": CLEANING_REASONS,
             "RESERVED": RESERVED_COLUMNS,
         },
         **{"clean_name": clean_name, "find_fact": find_fact, "left_out": left_out, "version": __version__},

@@ -6,7 +6,6 @@ occurs again, or people disagreed about a candidate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,6 @@ import pandas as pd
 from nnd_tasks.sets.judge import number_rows
 
 EXAMPLES, _SHOWN = 3, 100
-#: Reason -> what it says of a test, for the card.
-REASONS: Mapping[str, str] = {
-    "equal_texts": "its two texts are equal",
-    "repeated": "an earlier test has the same prompt, texts and category",
-    "contradictory": "a candidate of it was judged both good and bad for the same prompt",
-    "empty": "a candidate of it is empty or white space",
-}
-
-
-def clean_name(config: str) -> str:
-    """Return the name of the clean variant of a config: ``authors`` -> ``clean``, ``cnn`` -> ``cnn_clean``."""
-    return "clean" if config == "authors" else f"{config}_clean"
 
 
 def find_contradicted(candidates: pd.DataFrame, gap: float) -> Any:

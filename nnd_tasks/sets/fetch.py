@@ -6,6 +6,7 @@ import glob
 import hashlib
 import json
 import logging
+import re
 import shutil
 import tarfile
 import tempfile
@@ -24,7 +25,7 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import changing, expand, reading, write_text
 from nnd_tasks.folders import only_writer
 from nnd_tasks.sets.read import MAX_BYTES, SUFFIXES
-from nnd_tasks.sets.recipe import File, SetRecipe
+from nnd_tasks.sets.recipe import FILE, File, SetRecipe
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import read_json
 
@@ -49,14 +50,22 @@ class Source:
     notes: list[str] = field(default_factory=list)
     fresh: list[str] = field(default_factory=list)
 
-    def discard(self) -> None:
-        """Delete fresh downloads and their recorded hashes: a publisher may answer with a page when a quota is used up."""
-        if self.fresh:
-            recorded = read_json(self.folder / _HASHES)
+    @contextmanager
+    def kept_if_read(self) -> Iterator[None]:
+        """Delete fresh downloads and their recorded hashes where reading them fails.
+
+        A publisher may answer with a page when a quota is used up.
+        """
+        try:
+            yield
+        except NNDError:
+            recorded = read_json(self.folder / _HASHES) if self.fresh else {}
             for name in self.fresh:
                 self.files[name].unlink(missing_ok=True)
                 recorded.pop(name, None)
-            write_text(self.folder / _HASHES, json.dumps(recorded, indent=2) + "\n")
+            if self.fresh:
+                write_text(self.folder / _HASHES, json.dumps(recorded, indent=2) + "\n")
+            raise
 
 
 def sha256_of(path: Path) -> str:
@@ -88,7 +97,7 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
             yield download(set_recipe, progress=progress)
         return
     place = expand(source)
-    with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
+    with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch, _naming_source(place, scratch):
         laid_out = Path(scratch) / "files"
         if not place.exists() and any(sign in str(source) for sign in "*?["):
             matched = [Path(path) for path in sorted(glob.glob(str(place), recursive=True)) if Path(path).is_file()]  # noqa: PTH207
@@ -105,8 +114,23 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
             yield _choose(set_recipe, unpack_archive(place, laid_out), place)
         else:
             required = [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
-            known = place.name in set_recipe.recipe.files or len(required) != 1 or set_recipe.prepare is None
-            yield _choose(set_recipe, _link([place], laid_out, "" if known else required[0]), place, alone=True)
+            # prepare.py asks for a name, which is not to be that of another config.
+            rename = set_recipe.prepare and len(required) == 1 and set_recipe.recipe.config != FILE
+            listed = place.name in set_recipe.recipe.files
+            name = required[0] if rename and not listed else ""
+            yield _choose(set_recipe, _link([place], laid_out, name), place, alone=True)
+
+
+@contextmanager
+def _naming_source(place: Path, scratch: str) -> Iterator[None]:
+    """Name what the user named in an error that names a file of the folder where it was laid out."""
+    try:
+        yield
+    except NNDError as error:
+        single = place.is_file() and not place.name.lower().endswith(_ENDINGS)
+        laid_out = rf"{re.escape(scratch)}/files" + (r"(/[^:,]+)?" if single else "")
+        shown = place if place.exists() else place.parent  # of a pattern
+        raise NNDError(re.sub(laid_out, lambda _: str(shown), str(error))) from error
 
 
 def _link(paths: list[Path], folder: Path, name: str = "") -> Path:
@@ -128,7 +152,7 @@ def _choose(set_recipe: SetRecipe, folder: Path, named: Path, *, alone: bool = F
     wanted = set_recipe.recipe.files
     required = [name for name, file in wanted.items() if not (file and file.optional)]
     files = {name: here[name] for name in wanted if name in here}
-    if not files and (alone or not required):
+    if not files and (alone or not required or set_recipe.recipe.config == FILE):
         files = {name: path for name, path in here.items() if alone or path.suffix.lower() in SUFFIXES}
     if not files:
         what = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +19,9 @@ from nnd_tasks.sets.spans import find_marked, locate_spans, span_cells
 from nnd_tasks.wording import did_you_mean, some_of
 
 _EXAMPLES = 3
-#: Roles whose texts are names; white space around a name does not count.
+_FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
 FIELD = "field "  # before the name of a prompt field, as a column of rows
+#: Roles whose texts are names; white space around a name does not count.
 NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
 
 
@@ -31,11 +33,13 @@ class Dropped:
         counts: reason -> how many rows, candidates or pairs.
         rows: reason -> places of the first few.
         labels: labels of the table that the rule's order lacks.
+        lost_spans: number of error spans that do not lie in their candidate.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[str, list[str]] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
+    lost_spans: int = 0
 
     def add(self, reason: str, rows: pd.DataFrame, wrong: Any) -> Any:
         """Count the rows that are ``wrong``, and return which are not; shape (rows,)."""
@@ -43,7 +47,8 @@ class Dropped:
         if wrong.any():
             self.counts[reason] = self.counts.get(reason, 0) + int(wrong.sum())
             known = self.rows.setdefault(reason, [])
-            known += [place_of(rows, int(i)) for i in np.flatnonzero(wrong)[: _EXAMPLES - len(known)]]
+            examples = np.flatnonzero(wrong)[: _EXAMPLES - len(known)]
+            known += [_FOLDER.sub("", place_of(rows, int(i))) for i in examples]
         return ~wrong
 
 
@@ -151,9 +156,9 @@ def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tup
         dropped: gets what is left out.
 
     Returns:
-        One row per judgement: ``candidate``, ``mark`` (a label, or a number), ``prompt``, ``group`` and ``aspect`` (numbers in
-        the order of their first appearance), ``unit`` (its row), and what is known of ``system``, ``rater``, ``category``,
-        ``subcategory``, ``severity``, ``shown`` (a label beside a score) and ``spans``; and the table of `number_prompts`.
+        One row per judgement: ``candidate``, ``mark`` (a label, or a number), ``prompt``, ``group`` and ``aspect`` (numbered by
+        first appearance), ``unit`` (its row), and what is known of ``system``, ``rater``, ``category``, ``subcategory``,
+        ``severity``, ``shown`` (a label beside a score) and ``spans``; and the table of `number_prompts`.
 
     Raises:
         NNDError: a cell is of a wrong kind, or the rows of a group have several prompts; the error names the row.
@@ -212,8 +217,7 @@ def place_spans(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.Data
     if recipe.spans and recipe.spans.marks:
         for mark in recipe.spans.marks:
             texts = np.array([text and text.replace(mark, "") for text in texts], dtype=object)
-    if lost:
-        dropped.counts["lost_spans"] = dropped.counts.get("lost_spans", 0) + lost
+    dropped.lost_spans += lost
     return rows.assign(**{role: texts, "spans": cells})
 
 
@@ -263,8 +267,7 @@ def find_unranked(labels: Sequence[str], recipe: Recipe) -> list[str]:
         twins = [label for label in labels if label.casefold() in {one.casefold() for one in recipe.better}]
         if other := [label for label in twins if label not in recipe.better]:
             raise NNDError(
-                f"--better {some_of(recipe.better, show=str)}: the table has the label {other[0]!r} too; name both, or "
-                "ignore that one"
+                f"--better {some_of(recipe.better, show=str)}: the table has the label {other[0]!r} too; name both, or ignore it"
             )
     ranked = [label for rank in recipe.order for label in rank]
     if ranked and not found & {*ranked}:
@@ -373,12 +376,13 @@ def _count_raters_once(judgements: pd.DataFrame, recipe: Recipe, dropped: Droppe
 
 
 def _facts(judgements: pd.DataFrame, counted: pd.DataFrame, first: pd.DataFrame) -> Mapping[str, Any]:
-    """Return what is known of each candidate: its systems, its one rater, and the rest from the first judgement of its label."""
+    """Return what is known of each candidate: all systems, one rater, the rest of the first judgement with its label."""
     facts: dict[str, Any] = {}
     chosen = counted.drop_duplicates("owner").set_index("owner")
     several = len(judgements) > len(first)
     for name in {"category", "subcategory", "severity", "spans"} & {*judgements}:
-        facts[name] = chosen[name].reindex(first.index).combine_first(first[name]) if several else first[name]
+        facts[name] = first[name].copy()
+        facts[name].loc[chosen.index] = chosen[name]
     if "spans" in facts and several:
         # Spans fit one spelling only: that of the candidate.
         fitting = counted[counted["candidate"].to_numpy() == first["candidate"].reindex(counted["owner"]).to_numpy()]

@@ -13,12 +13,13 @@ import pandas as pd
 from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text, write_texts
-from nnd_tasks.harness.user_tasks import UserTask, shipped_task
 from nnd_tasks.sets.build import BuildResult, Made, make_set, write_made
 from nnd_tasks.sets.chat import is_chat
 from nnd_tasks.sets.fetch import open_source
-from nnd_tasks.sets.read import FILE, KEY, PATH, ROW, as_number, is_missing, read_table, render, unpack
+from nnd_tasks.sets.read import PATH, ROW, as_number, is_missing, read_table, render, unpack
 from nnd_tasks.sets.recipe import (
+    FILE,
+    KEY,
     PREPARE,
     RECIPE,
     Recipe,
@@ -30,6 +31,7 @@ from nnd_tasks.sets.recipe import (
     recipe_yaml,
 )
 from nnd_tasks.sets.tasks import write_tasks
+from nnd_tasks.sets.user_tasks import UserTask, shipped_task
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import dump_yaml
 
@@ -195,7 +197,7 @@ def _judging_part(recipe: Mapping[str, Any]) -> dict[str, Any]:
 def needs_pandas(name: str, source: str, keys: Mapping[str, Any]) -> Path | None:
     """Return the first file of ``source`` where no option can say what its rows are; None where options can.
 
-    That is a file that is no table, or whose rows hold lists of objects while no column of candidates is named.
+    That is a file that is no table, or whose rows hold lists of objects or texts while columns are lacking.
     """
     if any(key in keys for key in ("candidate", "chosen", "pair")):
         return None
@@ -206,11 +208,16 @@ def needs_pandas(name: str, source: str, keys: Mapping[str, Any]) -> Path | None
             table = read_table(path, make_recipe({k: v for k, v in keys.items() if k == "encoding"}, "options")).head(
                 50
             )
-        except NNDError:
-            return path.resolve() if path.suffix not in (".csv", ".tsv", ".xlsx", ".parquet") else None
+        except NNDError as error:
+            broken = path.suffix in (".csv", ".tsv", ".xlsx", ".parquet") or "not valid JSON" in str(error)
+            return None if broken else path.resolve()
+        columns = {column.casefold() for column in table}
+        known = {role for role, names in _NAMES.items() if role in keys or columns & {*names}}
+        if {"context", "candidate"} <= known and ("attribute" in keys or known & {"label", "score"}):
+            return None
         cells = [unpack(cell) for column in table.columns for cell in table[column]]
         nested = any(
-            isinstance(cell, list) and cell and isinstance(cell[0], dict) and not is_chat(cell) for cell in cells
+            isinstance(cell, list) and cell and isinstance(cell[0], (dict, str)) and not is_chat(cell) for cell in cells
         )
         return path.resolve() if nested else None
 

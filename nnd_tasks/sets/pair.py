@@ -41,8 +41,7 @@ def pair_candidates(candidates: pd.DataFrame, gap: float, dropped: Dropped, wher
     compared = int((sizes * (sizes - 1) // 2).sum())
     if compared > MOST_PAIRS:
         raise NNDError(
-            f"{where}: {compared:,} pairs of candidates, {sizes.max():,} candidates in one context; is --context the right "
-            "column?"
+            f"{where}: {compared:,} pairs of candidates, {sizes.max():,} candidates in one context; is --context right?"
         )
     firsts, seconds, made = [], [], 0
     first = np.arange(len(order))

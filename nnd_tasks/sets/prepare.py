@@ -67,7 +67,7 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe) -> pd.DataFrame:
         raise NNDError(f"{path}: rows(folder) returns no row; is it the right file?")
     rows = rows.reset_index(drop=True)
     wanted = ("chosen", "rejected") if "chosen" in rows else ("context", "candidate")
-    judged = () if "chosen" in rows else (("label",) if recipe.by_label else ("score",))
+    judged = () if "chosen" in rows or not recipe.rules else ("label" if recipe.by_label else "score",)
     for name in (*wanted, *judged, *recipe.field):
         if name not in rows:
             raise NNDError(

@@ -179,6 +179,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def read_text(path: Path, encoding: str | None = "utf-8") -> str:
     """Return the text of a file; ``encoding`` None recognises it. Raises NNDError where it is not in this encoding."""
+    _Progress.place = str(path)
     content = read_bytes(path, limit=MAX_BYTES)
     if encoding is None:
         encoding = _recognise(content, path)
@@ -211,7 +212,6 @@ def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
     Raises:
         NNDError: it is no JSON, such as a file that was cut off.
     """
-    _Progress.place = str(path)
     return _load_json(read_text(path, encoding), str(path))
 
 
@@ -230,7 +230,6 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
     Raises:
         NNDError: the file is no such JSON; the error names the line.
     """
-    _Progress.place = str(path)
     text = read_text(path, encoding)
     for where, key, value in _values(path, text):
         if not isinstance(value, dict):
@@ -312,7 +311,7 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
         NNDError: there is no such column or field.
     """
     if name in table.columns:
-        return table[name].to_numpy(object)
+        return np.asarray(table[name], dtype=object)
     root, *path = name.split(".")
     if root not in table.columns or not path:
         offered = some_of([column for column in table.columns if column not in (PATH, ROW, FILE)], 40, str)
@@ -340,7 +339,7 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
 
 
 def render(value: Any) -> str | None:
-    """Return a cell as text: numbers as written, a list with an item per line (an inner list with bars), chats with speakers.
+    """Return a cell as text: a list with an item per line (an inner list with bars), chat messages with their speakers.
 
     Raises:
         ValueError: it cannot be written as text.
@@ -393,7 +392,7 @@ def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False
             position = int(np.flatnonzero(codes == code)[0])
             raise NNDError(f"{place_of(rows, position)}, column {column!r}: {problem}") from None
         texts.append(text.strip() if strip and text is not None else text)
-    return np.array([*texts, None], dtype=object)[codes]
+    return np.asarray(np.array([*texts, None], dtype=object)[codes])
 
 
 def as_number(cell: Any, missing: Sequence[str], decimal: str) -> float | None:
@@ -435,7 +434,8 @@ def as_numbers(cells: Sequence[Any], rows: pd.DataFrame, column: str, recipe: Re
                 hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
                 if isinstance(cell, str) and recipe.decimal == "." and as_number(cell, missing, ",") is not None:
                     hint = "; for decimal commas add --decimal ,"
-                raise NNDError(f"{place_of(rows, i)}, column {column!r}: expected a number, found {cell!r:.60}{hint}")
+                name = recipe.attribute.get(rows["attribute"].iat[i], column) if "attribute" in rows else column
+                raise NNDError(f"{place_of(rows, i)}, column {name!r}: expected a number, found {cell!r:.60}{hint}")
             if isinstance(cell, str):
                 known[cell] = value
         numbers[i] = value

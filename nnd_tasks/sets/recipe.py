@@ -149,7 +149,7 @@ class Facts(_Strict):
 
 
 class Recipe(_Strict):
-    """How a set is made of files. Each key is an option of ``nnd new``, or explained in docs/contribute.md.
+    """How a set is made of files. docs/recipe.md has an example of each key.
 
     A name of a column may be dotted, for a field of an object or an item of a list in it: ``scores.fluency``, ``votes.0``.
     Where ``prepare.py`` lies beside the recipe, its rows have the roles as columns, and the recipe names none but ``field``.
@@ -386,7 +386,7 @@ def make_recipe(values: Any, where: str) -> Recipe:
             key = ".".join(map(str, mistake["loc"]))
             text = mistake["msg"].removeprefix("Value error, ")
             if mistake["type"] == "extra_forbidden":
-                text = f"no such key; {did_you_mean(str(mistake['loc'][-1]), known) or 'see docs/contribute.md'}"
+                text = f"no such key; {did_you_mean(str(mistake['loc'][-1]), known) or 'see docs/recipe.md'}"
             changed.append(f"{key}: {text}" if key else text)
         raise NNDError(f"{where}: {'; '.join(changed)}") from None
     if changed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -116,12 +116,12 @@ def _locate(item: Any, text: str, keys: Spans) -> Span | None:
     }
 
 
-def span_cells(table: pd.DataFrame, keys: Spans) -> Sequence[Any]:
+def span_cells(table: pd.DataFrame, keys: Spans) -> list[Any]:
     """Return the cell of each row that holds its spans, where two columns of positions are one span, or a list each."""
     from nnd_tasks.sets.read import take_column
 
     if keys.column:
-        return take_column(table, keys.column)
+        return list(take_column(table, keys.column))
     starts, ends = (take_column(table, name) for name in (keys.start, keys.end))
     return [_join_positions(unpack(start), unpack(end), keys) for start, end in zip(starts, ends, strict=True)]
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from nnd_tasks.datasets import list_configs, read_table, tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.user_tasks import UserTask, shipped_task, write_task
 from nnd_tasks.languages import language_pair, translation_prompt
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.sets.build import BuildResult
 from nnd_tasks.sets.chat import ANSWER
 from nnd_tasks.sets.recipe import FILE, Recipe, SetRecipe
+from nnd_tasks.sets.user_tasks import UserTask, shipped_task, write_task
 from nnd_tasks.yaml_json import read_yaml
 
 #: Prompt where only some contexts are dialogues that end with ``Assistant:``: with it, all prompts end with that word.

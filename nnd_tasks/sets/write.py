@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from nnd_tasks.datasets import CARD, REPORT, SPLIT, config_names, is_name, read_header, read_report, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, read_text, write_texts
-from nnd_tasks.folders import clear, only_writer, replacing
+from nnd_tasks.folders import only_writer, rewriting
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.sets.card import About, make_card
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
@@ -79,12 +79,9 @@ def write_dataset(
         folder = expand(folder).resolve()
         if not folder.name:
             raise NNDError(f"{folder}: no folder that a dataset can be written to; {_ELSEWHERE}")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(only_writer(folder, timeout, f"{folder}: another build of this set is still running"))
-        clear(folder)
-        kept = {name: table for name, table in _read_existing(folder, about.name).items() if name not in obsolete}
-        new = stack.enter_context(replacing(folder))
+        new = stack.enter_context(rewriting(folder, timeout))
         _keep_the_rest(folder, new)
+        kept = {name: table for name, table in _read_existing(folder, about.name).items() if name not in obsolete}
         merged = kept | {name: check_table(table, f"config {name}") for name, table in tables.items()}
         reports = {name: part for name, part in read_report(folder).items() if name in kept} | dict(report)
         for name, table in merged.items():

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -18,10 +18,10 @@ from tqdm import tqdm
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.datasets import dataset_folder
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import changing, expand, read_text, write_text
+from nnd_tasks.files import expand
 from nnd_tasks.harness.signature import weights_digest
-from nnd_tasks.harness.user_tasks import UserTask, shipped_task
 from nnd_tasks.schema import Test, short_hash
+from nnd_tasks.sets.user_tasks import UserTask, shipped_task
 from nnd_tasks.sets.write import making
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.attack import (
@@ -39,11 +39,10 @@ from nnd_tasks.stress.corpora import Gold, read_corpus
 from nnd_tasks.stress.likelihood import Likelihood
 from nnd_tasks.stress.set_writing import PROMPT, check_name, check_same, some_of, write_stress_set, write_stress_task
 from nnd_tasks.stress.stress_set import wanted_errors
-from nnd_tasks.stress.synthesize import SynthesisPlan, discard, resources_of, scratch_folder
+from nnd_tasks.stress.synthesize import SynthesisPlan, resources_of
 from nnd_tasks.stress.text import Parser, find_pipeline
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import did_you_mean
-from nnd_tasks.yaml_json import load_json
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,7 @@ def build_attack_set(
 ) -> AttackResult:
     """Search for errors that models prefer, and build the set ``name`` of them and the task ``nnd_NAME``.
 
-    Its categories are the attacked models, its subcategories the searches. An interrupted call can be made again, and goes on
-    with the texts that are left.
+    Its categories are the attacked models, its subcategories the searches.
 
     Args:
         name: of the set; letters, digits and ``_``.
@@ -145,7 +143,6 @@ def build_attack_set(
     with making(folder, timeout=0):
         if not replace:
             check_same(folder, key)
-        scratch = scratch_folder(folder, key)
         resources = resources_of(plan, parser, progress)
         if replaces := bool(chosen[0].source and "edits" in searches):  # content words, where there is a source
             counts = Counter(_words(plan.corpus, parser))
@@ -159,14 +156,13 @@ def build_attack_set(
                     "edits": lambda _, near=near: propose_edits(parser, near),  # type: ignore[misc]
                 }
                 attacks += [
-                    _attack(short, kind, chosen, contexts, proposals[kind], scorer, steps, scratch, progress=progress)
+                    _attack(short, kind, chosen, contexts, proposals[kind], scorer, steps, progress=progress)
                     for kind in searches
                 ]
         tests = [
             _test(gold, attack, attack.found[gold]) for attack in attacks for gold in chosen if gold in attack.found
         ]
         if not tests:
-            discard(folder)
             raise NNDError(
                 f"corpus {gold_corpus.name}: no change of up to {steps} steps raises the likelihood of any text; try more "
                 "--texts or --steps"
@@ -206,7 +202,6 @@ def build_attack_set(
             replace=replace,
             summary="Gold texts and small changes that make them worse, found by a search against language models.",
         )
-        discard(folder)
         task = write_stress_task(name, out, folder, prompt, chosen)
     return AttackResult(folder, summary, attacks, transfer, task)
 
@@ -252,11 +247,10 @@ def _attack(
     propose: Callable[[Gold], Propose],
     scorer: Likelihood,
     steps: int,
-    scratch: Path,
     *,
     progress: bool,
 ) -> Attack:
-    """Search for errors in each text; what an interrupted call left in ``scratch`` is not searched again."""
+    """Search for errors in each text."""
 
     def score(pairs: Sequence[tuple[str, str]]) -> list[float]:
         fitting = [pair for pair in pairs if scorer.fits(*pair)]
@@ -265,21 +259,12 @@ def _attack(
 
     found: dict[Gold, Found] = {}
     too_long = 0
-    with changing(scratch):
-        scratch.mkdir(parents=True, exist_ok=True)
     pairs = list(zip(texts, contexts, strict=True))
     for gold, context in tqdm(pairs, desc=f"{model}, {kind}", unit="text", disable=not progress):
-        path = scratch / f"{short_hash(model, kind, gold.source, gold.text)}.json"
-        if path.is_file():
-            row = load_json(read_text(path), str(path), hint="; delete it, and run the command again")
-        else:
-            fits = scorer.fits(context, gold.text)
-            one = search(gold, context, propose(gold), score, steps) if fits else None
-            row = {"too_long": not fits, "found": asdict(one) if one else None}
-            write_text(path, json.dumps(row))
-        too_long += row["too_long"]
-        if row["found"]:
-            found[gold] = Found(**{**row["found"], "steps": tuple(row["found"]["steps"])})
+        if not scorer.fits(context, gold.text):
+            too_long += 1
+        elif one := search(gold, context, propose(gold), score, steps):
+            found[gold] = one
     if too_long == len(texts):
         raise NNDError(f"{model}: no text of the corpus fits its window; take shorter texts")
     return Attack(model, kind, len(texts) - too_long, too_long, found)

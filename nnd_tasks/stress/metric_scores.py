@@ -18,7 +18,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.corpora import Corpus
 from nnd_tasks.stress.registry import ERRORS
 from nnd_tasks.stress.stress_report import StressReport
-from nnd_tasks.stress.verdict import Scored, Verdict, amount_of, judge, rep_4gram
+from nnd_tasks.stress.verdict import Scored, Verdict, amount_of, decide, judge, rep_4gram
 
 
 def stress_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: Corpus) -> StressReport:
@@ -101,15 +101,14 @@ def _set_verdicts(name: str, metric: SetMetric, rows: Sequence[Mapping[str, Any]
             for key in gold
         ]
     counts = Counter((row["category"], row["subcategory"]) for row in rows)
-    return [  # the share of texts that pass is not defined, as a set has one score
-        replace(
-            verdict,
-            levels=tuple(
-                replace(level, passed=math.nan, texts=counts[verdict.error, level.level]) for level in verdict.levels
-            ),
-        )
-        for verdict in judge(dict.fromkeys(gold, base), scored)
-    ]
+    verdicts = []
+    for verdict in judge(dict.fromkeys(gold, base), scored):  # no share of texts passes, as a set has one score
+        levels = [
+            replace(one, passed=math.nan, rate=(math.nan, math.nan), texts=counts[verdict.error, one.level])
+            for one in verdict.levels
+        ]
+        verdicts.append(replace(verdict, levels=tuple(levels), outcome=decide(levels)))
+    return verdicts
 
 
 def _sets(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int], dict[str, Mapping[str, Any]]]:

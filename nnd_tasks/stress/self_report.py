@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 from scipy.special import stdtrit
 
-from nnd_tasks.analysis.compare.output import p_value
 from nnd_tasks.analysis.compare.paired import holm
 from nnd_tasks.analysis.familiarity.effects import Effects, Floats
 from nnd_tasks.analysis.familiarity.familiarity_report import shown
 from nnd_tasks.analysis.familiarity.own import Estimate
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, write_texts
-from nnd_tasks.formats import TextTable, csv_text, json_text, number
+from nnd_tasks.formats import TextTable, csv_text, json_text, number, p_value
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.self_texts import SelfScores
 from nnd_tasks.wording import counted

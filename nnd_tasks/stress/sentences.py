@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from nnd_tasks.stress.registry import Resources, count_of, drawn, error
 from nnd_tasks.stress.text import Parsed, Word, join
@@ -38,6 +39,15 @@ _ASKING = frozenset(["how", "what", "when", "where", "who", "why"])
 #: Words after which "'s" is "is" or "has", whatever tag it has.
 _BEFORE_IS = _SUBJECTS | _ASKING | frozenset(["that", "there", "here"])
 _DETERMINERS = frozenset(["a", "an", "the", "no", "my", "your", "his", "her", "its", "our", "their"])
+#: Words that refer to what was said before where they begin a sentence.
+_BEGINNINGS = "and because but here or so still that there yet"
+_BACK_FIRST = frozenset(_BEGINNINGS.split())
+#: Words that do so among its first three, as further on they mostly refer to the sentence itself ("He lost his dog").
+_REFERENCES = (
+    "afterwards also another example former hence her his he however instead it its latter others she such their them then "
+    "therefore these they this those thus"
+)
+_BACK = frozenset(_REFERENCES.split())
 #: Marks that end a part of a sentence (note 14).
 DELIMITERS = frozenset(",.?!")
 
@@ -47,9 +57,9 @@ def middle_swap(text: str, amount: float, rng: random.Random, resources: Resourc
     """The halves of random sentences change places."""
     parsed = resources.parser.parse(text)
     words = list(parsed.words)
-    long = [(start, end) for start, end in parsed.sentences if _core(words, start, end) - start >= 2]
+    long = [(start, end) for start, end in parsed.sentences if parsed.core(start, end) - start >= 2]
     for start, end in drawn(rng, long, int(amount)):
-        stop = _core(words, start, end)
+        stop = parsed.core(start, end)
         middle = (start + stop) // 2
         last = words[stop - 1].space
         moved = [*words[middle:stop], *words[start:middle]]
@@ -64,13 +74,6 @@ def middle_swap(text: str, amount: float, rng: random.Random, resources: Resourc
     return join(words)
 
 
-def _core(words: Sequence[Word], start: int, end: int) -> int:
-    """Return the end of a sentence without its closing punctuation."""
-    while end > start and not words[end - 1].spoken:
-        end -= 1
-    return end
-
-
 def _sentences(parsed: Parsed) -> list[str]:
     """Return the sentences of a text."""
     return [join(parsed.words[start:end]) for start, end in parsed.sentences]
@@ -83,10 +86,21 @@ def _movable(parsed: Parsed, resources: Resources) -> int:
 
 @error("consistency", "pairs of sentences", switching=True, example=("She left. It rained.", "It rained. She left.", 1))
 def sentence_switching(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Random pairs of sentences change places, first those that have not moved yet."""
+    """Random pairs of sentences change places, first those that have not moved yet; a text like a list stays as it is.
+
+    An order is wrong where a sentence that points back follows another one than before.
+    """
     parsed = resources.parser.parse(text)
     sentences = _sentences(parsed)
-    return " ".join(_switched(sentences, _movable(parsed, resources), amount, rng)) if sentences else text
+    switched = _switched(sentences, _movable(parsed, resources), amount, rng)
+    torn = set(pairwise(["", *switched])) - set(pairwise(["", *sentences]))
+    return " ".join(switched) if any(_points_back(sentence) for _, sentence in torn) else text
+
+
+def _points_back(sentence: str) -> bool:
+    """Tell whether a sentence has a word that refers to what was said before."""
+    words = re.findall(r"\w+", sentence.lower())
+    return not (_BACK.isdisjoint(words[:3]) and _BACK_FIRST.isdisjoint(words[:1]))
 
 
 def _switched(parts: list[str], movable: int, amount: float, rng: random.Random) -> list[str]:
@@ -267,16 +281,11 @@ def generic_named_entity(text: str, amount: float, rng: random.Random, resources
     return _with_entities(
         parsed,
         {
-            (start, end): like(GENERIC.get(label, _SOMETHING), "A" if _begins(parsed, start) else "a")
+            (start, end): like(GENERIC.get(label, _SOMETHING), "A" if parsed.begins(start) else "a")
             for i, (start, end, label) in enumerate(parsed.entities)
             if i in chosen
         },
     )
-
-
-def _begins(parsed: Parsed, word: int) -> bool:
-    """Tell whether a word begins a sentence."""
-    return any(word == start for start, _ in parsed.sentences)
 
 
 def _with_entities(parsed: Parsed, new: dict[tuple[int, int], str]) -> str:

@@ -11,10 +11,10 @@ from nnd_tasks import __version__
 from nnd_tasks.baselines import table_rates
 from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.user_tasks import UserTask, write_task
 from nnd_tasks.schema import Test
 from nnd_tasks.sets.card import About
 from nnd_tasks.sets.recipe import Facts, list_recipes
+from nnd_tasks.sets.user_tasks import UserTask, write_task
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.stress.corpora import Corpus, Gold
 from nnd_tasks.stress.synthesize import VERSION
@@ -72,18 +72,28 @@ def write_stress_set(
         summary: of the set, in a sentence.
     """
     table = check_table(to_table(tests), f"corpus {corpus.name}")
+    counts = summarize(CONFIG, table)
     whole = {
         "corpus": corpus.name,
         "source_sha256": corpus.sha256,
+        "fingerprint": counts.fingerprint,
         "trivial_rules": table_rates(table),
         **report,
         "nnd_tasks": __version__,
     }
-    about = describe_set(name, corpus, made(summarize(CONFIG, table), whole), summary)
-    [written] = write_dataset(
-        folder, {CONFIG: table}, about=about, report={CONFIG: whole}, default=CONFIG, replace=replace
+    facts = Facts(
+        title=f"blind spots: {corpus.title}",
+        summary=summary,
+        judges="nobody, a program put the errors in.",
+        license="other",
+        license_note=f"The texts stand under the terms {corpus.terms}.",
+        language=corpus.languages,
+        homepage="",
+        citation=CITATION,
     )
-    return written
+    about = About(name, facts, synthetic=True, made=made(counts, whole))
+    write_dataset(folder, {CONFIG: table}, about=about, report={CONFIG: whole}, default=CONFIG, replace=replace)
+    return counts
 
 
 def write_stress_task(
@@ -118,26 +128,3 @@ def check_same(folder: Path, key: str) -> None:
             f"{folder}: holds a stress set of other texts, errors, levels, seeds, models or tools; take another name, or "
             "--replace it"
         )
-
-
-def describe_set(name: str, corpus: Corpus, made: tuple[str, ...] = (), summary: str = SUMMARY) -> About:
-    """Return what the card of a set of synthetic errors says.
-
-    Args:
-        name: of the set.
-        corpus: the gold texts.
-        made: lines on how the tests were made.
-        summary: of the set, in a sentence.
-    """
-    facts = Facts(
-        title=f"blind spots: {corpus.title}",
-        summary=summary,
-        errors="made",
-        judges="nobody, a program put the errors in.",
-        license="other",
-        license_note=f"The texts stand under the terms {corpus.terms}.",
-        language=tuple(corpus.languages),
-        homepage="",
-        citation=CITATION,
-    )
-    return About(name, facts, synthetic=True, made=made)

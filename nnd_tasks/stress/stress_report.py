@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from nnd_tasks.analysis.plots import save
@@ -19,8 +18,8 @@ from nnd_tasks.formats import TextTable, json_text, number
 from nnd_tasks.markdown import code, unlinked
 from nnd_tasks.stress import sentences, words  # noqa: F401 - importing them registers their error types
 from nnd_tasks.stress.registry import ERRORS
-from nnd_tasks.stress.verdict import Scored, Verdict, judge, rep_4gram
-from nnd_tasks.wording import counted, figure_text
+from nnd_tasks.stress.verdict import CONFIDENCE, Scored, Verdict, judge, rep_4gram
+from nnd_tasks.wording import figure_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 #: What tables call the two scores of a run.
 LIKELIHOOD = "mean log-likelihood per token"
 DIVERSITY = "negated rep-4gram"
-#: With fewer texts than this a report warns that other texts may give other verdicts.
-FEW_TEXTS = 50
 #: Kinds of errors in the order of the figure's panels.
 _KINDS = ("fluency", "consistency", "targeted", "other")
 
@@ -45,7 +42,6 @@ class StressReport:
         diversity: verdicts on the same texts by negated `rep_4gram`, which the paper advises to read beside likelihoods.
         model: whose likelihoods they are; ``""`` for text metrics.
         unscored: error type -> number of texts that take no part because a score is missing.
-        texts: number of gold texts; 0 where it is not known.
     """
 
     task: str
@@ -54,7 +50,6 @@ class StressReport:
     diversity: list[Verdict]
     model: str = ""
     unscored: Mapping[str, int] = field(default_factory=dict)
-    texts: int = 0
 
     @property
     def title(self) -> str:
@@ -110,12 +105,11 @@ def report_of(run: Run) -> StressReport:
         judge(repeats, diversity, unscored),
         model=run.model,
         unscored={error: len(texts) for error, texts in unscored.items()},
-        texts=len(gold),
     )
 
 
 def summary_table(reports: Sequence[StressReport]) -> TextTable:
-    """Return verdicts and mean pass rates over levels: a row per error type, a column per report."""
+    """Return verdicts and lowest pass rates of a level: a row per error type, a column per report."""
     verdicts = [{verdict.error: verdict for verdict in report.verdicts} for report in reports]
     errors = dict.fromkeys(error for of_report in verdicts for error in of_report)
     rows = [[error, *(_verdict_cell(of_report.get(error)) for of_report in verdicts)] for error in errors]
@@ -126,19 +120,22 @@ def summary(reports: Sequence[StressReport], least: int = 2) -> str:
     """Return `summary_table` as Markdown; ``""`` for fewer reports than ``least``."""
     if len(reports) < least:
         return ""
-    head = ["# Blind spots: verdicts, and mean pass rates over levels", ""]
+    head = ["# Blind spots: verdicts, and the lowest pass rate of a level", ""]
     return "\n".join([*head, *summary_table(reports).markdown()])
 
 
 def _verdict_cell(verdict: Verdict | None) -> str:
     if verdict is None:
         return "-"
-    rates = [level.passed for level in verdict.levels if not math.isnan(level.passed)]
-    return _word(verdict) + (f" {fmean(rates):.3f}" if rates else "")
+    rated = [level for level in verdict.levels if not math.isnan(level.passed)]
+    if not rated:
+        return verdict.outcome
+    lowest = min(rated, key=lambda level: level.passed)
+    return f"{verdict.outcome} {number(lowest.passed)} ({_interval(lowest.rate)})"
 
 
-def _word(verdict: Verdict) -> str:
-    return "pass" if verdict.falls else "fail"
+def _interval(ends: tuple[float, float], digits: int = 3, *, signed: bool = False) -> str:
+    return "-" if math.isnan(ends[0]) else " to ".join(number(end, digits, signed=signed) for end in ends)
 
 
 def levels_table(report: StressReport) -> TextTable:
@@ -151,8 +148,10 @@ def levels_table(report: StressReport) -> TextTable:
         "score",
         "sd over seeds",
         "change",
+        "step",
         DIVERSITY,
         "pass rate",
+        "its interval",
         "texts",
     ]
     diversity = {verdict.error: verdict for verdict in report.diversity}
@@ -162,14 +161,16 @@ def levels_table(report: StressReport) -> TextTable:
         for i, level in enumerate(verdict.levels):
             rows.append(
                 [
-                    *([verdict.error, _word(verdict)] if i == 0 else ["", ""]),
+                    *([verdict.error, verdict.outcome] if i == 0 else ["", ""]),
                     level.level,
                     number(level.noise),
                     number(level.score, 4),
                     number(level.deviation or math.nan, 4),
                     f"{level.change:+.1%}",
+                    _interval(level.step, 4, signed=True),
                     number(diverse[level.level].score, 4),
                     number(level.passed),
+                    _interval(level.rate),
                     f"{level.texts:,}",
                 ]
             )
@@ -178,20 +179,19 @@ def levels_table(report: StressReport) -> TextTable:
 
 def markdown(report: StressReport) -> str:
     """Return the verdicts of a report, with what is needed to read them."""
-    failed = [verdict.error for verdict in report.verdicts if verdict.failed]
     lines = [
         f"# Blind spots: {unlinked(report.title)}",
         "",
         f"Score: {report.metric}; of the gold texts {report.verdicts[0].gold:.4f} ({DIVERSITY}: "
         f"{report.diversity[0].gold:.4f}). A metric passes an error when every level scores below the one before it, and the "
-        "first below gold; where levels are kinds and no grades, when each scores below gold. Texts that an error left as they "
-        "were keep their score.",
-        "",
-        f"Failed: {', '.join(map(code, failed)) if failed else 'none'}.",
+        "first below gold (`step`); where levels are kinds and no grades, when each scores below gold; and when each level has a "
+        "pass rate above 0.5. It is undecided while an interval holds 0 or 0.5. The intervals are over texts; those of one "
+        f"error hold together with {CONFIDENCE:.0%}. Texts that an error left as they were keep their score.",
         "",
     ]
-    if 0 < report.texts < FEW_TEXTS:
-        lines += [f"{counted(report.texts, 'text')} only: with other texts the verdicts may differ.", ""]
+    for outcome in ("fail", "undecided"):
+        errors = [code(verdict.error) for verdict in report.verdicts if verdict.outcome == outcome]
+        lines += [f"{outcome.capitalize()}: {', '.join(errors) or 'none'}.", ""]
     if report.unscored:
         unscored = [f"{code(error)} {texts:,}" for error, texts in report.unscored.items()]
         lines += [f"Texts that take no part because a score is missing: {', '.join(unscored)}.", ""]
@@ -216,9 +216,15 @@ def draw(report: StressReport) -> Figure:
             x = [0.0, *(level.noise for level in verdict.levels)]
             y = [verdict.gold, *(level.score for level in verdict.levels)]
             spread = [0.0, *(level.deviation for level in verdict.levels)]
-            label = figure_text(f"{verdict.error} (fails)" if verdict.failed else verdict.error)
+            passes = verdict.outcome == "pass"
+            label = figure_text(verdict.error if passes else f"{verdict.error} ({verdict.outcome})")
             [line] = axes.plot(
-                x, y, marker="osD^v<>*XP"[i % 10], markersize=4, linewidth=3.2 if verdict.failed else 1.2, label=label
+                x,
+                y,
+                marker="osD^v<>*XP"[i % 10],
+                markersize=4,
+                linewidth=3.2 if verdict.outcome == "fail" else 1.2,
+                label=label,
             )
             axes.fill_between(
                 x,

@@ -10,15 +10,15 @@ from typing import Any
 from nnd_tasks.datasets import dataset_folder
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.harness.user_tasks import UserTask, shipped_task
 from nnd_tasks.markdown import table as markdown_table
+from nnd_tasks.sets.user_tasks import UserTask, shipped_task
 from nnd_tasks.sets.write import making
 from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress.corpora import Corpus, read_corpus
 from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.registry import ERRORS, NEEDS
 from nnd_tasks.stress.set_writing import check_name, check_same, some_of, write_stress_set, write_stress_task
-from nnd_tasks.stress.synthesize import SynthesisPlan, discard, frequent_ngrams, scratch_folder, synthesize
+from nnd_tasks.stress.synthesize import SynthesisPlan, frequent_ngrams, synthesize
 from nnd_tasks.stress.text import Parser, find_pipeline
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted, did_you_mean
@@ -71,8 +71,6 @@ def build_stress_set(
     progress: bool = True,
 ) -> StressResult:
     """Build the set ``name`` of synthetic near-negatives, and the task ``nnd_NAME`` that scores it.
-
-    An interrupted call can be made again, and goes on where it stopped.
 
     Args:
         name: of the set; letters, digits and ``_``.
@@ -135,9 +133,8 @@ def build_stress_set(
     with making(folder, timeout=0):  # no waiting for another build of this set, which may take hours
         if not replace:
             check_same(folder, key)
-        made = synthesize(plan, scratch_folder(folder, key), parser, workers=workers, progress=progress)
+        made = synthesize(plan, parser, workers=workers, progress=progress)
         if not made.tests:
-            discard(folder)
             raise NNDError(f"corpus {gold_corpus.name}: no error changed any text, so there is no test")
         named = {error: [ERRORS[error].level(amount) for amount in amounts] for error, amounts in chosen.items()}
         report = {
@@ -160,7 +157,6 @@ def build_stress_set(
             made=_made,
             replace=replace,
         )
-        discard(folder)
         task = write_stress_task(name, out, folder, prompt, chosen_texts)
     return StressResult(folder, summary, named, dict(made.unchanged), dict(made.repeated), left_out, task)
 

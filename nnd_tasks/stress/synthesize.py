@@ -1,26 +1,21 @@
-"""From gold texts to tests: every error type, level and seed, in pieces that an interrupted build can go on from."""
+"""From gold texts to tests: every error type, level and seed."""
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import random
-import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, reading, write_text
 from nnd_tasks.schema import Test, short_hash
 from nnd_tasks.stress import sentences, words  # noqa: F401 - importing them registers their error types
 from nnd_tasks.stress.corpora import Gold
@@ -28,12 +23,11 @@ from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.noise import noise_ratio
 from nnd_tasks.stress.registry import ERRORS, ErrorType, Resources
 from nnd_tasks.stress.text import Parser, find_pipeline, join
-from nnd_tasks.yaml_json import json_lines
 
-#: Gold texts of a piece.
-PIECE = 20
+#: Gold texts that a process is given at once.
+_CHUNK = 20
 #: The N of the tasks' version N-X, to raise when the same plan comes to give other tests.
-VERSION = 2
+VERSION = 3
 #: Why there is no test: the error left the text unchanged, or gave the same as a lower level or an earlier seed.
 UNCHANGED, REPEATED = "unchanged", "repeated"
 
@@ -163,88 +157,53 @@ def _start(plan: SynthesisPlan) -> None:
     _worker = plan, resources_of(plan, Parser(find_pipeline(plan.pipeline)))
 
 
-def _piece(first: int) -> tuple[int, list[dict[str, Any]]]:
-    """Return the number of a piece's first text, and its rows; runs in a process of the pool."""
+def _made(gold: Gold) -> list[tuple[str, Test | str]]:
+    """Return what `make_tests` yields; runs in a process of the pool."""
     if _worker is None:
         raise RuntimeError("the worker was not started")
-    return first, _rows(first, *_worker)
+    return list(make_tests(gold, *_worker))
 
 
-def _rows(first: int, plan: SynthesisPlan, resources: Resources) -> list[dict[str, Any]]:
-    """Return the tests of one piece as plain rows; where there is no test, its category and the reason."""
-    return [
-        {"category": name, "none": test}
-        if isinstance(test, str)
-        else {key: getattr(test, key) for key in test.__slots__}
-        for gold in plan.texts[first : first + PIECE]
-        for name, test in make_tests(gold, plan, resources)
-    ]
-
-
-def synthesize(
-    plan: SynthesisPlan, scratch: Path, parser: Parser, *, workers: int = 1, progress: bool = True
-) -> Synthesized:
-    """Make all tests of a plan; pieces that an interrupted call left in ``scratch`` are not made again.
+def synthesize(plan: SynthesisPlan, parser: Parser, *, workers: int = 1, progress: bool = True) -> Synthesized:
+    """Make all tests of a plan.
 
     Args:
         plan: what to make.
-        scratch: a folder for pieces; the caller removes it when the tests are stored.
         parser: of the plan's pipeline; other processes load their own.
         workers: number of processes.
         progress: show a progress bar.
 
     Raises:
-        NNDError: ``scratch`` cannot be written.
+        NNDError: a process stopped.
     """
-    pieces = range(0, len(plan.texts), PIECE)
+    found = Synthesized([], Counter(), Counter())
+    without = {UNCHANGED: found.unchanged, REPEATED: found.repeated}
     try:
-        with changing(scratch):
-            scratch.mkdir(parents=True, exist_ok=True)
-            done = {first for first in pieces if _path(scratch, first).is_file()}
-            left = [first for first in pieces if first not in done]
-            with tqdm(total=len(plan.texts), desc="making tests", unit="text", disable=not progress) as bar:
-                bar.update(sum(len(plan.texts[first : first + PIECE]) for first in done))
-                for first, rows in _each(plan, left, parser, workers, progress):
-                    _write(_path(scratch, first), rows)
-                    bar.update(len(plan.texts[first : first + PIECE]))
-            rows = [row for first in pieces for row in _read(_path(scratch, first))]
+        for made in tqdm(
+            _each(plan, parser, workers, progress), "making tests", len(plan.texts), unit="text", disable=not progress
+        ):
+            for name, test in made:
+                if isinstance(test, str):
+                    without[test][name] += 1
+                else:
+                    found.tests.append(test)
     except BrokenProcessPool as error:
         raise NNDError(
             "a process of --workers stopped (out of memory?); run the same command again with fewer"
         ) from error
-    without = {
-        reason: Counter(row["category"] for row in rows if row.get("none") == reason)
-        for reason in (UNCHANGED, REPEATED)
-    }
-    return Synthesized([Test(**row) for row in rows if "none" not in row], without[UNCHANGED], without[REPEATED])
+    return found
 
 
 def _each(
-    plan: SynthesisPlan, left: Sequence[int], parser: Parser, workers: int, progress: bool
-) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Yield (number of the first text, rows) of each piece that is left to make."""
-    if not left:
-        return
+    plan: SynthesisPlan, parser: Parser, workers: int, progress: bool
+) -> Iterator[Iterable[tuple[str, Test | str]]]:
+    """Yield what is made of each text."""
     if workers <= 1:
         resources = resources_of(plan, parser, progress)
-        for first in left:
-            yield first, _rows(first, plan, resources)
+        yield from (make_tests(gold, plan, resources) for gold in plan.texts)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_start, initargs=(plan,)) as pool:
-        yield from pool.map(_piece, left)
-
-
-def _path(scratch: Path, first: int) -> Path:
-    return scratch / f"piece-{first:07}.jsonl"
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    with reading(path), path.open(encoding="utf-8") as file:
-        return [row for _, _, row in json_lines(file, str(path), hint="; delete it, and run the command again")]
-
-
-def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+        yield from pool.map(_made, plan.texts, chunksize=_CHUNK)
 
 
 def frequent_ngrams(texts: Sequence[str], parser: Parser, most: int) -> dict[int, tuple[tuple[str, ...], ...]]:
@@ -266,15 +225,3 @@ def frequent_ngrams(texts: Sequence[str], parser: Parser, most: int) -> dict[int
         size: tuple(gram for gram, _ in sorted(counter.items(), key=lambda item: (-item[1], item[0]))[:most])
         for size, counter in counts.items()
     }
-
-
-def scratch_folder(folder: Path, key: str = "*") -> Path:
-    """Return where the pieces of a plan are kept while the dataset ``folder`` is made."""
-    return folder.with_name(f".{folder.name}.stress-{key}")
-
-
-def discard(folder: Path) -> None:
-    """Remove the pieces of all plans of a dataset folder, also of plans that were never finished."""
-    pattern = scratch_folder(Path(glob.escape(folder.name))).name
-    for path in folder.parent.glob(pattern):
-        shutil.rmtree(path, ignore_errors=True)

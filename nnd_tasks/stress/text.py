@@ -14,6 +14,12 @@ from nnd_tasks.errors import NNDError
 
 #: The pipeline of the paper's authors for most errors (`en_core_web_trf` for the rest).
 PIPELINE = "en_core_web_sm"
+#: What ends in a full stop within a sentence, in lower case; "no." only before a number.
+_ABBREVIATIONS = (
+    "al approx ave bros capt cf cmdr co col corp cpl dept dr ed eds esp est etc ft gen gov hon inc jr lit lt ltd maj max messrs "
+    "min mlle mme mr mrs ms mt op pp pres prof pvt rep rev sen sgt sr st supt viz vol vols vs"
+)
+ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,16 @@ class Parsed:
     sentences: tuple[tuple[int, int], ...]
     entities: tuple[tuple[int, int, str], ...]
 
+    def begins(self, word: int) -> bool:
+        """Tell whether a word begins a sentence."""
+        return any(word == start for start, _ in self.sentences)
+
+    def core(self, start: int, end: int) -> int:
+        """Return the end of a sentence without its closing punctuation."""
+        while end > start and not self.words[end - 1].spoken:
+            end -= 1
+        return end
+
 
 def join(words: Sequence[Word]) -> str:
     """Return words as a text; the white space after the last one is dropped."""
@@ -91,8 +107,22 @@ class Parser:
         words = tuple(
             Word(token.text, token.whitespace_, token.tag_, token.pos_, token.lemma_, token.is_stop) for token in doc
         )
-        sentences = tuple((sent.start, sent.end) for sent in doc.sents)
+        starts = [sent.start for sent in doc.sents]
+        starts = starts[:1] + [start for start in starts[1:] if not _goes_on(words, start, cased=not text.islower())]
+        sentences = tuple(zip(starts, [*starts[1:], len(words)], strict=False))
         return Parsed(words, sentences, tuple((ent.start, ent.end, ent.label_) for ent in doc.ents))
+
+
+def _goes_on(words: Sequence[Word], start: int, *, cased: bool) -> bool:
+    """Tell whether the sentence before the word at ``start`` goes on there, though a pipeline ended it.
+
+    It does after an abbreviation ("Lt. Col."), and where the next word has no capital letter ("Yahoo! was"), in ``cased`` texts.
+    """
+    last = join(words[max(start - 3, 0) : start]).split()[-1:]
+    before = "".join(last).lstrip("(").lower()
+    if before.endswith(".") and (before[:-1] in ABBREVIATIONS or (before == "no." and words[start].text[0].isdigit())):
+        return True
+    return cased and next((word.text[0].islower() for word in words[start:] if word.spoken), False)
 
 
 def rules() -> Any:

@@ -1,15 +1,20 @@
-"""The paper's verdict on a metric: does its score fall as the error grows?"""
+"""The paper's question to a metric, does its score fall as the error grows, with intervals over texts."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean, stdev
+from typing import Literal
 
+from nnd_tasks.statistics import clustered_mean, confidence_interval
 from nnd_tasks.stress.registry import ERRORS
+
+#: The intervals of one error hold together with this confidence.
+CONFIDENCE = 0.95
+Outcome = Literal["pass", "fail", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,9 @@ class Level:
         change: (score - gold) / |gold|.
         passed: share of the noised texts whose gold text scores strictly higher; nan for metrics of whole sets.
         texts: number of tests, over all seeds.
+        step: interval of the mean difference to the level before, or to gold where levels are kinds, paired by text; nan for
+            fewer than two texts.
+        rate: interval of ``passed``, clustered by text.
     """
 
     level: str
@@ -54,6 +62,8 @@ class Level:
     change: float
     passed: float
     texts: int
+    step: tuple[float, float]
+    rate: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +74,28 @@ class Verdict:
         error: its name.
         gold: mean score of the gold texts.
         levels: by growing amount, or in the order of the set where a larger amount is not worse.
-        falls: the metric passes: gold scores best, and each level lower than the one before (paper, section 5.5.1); where
-            levels are kinds and not grades, each lower than gold (section 2).
+        outcome: of `decide`.
     """
 
     error: str
     gold: float
     levels: tuple[Level, ...]
-    falls: bool
+    outcome: Outcome
 
-    @property
-    def failed(self) -> bool:
-        """The metric does not see this error, or not its amount."""
-        return not self.falls
+
+def decide(levels: Sequence[Level]) -> Outcome:
+    """Return whether a metric sees an error.
+
+    The paper asks of the means that gold scores best, and each level lower than the one before (section 5.5.1); where levels are
+    kinds and not grades, each lower than gold (section 2). A mean may fall by a few texts alone, so each level must also score
+    below gold in more than half of the texts. A metric passes if all intervals lie on the right side, fails if one lies on the
+    wrong one, and else it is undecided.
+    """
+    margins = [(-level.step[1], -level.step[0]) for level in levels]
+    margins += [(level.rate[0] - 0.5, level.rate[1] - 0.5) for level in levels if not math.isnan(level.passed)]
+    if any(high <= 0 for _, high in margins):
+        return "fail"
+    return "pass" if margins and all(low > 0 for low, _ in margins) else "undecided"
 
 
 def judge(
@@ -119,21 +138,18 @@ def _verdict(
         by_level: level -> seed -> gold text -> score of the noised text.
     """
     if not gold:
-        return Verdict(error, math.nan, (), falls=False)
+        return Verdict(error, math.nan, (), "undecided")
     graded = ERRORS[error].graded if error in ERRORS else True
     base = fmean(gold.values())
     unchanged: _Values = {text: (score, 0.0) for text, score in gold.items()}
     below = unchanged
+    level = 1 - (1 - CONFIDENCE) / (2 * len(by_level))
     levels = []
     for name in sorted(by_level, key=amount_of) if graded else by_level:
-        level, here = _level(name, gold, base, by_level[name], below if graded else unchanged)
-        below = here
-        levels.append(level)
-    means = [base, *(level.score for level in levels)]
-    falls = (
-        all(after < before for before, after in pairwise(means)) if graded else all(mean < base for mean in means[1:])
-    )
-    return Verdict(error, base, tuple(levels), falls)
+        one, here = _level(name, gold, base, by_level[name], below, level)
+        below = here if graded else unchanged
+        levels.append(one)
+    return Verdict(error, base, tuple(levels), decide(levels))
 
 
 def amount_of(level: str) -> tuple[float, str]:
@@ -150,6 +166,7 @@ def _level(
     base: float,
     by_seed: Mapping[int, Mapping[str, Scored]],
     below: _Values,
+    confidence: float,
 ) -> tuple[Level, _Values]:
     """Return a level, and the mean score and noise ratio of each text on it.
 
@@ -159,6 +176,7 @@ def _level(
         base: mean score of the gold texts.
         by_seed: seed -> gold text -> score of the noised text.
         below: values of the level below, for texts without a noised text on this one.
+        confidence: of each interval.
     """
     values: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for texts in by_seed.values():
@@ -173,6 +191,11 @@ def _level(
     ]
     every = [one for texts in by_seed.values() for text, one in texts.items() if text in gold]
     score = fmean(scores)
+    falls = [here[text][0] - below[text][0] for text in gold]
+    step = clustered_mean(falls, [1] * len(falls), confidence)
+    passed: dict[str, list[bool]] = defaultdict(list)
+    for one in every:
+        passed[one.text].append(gold[one.text] > one.score)
     level = Level(
         level=name,
         noise=fmean(noise for _, noise in here.values()),
@@ -181,6 +204,9 @@ def _level(
         change=(score - base) / abs(base) if base else 0.0,
         passed=fmean(gold[one.text] > one.score for one in every) if every else math.nan,
         texts=len(every),
+        # Where all texts differ alike (by 0, or because the metric scores sets), the mean stands for its interval.
+        step=(step.mean, step.mean) if step.standard_error == 0 else (step.low, step.high),
+        rate=confidence_interval(list(map(sum, passed.values())), list(map(len, passed.values())), confidence),
     )
     return level, here
 

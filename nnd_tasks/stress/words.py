@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from nnd_tasks.stress.registry import Resources, count_of, drawn, error
-from nnd_tasks.stress.text import Word, join
+from nnd_tasks.stress.text import Parsed, Word, join
 
 ARTICLES = frozenset({"a", "an", "the"})
 #: For pipelines without a tagger.
@@ -38,18 +38,29 @@ def _remove(words: Sequence[Word], gone: set[int]) -> str:
     return join(kept)
 
 
-def _removal(chosen: Callable[[Word], bool], text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Return a text without a share of those words for which ``chosen`` is true."""
-    words = resources.parser.parse(text).words
-    eligible = [i for i, word in enumerate(words) if chosen(word)]
+def _removal(
+    chosen: Callable[[Word], bool],
+    text: str,
+    amount: float,
+    rng: random.Random,
+    resources: Resources,
+    kept: Callable[[Parsed, int], bool] = lambda parsed, i: False,
+) -> str:
+    """Return a text without a share of those words for which ``chosen`` is true, and ``kept`` of their place is not."""
+    parsed = resources.parser.parse(text)
+    words = parsed.words
+    eligible = [i for i, word in enumerate(words) if chosen(word) and not kept(parsed, i)]
     return _remove(words, set(drawn(rng, eligible, count_of(amount, len(eligible))))) if eligible else text
 
 
 @error("fluency", "share of words", example=("She went to the office.", "She went to.", 0.5))
 def truncation(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Words at the end are removed; a full stop ends what is left."""
-    words = resources.parser.parse(text).words
-    kept = _without_opening(join(words[: len(words) - count_of(amount, len(words))]))
+    """Words at the end are removed, one more where whole sentences would be left; a full stop ends what is left."""
+    parsed = resources.parser.parse(text)
+    words, left = parsed.words, len(parsed.words) - count_of(amount, len(parsed.words))
+    while any(parsed.core(start, end) <= left <= end for start, end in parsed.sentences):
+        left -= 1
+    kept = _without_opening(join(words[:left]))
     if not kept or kept.rstrip(_CLOSING).endswith(_FINAL):
         return kept
     return f"{kept}."
@@ -76,8 +87,13 @@ def _opens_quote(text: str) -> bool:
 
 @error("fluency", "share of articles", example=("She went to the office.", "She went to office.", 1))
 def article_removal(text: str, amount: float, rng: random.Random, resources: Resources) -> str:
-    """Random articles are removed."""
-    return _removal(lambda word: word.text.lower() in ARTICLES, text, amount, rng, resources)
+    """Random articles are removed, but not from names ("A Coruña")."""
+    return _removal(lambda word: word.text.lower() in ARTICLES, text, amount, rng, resources, _in_a_name)
+
+
+def _in_a_name(parsed: Parsed, i: int) -> bool:
+    """Tell whether an article has a capital letter though it does not begin a sentence."""
+    return parsed.words[i].text.istitle() and not parsed.begins(i)
 
 
 @error("fluency", "share of prepositions", example=("She went to the office.", "She went the office.", 1))

@@ -13,8 +13,8 @@ MARKS = ["<v>", "</v>"]
 
 def rows(folder: Path) -> pd.DataFrame:
     """Return a row per rating; ``Accuracy/Mistranslation`` is of the category Accuracy."""
-    files = [path for path in sorted(folder.rglob("*mqm*.tsv")) if ".avg" not in path.name]
-    return pd.concat([read_ratings(path) for path in files])
+    files = sorted(folder.rglob("*mqm*.tsv")) or sorted(folder.rglob("*.tsv"))
+    return pd.concat([read_ratings(path) for path in files if ".avg" not in path.name])
 
 
 def read_ratings(path: Path) -> pd.DataFrame:

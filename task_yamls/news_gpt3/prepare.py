@@ -17,8 +17,16 @@ def rows(folder: Path) -> pd.DataFrame:
         for article in read_records(folder / file) if (folder / file).exists() else ():
             best = [vote["best_summary"][0] for vote in article["annotators"]]
             worst = [vote["worst_summary"][0] for vote in article["annotators"]]
-            for system in SYSTEMS:
-                found.append({"config": config, "group": article["@key"], "context": article["article"],
-                              "candidate": article[system]["text"], "system": system,
-                              "score": best.count(system) - worst.count(system), "where": article.where})  # fmt: skip
+            found += [
+                {
+                    "config": config,
+                    "group": article["@key"],
+                    "context": article["article"],
+                    "candidate": article[system]["text"],
+                    "system": system,
+                    "score": best.count(system) - worst.count(system),
+                    "where": article.where,
+                }
+                for system in SYSTEMS
+            ]
     return pd.DataFrame(found)

@@ -340,15 +340,24 @@ def test_tokens_that_lack_a_candidate_are_an_error(tmp_path: Path) -> None:
         adjust(run, set())
 
 
-@pytest.mark.parametrize("wrong", [-1, 2**31 - 1])
-def test_a_token_that_no_vocabulary_has_is_an_error(tmp_path: Path, wrong: int) -> None:
-    run = scored_run(tmp_path, [[[1, 2], [3]] for _ in range(12)], lambda p, i, ids: -1.0 * len(ids))
-    table = pq.read_table(run.tokens)
-    place = table.schema.get_field_index("token_ids")
-    ids = pa.array([[wrong, 2], *table["token_ids"].to_pylist()[1:]], SCHEMA.field(place).type)
-    pq.write_table(table.set_column(place, SCHEMA.field(place), ids), run.tokens)
-    with pytest.raises(NNDError, match="row 1: has a token that no vocabulary has"):
-        adjust(run)
+def test_knowledge_that_grows_with_length_is_taken_out_with_it_and_a_note_says_so(tmp_path: Path) -> None:
+    """Words are left out of the worse text, and the model notices each by one nat; a token costs it three."""
+    rng = np.random.default_rng(8)
+    whole, left_out = rng.integers(20, 40, 1_500), rng.integers(1, 7, 1_500)
+    texts = [[[1] * n, [1] * (n - k)] for n, k in zip(whole.tolist(), left_out.tolist(), strict=True)]
+    noise = rng.normal(0, 5.6, len(texts))
+    truth = float(np.mean(left_out + noise > 0))  # at equal prices
+    run = scored_run(
+        tmp_path, texts, lambda p, i, ids: -3.0 * len(ids) + (left_out[p] + noise[p]) * (i == 0) - 200, tokens=False
+    )
+    found = adjust(run)
+    assert truth == pytest.approx(0.71, abs=0.03)
+    assert found.rates["all"][ADJUSTED].rate == pytest.approx(0.5, abs=0.03)
+    [_, note] = found.notes
+    assert note.startswith("b: in 100% of the tests that differ in length the better text is the longer one")
+    shown = markdown(with_adjusted(compare(pair([run, replace(run, model="n")])[0])))
+    assert shown.count("the better text is the longer one") == 2
+    assert "taken out too as far as it grows with the difference in length" in shown
 
 
 # ---------------------------------------------------------------- where users see it

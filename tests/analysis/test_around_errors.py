@@ -18,7 +18,7 @@ from nnd_tasks.analysis.curves.around_errors import PLACES, around_errors
 from nnd_tasks.analysis.report.html_report import write_report
 from nnd_tasks.analysis.results import read_runs
 from tests.analysis.token_runs import documents, write_run
-from tests.commands import Outcome
+from tests.commands import Outcome, refused
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,20 @@ def test_the_command_writes_table_and_figure(folder: Path, tmp_path: Path, nnd: 
     assert "chance (0.5)" not in labels
 
 
+def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
+    made = documents(3)
+    for model, spans in (("m-a", "s1"), ("m-b", "s2")):
+        write_run(tmp_path / "both" / model, model, made, spans_digest=spans)
+    assert "error spans (s1 and s2)" in refused(nnd("surprise", tmp_path / "both"))
+    assert nnd("compare", tmp_path / "both").status == 0
+    page = write_report([tmp_path / "both"], tmp_path / "r.html").read_text()
+    assert '<td class="text">s1</td>' in page
+    assert "Surprise around marked errors" not in page
+    write_run(tmp_path / "both" / "plain", "m-c", made, tokens=False)
+    alone = nnd("surprise", tmp_path / "both" / "m-a", tmp_path / "both" / "plain")
+    assert alone.status == 0, "a run without span metrics rests on no spans"
+
+
 def test_it_says_what_is_missing(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
     made = documents(3)
     write_run(tmp_path / "a", "m-a", made, tokens=False)
@@ -98,7 +112,9 @@ def test_it_says_what_is_missing(tmp_path: Path, nnd: Callable[..., Outcome]) ->
     for document in made:
         del document["error_spans"]
     write_run(tmp_path / "b", "m-a", made)
-    assert "no set of these runs says which part of a text is wrong" in nnd("surprise", tmp_path / "b").err
+    refused = nnd("surprise", tmp_path / "b").err
+    assert "no set of these runs says which part of a text is wrong" in refused
+    assert str(tmp_path) not in refused, "it concerns all runs"
     page = html.fromstring(write_report([tmp_path / "b"], tmp_path / "r.html").read_bytes().decode())
     assert not page.xpath("//figure[@class='around']")
 

@@ -213,12 +213,6 @@ def test_a_damaged_file_of_tokens_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ({"logprobs": None}, r"its column 'logprobs' lacks a value"),
-        ({"starts": [0, None]}, r"its column 'starts' lacks a value"),
-        ({"candidate": None}, r"its column 'candidate' lacks a value"),
-        ({"ends": [1]}, r"row 2: its lists differ in length"),
-        ({"starts": [-1] * 31}, r"row 2: a token has characters that its text does not have"),
-        ({"ends": [9_999] * 31}, r"row 2: a token has characters that its text does not have"),
         ({"logprobs": [float("nan")] * 31}, r"row 2: 31 tokens with a sum of nan are not those of the samples"),
         ({"cluster_id": "elsewhere"}, r"has no tokens of candidate 1 of prompt c00000; run the task again"),
     ],
@@ -235,27 +229,6 @@ def test_token_scores_that_cannot_be_are_one_error(damage: dict[str, Any], messa
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), run.tokens)
     with pytest.raises(NNDError, match=rf"{run.tokens.name}.*{message}"):
         run_tokens(run)
-
-
-@pytest.mark.parametrize(
-    ("marks", "message"),
-    [
-        ("x", r"error_spans is 'x', which is not a list"),
-        ([[]], r"error_spans are of 1 candidate, it has 4 candidates"),
-        ([[], None, [], []], r"error_spans\[1\] hold None, which is not an error with category and severity"),
-        ([[], [{"start": 0, "end": 1}], [], []], r"error_spans\[1\] hold {.*which is not an error with category"),
-        (
-            [[], [{"start": 5, "end": 4, "category": "", "severity": ""}], [], []],
-            r"error_spans\[1\]: end is 4; expected",
-        ),
-        ([[], [{"start": 0, "end": 9_999, "category": "", "severity": ""}], [], []], r"error_spans\[1\]: end is 9999"),
-    ],
-)
-def test_marks_that_cannot_be_are_one_error(marks: Any, message: str, tmp_path: Path) -> None:
-    made = documents(1)
-    made[0]["error_spans"] = marks
-    with pytest.raises(NNDError, match=rf"samples_nnd_marked\S+, line 1: doc: {message}"):
-        read_runs([write_run(tmp_path / "a", "m", made)])
 
 
 # ---------------------------------------------------------------- one test

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from scipy import stats
 
 from nnd_tasks.analysis.compare import paired as module
 from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
+from nnd_tasks.analysis.compare.model_verdicts import verdicts
 from nnd_tasks.analysis.compare.output import (
     between,
     file_names,
@@ -47,6 +49,7 @@ from nnd_tasks.analysis.compare.power import (
     detectable,
     least_p,
     marked_points,
+    needed,
     planned,
     planned_by_category,
 )
@@ -286,7 +289,9 @@ def test_a_comparison_adds_up(rows: list[Any]) -> None:
 
 def ranking(*pairs: tuple[str, str, float, float], rates: dict[str, float]) -> Any:
     corrected = holm([p for *_, p in pairs])
-    differences = [Difference(a, b, d, 0, 0, p, c, 1, 0.1) for (a, b, d, p), c in zip(pairs, corrected, strict=True)]
+    differences = [
+        Difference(a, b, d, 0, 0, p, c, 1, 0.1, 0.03) for (a, b, d, p), c in zip(pairs, corrected, strict=True)
+    ]
     return rank(CategoryResult("all", 9, 9, {m: Rate(r, 0, 0, 0) for m, r in rates.items()}, differences))
 
 
@@ -409,6 +414,57 @@ def test_what_cannot_be_compared_is_named() -> None:
     assert "Left out: 1 test that some model could not score." in markdown(found)
 
 
+def _verdicts(first: dict[str, list[int]], second: dict[str, list[int]]) -> list[str]:
+    """Return the verdict on two models with these outcomes, category -> outcome on each prompt."""
+    outcomes = [
+        [(name, k, value) for name, row in model.items() for k, value in enumerate(row)] for model in (first, second)
+    ]
+    passed = np.array([[value for *_, value in model] for model in outcomes]).T
+    return verdicts(
+        compare(make_paired(passed, [str(k) for _, k, _ in outcomes[0]], [name for name, *_ in outcomes[0]]))
+    )
+
+
+def test_a_verdict_says_who_passes_more_on_what_and_how_surely() -> None:
+    """By hand: on x the second passes 18 of 20 tests and the first 2, on y both pass 10."""
+    same = [0, 1] * 10
+    [said] = _verdicts({"x": [1] * 2 + [0] * 18, "y": same}, {"x": [0] * 2 + [1] * 18, "y": same})
+    assert said.startswith("m1 passes more tests than m0: 70.0% against 30.0% (40 points, 95% interval ")
+    assert said.endswith("p <0.001). By category, m1 passes more on x (by 80 points, p <0.001).")
+    [turned] = _verdicts({"x": [0] * 2 + [1] * 18, "y": same}, {"x": [1] * 2 + [0] * 18, "y": same})
+    assert turned == said.replace("m0", "m?").replace("m1", "m0").replace("m?", "m1")
+
+
+def test_an_undecided_verdict_says_what_could_have_shown_and_what_would_be_needed() -> None:
+    """By hand: of 30 prompts two differ, in opposite directions, so the squares of the residuals sum to 2."""
+    [said] = _verdicts({"x": [1, 0] + [1] * 28}, {"x": [0, 1] + [1] * 28})
+    error = math.sqrt(30 / 29 * 2) / 30
+    mde = (stats.t.ppf(0.975, 29) + stats.t.ppf(0.8, 29)) * error
+    count = next(
+        k for k in range(2, 999)
+        if (stats.t.ppf(0.975, k - 1) + stats.t.ppf(0.8, k - 1)) * error * math.sqrt(30 / k) <= 0.05
+    )  # fmt: skip
+    shown = f"30 prompts show differences above {100 * mde:.1f} points; about {float(f'{count:.2g}'):.0f} would be needed for 5"
+    assert said == f"Undecided between m0 and m1: {shown} points."
+    [equal] = _verdicts({"x": [1, 0, 1]}, {"x": [1, 0, 1]})
+    assert equal.endswith("3 prompts, and they pass equally many tests of each.")
+    [few] = _verdicts({"x": [1, 0, 1, 0]}, {"x": [0, 1, 1, 1]})
+    assert re.search(r"4 prompts can show no difference; about [\d,]+ would be needed for 5 points\.$", few)
+
+
+def test_so_many_prompts_as_needed_show_the_difference_with_the_power_that_is_meant() -> None:
+    rng = np.random.default_rng(5)
+
+    def differences(prompts: int, studies: int) -> Any:  # a test per prompt: the second model wins 20%, the first 10%
+        return rng.choice([1, -1, 0], p=[0.2, 0.1, 0.7], size=(prompts, studies))
+
+    pilot = differences(4_000, 1)[:, 0]
+    count = needed(float(pilot.std() / math.sqrt(4_000)), 4_000, 0.1)
+    found = permutation_p(differences(int(count), 500), resamples=1_000) < LEVEL
+    assert found.mean() == pytest.approx(POWER, abs=3 * math.sqrt(POWER * (1 - POWER) / 500))
+    assert needed(0.1, 50, 0.1, hypotheses=1, resamples=10) == math.inf
+
+
 def test_a_run_that_fits_no_other_is_told_with_the_reason() -> None:
     first, second = (make_run(name, [True, False], ["k", "l"]) for name in "ab")
     other = {**PROTOCOL, "prompt": "q"}
@@ -417,7 +473,7 @@ def test_a_run_that_fits_no_other_is_told_with_the_reason() -> None:
     [found] = compare_runs([first, second, third, fourth], resamples=100)
     assert found.paired.models == ["a", "b"]
     assert len(found.not_compared) == 2
-    assert "c on nnd_demo_other has no run to compare with" in found.not_compared[0]
+    assert "c on nnd_demo_other is in no comparison" in found.not_compared[0]
     assert "prompt 'p' and 'q'" in found.not_compared[0]
     assert found.not_compared[1].endswith("no other model ran on nnd/else (default)")
     assert all(line in markdown(found) for line in found.not_compared)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from nnd_tasks import cli
+from nnd_tasks.analysis.compare.output import FEW_NOTE
 from nnd_tasks.analysis.curves.charts import Chart, Point, scaling, training_curve
 from nnd_tasks.analysis.curves.curve_log import logged_curve, read_curve
 from nnd_tasks.analysis.curves.curve_report import draw, markdown, to_csv, to_json, write
@@ -223,7 +224,7 @@ def test_tests_that_one_model_could_not_score_count_for_none() -> None:
     missing = (None, *OUTCOMES[1:])
     [chart] = scaling([run_of("m-1b", missing, parameters=1), run_of("m-2b", parameters=2)])
     assert {p.tests for p in chart.points if p.category == "all"} == {len(OUTCOMES) - 1}
-    assert any("1 test left out" in note for note in chart.notes)
+    assert any("Left out: 1 test that" in note for note in chart.notes)
 
 
 def test_a_task_that_one_model_ran_is_left_out_with_a_note() -> None:
@@ -471,7 +472,7 @@ def test_the_table_as_a_whole() -> None:
         "| x | fam&#124;ily | m0 | 1,000,000 | 1,234 | 9† | 0.700 | 0.0500 | 0.600 to 0.800 |\n"
         "| x | fam&#124;ily | m1 | 3,500,000 | 1,234 | 9† | 0.700 | 0.0500 | 0.600 to 0.800 |\n\n"
         "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.\n\n"
-        "† fewer than 10 prompts: the error bars are unreliable.\n"
+        f"{FEW_NOTE}\n"
     )
 
 
@@ -677,7 +678,8 @@ def test_scaling_reads_results_of_lm_eval(nnd: Callable[..., tuple[int, str, str
             passed = run.tests.loc[run.tests["category"] == category, "passed"]
             [rate] = table.loc[(table["model"] == run.model) & (table["category"] == category), "rate"]
             assert rate == pytest.approx(passed.mean())
-            assert f"| {category} | lm | {run.model} | {run.parameters:,} | 30 | 30 | {rate:.3f} |" in out
+            mark = "†" if rate in (0, 1) else ""
+            assert f"| {category} | lm | {run.model} | {run.parameters:,} | 30 | 30{mark} | {rate:.3f} |" in out
 
 
 def test_curve_reads_checkpoints_and_logs(nnd: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:

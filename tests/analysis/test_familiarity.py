@@ -331,4 +331,4 @@ def test_a_test_that_the_set_does_not_have_is_named(nnd: Command, made_up: Made,
     run = write_scores(tmp_path, "m", {})
     [samples] = run.rglob("samples_*.jsonl")
     samples.write_text(samples.read_text().replace("0000000003", "ffffffff03"))
-    assert "has no test ffffffff03; the file was changed" in refused(nnd("familiarity", run))
+    assert "has no test ffffffff03; the file is damaged" in refused(nnd("familiarity", run))

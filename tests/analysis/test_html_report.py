@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,9 @@ from nnd_tasks.analysis.side_by_side import pair
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
-from nnd_tasks.runner.run import run_lm_eval
 from tests.analysis.pages import open_page
 from tests.analysis.runs import make_paired, make_run
+from tests.commands import Outcome
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -364,15 +365,16 @@ def test_commands_are_there_without_secrets(three: list[Path], tmp_path: Path) -
 
 
 def test_a_command_holds_what_the_protocol_tells() -> None:
-    protocol = {"set": "s", "shots": 2, "eos": True, "ties": "authors", "chat_template": True, "multiturn": True}
-    command = {"model": "hf", "model_args": "pretrained=a b,revision=x", "limit": 5}
+    protocol = {"set": "s", "shots": 2, "chat_template": True, "multiturn": True}
+    settings = {"append_eos": True, "ties": "authors"}
+    command = {"model": "hf", "model_args": "pretrained=a b,revision=x", "limit": 5, "settings": settings}
     words = shlex.split(command_of(make_run("m", [True], ["c"], protocol=protocol, command=command)))
     assert words[:3] == ["nnd", "run", "--no-shared-prefix"]
     pairs = dict(pairwise(words))
     assert pairs["--model_args"] == "pretrained=a b,revision=x"
     assert pairs["--limit"] == "5"
     assert pairs["--num_fewshot"] == "2"
-    assert json.loads(pairs["--metadata"]) == {"append_eos": True, "ties": "authors"}
+    assert json.loads(pairs["--metadata"]) == settings
     assert {"--apply_chat_template", "--fewshot_as_multiturn"} <= set(words)
 
 
@@ -390,22 +392,30 @@ def test_the_command_on_the_page_asks_a_real_model_the_same_again(
     tiny_models: dict[str, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    nnd: Callable[..., Outcome],
 ) -> None:
     monkeypatch.setenv("NND_HOME", str(demo_home))
     monkeypatch.chdir(tmp_path)
-    settings = json.dumps({"append_eos": True, "ties": "authors"})
+    (tmp_path / "nnd_home" / "task_yamls").mkdir(parents=True)
+    base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
+    yaml = tmp_path / "mine.yaml"
+    yaml.write_text(f"include: {base}\ntask: mine\nmetadata: {{version: 1-A, append_bos: true, append_eos: true}}\n")
+    settings = {"append_bos": False, "candidate_prefix": "$answer$ = ", "number_lines": True, "ties": "authors"}
     asked = ["--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},dtype=float32", "--device", "cpu"]
-    asked += ["--tasks", "nnd_demo", "--limit", "10", "--num_fewshot", "1", "--metadata", settings]
-    run_lm_eval([*asked, "--log_samples", "--output_path", "first"])
+    asked += ["--tasks", "mine", "--num_fewshot", "1", "--metadata", json.dumps({**settings, "append_eos": True})]
+    asked += ["--include_path", str(tmp_path), "--log_samples"]
+    assert nnd("run", *asked, "--sample", "10", "--output_path", "first").status == 0
     page = parse(write_report(["first"], "r.html"))
     [command] = page.xpath("//article[@class='run']/pre/text()")
-    assert shlex.split(command)[:2] == ["nnd", "run"]
-    run_lm_eval(shlex.split(command)[2:])
+    words = shlex.split(command)
+    assert json.loads(words[words.index("--metadata") + 1]) == settings, "what differs from the task's YAML"
+    assert "add --samples" not in text_of(page.xpath("//article[@class='run']")[0])
+    assert nnd(*words[1:], "--include_path", str(tmp_path)).status == 0
     [first], [again] = read_runs(["first"]), read_runs(["results"])
     assert again.line == first.line
     assert again.tests["margin"].to_numpy() == pytest.approx(first.tests["margin"].to_numpy())
     assert first.protocol["shots"] == 1
-    assert len(page.xpath("//article[@data-task='nnd_demo']")) == min(50, (~first.tests["passed"]).sum())
+    assert len(page.xpath("//article[@data-task='mine']")) == min(50, (~first.tests["passed"]).sum())
 
 
 def test_a_value_with_a_comma_makes_the_arguments_json() -> None:
@@ -512,6 +522,24 @@ def test_the_page_never_scrolls_sideways(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
     assert dark == (scheme == "dark")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_summary_shows_numbers_and_its_whole_caption(browser: Browser, tmp_path: Path, width: int) -> None:
+    part = {"selection": "12 of 30 (0123456789ab)"}
+    places = [
+        write_run(tmp_path / str(i), "a-model-of-a-long-name", task="nnd_a_set_of_a_long_name", **protocol)
+        for i, protocol in enumerate((part, {}))
+    ]
+    page, _ = open_page(browser, write_report(places, tmp_path / "r.html"), viewport={"width": width, "height": 844})
+    right = page.evaluate("document.querySelector('#summary .scroll').getBoundingClientRect().right")
+    for part_of in ("td b", "td small", "caption", "thead th + th a"):
+        box = page.locator(f"table.summary {part_of}").first.bounding_box()
+        assert box
+        assert box["x"] + box["width"] <= right, part_of
+    assert page.locator("h2, nav a, th a", has_text="12 of 30").count() == 3
+    assert page.locator("h2, nav a, th a", has_text="0123456789ab").count() == 0
 
 
 @pytest.mark.slow

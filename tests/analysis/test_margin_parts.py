@@ -276,7 +276,9 @@ def write_run(
         samples.append(json.dumps({"doc": doc, "candidates": scores, "tests": tests}))
     signature = {"line": model, "protocol": PROTOCOL, "model": {"name": model, "window": 64}, "environment": {}}
     results = {
-        "configs": {task: {"metadata": {"nnd": {"signature": signature}}}},
+        "configs": {
+            task: {"metadata": {"nnd": {"signature": signature, "settings": {"tokens": True} if tokens else {}}}}
+        },
         "versions": {task: "1-A"},
         "n-samples": {task: {"effective": prompts}},
         "config": {"model": "hf", "model_args": {"pretrained": model}},

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,9 +19,10 @@ from typer.testing import CliRunner
 
 from nnd_tasks.analysis.compare import diagnostics as reading
 from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
+from nnd_tasks.analysis.compare.output import markdown
 from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.analysis.model_names import short_names
-from nnd_tasks.analysis.results import read_runs, to_table
+from nnd_tasks.analysis.results import Run, read_runs, to_table
 from nnd_tasks.analysis.selecting import PARTS, value_of
 from nnd_tasks.analysis.side_by_side import check_comparable, not_compared, pair
 from nnd_tasks.baselines import Unigrams
@@ -29,7 +31,7 @@ from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.settings import Settings
 from nnd_tasks.harness.signature import protocol_part
-from tests.analysis.runs import make_run
+from tests.analysis.runs import PROTOCOL, make_run
 
 
 @pytest.fixture
@@ -269,7 +271,10 @@ def test_what_is_allowed_must_be_a_part_of_the_protocol(scored: Path) -> None:
             _change("nnd_demo", "2-A", lambda results: results["versions"]),
             r"cannot be compared: version of the task '2-A' and '1-A'.*--allow version",
         ),
-        (_change("selection", "5 of 60 (abc)", _protocol), r"selection .*--limit or --samples took\)$"),
+        (
+            _change("selection", "5 of 60 (abc)", _protocol),
+            r"selection .*--limit or --samples took\), or compare anyway with --allow selection$",
+        ),
     ],
 )
 def test_a_run_of_another_protocol_stands_apart(change: Callable[[Path], None], message: str, results: Path) -> None:
@@ -280,7 +285,7 @@ def test_a_run_of_another_protocol_stands_apart(change: Callable[[Path], None], 
     [line] = not_compared(runs, groups)
     assert re.search(message, line), line
     shutil.rmtree(results / "t5")
-    with pytest.raises(NNDError, match=r"has no run to compare with: .*cannot be compared"):
+    with pytest.raises(NNDError, match=r"is in no comparison: .*cannot be compared"):
         compare_runs(read_runs([results]))
 
 
@@ -333,7 +338,7 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(resul
     done = nnd("report", results, "--select", "shots=2,limit=10", "--select", "chat_template=no", "-o", out / "r.html")
     assert done.exit_code == 0, done.output
     assert "--select shots=2,limit=10 --select chat_template=no -o report.html" in (out / "r.html").read_text()
-    with pytest.raises(NNDError, match=r"gpt2: two runs of it on nnd/demo .*--select shots=0"):
+    with pytest.raises(NNDError, match=r"gpt2: 2 runs of it on nnd/demo .*--select shots=0"):
         pair(read_runs([results]), ["shots", "prompt", "shots_seed"])
 
 
@@ -411,8 +416,87 @@ def test_tests_of_one_run_only_are_refused() -> None:
     first, other = make_run("a", [True, True], ["k", "k"]), make_run("b", [True], ["k"])
     with pytest.raises(NNDError, match=r": 1 test in one of them only, e\.g\. t1"):
         pair([first, other])
-    with pytest.raises(NNDError, match="a: two runs of it on nnd/demo"):
+    with pytest.raises(NNDError, match=r"a: 2 runs of it on .*, nnd_demo; name the results file of one$"):
         pair([first, make_run("a", [True, True], ["k", "k"])])
+
+
+def _cut(run: Run, prompts: list[str], model: str = "") -> Run:
+    """Return a run of some of the prompts, in this order, as `--sample` would have given it."""
+    documents = {document["cluster_id"]: document for document in run.documents}
+    tests = pd.concat([run.tests[run.tests["cluster_id"] == name].assign(document=i) for i, name in enumerate(prompts)])
+    chosen = f"{len(prompts)} of {len(documents)} ({''.join(prompts)})"
+    return replace(
+        run,
+        model=model or run.model,
+        path=Path(f"samples_{model}_{chosen}.jsonl"),
+        protocol={**run.protocol, "selection": chosen},
+        documents=[documents[name] for name in prompts],
+        tests=tests.reset_index(drop=True),
+    )
+
+
+def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both() -> None:
+    clusters = list("kkllmmn")
+    outcomes = {"a": [1, 0, 1, 1, 0, 0, 1], "b": [0, 0, 1, 1, 1, 1, 1], "c": [1, 1, 0, 0, 1, 0, 0]}
+    protocol = {**PROTOCOL, "selection": "all"}
+    a, b, c = (make_run(m, [bool(x) for x in row], clusters, protocol=protocol) for m, row in outcomes.items())
+    some = _cut(b, ["m", "k", "l"])
+    [found] = compare_runs([a, some], resamples=100)
+    assert found.paired.models == ["a", "b"]
+    # Of k, l and m, a passes 3 of 6 and b 4.
+    rates = found.categories[0].rates
+    assert (rates["a"].rate, rates["b"].rate) == (pytest.approx(3 / 6), pytest.approx(4 / 6))
+    assert found.not_compared == []
+    [note] = found.paired.notes
+    assert re.search("on the 6 tests of 3 prompts that all of them have; left out: 1 test of other", note)
+    assert note in markdown(found)
+    for run in found.paired.runs:  # what is read beside the rates is of these tests too
+        assert [run.documents[i]["cluster_id"] for i in run.tests["document"]] == run.tests["cluster_id"].tolist()
+        assert set(run.tests["cluster_id"]) == {"k", "l", "m"}
+    # A sample of c joins both, and takes no test from a and b.
+    few = _cut(c, ["k", "m"])
+    assert {(tuple(group.models), len(group.tests), group.beyond) for group in pair([a, b, few])} == {
+        (("a", "b"), 7, 0),
+        (("a", "b", "c"), 4, 3),
+    }
+    # Samples of which none is a part of the other are apart, until they are allowed to differ.
+    runs = [_cut(a, ["k", "l"]), _cut(b, ["l", "m"])]
+    assert [len(group.runs) for group in pair(runs)] == [1, 1]
+    assert all("--allow selection" in line for line in not_compared(runs, pair(runs)))
+    [both] = pair(runs, ["selection"])
+    assert (set(both.tests["cluster_id"]), both.beyond) == ({"l"}, 4)
+    with pytest.raises(NNDError, match="no prompt is in all of their runs"):
+        pair([_cut(a, ["k"]), _cut(b, ["l"])], ["selection"])
+
+
+def test_a_run_is_told_to_be_alone_only_where_its_model_is_in_no_comparison_of_it() -> None:
+    protocol = {**PROTOCOL, "selection": "all"}
+    a, b = (make_run(name, [True, False, True], ["k", "l", "m"], protocol=protocol) for name in "ab")
+    runs = [a, _cut(a, ["k", "m"]), _cut(b, ["k", "m"])]
+    [found] = compare_runs(runs, resamples=100)
+    [line] = found.not_compared
+    assert "nnd_demo (selection all) is in no comparison: another run of a is compared" in line
+
+
+def test_tests_with_other_texts_or_prompts_are_not_one_test() -> None:
+    first, other = (make_run(name, [True, True], ["k", "l"]) for name in "ab")
+    other.documents[1]["candidates"][0] = "another text"
+    with pytest.raises(NNDError, match="test t1 has another prompt, category or text"):
+        pair([first, other])
+    with pytest.raises(NNDError, match="test t0 has another prompt, category or text"):
+        pair([first, make_run("b", [True, True], ["x", "l"])])
+
+
+def test_a_pipe_among_results_is_named_and_not_opened(results: Path) -> None:
+    pipe, samples = (results / f"{name}_2020-01-01T00-00-00" for name in ("results", "samples_nnd_x"))
+    os.mkfifo(pipe.with_name(f"{pipe.name}.json"))
+    os.mkfifo(samples.with_name(f"{samples.name}.jsonl"))
+    skipped: list[str] = []
+    assert [run.model for run in read_runs([results], skipped=skipped)] == ["gpt2", "llama", "t5"]
+    [line] = skipped
+    assert line.endswith("results_2020-01-01T00-00-00.json: is a pipe or a device, and no file; move it away")
+    with pytest.raises(NNDError, match="is a pipe or a device"):
+        read_runs([results])
 
 
 # ---------------------------------------------------------------- diagnostics

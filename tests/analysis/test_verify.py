@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau, pearsonr
 
 from nnd_tasks.analysis.verify.correlation import gap_correlation, gap_correlation_in_order, gaps, rank_correlation
-from nnd_tasks.analysis.verify.human_scores import add_up, read_quiz_design, read_summeval
+from nnd_tasks.analysis.verify.human_scores import ATTRIBUTES, add_up, read_quiz_design, read_summeval
 from nnd_tasks.analysis.verify.verification import (
     AVERAGE,
     _draw_models,
@@ -38,14 +38,12 @@ from nnd_tasks.analysis.verify.verify_sets import (
     verify_sets,
 )
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets import fetch
 from nnd_tasks.sets.fetch import Source
 from nnd_tasks.sets.recipe import SetRecipe
 from tests.commands import nnd_process
 
 QUIZ_FILE = "quiz_design_groups.jsonl"
 SUMMEVAL_FILE = "model_annotations.aligned.paired.jsonl"
-ATTRIBUTES = ("consistency", "coherence", "fluency", "relevance")
 #: Paper, Table 2: model and the share of its questions that teachers accepted, in the order of the table.
 ACCEPTED = {
     "dgpt2_sup": "33.4",
@@ -510,21 +508,27 @@ def test_a_missing_system_is_named(short: Path) -> None:
 
 
 def test_without_a_source_the_publishers_files_are_taken(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    discarded = []
-
     def download(set_recipe: SetRecipe, *, progress: bool) -> Source:
         name = next(iter(set_recipe.recipe.files))
-        return Source(short / set_recipe.name, {name: short / set_recipe.name / name})
+        (short / set_recipe.name / "hashes.json").write_text("{}")
+        return Source(short / set_recipe.name, {name: short / set_recipe.name / name}, [], [name])
 
-    monkeypatch.setattr(fetch, "download", download)
-    monkeypatch.setattr(Source, "discard", lambda self: discarded.append(self.folder.name))
+    monkeypatch.setattr("nnd_tasks.sets.fetch.download", download)
     found = verify_sets("all", None, Metrics(["rouge1"]), resamples=0)
     assert [report.name for report in found] == ["quiz_design", "summeval"]
-    assert discarded == []
     (short / "quiz_design" / QUIZ_FILE).write_text("<html>quota</html>")
     with pytest.raises(NNDError, match="is not valid JSON"):
         verify_sets("quiz_design")
-    assert discarded == ["quiz_design"], "a page in place of the file must not be kept"
+    assert not (short / "quiz_design" / QUIZ_FILE).exists(), "a page in place of the file must not be kept"
+
+
+def test_no_network_says_how_to_pass_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(set_recipe: SetRecipe, *, progress: bool) -> Source:
+        raise NNDError(f"download it by hand and pass it with: nnd build {set_recipe.name} --source FILE_OR_DIR")
+
+    monkeypatch.setattr("nnd_tasks.sets.fetch.download", download)
+    with pytest.raises(NNDError, match="nnd verify quiz_design --source FILE_OR_DIR"):
+        verify_sets("quiz_design")
 
 
 @pytest.mark.parametrize(

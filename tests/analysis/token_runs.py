@@ -49,9 +49,11 @@ def write_run(
     seed: int = 0,
     tokens: bool = True,
     task: str = "nnd_marked",
+    spans_digest: str = "s1",
 ) -> Path:
     """Write the files of a run; a token is a word with the space before it, a wrong word is more surprising.
 
+    ``spans_digest`` is that of the error spans.
     Characters beyond ASCII are tokens of their own, twice, as bytes of one character are. There is an end-of-sequence token.
     """
     rng = np.random.default_rng(seed)
@@ -75,6 +77,7 @@ def write_run(
         lines.append(json.dumps({"doc": document, "candidates": scores, "tests": outcomes}))
     asked = {"set": "nnd/marked", "config": "default", "data": "d1", "prompt": "p1", "selection": "all"}
     signature = {"line": model, "protocol": asked, "model": {"name": model, "window": 64}, "environment": {}}
+    signature |= {"spans": spans_digest} if tokens else {}
     results = {
         "configs": {task: {"metadata": {"nnd": {"signature": signature}}}},
         "config": {"model": "hf", "model_args": {"pretrained": model}},

@@ -3,67 +3,57 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pandas as pd
 import yaml
 
-from nnd_tasks.check.checking import CheckReport, check_set
-from nnd_tasks.check.findings import Finding
+from nnd_tasks.check.checking import check_set
+from nnd_tasks.check.rules import Finding
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.schema import cluster_key, short_hash
 
 NAME = "made"
 #: Contexts; enough to show a difference of 20 percentage points.
 CONTEXTS = 80
-CATEGORIES = ("fluency", "meaning")
-_WORDS = [
-    "amber",
-    "brook",
-    "cedar",
-    "delta",
-    "ember",
-    "flint",
-    "grove",
-    "heron",
-    "inlet",
-    "jetty",
-    "knoll",
-    "larch",
-    "maple",
-]
+CATEGORIES = ["fluency", "meaning"]
+_WORDS = "amber brook cedar delta ember flint grove heron inlet jetty knoll larch maple".split()  # noqa: SIM905
 CITATION = "## Citation\n\n```bibtex\n@article{who2020judged,\n  title = {Judged},\n}\n```\n"
 
 
-def words(rng: random.Random, low: int = 4, high: int = 9) -> str:
-    return " ".join(rng.choice(_WORDS) for _ in range(rng.randint(low, high))) + "."
-
-
-def good_rows() -> list[dict[str, Any]]:
+def good_tests() -> pd.DataFrame:
     """Return two tests per context, one of each category, whose texts no rule tells apart."""
     rng = random.Random(4)
     rows = []
-    for i in range(CONTEXTS):
-        context = f"Context {i}: {words(rng)}"
-        for category in CATEGORIES:
-            high, low = words(rng), words(rng)
-            rows.append(
-                {
-                    "test_id": short_hash(context, high, low, category),
-                    "context_id": f"c{i}",
-                    "cluster_id": cluster_key(context, {}),
-                    "context": context,
-                    "high": high,
-                    "low": low,
-                    "category": category,
-                    "high_first": rng.random() < 0.5,
-                }
-            )
-    return rows
+    for i in range(CONTEXTS * 2):
+        context, high, low = (" ".join(rng.choices(_WORDS, k=rng.randint(4, 9))) + "." for _ in range(3))
+        context = rows[-1]["context"] if i % 2 else f"Context {i}: {context}"
+        row = {
+            "test_id": short_hash(context, high, low),
+            "context_id": context[:11],
+            "cluster_id": cluster_key(context, {}),
+        }
+        row |= {"context": context, "high": high, "low": low, "category": CATEGORIES[i % 2]}
+        rows.append({**row, "high_first": rng.random() < 0.5})
+    return pd.DataFrame(rows, dtype=object)
+
+
+HEADER = f"""
+nnd_set: {NAME}
+license: cc-by-4.0
+language: [en]
+configs: [{{config_name: authors, data_files: authors/test-*.parquet, default: true}}]
+nnd_schema_version: 1
+"""
+TASK = f"""
+include: {tasks_dir() / "_base"}
+task: nnd_{NAME}
+dataset_path: nnd/{NAME}
+doc_to_text: "{{{{context}}}}\\n\\nAnswer:"
+metadata: {{version: 1.0, categories: [fluency, meaning]}}
+"""
 
 
 @dataclass
@@ -71,73 +61,42 @@ class Made:
     """What is written; every part may be changed before."""
 
     home: Path
-    rows: list[dict[str, Any]] = field(default_factory=good_rows)
-    header: dict[str, Any] = field(
-        default_factory=lambda: {
-            "nnd_set": NAME,
-            "license": "cc-by-4.0",
-            "language": ["en"],
-            "configs": [{"config_name": "authors", "data_files": "authors/test-*.parquet", "default": True}],
-            "nnd_schema_version": 1,
-        }
-    )
+    tests: pd.DataFrame = field(default_factory=good_tests)
+    header: dict[str, Any] = field(default_factory=lambda: yaml.safe_load(HEADER))
     body: str = f"# Made\n\n{CITATION}"
-    table: Callable[[pa.Table], pa.Table] | None = None  # changes what is written
-    extra: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # further configs
-    task: dict[str, Any] | None = field(
-        default_factory=lambda: {
-            "include": str(tasks_dir() / "_base"),
-            "task": f"nnd_{NAME}",
-            "dataset_path": f"nnd/{NAME}",
-            "doc_to_text": "{{context}}\n\nAnswer:",
-            "metadata": {"version": 1.0, "categories": list(CATEGORIES)},
-        }
-    )
+    extra: dict[str, pd.DataFrame] = field(default_factory=dict)  # further configs
+    task: dict[str, Any] = field(default_factory=lambda: yaml.safe_load(TASK))
     files: dict[str, str] = field(default_factory=dict)  # further files, relative to the home
 
     @property
     def folder(self) -> Path:
         return self.home / "nnd" / NAME
 
-    @property
-    def yaml(self) -> Path:
-        return self.home / "task_yamls" / NAME / f"nnd_{NAME}.yaml"
+    def put(self, text: str, row: int = 6, column: str = "low") -> None:
+        """Put a text into one test; a context into all tests of its prompt."""
+        rows = [row]
+        if column == "context":
+            rows = list(self.tests.index[self.tests["cluster_id"] == self.tests["cluster_id"][row]])
+            self.tests.loc[rows, "cluster_id"] = cluster_key(text, {})
+        self.tests.loc[rows, column] = text
 
-    def write(self) -> Path:
-        for name, rows in {"authors": self.rows, **self.extra}.items():
-            path = self.folder / name / "test-00000-of-00001.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            table = pa.Table.from_pylist(rows)
-            pq.write_table(self.table(table) if self.table and name == "authors" else table, path)
-        header = yaml.safe_dump(self.header, sort_keys=False)
-        (self.folder / "README.md").write_text(f"---\n{header}---\n\n{self.body}", encoding="utf-8")
-        if self.task is not None:
-            self.yaml.parent.mkdir(parents=True, exist_ok=True)
-            self.yaml.write_text(yaml.safe_dump(self.task, sort_keys=False), encoding="utf-8")
-        for name, content in self.files.items():
+    def add(self, **changes: Any) -> None:
+        """Add the first test once more, with changes."""
+        self.tests.loc[len(self.tests)] = {**self.tests.loc[0], "test_id": f"t{len(self.tests)}", **changes}
+
+    def write(self) -> None:
+        files = {f"nnd/{NAME}/README.md": f"---\n{yaml.safe_dump(self.header)}---\n\n{self.body}"}
+        if self.task:
+            files[f"task_yamls/{NAME}/nnd_{NAME}.yaml"] = yaml.safe_dump(self.task)
+        for name, content in {**files, **self.files}.items():
             path = self.home / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
-        return self.folder
-
-    def check(self, **options: Any) -> CheckReport:
-        self.write()
-        return check_set(NAME, **{"run": False, **options})
+        for name, tests in {"authors": self.tests, **self.extra}.items():
+            (self.folder / name).mkdir(exist_ok=True)
+            tests.to_parquet(self.folder / name / "test-00000-of-00001.parquet", index=False)
 
     def found(self, **options: Any) -> dict[str, Finding]:
         """Return code -> the first finding with it."""
-        found: dict[str, Finding] = {}
-        for one in self.check(**options).findings:
-            found.setdefault(one.code, one)
-        return found
-
-
-def text(made: Made, value: str, row: int = 6, column: str = "low") -> None:
-    """Put a text into one test; a context into all tests of its cluster."""
-    if column != "context":
-        made.rows[row][column] = value
-        return
-    old = made.rows[row]["cluster_id"]
-    for one in made.rows:
-        if one["cluster_id"] == old:
-            one |= {"context": value, "cluster_id": cluster_key(value, {})}
+        self.write()
+        return {one.code: one for one in reversed(check_set(NAME, **options).findings)}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from lm_eval.utils import make_table
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import (
@@ -321,6 +324,26 @@ def test_one_cluster_with_scored_tests_has_a_rate_but_no_error() -> None:
     assert aggregate_rate([(0, 0), (1, 4)]) == 0.25
     assert aggregate_stderr([(0, 0), (1, 4)]) == "N/A"
     assert aggregate_stderr([(1, 4), (0, 0), (1, 4)]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("items", "shown"),
+    [
+        ([(1, 1), (1, 1)], "0.0000† (2 prompts)"),
+        ([(1, 1), (0, 1)], "0.5000† (2 prompts)"),
+        ([(2, 4)] * 12, "0.0000† (no spread)"),
+        ([(1, 1), (0, 1)] * 6 + [(0, 0)], "0.1508"),  # sqrt(0.5 * 0.5 / 11)
+        ([(1, 1), (0, 1)] * 4 + [(0, 0)] * 9, "0.1890† (8 prompts)"),  # sqrt(0.5 * 0.5 / 7)
+    ],
+)
+def test_the_table_of_lm_eval_marks_errors_that_are_not_to_be_relied_on(
+    items: list[tuple[int, int]], shown: str
+) -> None:
+    error = aggregate_stderr(items)
+    rates = {"pass_rate,none": aggregate_rate(items), "pass_rate_stderr,none": error}
+    table = make_table({"results": {"t": rates}, "versions": {}, "n-shot": {}})
+    assert re.search(r"±\s*\|\s*(.*?)\s*\|", table)[1] == shown  # type: ignore[index]
+    assert json.loads(json.dumps(error)) == error, "in files it stays a number"
 
 
 @quick

@@ -8,13 +8,21 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from nnd_tasks.datasets import read_table
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.harness.signature import digest, line, model_part, selection, tokenizer_digest, weights_digest
 from nnd_tasks.sets.build import build_set
+from nnd_tasks.tables import SPANS
 from tests.conftest import DEMO_ANNOTATIONS as DEMO
 from tests.random_models import CHAT_TEMPLATE, evaluate
 
@@ -213,6 +221,29 @@ def test_a_letter_in_the_data_changes_it(
     assert changed(plain[0], run(tiny_models["llama"])[0]) == {"data"}
 
 
+def test_error_spans_have_a_digest_of_their_own_where_span_metrics_are_printed(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(home / "nnd" / "demo", tmp_path / "nnd" / "demo")
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+    [file] = (tmp_path / "nnd" / "demo" / "authors").glob("*.parquet")
+    table = read_table(tmp_path / "nnd" / "demo", "authors")
+
+    def marked(end: int, **options: Any) -> dict[str, Any]:
+        spans = [[{"start": 0, "end": end, "category": None, "severity": None}]] * table.num_rows
+        pq.write_table(table.append_column("low_spans", pa.array(spans, SPANS)), file)
+        return run(tiny_models["llama"], **options)[0]
+
+    tokens = {"metadata": {"tokens": True}}
+    one, same, other, without = marked(3, **tokens), marked(3, **tokens), marked(4, **tokens), marked(4)
+    assert one["spans"] == same["spans"] != other["spans"]
+    assert changed(one, other) == changed(one, without) == set(), (
+        "the data keep their fingerprint, and pass rates compare"
+    )
+    assert one["line"] != other["line"]
+    assert "spans" not in without
+
+
 #: Changes that must change neither the protocol nor a number.
 INDIFFERENT: dict[str, dict[str, Any]] = {
     "batch size": {"batch_size": 1},
@@ -263,6 +294,14 @@ def test_an_argument_of_the_model_changes_its_part(
     assert changed(plain[0], signature) == set()
     assert signature["model"][item] != plain[0]["model"][item]
     assert signature["line"] != plain[0]["line"]
+
+
+def test_keeping_token_scores_leaves_the_model_what_it_is(
+    plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path
+) -> None:
+    signature, numbers = run(tiny_models["llama"], model_args={"token_scores": True})
+    assert signature == plain[0]
+    assert numbers == plain[1]
 
 
 def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(
@@ -322,18 +361,20 @@ def test_weights_are_known_by_content_not_by_place(tiny_models: dict[str, Path],
     assert weights_digest("some/name-on-the-hub") is None
 
 
-def test_a_large_file_is_sampled_at_its_start_and_end_too(tmp_path: Path) -> None:
-    (tmp_path / "m").mkdir()
-    file = tmp_path / "m" / "model.safetensors"
-    size = (1 << 24) + 12345
-    digests = set()
-    for position in (None, 0, size // 63 * 30, size - 1):
-        data = bytearray(size)
-        if position is not None:
-            data[position] = 1
-        file.write_bytes(data)
-        digests.add(weights_digest(str(tmp_path / "m")))
-    assert len(digests) == 4
+@given(place=st.integers(0, 70 * (1 << 18) - 4))
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_few_bytes_anywhere_in_a_tensor_of_a_large_file_count(place: int, tmp_path: Path) -> None:
+    """Also where an edited checkpoint lies in the same folder: the files differ by four bytes of one of 70 tensors."""
+    file = tmp_path / "model.safetensors"
+    tensors = {f"layer.{i}.down_proj": torch.zeros(1 << 16) for i in range(70)}
+    digests = []
+    for value in (0.0, 1e-3):
+        tensors[f"layer.{place >> 18}.down_proj"][(place % (1 << 18)) // 4] = value
+        save_file(tensors, file)
+        digests.append(weights_digest(str(tmp_path)))
+        assert digests[-1] == weights_digest(str(tmp_path))
+    assert file.stat().st_size > 70 * (1 << 18)
+    assert len(set(digests)) == 2
 
 
 def test_adapters_count_as_part_of_the_model(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from nnd_tasks.harness.answers import Answer
 from nnd_tasks.harness.metrics import Breakdown
 from nnd_tasks.harness.scored_tokens import ScoredTokens
-from nnd_tasks.harness.span_metrics import SpanMetrics, auc, marked_tokens, unigram_surprise
+from nnd_tasks.harness.span_metrics import SpanMetrics, auc, first_tokens, marked_tokens, unigram_surprise
 
 Marks = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30).filter(
     lambda pairs: 0 < sum(mark for _, mark in pairs) < len(pairs)
@@ -46,10 +47,16 @@ def test_unigram_surprise_is_the_negated_logarithm_of_a_count() -> None:
     assert unigram_surprise([])([3]).shape == (1,)
 
 
-def answer(ids: list[int], logprobs: list[float], part: str = "whole") -> Answer:
+#: Each of its characters is a word.
+WORDS = ["." * 60]
+
+
+def answer(ids: list[int], logprobs: list[float], part: str = "whole", ends: Sequence[int] = ()) -> Answer:
+    """Return an answer whose tokens end at these places; without, each is a character."""
     made = Answer((0.0, False, len(ids)))
     made.candidate, made.context_part = 0, part  # type: ignore[assignment]
-    spans = np.stack([np.arange(len(ids)), np.arange(len(ids)) + 1], axis=1)  # a character per token
+    stops = np.asarray(ends or range(1, len(ids) + 1))
+    spans = np.stack([np.concatenate([[0], stops[:-1]]), stops], axis=1)
     made.tokens = ScoredTokens(ids, spans, np.asarray(logprobs, dtype=np.float32))
     return made
 
@@ -73,7 +80,7 @@ def test_planted_errors_get_what_was_planted() -> None:
         noise, rare = draw.choice(np.arange(60), 2, replace=False)
         logprobs[rare] = -40.0  # the model is surprised; the word is as frequent as others
         errors = [[error(noise, noise + 1, "noise"), error(rare, rare + 1, "rare")]]
-        for name, value in metrics.score(errors, [answer(ids.tolist(), logprobs.tolist())], unigram).items():
+        for name, value in metrics.score(WORDS, errors, [answer(ids.tolist(), logprobs.tolist())], unigram).items():
             items[name].append(value)
     got = {name: pool(items[name]) for name, pool in metrics.aggregations().items()}
     assert got["span_texts"] == 300
@@ -84,14 +91,46 @@ def test_planted_errors_get_what_was_planted() -> None:
     assert got["span_excess"] == pytest.approx((got["span_excess_rare"] + got["span_excess_noise"]) / 2, abs=0.02)
 
 
+def test_an_excess_is_of_whole_words() -> None:
+    """By hand: three words of two, one and two tokens, of which the first is marked."""
+    text, ends = "fauler Hund bellt", [3, 6, 11, 14, 17]  # fau|ler| Hund| be|llt
+    logprobs = [-4.0, -0.5, -3.0, -2.0, -0.5]
+    unigram = unigram_surprise(
+        [[1, 2, 3, 4, 5, 3, 4, 4, 4]]
+    )  # of 9 tokens: 1, 2 and 5 occur once, 3 twice, 4 four times
+    items = SpanMetrics(BREAKDOWN, context_reliance=False).score(
+        [text], [[error(0, 6, "rare")]], [answer([1, 2, 3, 4, 5], logprobs, ends=ends)], unigram
+    )
+    # By token 4 beats all three others, and 0.5 ties with one: (3 + 0.5) of 6 pairs. By word 4.5 beats 3.0 and 2.5. Of counts the
+    # marked word (once, once) beats " Hund" (twice) and "bellt" (four times, once): no excess. By token it would be -0.25.
+    assert items["span_auc"] == (pytest.approx(3.5 / 6), 1)
+    assert items["span_excess"] == (pytest.approx(0.5), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends", "first"),
+    [
+        ("fauler Hund.", [3, 6, 11, 12], [0, 2, 3]),
+        ("a, b", [2, 4], [0, 1]),  # "a," is one token: the word and the comma are one
+        ("don't", [3, 5], [0, 1]),
+        ("我爱你", [1, 3], [0, 1]),  # no spaces: a word per character, joined by tokens
+        ("no way", [2, 3, 6], [0, 1]),  # a space alone belongs to what follows
+    ],
+)
+def test_words_begin_where_no_token_joins_them(text: str, ends: list[int], first: list[int]) -> None:
+    spans = np.array(list(zip([0, *ends[:-1]], ends, strict=True)))
+    assert first_tokens(text, spans).tolist() == first
+
+
 def test_texts_without_a_mark_or_marked_whole_do_not_count() -> None:
     metrics = SpanMetrics(BREAKDOWN, context_reliance=True)
     unigram = unigram_surprise([[1, 2, 3]])
     for errors in ([], [error(0, 3, "rare")]):
-        items = metrics.score([errors], [answer([1, 2, 3], [-1.0, -2.0, -3.0])], unigram)
+        items = metrics.score(WORDS, [errors], [answer([1, 2, 3], [-1.0, -2.0, -3.0])], unigram)
         assert items["span_texts"] == 0
         assert all(items[name] == (0.0, 0) for name in metrics.names)
     items = metrics.score(
+        WORDS,
         [[error(2, 3, "rare")]],
         [answer([1, 2, 3], [-1.0, -2.0, -3.0]), answer([1, 2, 3], [-3.0, -2.0, -1.0], "none")],
         unigram,

@@ -652,18 +652,23 @@ def test_rounded_log_likelihoods_are_reported(
     assert known["rounded_to"] == ("bfloat16" if coarse else None)
     if coarse:
         arguments = {"dtype": dtype, "softmax_dtype": "float32"}
-        fine = evaluate(tiny_models["llama"], ["nnd_demo"], limit=8, model_args=arguments)
-        assert fine["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] is None
+        caplog.clear()
+        evaluate(tiny_models["llama"], ["nnd_demo"], limit=8, model_args=arguments)
+        assert "log-likelihoods are rounded" not in caplog.text, "the sums are not"
 
 
-#: How a model of 16 bits is run -> whether its sums are rounded.
-ROUNDING: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
-    "stock lm_eval": ({}, {}, True),
-    "nnd run without shared prefixes": ({}, {"shared_prefix": False}, True),
-    "nnd run": ({}, {"shared_prefix": True}, False),
-    "softmax_dtype": ({"softmax_dtype": "float32"}, {"shared_prefix": False}, False),
-    "in float32": ({"dtype": "float32"}, {"shared_prefix": False}, False),
-    "a type of its own name": ({"dtype": "float16"}, {}, True),
+_SUMS, _LOGITS = "add softmax_dtype=float32", "computes its logits in"
+#: How a model of 16 bits is run -> what is told before it scores, and the type that the results name.
+ROUNDING: dict[str, tuple[dict[str, Any], dict[str, Any], str, str | None]] = {
+    "stock lm_eval": ({}, {}, _SUMS, "bfloat16"),
+    "nnd run without shared prefixes": ({}, {"shared_prefix": False}, _SUMS, "bfloat16"),
+    "nnd run": ({}, {"shared_prefix": True}, _LOGITS, "bfloat16"),
+    "softmax_dtype": ({"softmax_dtype": "float32"}, {"shared_prefix": False}, _LOGITS, "bfloat16"),
+    "stock lm_eval with softmax_dtype": ({"softmax_dtype": "float32"}, {}, _LOGITS, "bfloat16"),
+    "in float32": ({"dtype": "float32"}, {"shared_prefix": False}, "", None),
+    "in float32 with shared prefixes": ({"dtype": "float32"}, {"shared_prefix": True}, "", None),
+    "a type of its own name": ({"dtype": "half"}, {}, _SUMS, "float16"),
+    "mixed": ({"dtype": "float32", "mixed_precision_dtype": "bfloat16"}, {"shared_prefix": True}, _LOGITS, "bfloat16"),
 }
 
 
@@ -680,25 +685,29 @@ def test_rounding_is_told_before_the_model_scores_anything(
 
     AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"], dtype=torch.bfloat16).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(tiny_models["gpt2"]).save_pretrained(tmp_path)
-    more, options, rounded = ROUNDING[how]
+    more, options, told, rounded_to = ROUNDING[how]
     arguments = {"pretrained": str(tmp_path), **more}
-    before: list[bool] = []
-    score = HFLM.loglikelihood
+    before: list[str] = []
 
-    def scoring(self: HFLM, requests: list[Any], **kwargs: Any) -> Any:
-        before.append(any("softmax_dtype=float32" in message for message in caplog.messages))
-        return score(self, requests, **kwargs)
+    def watched(score: Any) -> Any:
+        def scoring(self: HFLM, requests: list[Any], **kwargs: Any) -> Any:
+            before.append("".join(mark for mark in (_SUMS, _LOGITS) if mark in caplog.text))
+            return score(self, requests, **kwargs)
 
-    monkeypatch.setattr(HFLM, "loglikelihood", scoring)
+        return scoring
+
+    for model in (HFLM, SharedPrefixLM):
+        monkeypatch.setattr(model, "loglikelihood", watched(model.loglikelihood))
     warn_once.cache_clear()
     known = {"tasks": ["nnd_demo"], "limit": 2, "device": "cpu", "bootstrap_iters": 0}
     with caplog.at_level("WARNING", logger="lm_eval"):
         if options:
-            nnd_tasks.evaluate(model_args=arguments, **known, **options)
+            results = nnd_tasks.evaluate(model_args=arguments, **known, **options)
         else:
             manager = TaskManager(include_path=[str(tasks_dir())], include_defaults=False, metadata=arguments)
-            simple_evaluate("hf", arguments, task_manager=manager, **known)
-    assert before == [rounded]
+            results = simple_evaluate("hf", arguments, task_manager=manager, **known)
+    assert before[0] == told
+    assert results["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] == rounded_to
 
 
 def test_examples_of_hf_do_not_end_in_rounded_sums() -> None:
@@ -706,7 +715,7 @@ def test_examples_of_hf_do_not_end_in_rounded_sums() -> None:
     lines = [
         line for page in pages for line in page.read_text("utf-8").splitlines() if "--model hf --model_args " in line
     ]
-    assert sum("lm_eval --model hf " in line for line in lines) == 2 + 12
+    assert sum("lm_eval --model hf " in line for line in lines) == 3 + 12
     assert len(lines) > 20
     assert [line for line in lines if "softmax_dtype=float32" not in line] == []
 
@@ -851,7 +860,7 @@ def test_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path: Path) 
 def test_prompts_render_as_lm_eval_renders_them() -> None:
     from lm_eval.utils import apply_template
 
-    from nnd_tasks.harness.templates import SANDBOX
+    from nnd_tasks.harness.sandbox import SANDBOX
 
     doc = {"context": "A b\n", "n": 3, "items": [{"x": 1}]}
     for template in (

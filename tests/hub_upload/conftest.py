@@ -1,140 +1,109 @@
-"""A hub on this machine, sets to publish on it, and the real command in processes of its own."""
+"""Sets to publish, written by hand into the user's home, with a recipe and what a new build of them gives."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from nnd_tasks.dataset_writing import write_dataset
 
+from nnd_tasks.baselines import table_rates
+from nnd_tasks.datasets import CARD, REPORT, user_tasks_dir
 from nnd_tasks.schema import Test
-from nnd_tasks.tables import fingerprint, to_table
-from tests import commands
-from tests.hub_upload import hub_server
-from tests.hub_upload.hub_server import TOKEN, Hub
+from nnd_tasks.sets.card import About, make_card
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, Facts
+from nnd_tasks.tables import fingerprint, summarize, to_table
 
-CITATION = "@misc{somebody2024,\n  title = {Something}\n}"
-
-
-@dataclass(frozen=True)
-class Done:
-    """A process that ended."""
-
-    status: int
-    out: str
-    err: str
-
-    def refusal(self) -> str:
-        """Return the one line of a command that ended as a mistake of a user's, or of the world's, does."""
-        assert self.status == 1, self
-        assert self.out == ""
-        lines = [line for line in self.err.splitlines() if not line.startswith("note: ")]
-        assert len(lines) == 1, self.err
-        assert lines[0].startswith("nnd: error: ")
-        return lines[0].removeprefix("nnd: error: ")
-
-
-@dataclass
-class Client:
-    """What runs commands against a hub; the token is in the environment, as users have it."""
-
-    hub: Hub
-    root: Path
-    home: Path
-    token: str | None = TOKEN
-
-    def environment(self, **more: str) -> dict[str, str]:
-        plain = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "NND_", "HUGGING", "COLUMNS"))}
-        mine = {
-            "HF_ENDPOINT": self.hub.url,
-            "HF_HOME": str(self.root / "hf"),
-            "HF_HUB_DISABLE_XET": "1",
-            "NND_HOME": str(self.home),
-            "OMP_NUM_THREADS": "1",
-            **({"HF_TOKEN": self.token} if self.token else {}),
-        }
-        return plain | mine | more
-
-    def start(self, *arguments: str | Path, **more: str) -> commands.Process | subprocess.Popen[str]:
-        return commands.start([sys.executable, *arguments], cwd=self.root, env=self.environment(**more))
-
-    def run(self, *arguments: str | Path, **more: str) -> Done:
-        done = commands.run([sys.executable, *arguments], cwd=self.root, env=self.environment(**more))
-        return Done(done.returncode, done.stdout, done.stderr)
-
-    def publish(self, name: str | Path, *options: str | Path, repo: str = "nnd/mine", **more: str) -> Done:
-        return self.run("-m", "hub_upload", name, "--repo", repo, *options, **more)
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with hub_server.running() as server:
-        yield server
-
-
-@pytest.fixture
-def client(hub: Hub, tmp_path: Path, nnd_home: Path) -> Client:
-    root = tmp_path / "user"
-    root.mkdir()
-    return Client(hub, root, nnd_home)
+FACTS = {"title": "Mine", "summary": "Mine.", "judges": "We.", "homepage": "", "citation": "@misc{mine,}"}
 
 
 def some_tests(count: int = 30, word: str = "good") -> pa.Table:
     """Return a table of tests, ten prompts and three categories."""
-    tests = [
-        Test(
-            test_id=f"t{i}",
-            context_id=f"c{i % 10}",
-            cluster_id=f"k{i % 10}",
-            context=f"The context number {i % 10}, long enough to be recognized anywhere.",
-            high=f"A {word} answer number {i} to it, which nobody else gives.",
-            low=f"A bad answer number {i}.",
-            category=("wrong", "dull", "long")[i % 3],
-            high_first=bool(i % 2),
-        )
-        for i in range(count)
-    ]
-    return to_table(tests)
+    return to_table(
+        [
+            Test(
+                test_id=f"t{i}",
+                context_id=f"c{i % 10}",
+                cluster_id=f"k{i % 10}",
+                context=f"The context number {i % 10}, long enough to be recognized anywhere.",
+                high=f"A {word} answer number {i} to it, which nobody else gives.",
+                low=f"A bad answer number {i}.",
+                category=("wrong", "dull", "long")[i % 3],
+                high_first=bool(i % 2),
+                rater="Jo",
+                fields={"question": f"What is {i % 10}?"},
+            )
+            for i in range(count)
+        ]
+    )
 
 
-SetMaker = Callable[..., Path]
+@dataclass
+class OwnSet:
+    """A set of a user's own.
+
+    Attributes:
+        folder: its dataset folder.
+        recipe: the folder of its recipe and task.
+        again: what `nnd_tasks.sets.build.make_set` returns for it; `sources` has what it was asked for.
+    """
+
+    folder: Path
+    recipe: Path
+    again: SimpleNamespace
+    sources: list[str | None]
 
 
 @pytest.fixture
-def own_set(nnd_home: Path) -> SetMaker:
-    """Return what writes a set of a user's own into the home: ``own_set(header=..., tables=...)``."""
+def own_set(nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., OwnSet]:
+    """Return what writes a set: ``own_set("mine", license="mit", tables={...}, prepare="...")``."""
 
-    def make(name: str = "mine", header: dict[str, Any] | None = None, **options: Any) -> Path:
-        tables = options.get("tables") or {"all": some_tests()}
-        meta = {
-            "nnd_set": name,
-            "license": "mit",
-            "language": ["en"],
-            "pretty_name": "Mine",
-            "task_categories": ["text-generation"],
-        } | (header or {})
-        body = options.get("body", f"# Mine\n\nAbout it.\n\n## Citation\n\n```bibtex\n{CITATION}\n```\n")
-        report = {
-            config: {"fingerprint": fingerprint(table), "source_sha256": {"mine.csv": "ab" * 32}, "nnd_tasks": "0.1.0"}
+    def make(
+        name: str = "mine",
+        tables: dict[str, pa.Table] | None = None,
+        *,
+        license: str | None = "mit",
+        prepare: str = "",
+        earlier: str = "",
+        **report: Any,
+    ) -> OwnSet:
+        tables = tables or {"all": some_tests()}
+        folder, recipe, sources = nnd_home / "nnd" / name, user_tasks_dir() / name, []
+        reports = {
+            config: {
+                "fingerprint": fingerprint(table),
+                "source_sha256": {"mine.csv": "ab" * 32},
+                "trivial_rules": table_rates(table),
+                **report,
+            }
             for config, table in tables.items()
         }
-        folder = nnd_home / "nnd" / name
-        write_dataset(
-            folder,
-            tables,
-            header={key: value for key, value in meta.items() if value is not None},
-            body=lambda summaries, reports: body,
-            default="all",
-            report=report,
-            obsolete=options.get("obsolete", ()),
-        )
-        return folder
+        about = About(name, Facts(license=license, language=("en",), **FACTS), "Better is better.")
+        summaries = [summarize(config, table) for config, table in tables.items()]
+        for config, table in tables.items():
+            (folder / config).mkdir(parents=True, exist_ok=True)
+            pq.write_table(table, folder / config / "test-00000-of-00001.parquet")
+        columns = next(iter(tables.values())).column_names
+        (folder / CARD).write_text(make_card(about, summaries, columns, reports, default="all", earlier=earlier))
+        (folder / REPORT).write_text(json.dumps(reports))
+        recipe.mkdir(parents=True, exist_ok=True)
+        (recipe / RECIPE).write_text("files:\n  mine.csv:\nlabel: grade\nbetter: [right]\n")
+        if prepare:
+            (recipe / PREPARE).write_text(prepare)
+        again = SimpleNamespace(tables=dict(tables), report=reports)
+
+        def make_set(found: Any, source: str | None) -> SimpleNamespace:
+            assert found.name == name
+            sources.append(source)
+            return again
+
+        monkeypatch.setattr("hub_upload.plan.make_set", make_set)
+        return OwnSet(folder, recipe, again, sources)
 
     return make

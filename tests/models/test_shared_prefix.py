@@ -612,6 +612,23 @@ def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.
     assert greedy.tolist() == (expected.argmax(-1)[rows] == targets).tolist()
 
 
+@pytest.mark.parametrize(("size", "biased"), [(1024, False), (49_152, False), (262_144, True)])
+def test_the_head_stays_with_float64_where_the_softmax_of_torch_leaves_it(size: int, biased: bool) -> None:
+    """`torch.log_softmax` adds up a large vocabulary in few running sums of float32, which lose small terms."""
+    draw = torch.Generator().manual_seed(0)
+    logits = torch.randn(32, size, generator=draw) * 3
+    linear = torch.nn.Linear(32, size, bias=False)
+    linear.weight.data = logits.T.contiguous()  # so that the logits of unit vectors are exact
+    rows, targets = torch.arange(32), torch.randint(0, size, (32,), generator=draw)
+    exact = torch.log_softmax(logits.double(), -1)[rows, targets]
+    with torch.no_grad():
+        ours = VocabularyHead(linear)(torch.eye(32), rows, targets)[0] - exact
+    of_torch = torch.log_softmax(logits, -1)[rows, targets] - exact
+    assert ours.abs().max() < 3e-6
+    assert ours.mean().abs() < 3e-7
+    assert (of_torch.mean() > 5e-6) == biased, "docs/running.md says so"
+
+
 # ---------------------------------------------------------------- whole runs
 
 

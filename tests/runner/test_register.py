@@ -15,11 +15,11 @@ import pytest
 from lm_eval.tasks import TaskManager
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.user_tasks import write_task
 from nnd_tasks.runner import register as registration
 from nnd_tasks.runner.patches import our_tasks
 from nnd_tasks.runner.register import FOLDER, MARKER, register, task_files, unregister
 from nnd_tasks.runner.run import _check_name
+from nnd_tasks.sets.user_tasks import write_task
 
 #: What `register` and `unregister` ask of the file system, by module and name.
 STEPS = [(os, "rename"), (os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "mkdir"), (os, "chmod"), (io, "open")]
@@ -136,6 +136,18 @@ def test_stubs_give_way_without_a_word_and_other_tasks_with_a_warning(
     # A record that goes to several loggers is caught as often.
     [line] = {record.getMessage() for record in caplog.records if "overrides" in record.getMessage()}
     assert line.startswith(f"Task 'nnd_demo' from {tmp_path / 'other'}")
+
+
+def test_a_hidden_file_is_no_task(tasks: Path, nnd_home: Path) -> None:
+    folder = nnd_home / "task_yamls" / "demo"
+    folder.mkdir(parents=True)
+    text = f"include: {registration.tasks_dir() / 'demo' / 'nnd_demo.yaml'}\ndoc_to_text: an earlier prompt\n"
+    for name in (".nnd_demo.x1y2.yaml", ".ipynb_checkpoints/nnd_demo.yaml"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    assert not [path for path in task_files().values() if path.is_relative_to(nnd_home)]
+    with our_tasks({"nnd_demo"}, _check_name):
+        assert TaskManager().task_index["nnd_demo"].yaml_path.is_relative_to(registration.tasks_dir())
 
 
 def test_a_task_is_written_under_a_name_of_its_own_and_one_that_is_no_text_is_named(tmp_path: Path) -> None:

@@ -100,6 +100,13 @@ def test_a_model_type_that_does_not_exist_is_refused(
     assert message.startswith(f"--model {name}: lm-eval has no such model type; {hint}")
 
 
+@pytest.mark.parametrize("name", ["openai-chat-completions", "local-chat-completions"])
+def test_a_chat_api_is_refused_with_what_to_take_instead(name: str, refused: Callable[..., str], home: Path) -> None:
+    message = refused("--model", name, "--model_args", "model=gpt-x", "--tasks", "nnd_demo")
+    assert "no likelihoods of a given text" in message
+    assert "--model local-completions" in message
+
+
 @pytest.mark.parametrize("name", ["dtype", "softmax_dtype"])
 def test_a_type_that_torch_does_not_have_is_refused(
     name: str, refused: Callable[..., str], tiny_models: dict[str, Path], home: Path

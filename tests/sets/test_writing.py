@@ -96,7 +96,7 @@ def test_what_others_put_into_the_folder_is_kept(folder: Path) -> None:
 def test_a_set_that_another_process_keeps_locked_is_left_alone(folder: Path) -> None:
     write(folder)
     before = contents(folder)
-    with FileLock(lock_file(folder)), pytest.raises(NNDError, match="another build"):
+    with FileLock(lock_file(folder)), pytest.raises(NNDError, match="another command"):
         write(folder, {"clean": to_table(make(1))}, timeout=0.1)
     assert contents(folder) == before
     write(folder, {"clean": to_table(make(1))}, timeout=0.1)

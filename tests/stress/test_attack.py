@@ -211,26 +211,12 @@ def test_one_text_of_two_sources_is_two_texts(
     assert read == {f"{one}\n\n|{text}" for one in ("Ja.", "Oui.") for text in ("Yes, of course.", f"Yes, {one}")}
 
 
-def test_an_interrupted_search_goes_on_with_the_texts_that_are_left(
-    tiny_models: dict[str, Path], corpus: Path, nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_set_of_another_search_or_model_is_not_replaced(
+    tiny_models: dict[str, Path], corpus: Path, nnd_home: Path, tmp_path: Path
 ) -> None:
     model = shutil.copytree(tiny_models["gpt2"], tmp_path / "gpt2")
-    searched: list[str] = []
-
-    def interrupted(gold: Gold, *rest: Any) -> Any:
-        searched.append(gold.text)
-        if len(searched) == 2:
-            raise KeyboardInterrupt
-        return search(gold, *rest)
-
-    monkeypatch.setattr(attack_set, "search", interrupted)
     arguments: Any = {"searches": ["edits"], "progress": False}
-    with pytest.raises(KeyboardInterrupt):
-        build_attack_set("found", [str(model)], str(corpus), **arguments)
-    assert not (nnd_home / "nnd" / "found").exists()
-    result = build_attack_set("found", [str(model)], str(corpus), **arguments)
-    assert searched == [TEXTS[0], TEXTS[1], TEXTS[1]]
-    assert [path.name for path in result.folder.parent.iterdir() if "stress-" in path.name] == []
+    build_attack_set("found", [str(model)], str(corpus), **arguments)
     with pytest.raises(NNDError, match="other texts, errors, levels"):
         build_attack_set("found", [str(model)], str(corpus), steps=1, **arguments)
     (model / "config.json").write_text((model / "config.json").read_text("utf-8") + "\n", "utf-8")

@@ -130,29 +130,6 @@ def test_the_same_command_gives_the_same_set_with_any_number_of_processes(plain:
         assert rows[row["test_id"]] == row, "a test does not depend on which other texts are asked for"
 
 
-def test_an_interrupted_build_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = tmp_path / "many.txt"
-    corpus.write_text("\n".join(f"Text number {i} of many. It has the usual words." for i in range(50)))
-    made: list[int] = []
-    rows = synthesize_module._rows
-
-    def stopping(first: int, *rest: Any) -> Any:
-        if len(made) == 2:
-            raise KeyboardInterrupt
-        made.append(first)
-        return rows(first, *rest)
-
-    monkeypatch.setattr(synthesize_module, "_rows", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        build(corpus, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    monkeypatch.setattr(synthesize_module, "_rows", lambda first, *rest: (made.append(first), rows(first, *rest))[1])
-    result = build(corpus, tmp_path / "out")
-    assert sorted(made) == [0, 20, 40], "each piece once"
-    assert result.summary.clusters == 50
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == [], "no pieces are left"
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

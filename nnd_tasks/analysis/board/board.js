@@ -61,9 +61,10 @@
         }
         const left = [...table.tBodies[0].rows].filter((row) => !row.hidden).length;
         table.closest("section").hidden = left === 0;
-        counts.push(`${left} of ${table.tBodies[0].rows.length} ${table.dataset.what}s`);
+        counts.push(`${left} of ${table.tBodies[0].rows.length} ${table.dataset.what}`);
       }
-      form.querySelector("output").textContent = `${counts.join(", ")} shown`;
+      const chosen = fields.some((field) => field.value);
+      form.querySelector("output").textContent = chosen ? `Shown: ${counts.join(", ")}` : "";
     };
     form.addEventListener("change", apply);
     form.addEventListener("submit", (event) => event.preventDefault());

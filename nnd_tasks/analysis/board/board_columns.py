@@ -10,12 +10,12 @@ from typing import Any
 from nnd_tasks.analysis.board.standings import Standing
 from nnd_tasks.analysis.compare.adjusted import ADJUSTED
 from nnd_tasks.analysis.compare.adjusted_output import rate_cell
-from nnd_tasks.analysis.compare.output import few, p_value, underpowered
+from nnd_tasks.analysis.compare.output import few, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.signal.measures import PASS_RATE
-from nnd_tasks.baselines import ALL
-from nnd_tasks.formats import number
+from nnd_tasks.baselines import ALL, strongest
+from nnd_tasks.formats import number, p_value
 
 #: A value for sorting and for programs, None where there is none; and its text for people.
 Cell = tuple[float | str | None, str]
@@ -99,9 +99,8 @@ def _signal(standing: Standing, result: CategoryResult) -> Cell:
 
 
 def _baseline(standing: Standing, result: CategoryResult) -> Cell:
-    baselines = standing.diagnostics(standing.runs[0])[result.category].baselines
-    name = max(baselines, key=lambda name: (baselines[name], name), default=None)
-    return _NONE if name is None else (baselines[name], f"{number(baselines[name])} {name}")
+    best = strongest(standing.diagnostics(standing.runs[0])[result.category].baselines)
+    return _NONE if best is None else (best[1], f"{number(best[1])} {best[0]}")
 
 
 def beaten(standing: Standing, run: Run, category: str = ALL) -> bool:

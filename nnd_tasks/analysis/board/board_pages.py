@@ -15,7 +15,7 @@ from nnd_tasks import __version__
 from nnd_tasks.analysis.board.board_columns import OF_CATEGORIES, OF_MODELS, beaten, size_text
 from nnd_tasks.analysis.board.standings import Standing, standings_of
 from nnd_tasks.analysis.compare.output import few
-from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, is_underpowered
+from nnd_tasks.analysis.compare.power import LARGEST_MDE, is_underpowered
 from nnd_tasks.analysis.html_pages import policy_hash, templates
 from nnd_tasks.analysis.report.html_examples import failed_examples
 from nnd_tasks.analysis.report.html_report import command_of
@@ -23,9 +23,10 @@ from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import changing, expand, read_text, reading
-from nnd_tasks.folders import replacing
+from nnd_tasks.folders import rewriting
 from nnd_tasks.formats import json_text, number
 from nnd_tasks.secrets import hide, without_secrets
+from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted, some_of
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def write_board(
     if not standings:
         raise NNDError(f"{', '.join(map(str, places))}: no results can be used: {some_of(skipped, 3, str)}")
     pages = Board(standings, [Path(expand(place)).resolve() for place in places], skipped, texts).pages()
-    with changing(folder), replacing(folder) as new:
+    with changing(folder), rewriting(folder) as new:
         for name, content in pages.items():
             (new / name).write_bytes(content.encode("utf-8", "replace"))
         (new / MARKER).write_text("\n".join(sorted(pages)) + "\n", encoding="utf-8")

@@ -27,7 +27,7 @@ from nnd_tasks.analysis.compare.paired import (
     rank,
 )
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.side_by_side import Paired, pair
+from nnd_tasks.analysis.side_by_side import Paired, asked_texts, pair
 from nnd_tasks.analysis.signal.signals import SetSignals, find_signals
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, noting, visible
@@ -90,6 +90,12 @@ class Standing:
         rates = self.categories[0].rates
         return sorted(self.paired.runs, key=lambda run: (-rates[run.model].rate, run.model))
 
+    @property
+    def part(self) -> str:
+        """Which prompts of the set were scored, such as ``20 of 60``; empty for all."""
+        part = _part(self.paired.runs[0])
+        return "" if part == ALL else selecting.texts_apart([part])[0]
+
     def behind(self, run: Run) -> Difference | None:
         """Return the difference between a run and the best one on all tests; None for the best itself."""
         best = self.runs[0].model
@@ -112,7 +118,7 @@ class Standing:
 def standings_of(runs: Sequence[Run], skipped: list[str]) -> list[Standing]:
     """Return the groups of all sets, the main group of each set first.
 
-    The main group of a set is that of whole sets, then that with the most models.
+    The main group of a set is one that compares models, then one of the whole set, then that with the most models.
 
     Args:
         runs: of any sets, as `nnd_tasks.analysis.results.read_runs` returns them.
@@ -129,11 +135,16 @@ def standings_of(runs: Sequence[Run], skipped: list[str]) -> list[Standing]:
         for equal in groups.values():
             newest, older = _newest(equal)
             parts += [(part, older) for part in _alike(newest)]
-        parts.sort(key=lambda part: (part[0][0].protocol.get("selection", ALL) != ALL, -len(part[0])))
+        parts.sort(key=lambda part: (len(part[0]) == 1, _part(part[0][0]) != ALL, -len(part[0])))
         for part, older in parts:
             with noting(skipped):
                 standings.append(_standing(part, parts[0][0], older, skipped))
     return standings
+
+
+def _part(run: Run) -> str:
+    """Return ``all``, or which prompts of its set a run has, such as ``20 of 60 (0123456789ab)``."""
+    return str(run.protocol.get("selection", ALL))
 
 
 def _asked(run: Run) -> dict[str, Any]:
@@ -185,7 +196,7 @@ def _alike(runs: Sequence[Run]) -> list[list[Run]]:
     shortened = any(run.truncated for run in runs)
     groups: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in runs:
-        kept = run.tests[["test_id", "cluster_id", "category", "subcategory", "severity"]]
+        kept = asked_texts(run).reset_index().assign(severity=run.tests["severity"])
         alone = run.model if run.tests["passed"].notna().mean() < LEAST_SCORED else ""
         window = json.dumps(run.model_info.get("window")) if shortened else ""
         groups[digest(sorted(kept.to_numpy().tolist())), window, alone].append(run)
@@ -224,11 +235,10 @@ def _differs(runs: Sequence[Run], main: Sequence[Run]) -> str:
     """Return what was asked otherwise than of the main group, as text for people."""
     mine, theirs = _asked(runs[0]), _asked(main[0])
     said = [] if runs[0].task == main[0].task else [f"task {runs[0].task} in place of {main[0].task}"]
-    said += [
-        f"{key} {selecting.text_of(mine.get(key)):.60} in place of {selecting.text_of(theirs.get(key)):.60}"
-        for key in {**mine, **theirs}
-        if mine.get(key) != theirs.get(key)
-    ]
+    for key in {**mine, **theirs}:
+        if mine.get(key) != theirs.get(key):
+            own, other = selecting.texts_apart([mine.get(key), theirs.get(key)])
+            said.append(f"{key} {own:.60} in place of {other:.60}")
     if said:
         return visible("; ".join(said))
     tests = runs[0].tests
@@ -236,13 +246,13 @@ def _differs(runs: Sequence[Run], main: Sequence[Run]) -> str:
     if scored < LEAST_SCORED * len(tests):
         return f"only {scored:,} of {counted(len(tests), 'test')} could be scored"
     if set(tests["test_id"]) != set(main[0].tests["test_id"]):
-        return "other tests, though the protocol is the same: a file was changed"
+        return "other tests, though the protocol is the same: a file is damaged"
     windows = [run.model_info.get("window") for run in (runs[0], main[0])]
     if windows[0] != windows[1]:
         return visible(
             f"window {windows[0]!s:.60} in place of {windows[1]!s:.60}, with prompts that were shortened to fit"
         )
-    return "tests have other prompts or categories, though the protocol is the same: a file was changed"
+    return "tests have other prompts, texts or categories, though the protocol is the same: a file is damaged"
 
 
 def _about(name: str, config: str) -> tuple[list[str], list[str]]:

@@ -14,7 +14,6 @@ from scipy.special import stdtrit
 
 from nnd_tasks.analysis.compare.length_link import Floats, Link, Margins, curve, fit, influence, left_over, won
 from nnd_tasks.analysis.compare.paired import Comparison, Rate
-from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.baselines import ALL
@@ -22,6 +21,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.harness.span_metrics import unigram_surprise
 from nnd_tasks.statistics import (
+    FEW,
     PairedDifference,
     clustered_standard_error,
     confidence_interval,
@@ -34,6 +34,8 @@ RAW = {"pass_rate": "margin", "pass_rate_sum": "margin_sum", "pass_rate_bytes": 
 ADJUSTED = "pass_rate_adjusted"
 #: What is taken out, in the order of the columns of `Margins`. Units: tokens; nats of unigram surprise.
 TAKEN_OUT = ("length", "frequency")
+#: Where the better text is the longer one, or the shorter one, in at least this share of a category's tests, a note says so.
+ONE_SIDED = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Adjusted:
         changes: category -> adjusted rate less ``pass_rate``, paired by test.
         longer: rate -> of the tests whose texts differ in tokens, the share in which the longer one has the higher score.
         better_longer: of the same tests, the share in which the longer text is the better one.
-        notes: what could not be taken out, and why.
+        notes: what could not be taken out, and why; and where knowledge may have been taken out with it.
     """
 
     coefficients: Mapping[str, Coefficient]
@@ -124,7 +126,9 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
         if differ.any()
     }
     better = float(np.mean(longer[differ] > 0)) if differ.any() else math.nan
-    return Adjusted(_coefficients(names, line), rates, changes, shares, better, _notes(names, line, surprise is None))
+    categories = table["category"].to_numpy()[differ]
+    notes = [*_notes(names, line, surprise is None), *(_one_sided(categories, longer[differ] > 0) if link else ())]
+    return Adjusted(_coefficients(names, line), rates, changes, shares, better, notes)
 
 
 def with_adjusted(comparison: Comparison) -> Comparison:
@@ -140,6 +144,22 @@ def _rate(passed: Floats, tests: NDArray[np.int64], moved: Floats | None) -> Rat
         return Rate(math.nan, math.nan, math.nan, math.nan)
     error = clustered_standard_error(passed, tests, moved)
     return Rate(pooled_rate(passed, tests), error, *confidence_interval(passed, tests, influence=moved))
+
+
+def _one_sided(categories: NDArray[np.object_], longer: NDArray[np.bool_]) -> list[str]:
+    """Return a note on each category, shape (tests,), whose better texts are nearly all longer, or shorter."""
+    notes = []
+    for category in sorted(set(categories)):
+        of_category = longer[categories == category]
+        share = max(of_category.mean(), 1 - of_category.mean())
+        if of_category.size >= FEW and share >= ONE_SIDED:
+            which = "longer" if of_category.mean() > 0.5 else "shorter"
+            notes.append(
+                f"{category}: in {share:.0%} of the tests that differ in length the better text is the {which} one, as "
+                "with words left out or added; what the model notices of each such word goes with length, so the adjusted "
+                "rate may be too low: read the raw ones"
+            )
+    return notes
 
 
 def _coefficients(names: tuple[str, ...], link: Link | None) -> dict[str, Coefficient]:

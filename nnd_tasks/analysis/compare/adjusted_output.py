@@ -62,7 +62,8 @@ def adjusted_lines(adjusted: ByModel) -> list[str]:
     lines = [
         "Length and word frequency taken out. By token, by sum, by byte: the likelihoods that are compared. Adjusted: by sum, "
         "less what so many tokens, and so rare ones, cost this model in the other prompts; a tie counts half. 95% intervals, "
-        "clustered by prompt, with the noise of what was learned:",
+        "clustered by prompt, with the noise of what was learned. What a model knows is taken out too as far as it grows with "
+        "the difference in length, as where it notices each word that was left out:",
         "",
         *adjusted_table(adjusted).markdown(),
         "What was learned (95% intervals), and in how many of the tests whose texts differ in tokens the longer text wins, or is "

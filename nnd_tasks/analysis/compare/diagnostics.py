@@ -59,8 +59,8 @@ def diagnostics_of(run: Run) -> dict[str, Diagnostics]:
         )
     ]
     protocol = run.protocol
-    whole, known = _set_facts(*(str(protocol.get(key, "")) for key in ("set", "config", "data"))) or (None, {})
-    texts = whole if protocol.get("selection") != ALL else None  # words are counted in the whole set
+    # Words are counted in the whole set.
+    texts, known = _set_facts(*(str(protocol.get(key, "")) for key in ("set", "config", "data"))) or (None, {})
     writers = tuple(known.get(name, ("", "")) for name in tests["test_id"]) if known else ()
     baselines = _remembered_rates(tuple(pairs), tuple(tests["category"]), texts, writers)
     tests = tests.assign(without=_margins_without_context(run, tests))

@@ -19,13 +19,14 @@ from nnd_tasks.analysis.compare.adjusted_output import (
 )
 from nnd_tasks.analysis.compare.diagnostics import Diagnostics
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_cells, margin_parts_table
+from nnd_tasks.analysis.compare.model_verdicts import verdicts
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Difference
-from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, is_underpowered
+from nnd_tasks.analysis.compare.power import LARGEST_MDE, is_underpowered
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.files import expand, write_texts
-from nnd_tasks.formats import TextTable, csv_text, json_text, number
+from nnd_tasks.formats import TextTable, csv_text, json_text, number, p_value
 from nnd_tasks.markdown import code, unlinked
-from nnd_tasks.wording import counted
+from nnd_tasks.statistics import FEW
 
 _Item = TypeVar("_Item")
 
@@ -33,7 +34,7 @@ _Item = TypeVar("_Item")
 ByModel = Mapping[str, Mapping[str, Diagnostics]]
 
 #: What the mark of `few` means.
-FEW_NOTE = f"† fewer than {FEW} prompts: the error bars are unreliable."
+FEW_NOTE = f"† fewer than {FEW} prompts, or no spread between them: the error bars are unreliable."
 
 
 def between(low: float, high: float) -> str:
@@ -44,14 +45,9 @@ def between(low: float, high: float) -> str:
     return f"{number(low, digits, signed=True)} to {number(high, digits, signed=True)}"
 
 
-def p_value(value: float) -> str:
-    """Return a p value for a table."""
-    return "<0.001" if value < 0.001 else number(value)
-
-
-def few(prompts: int) -> str:
-    """Return a mark for categories whose error bars are unreliable."""
-    return "†" if prompts < FEW else ""
+def few(prompts: int, error: float | None = None) -> str:
+    """Return a mark for categories whose error bars are unreliable: of few prompts, or with a standard error of 0."""
+    return "†" if prompts < FEW or error == 0 else ""
 
 
 def underpowered(difference: Difference, prompts: int) -> str:
@@ -201,8 +197,8 @@ def markdown(comparison: Comparison, diagnostics: ByModel | None = None, *, sign
         f"Task: {unlinked(paired.title)}.",
         "",
     ]
-    if paired.left_out:
-        lines += [f"Left out: {counted(paired.left_out, 'test')} that some model could not score.", ""]
+    lines += [line for note in paired.notes for line in (note, "")]
+    lines += [*(f"- {unlinked(line)}" for line in verdicts(comparison)), ""]
     lines += [
         "Pass rates with 95% intervals (Wilson's), clustered by prompt:",
         "",
@@ -228,8 +224,9 @@ def markdown(comparison: Comparison, diagnostics: ByModel | None = None, *, sign
     ]
     if diagnostics:
         lines += [
-            "Diagnostics: share of tests that baselines pass, flips (share of outcomes that differ from per-token "
-            "scoring with the likelihood per byte, or the summed one), share decided by less than 1e-6.",
+            "Diagnostics: share of tests that baselines pass (system: of the tests with a text of that system), flips (share of "
+            "outcomes that differ from per-token scoring with the likelihood per byte, or the summed one), share decided by less "
+            "than 1e-6.",
             "",
             *diagnostics_table(comparison, diagnostics).markdown(),
         ]
@@ -272,6 +269,8 @@ def to_json(comparison: Comparison, diagnostics: ByModel | None = None) -> str:
         "models": comparison.paired.models,
         "signatures": {run.model: run.line for run in comparison.paired.runs},
         "left_out": comparison.paired.left_out,
+        "beyond": comparison.paired.beyond,
+        "verdicts": verdicts(comparison),
         "not_compared": comparison.not_compared,
         "resamples": comparison.resamples,
         "seed": comparison.seed,

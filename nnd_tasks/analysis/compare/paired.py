@@ -60,6 +60,7 @@ class Difference:
             categories.
         mcnemar: exact p value of McNemar's test, which takes tests for independent; for reference.
         detectable: the MDE (`nnd_tasks.analysis.compare.power.detectable`) from the paired variance.
+        standard_error: of the difference, clustered by prompt.
     """
 
     first: str
@@ -71,6 +72,7 @@ class Difference:
     p_holm: float
     mcnemar: float
     detectable: float
+    standard_error: float
 
     @property
     def disagrees(self) -> bool:
@@ -317,6 +319,7 @@ def _differences(category: str, paired: Paired, resamples: int, seed: int, hypot
                 p_holm=math.nan,
                 mcnemar=mcnemar(passed[:, a], passed[:, b]),
                 detectable=detectable(exact.standard_error, exact.clusters, hypotheses, resamples),
+                standard_error=exact.standard_error,
             )
         )
     return differences

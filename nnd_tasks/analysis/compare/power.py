@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from nnd_tasks.statistics import WITHIN
+from nnd_tasks.statistics import FEW, WITHIN
 
 #: p values below this are significant.
 LEVEL = 0.05
@@ -18,11 +20,11 @@ RESAMPLES = 10_000
 EXACT = 13
 #: Probability with which a difference as large as the MDE is found.
 POWER = 0.8
-#: Prompts below which an error bar is not to be relied on.
-FEW = 10
 #: A comparison whose MDE is above this cannot separate realistic models: it is underpowered.
 LARGEST_MDE = 0.2
 
+#: More prompts than any study has.
+MOST_NEEDED = 10**9
 #: Assumed share of tests that two models decide differently, before they have run. On Quiz Design and Challenge 300 three
 #: small models gave 0.10 to 0.18; models of different families disagree more. (`WITHIN` is the assumed correlation of their
 #: differences within a prompt, where the same models gave 0.11 to 0.21.)
@@ -64,6 +66,39 @@ def detectable(
     return mde if mde <= most else math.inf
 
 
+def needed(
+    standard_error: float, prompts: int, difference: float, hypotheses: int = 1, resamples: int = RESAMPLES
+) -> float:
+    """Return how many prompts, of the kind of those that were measured, make a difference `detectable`; two digits are given.
+
+    The standard error falls with the square root of the number of prompts.
+
+    Args:
+        standard_error: of the difference, as measured, above 0.
+        prompts: with how many.
+        difference: to be found.
+        hypotheses: as for `detectable`.
+        resamples: likewise.
+
+    Returns:
+        Infinity where no number is enough, as so few resamples allow no such p value; nan for a difference of nan.
+    """
+    if math.isnan(difference):
+        return math.nan
+
+    def enough(count: int) -> bool:
+        error = standard_error * math.sqrt(prompts / count)
+        return detectable(error, count, hypotheses, resamples) <= difference
+
+    count = 2
+    while not enough(count):
+        count *= 2
+        if count > MOST_NEEDED:
+            return math.inf
+    counts = range(count // 2, count + 1)
+    return float(f"{counts[bisect_left(counts, True, key=enough)]:.2g}")
+
+
 def planned(tests: ArrayLike, disagreement: float = DISAGREEMENT, within: float = WITHIN, hypotheses: int = 1) -> float:
     """Return the MDE that a category can be expected to have, before any model has run.
 
@@ -93,14 +128,10 @@ def planned_by_category(clusters: Iterable[str], categories: Iterable[str]) -> d
 
     The categories are taken to be compared, and corrected, together.
     """
-    sizes: dict[str, dict[str, int]] = {}
-    for cluster, category in zip(clusters, categories, strict=True):
-        counts = sizes.setdefault(category, {})
-        counts[cluster] = counts.get(cluster, 0) + 1
-    return {
-        name: (planned(list(counts.values()), hypotheses=len(sizes)), len(counts))
-        for name, counts in sorted(sizes.items())
-    }
+    sizes: dict[str, list[int]] = {}
+    for (category, _), tests in Counter(zip(categories, clusters, strict=True)).items():
+        sizes.setdefault(category, []).append(tests)
+    return {name: (planned(tests, hypotheses=len(sizes)), len(tests)) for name, tests in sorted(sizes.items())}
 
 
 def is_underpowered(mde: float, prompts: int) -> bool:

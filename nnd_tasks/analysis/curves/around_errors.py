@@ -1,4 +1,4 @@
-"""How surprising the tokens before, in and after the errors that people marked are to each model."""
+"""How surprising the tokens before, in and after marked errors are to each model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLACES = (*(str(-n) for n in range(SIDE, 0, -1)), "first", "middle", "last", *(f
 #: What is averaged -> how it is called.
 VALUES = {"surprise": "surprise", "excess": "surprise less that of frequency"}
 CAPTION = (
-    "Surprise: -log p of a token in nats, averaged over the errors that people marked, by its place: tokens before an error, "
+    "Surprise: -log p of a token in nats, averaged over the marked errors, by its place: tokens before an error, "
     "its first token, the mean of its middle ones, its last, and tokens after it. Tokens of other errors are left out. The "
     "second value is less the surprise to a model that only knows how often each token occurs in the texts of the run. "
     "Intervals (95%) are Student's, clustered by prompt."
@@ -71,14 +71,21 @@ def around_errors(runs: Sequence[Run], *, needed: bool = True) -> list[Place]:
         needed: raise an error where no run has both.
 
     Raises:
-        NNDError: none has both, and one is needed, or token scores are damaged.
+        NNDError: none has both, and one is needed; runs of a task rest on other error spans; or token scores are damaged.
     """
+    first: dict[str, Run] = {}
+    for run in runs:
+        if run.spans and first.setdefault(run.task, run).spans != run.spans:
+            raise NNDError(
+                f"{first[run.task].path} and {run.path} rest on other error spans ({first[run.task].spans} and {run.spans}): "
+                "run both on the same build of the set"
+            )
     marked = [run for run in runs if any(any(document.get("error_spans") or ()) for document in run.documents)]
     found = [place for run in marked for place in _of_run(run)]
     if needed and not found:
-        why = "runs have no token scores: run the task again with --metadata '{\"tokens\": true}'"
+        why = "none of these runs has token scores: run the task again with --metadata '{\"tokens\": true}'"
         what = "no set of these runs says which part of a text is wrong (MQM, Bio-MQM, PRMBench and LFQA do)"
-        raise NNDError(f"{runs[0].path}: {why if marked else what}")
+        raise NNDError(why if marked else what)
     return found
 
 

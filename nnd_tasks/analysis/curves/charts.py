@@ -23,7 +23,6 @@ from nnd_tasks.analysis.tags import (
 )
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.wording import counted
 
 Kind = Literal["scaling", "curve"]
 EPOCH = "epoch"
@@ -135,7 +134,7 @@ def scaling(
         named = tags is not None and all(tags.text(run, "family") for run in paired.runs)
         listed = "; ".join(f"{family}: {', '.join(models)}" for family, models in _invert(families).items())
         family_note = f"Families{'' if named else ', guessed from names (--tags FILE names them)'}: {listed}."
-        charts.append(_chart("scaling", paired, x, points, [family_note, *notes, *_left_out(paired)]))
+        charts.append(_chart("scaling", paired, x, points, [family_note, *notes, *paired.notes]))
     return charts
 
 
@@ -171,7 +170,7 @@ def training_curve(
         places = {run.model: find_number(run, x, tags) for run in paired.runs}
         families = dict.fromkeys(places, "")
         _refuse_same(families, places, f"{x} {{}}; name the folders of the runs that you want")
-        charts.append(_chart("curve", paired, x, _points(paired, families, places), [*notes, *_left_out(paired)]))
+        charts.append(_chart("curve", paired, x, _points(paired, families, places), [*notes, *paired.notes]))
         notes = []
     return charts if panels == "category" else [together(charts)]
 
@@ -230,12 +229,6 @@ def _points(paired: Paired, families: Mapping[str, str], places: Mapping[str, fl
         for result in category_rates(paired)
         for run in paired.runs
     ]
-
-
-def _left_out(paired: Paired) -> list[str]:
-    """Return a note on tests that some model could not score, if there are any."""
-    note = f"{paired.title}: {counted(paired.left_out, 'test')} left out that some model could not score."
-    return [note] if paired.left_out else []
 
 
 def _chart(kind: Kind, paired: Paired, x: str, points: Iterable[Point], notes: Iterable[str]) -> Chart:

@@ -33,7 +33,7 @@ def points_table(chart: Chart) -> TextTable:
     rows = []
     for p in chart.points:
         row = [p.task] * tasks + [p.category] + [p.family] * families + [p.model, short(p.x), f"{p.tests:,}"]
-        row.append("-" if p.clusters is None else f"{p.clusters:,}{few(p.clusters)}")
+        row.append("-" if p.clusters is None else f"{p.clusters:,}{few(p.clusters, p.standard_error)}")
         interval = "-" if math.isnan(p.low) else f"{number(p.low)} to {number(p.high)}"
         rows.append([*row, number(p.rate), number(p.standard_error, 4), interval])
     head = [*names, chart.x, "tests", "prompts", "pass rate", "std. error", "95% interval"]
@@ -45,7 +45,7 @@ def markdown(chart: Chart) -> str:
     lines = [f"# {unlinked(chart.title)}", "", *(f"{unlinked(note)}\n" for note in chart.notes)]
     lines += points_table(chart).markdown()
     lines.append("Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.")
-    if any(p.clusters is not None and few(p.clusters) for p in chart.points):
+    if any(p.clusters is not None and few(p.clusters, p.standard_error) for p in chart.points):
         lines += ["", FEW_NOTE]
     return "\n".join(lines) + "\n"
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.analysis.compare.power import FEW
 from nnd_tasks.analysis.familiarity.effects import Effects, Floats
 from nnd_tasks.analysis.side_by_side import Paired
 from nnd_tasks.baselines import WRITERS, system_names
 from nnd_tasks.errors import NNDError
+from nnd_tasks.statistics import FEW
 
 #: What texts are compared within: those of one prompt that people judged alike, or the better and the worse text of a test.
 EQUAL, PAIRS = "equal judgements", "pairs"
@@ -60,7 +60,7 @@ def judged_texts(paired: Paired, table: pd.DataFrame) -> JudgedTexts:
     """
     unknown = set(paired.tests["test_id"]) - set(table["test_id"])
     if unknown:
-        raise NNDError(f"{paired.runs[0].path}: {paired.set} has no test {min(unknown)}; the file was changed")
+        raise NNDError(f"{paired.runs[0].path}: {paired.set} has no test {min(unknown)}; the file is damaged")
     sides = _sides(paired, table.set_index("test_id").loc[paired.tests["test_id"]])
     systems, of_text = _shares(sides)
     finite = sides[list(range(len(paired.runs)))].notna().all(axis=1)

@@ -15,20 +15,22 @@ from typing import TYPE_CHECKING, Any
 from nnd_tasks import __version__
 from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostics_of
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margin_parts_table
-from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, p_value, underpowered
+from nnd_tasks.analysis.compare.model_verdicts import verdicts
+from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
-from nnd_tasks.analysis.compare.power import FEW, LARGEST_MDE, LEVEL, POWER
+from nnd_tasks.analysis.compare.power import LARGEST_MDE, LEVEL, POWER
 from nnd_tasks.analysis.curves import around_errors
 from nnd_tasks.analysis.html_pages import policy_hash, templates
 from nnd_tasks.analysis.report.browsing import Packed, pack
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, failed_examples
 from nnd_tasks.analysis.results import Run, notes_on, read_runs
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
-from nnd_tasks.baselines import ALL, BASELINES
+from nnd_tasks.baselines import ALL, BASELINES, strongest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, writing
-from nnd_tasks.formats import TextTable, number
+from nnd_tasks.formats import TextTable, number, p_value
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets
+from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
@@ -121,7 +123,7 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
                 comparison=comparison,
                 diagnostics={run.model: diagnostics_of(run) for run in paired.runs},
                 parts=margin_parts_table(parts) if parts else None,
-                around=around_errors.around_errors(paired.runs, needed=False),
+                around=[] if "spans" in dict(differing) else around_errors.around_errors(paired.runs, needed=False),
                 protocol=protocol,
                 differing=differing,
             )
@@ -130,7 +132,10 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
 
 
 def _settings(runs: Sequence[Run]) -> tuple[list[tuple[str, str]], list[tuple[str, list[str]]]]:
-    """Return the protocol that all runs share, and what differs in any part of their signatures."""
+    """Return the protocol that all runs share, and what differs in any part of their signatures.
+
+    Error spans are compared between runs with span metrics only.
+    """
     shared = []
     differing = []
     for name in ("protocol", "model_info", "environment"):
@@ -141,6 +146,9 @@ def _settings(runs: Sequence[Run]) -> tuple[list[tuple[str, str]], list[tuple[st
                 differing.append((f"{key} (protocol)" if name == "protocol" else key, values))
             elif name == "protocol":
                 shared.append((key, values[0]))
+    spans = [run.spans or "none" for run in runs]
+    if len({*spans} - {"none"}) > 1:
+        differing.append(("spans", spans))
     return shared, differing
 
 
@@ -170,14 +178,14 @@ def command_of(run: Run) -> str:
     if arguments := _arguments(asked.get("model_args")):
         words += ["--model_args", arguments]
     words += ["--tasks", run.task]
-    for option in ("device", "batch_size", "limit"):
+    for option in ("device", "batch_size", "limit", "sample"):
         if asked.get(option) is not None:
             # A limit is a number or a share; lm-eval keeps both as floats.
             words += [f"--{option}", f"{asked[option]:g}" if option == "limit" else str(asked[option])]
     if protocol.get("shots"):
         words += ["--num_fewshot", str(protocol["shots"])]
     words += [f"--{flag}" for flag, key in _FLAGS.items() if protocol.get(key)]
-    if settings := _metadata(run):
+    if settings := asked.get("settings"):
         words += ["--metadata", json.dumps(settings)]
     return shlex.join([*words, "--log_samples", "--output_path", "results"])
 
@@ -198,27 +206,13 @@ def _arguments(given: Any) -> str:
     return ",".join(f"{key}={value}" for key, value in kept.items()) if plain else json.dumps(kept, default=str)
 
 
-def _metadata(run: Run) -> dict[str, Any]:
-    """Return the settings of a run that differ from our tasks' defaults."""
-    settings: dict[str, Any] = {}
-    if run.protocol.get("eos"):
-        settings["append_eos"] = True
-    for key, default in (("ties", "fail"), ("overlong", "shorten")):
-        if run.protocol.get(key, default) != default:
-            settings[key] = run.protocol[key]
-    if any(document.get("no_context") for document in run.documents):
-        settings["context_reliance"] = True
-    if run.tokens.is_file():
-        settings["tokens"] = True
-    return settings
-
-
 def _not_in_command(run: Run) -> list[str]:
     """Return notes on settings whose exact value the results do not keep."""
     notes = []
     if run.protocol.get("system"):
         notes.append(f"a system instruction was given (digest {run.protocol['system']}): add --system_instruction")
-    if run.protocol.get("selection", "all") != "all" and run.command.get("limit") is None:
+    chosen = run.protocol.get("selection", "all") != "all"
+    if chosen and run.command.get("limit") is None and run.command.get("sample") is None:
         notes.append(f"only some prompts were chosen ({run.protocol['selection']}): add --samples")
     if run.protocol.get("shots"):
         notes.append(f"the seed of the examples was {run.protocol.get('shots_seed')}")
@@ -334,7 +328,7 @@ def environment() -> jinja2.Environment:
     environment.tests["nan"] = math.isnan
     environment.globals |= {
         **{"underpowered": underpowered, "between": between, "odd": odd, "beaten": _beaten, "scale_of": _scale},
-        "notes_on": notes_on,
+        **{"notes_on": notes_on, "strongest": strongest, "verdicts": verdicts},
     }
     return environment
 
@@ -353,4 +347,5 @@ def _scale(results: Sequence[CategoryResult]) -> float:
 
 def _beaten(rate: Rate, diagnostics: Diagnostics | None) -> bool:
     """Tell whether a baseline passes as many of the tests as the model does, or more."""
-    return diagnostics is not None and max(diagnostics.baselines.values(), default=0.0) >= rate.rate
+    best = strongest(diagnostics.baselines) if diagnostics else None
+    return best is not None and best[1] >= rate.rate

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from nnd_tasks.analysis.compare.output import FEW_NOTE, few
 from nnd_tasks.analysis.reproduce.experiments import DISCLAIMER, Experiment, PublishedRun
 from nnd_tasks.baselines import ALL
 from nnd_tasks.formats import TextTable, number
@@ -108,7 +109,7 @@ def rates_table(cells: Sequence[RateCell]) -> TextTable:
             "not measured" if cell.measured is None else number(cell.measured - cell.published, 4, signed=True),
             "" if cell.stderr is None else number(cell.stderr, 4),
             f"{cell.tests:,}",
-            f"{cell.clusters:,}",
+            f"{cell.clusters:,}{few(cell.clusters, cell.stderr)}",
         ]
         for cell in cells
     ]
@@ -169,4 +170,4 @@ def head(experiment: Experiment) -> str:
         "stderr is that of the measured rate, clustered by prompt. It does not say how near a reproduction must be: over all "
         "prompts of the same data, the same weights should come much nearer."
     )
-    return "\n\n".join([f"# {experiment.title}", DISCLAIMER, *experiment.notes, reading])
+    return "\n\n".join([f"# {experiment.title}", DISCLAIMER, *experiment.notes, reading, FEW_NOTE])

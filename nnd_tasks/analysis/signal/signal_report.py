@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.analysis.compare.output import p_value, write_each
-from nnd_tasks.analysis.compare.power import FEW
+from nnd_tasks.analysis.compare.output import write_each
 from nnd_tasks.analysis.signal.measures import BITS, MARGIN, PASS_RATE
 from nnd_tasks.analysis.signal.signals import KEPT, SetSignals
 from nnd_tasks.baselines import ALL
-from nnd_tasks.formats import TextTable, csv_text, json_text, number
+from nnd_tasks.formats import TextTable, csv_text, json_text, number, p_value
 from nnd_tasks.markdown import code, unlinked
+from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import some_of
 
 _SIGNALS = (

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from nnd_tasks.analysis.compare.paired import holm, permutation_p
-from nnd_tasks.analysis.compare.power import FEW, LEVEL, RESAMPLES
+from nnd_tasks.analysis.compare.power import LEVEL, RESAMPLES
 from nnd_tasks.analysis.curves.charts import groups_of_several
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired
@@ -33,7 +33,7 @@ from nnd_tasks.analysis.signal.orders import Family, families_of
 from nnd_tasks.analysis.tags import Tags
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.wording import counted
+from nnd_tasks.statistics import FEW
 
 Verdict = Literal["better", "worse", "mixed", "not confirmed", "noise", "too few prompts"]
 #: Share of the pairs of models told apart that a sample must keep.
@@ -171,9 +171,7 @@ def _set_signals(paired: Paired, family: Family, notes: list[str], resamples: in
     if not scored.any():
         raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(family.models)}")
     tests = paired.tests[scored]
-    left_out = paired.left_out + int((~scored).sum())
-    if left_out:
-        notes = [*notes, f"Left out: {counted(left_out, 'test')} that some model could not score."]
+    notes = [*notes, *replace(paired, left_out=paired.left_out + int((~scored).sum())).notes]
     run = paired.runs[0]
     places = sample_places(run)
     names = [ALL, *sorted(set(tests["category"]))]

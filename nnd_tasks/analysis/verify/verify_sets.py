@@ -126,18 +126,20 @@ def verify_sets(
     wanted = tuple(SETS) if name == "all" else (name,)
     text_metrics = TextMetrics.choose(metrics) if "summeval" in wanted else TextMetrics({}, {}, False)
     reports = []
-    with ExitStack() as stack:  # find all before reading any
-        sources = {one: stack.enter_context(open_source(find_recipe(one), place, progress=progress)) for one in wanted}
+    with ExitStack() as stack:
+        try:  # find all before reading any
+            sources = {
+                one: stack.enter_context(open_source(find_recipe(one), place, progress=progress)) for one in wanted
+            }
+        except NNDError as error:
+            raise NNDError(str(error).replace("nnd build", "nnd verify")) from error
         for one, found in sources.items():
             path = next(iter(found.files.values()))
-            try:
+            with found.kept_if_read():
                 if one == "quiz_design":
                     reports.append(verify_quiz_design(path, resamples=resamples, seed=seed))
                 else:
                     reports.append(verify_summeval(path, text_metrics, resamples=resamples, seed=seed))
-            except NNDError:
-                found.discard()
-                raise
     return reports
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.datasets import tasks_dir, user_tasks_dir
-from nnd_tasks.files import changing, reading, write_text
+from nnd_tasks.files import reading, write_text
 from nnd_tasks.yaml_json import yaml_mapping
 
 
@@ -35,16 +35,6 @@ def shipped_task(name: str) -> Path | None:
 def user_task(name: str) -> Path:
     """Return the place of the YAML of a user's task ``name``; that task is taken even if the package has one of this name."""
     return user_tasks_dir() / name.removeprefix("nnd_") / f"{name}.yaml"
-
-
-def remove_user_task(name: str) -> None:
-    """Remove the YAML of a user's task ``name``, if there is one, so that another can be written in its place.
-
-    Raises:
-        NNDError: it cannot be removed.
-    """
-    with changing(path := user_task(name), done="replaced"):
-        path.unlink(missing_ok=True)
 
 
 def write_task(

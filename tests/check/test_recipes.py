@@ -1,0 +1,142 @@
+"""What `nnd check` says of recipes and their code: as somebody sent them, and beside the data that were built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from nnd_tasks.check.checking import check_set
+from nnd_tasks.check.rules import Finding, Severity
+from nnd_tasks.cli import app
+from tests.check.made import NAME, Made
+
+FACTS = yaml.safe_load("""
+license: cc-by-4.0
+language: [en]
+summary: Answers were judged.
+judges: Three people.
+homepage: https://example.org
+citation: "@article{who2020judged,}"
+""")
+GOOD = yaml.safe_load(
+    """
+files: {d.csv: {url: https://example.org/d.csv, sha256: "%s"}}
+context: c
+candidate: t
+label: l
+better: [good]
+"""
+    % ("0" * 64)
+) | {"facts": FACTS}
+ROWS = "import pandas as pd\n\n\ndef rows(folder):\n    return pd.read_csv(folder / 'd.csv')\n"
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Path:
+    """Return the folder of a recipe as somebody may send it."""
+    folder = tmp_path / "sent"
+    folder.mkdir()
+    (folder / "_recipe").write_text(yaml.safe_dump(GOOD), encoding="utf-8")
+    return folder
+
+
+def found(path: Path | str) -> dict[str, Finding]:
+    return {one.code: one for one in check_set(str(path)).findings}
+
+
+def test_nothing_is_wrong_with_a_good_recipe(sent: Path) -> None:
+    for path in (sent, sent / "_recipe"):
+        report = check_set(str(path))
+        assert (report.name, report.findings, report.exit_code(strict=True)) == ("sent", [], 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"lable": "x"}, "recipe_key", "'label'"),
+        ({"step": "frank"}, "recipe_key", "prepare.py"),
+        ({"majority": "perhaps"}, "recipe_invalid", "majority"),
+        ({"min_gap": 1.0}, "recipe_invalid", "one rule"),
+        ({"better": []}, "recipe_invalid", "one of better"),
+        ({"files": {"d.csv": {"url": "http://example.org/d"}}}, "recipe_invalid", "https://"),
+        ({"facts": {**FACTS, "license": None, "judges": ""}}, "recipe_fact", "license, judges"),
+        ({"files": {"d.csv": {"url": "https://example.org/d"}}}, "recipe_unverified", "d.csv"),
+    ],
+)
+def test_what_is_wrong_with_a_recipe_is_found(changes: dict[str, Any], code: str, message: str, sent: Path) -> None:
+    (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, **changes}), encoding="utf-8")
+    assert list(found(sent)) == [code]
+    assert message in found(sent)[code].message
+
+
+# ---------------------------------------------------------------- prepare.py
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("import os", "import os in line 1"),
+        ("from subprocess import run", "import subprocess"),
+        ("from . import other", "import of a file beside it"),
+        ("import urllib.request as json", "import urllib.request"),
+        ("e = eval", "eval"),
+        ("().__class__.__base__", "__class__"),
+        ("open('x', 'w')", "open for writing"),
+        ("pathlib.Path('x').open(mode='ab')", "open for writing"),
+        ("pathlib.Path('x').unlink()", "unlink"),
+        ("pd.read_pickle('x')", "read_pickle"),
+        ("pd.read_csv('ftp://example.org/x')", "ftp://example.org/x"),
+        ("getattr(pd, 'read' + '_pickle')", "getattr"),
+    ],
+)
+def test_code_is_read_and_not_run(line: str, named: str, sent: Path) -> None:
+    (sent / "prepare.py").write_text(f"{line}\n{ROWS}raise SystemExit('it ran')\n", encoding="utf-8")
+    one = found(sent)["prepare_code"]
+    assert one.severity is Severity.WARNING
+    assert named in one.message
+
+
+def test_code_that_only_reads_tables_is_a_note(sent: Path, nnd_home: Path) -> None:
+    more = "import csv, json, re\nfrom pathlib import Path\nfrom collections import Counter\nopen('x.json', encoding='utf-8')\n"
+    (sent / "prepare.py").write_text(more + ROWS, encoding="utf-8")
+    assert [(one.code, one.severity) for one in found(sent).values()] == [("prepare_code", Severity.NOTE)]
+    made = Made(nnd_home, files={f"nnd/{NAME}/prepare.py": "import os\n" + ROWS})
+    made.write()
+    assert "import os" in found(made.folder)["prepare_code"].message, "beside a dataset, too"
+
+
+# ---------------------------------------------------------------- beside the data
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"published": {"authors": 160}, "expected": {"fluency": 80, "meaning": 80}}, None, ""),
+        ({"published": {"authors": 161}}, "recipe_counts", "160 tests, 161 are published"),
+        ({"expected": {"fluency": 80, "meaning": 81}}, "recipe_counts", "81"),
+        ({"lable": "x"}, "recipe_key", "'label'"),
+    ],
+)
+def test_a_set_is_compared_with_its_recipe(changes: Any, code: str | None, message: str, nnd_home: Path) -> None:
+    known = Made(nnd_home, files={f"task_yamls/{NAME}/_recipe": yaml.safe_dump({**GOOD, **changes})}).found()
+    assert list(known) == ([code] if code else [])
+    assert code is None or message in known[code].message
+
+
+def test_the_command_says_it_and_sets_its_status(sent: Path) -> None:
+    def run(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["check", str(sent), *arguments])
+        return done.exit_code, done.output
+
+    assert run("--format", "html")[0] == 1
+    assert run("--format", "json")[0] == 0
+    (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "facts": {}}), encoding="utf-8")
+    status, output = run("--strict", "--format", "markdown")
+    assert (status, "**warning** `recipe_fact`" in output) == (3, True)
+    (sent / "_recipe").write_text("a: &x 1\nb: *x\n", encoding="utf-8")
+    assert run("-o", str(sent / "report"))[0] == 2
+    assert "recipe_invalid" in (sent / "report").read_text("utf-8")

@@ -1,0 +1,52 @@
+"""A published set is loaded by `datasets`, and scored by a user who has only the hub."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from huggingface_hub import HfApi
+
+from hub_upload.plan import make_plan
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.documents import load_tests
+from nnd_tasks.tables import fingerprint
+from tests.hub_upload.conftest import OwnSet, some_tests
+
+
+def test_what_is_loaded_from_the_hub_is_what_was_built(
+    own_set: Callable[..., OwnSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = {"all": some_tests(), "part": some_tests(12)}
+    folder = own_set(tables=tables).folder
+    make_plan("mine", "nnd/mine").write(tmp_path / "open")
+    make_plan("mine", "nnd/mine", ids_only=True).write(tmp_path / "ids")
+    shutil.rmtree(folder)
+    place, load = tmp_path / "open", datasets.load_dataset
+
+    def from_hub(path: str, *arguments: Any, **options: Any) -> Any:
+        assert path == "nnd/mine"
+        return load(str(place), *arguments, cache_dir=str(tmp_path / "cache" / place.name), **options)
+
+    monkeypatch.setattr(datasets, "load_dataset", from_hub)
+    monkeypatch.setattr(HfApi, "dataset_info", lambda *_, **__: None)
+    for config, table in ((None, tables["all"]), ("part", tables["part"])):
+        loaded, origin, _ = load_tests("nnd/mine", config, "test", {})
+        assert (origin["config"], origin["local"]) == (config or "all", False)
+        assert origin["fingerprint"] == fingerprint(loaded.data.table) == fingerprint(table)
+    place = tmp_path / "ids"
+    with pytest.raises(NNDError, match=r"\(the hub has its ids, and no texts\)"):
+        load_tests("nnd/mine", None, "test", {})
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no route")
+
+    monkeypatch.setattr(HfApi, "dataset_info", fail)
+    with pytest.raises(
+        NNDError, match=r"the set 'frank' is not built here; run: nnd build frank \(and the hub could not be"
+    ):
+        load_tests("nnd/frank", None, "test", {})

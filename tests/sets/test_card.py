@@ -1,0 +1,181 @@
+"""What a card says, what of it people may write, and that no text of a stranger becomes markup."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from huggingface_hub import RepoCard
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from nnd_tasks.datasets import parse_card, split_card
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.card import DROPPED, KNOWN_BY_PEOPLE, About, find_todos, left_out, make_card, todo
+from nnd_tasks.sets.recipe import Facts
+from nnd_tasks.tables import ConfigSummary
+
+FACTS = Facts(
+    title="Answers",
+    summary="Answers of three systems.",
+    judges="Two people.",
+    license="cc-by-4.0",
+    language=("en",),
+    homepage="https://example.org",
+    citation="@misc{answers2024,\n  title = {Answers}\n}",
+    fields={"question": "what was asked"},
+)
+ABOUT = About("answers", FACTS, "Right ones are better.", recipe="label: grade\nbetter: [right]\n")
+REASONS = ("equal_texts", "repeated", "contradictory", "empty")
+REPORT: dict[str, Any] = {
+    "rows": 1200,
+    "judgements": 1199,
+    "candidates_judged": 900,
+    "dropped": {"no_judgement": 1, "unranked": 2},
+    "unranked_labels": ["odd", "new"],
+    "cleaning": {
+        "kept": 996,
+        "reasons": {reason: {"tests": 0, "examples": []} for reason in REASONS}
+        | {"empty": {"tests": 4, "examples": [{"test_id": "t9", "category": "wrong", "high": "Yes.", "low": ""}]}},
+    },
+    "trivial_rules": {"all": {"shorter": 0.25, "system": 0.5}, "wrong": {"shorter": 0.81, "system": 0.5}},
+    "trivial_system": "people",
+    "source_sha256": {"answers.csv": "ab" * 32},
+    "tests": 1000,
+}
+SUMMARIES = [ConfigSummary(name, 1000, 70, 900, {"wrong": 1000}, "f" * 16) for name in ("all", "all_clean")]
+COLUMNS = ("test_id", "high_first", "question")
+
+
+def card_of(about: About = ABOUT, earlier: str = "", **report: Any) -> str:
+    return make_card(about, SUMMARIES, COLUMNS, {"all": REPORT | report}, default="all", earlier=earlier)
+
+
+def test_a_card_has_the_facts_and_the_counts() -> None:
+    card = card_of()
+    header = yaml.safe_load(card.split("---\n")[1])
+    assert header["nnd_set"] == "answers"
+    assert header["size_categories"] == ["1K<n<10K"]
+    assert [one.get("default") for one in header["configs"]] == [True, None]
+    assert header["configs"][1]["data_files"] == [{"split": "test", "path": "all_clean/test-*.parquet"}]
+    assert "human-evaluation" in header["tags"]
+    for line in (
+        f"| `all` | 1,000 | 70 | 900 | `{'f' * 16}` |",
+        "| `question` | prompt field: what was asked |",
+        "- `all`: 1,200 rows, 1,199 judgements of 900 candidates; left out: 1 row without a judgement; 2 judgements whose "
+        "label the order does not have ('odd', 'new').",
+        "| `all` | wrong | **0.810** | 0.500 |",
+        "| `all` | 1,000 | 0 | 0 | 0 | 4 | 4 | 996 | `all_clean` |",
+        "- Example: `all`, `empty`, test `t9` (wrong): better: Yes.; worse: (nothing)",
+        f"| `answers.csv` | `{'ab' * 32}` | `all` |",
+        "Human evaluation: Answers, https://example.org. Licence: cc-by-4.0.",
+        "better: [right]",
+    ):
+        assert f"\n{line}\n" in card, line
+    assert card.index("@misc{answers2024,") < card.index("@inproceedings{laban2022nnd,")
+    assert find_todos(card) == []
+
+
+def test_sections_without_facts_are_left_out() -> None:
+    card = make_card(replace(ABOUT, recipe=""), SUMMARIES, COLUMNS, {"all": {}}, default="all")
+    headings = re.findall("^## (.*)", card, re.MULTILINE)
+    assert headings == [
+        "Sizes",
+        "Use",
+        "Columns",
+        "How it was made",
+        "Known limits",
+        "Origin and licence",
+        "Notes",
+        "Citation",
+    ]
+    made = replace(ABOUT, synthetic=True, made=("By `nnd stress`.", "", "- one"))
+    assert "\n## How it was made\n\nBy `nnd stress`.\n\n- one\n" in card_of(made)
+    assert "The errors are synthetic" in card_of(made)
+
+
+def test_what_only_people_know_is_marked_where_it_is_missing() -> None:
+    unknown = Facts(**{**FACTS.model_dump(), **dict.fromkeys(KNOWN_BY_PEOPLE), "language": ()})
+    card = card_of(replace(ABOUT, facts=unknown))
+    lines = card.splitlines()
+    for key in KNOWN_BY_PEOPLE:
+        assert any(todo(key) in lines[number - 1] for number in find_todos(card)), key
+    nothing = Facts(**{**FACTS.model_dump(), "citation": "", "homepage": ""})
+    assert find_todos(card_of(replace(ABOUT, facts=nothing))) == [], "known to be nothing"
+    pairs = [replace(one, name=name) for one, name in zip(SUMMARIES, ("news_ende", "zh2en"), strict=True)]
+    text = make_card(replace(ABOUT, facts=unknown), pairs, COLUMNS, {"zh2en": REPORT}, default="zh2en")
+    assert yaml.safe_load(text.split("---\n")[1])["language"] == ["en", "de", "zh"]
+
+
+def test_only_what_stands_between_the_markers_and_new_fields_stay() -> None:
+    first = card_of()
+    assert card_of(earlier=first) == first
+    begin = "<!-- kept by builds: begin -->\n"
+    edited = first.replace(begin, f"{begin}### Ours\n\nAsk us <b>first</b>.\n").replace("Two people.", "Changed.")
+    edited = edited.replace("license: cc-by-4.0", "license: mit\nannotations_creators: [found]\nnnd_published: ids")
+    again = card_of(earlier=edited)
+    assert f"{begin}### Ours\n\nAsk us <b>first</b>.\n<!-- kept by builds: end -->" in again
+    assert "Two people." in again
+    header, _ = parse_card(again, "")
+    assert (header["license"], header["annotations_creators"]) == ("cc-by-4.0", ["found"])
+    assert "nnd_published" not in header
+    assert card_of(earlier=again) == again
+    for damaged in (edited.replace(begin, ""), edited.replace("<!-- kept by builds: end -->", "")):
+        with pytest.raises(NNDError, match="is missing; put it back"):
+            card_of(earlier=damaged)
+    with pytest.raises(NNDError, match="no YAML header"):
+        card_of(earlier="# Mine")
+    with pytest.raises(NNDError, match="alias"):
+        card_of(earlier="---\na: &a [1]\nb: *a\n---\n")
+
+
+HOSTILE = (
+    "<img src=x onerror=a()> | ![x](http://x) `</code>` <script>a</script>\n```\n<b>\n<!-- kept by builds: begin -->\nx"
+)
+
+
+def test_no_text_of_a_stranger_is_html_or_leaves_its_cell() -> None:
+    facts = Facts(
+        **{**FACTS.model_dump(), **dict.fromkeys(("title", "summary", "judges", "citation", "license"), HOSTILE)}
+    )
+    about = replace(ABOUT, facts=facts, rule=HOSTILE, recipe=HOSTILE)
+    summaries = [replace(SUMMARIES[0], categories={HOSTILE: 1})]
+    rates = {"all": {"shorter": 0.5, "system": 0.5}, HOSTILE: {"shorter": 0.5}}
+    report = REPORT | {"source_sha256": {HOSTILE: HOSTILE}, "trivial_rules": rates, "trivial_system": HOSTILE}
+    first = make_card(about, summaries, [*COLUMNS, HOSTILE], {"all": report}, default="all")
+    card = make_card(about, summaries, [*COLUMNS, HOSTILE], {"all": report}, default="all", earlier=first)
+    assert card == first, "a marker in a fact is none"
+    _, body = parse_card(card, "")
+    blocks = MarkdownIt().enable("table").parse(body)
+    found = [token.content for one in blocks for token in [one, *(one.children or [])] if token.type.startswith("html")]
+    assert all(re.fullmatch("<!--[^<]*-->", text.strip()) for text in found), "only our comments"
+    headings = [one.content for place, one in enumerate(blocks) if blocks[place - 1].type == "heading_open"]
+    assert headings[1:3] == ["Sizes", "Use"]
+    assert headings[-1] == "Citation"
+    rows = [line.replace("&#124;", "").count("|") for line in body.splitlines() if line.startswith("| `all` | &lt;img")]
+    assert rows == [4, 5], "of the categories and of the baselines"
+
+
+def test_every_reason_is_told_in_words_for_one_and_for_many() -> None:
+    assert left_out({"repeated": 1, "contradictory": 1, "tie": 1}) == {
+        "repeated": "1 pair that repeats an earlier one",
+        "contradictory": "1 pair that was judged the other way round as often or more often",
+        "tie": "1 candidate of which as many judgements say one thing as another",
+    }
+    assert left_out(dict.fromkeys(DROPPED, 1200)) == {reason: f"1,200 {text}" for reason, text in DROPPED.items()}
+
+
+@given(st.text("-\n\r# a:", max_size=30), st.sampled_from(["\n", "\r\n"]), st.text("-\n a#", max_size=30))
+def test_header_and_body_are_where_the_hub_sees_them(header: str, end: str, body: str) -> None:
+    text = f"---{end}{header}{end}---{end}{body}"
+    parts = split_card(text)
+    assert parts is not None
+    try:
+        known = RepoCard(text, ignore_metadata_errors=True)
+    except Exception:  # a header that is not YAML, which `parse_card` refuses, too
+        return
+    assert parts[1] == known.text.replace("\r\n", "\n").replace("\r", "\n")

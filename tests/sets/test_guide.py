@@ -1,0 +1,115 @@
+"""The guide to contributing is true: its files, its edits and its commands, in their order."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nnd_tasks.cli import app
+from nnd_tasks.datasets import read_table
+from nnd_tasks.sets.recipe import Facts, File, Recipe, Spans
+
+REPO = Path(__file__).resolve().parents[2]
+PAGE = (REPO / "docs" / "contribute.md").read_text("utf-8")
+#: A block of the page, after the last name of a file before it.
+BLOCK = re.compile(r"```(\w+)\n(.*?)```|`([\w./$]+)`", re.DOTALL)
+
+
+def steps() -> list[tuple[str, str, str]]:
+    """Return file, language and text of every block of the page."""
+    found, name = [], ""
+    for language, text, named in BLOCK.findall(PAGE):
+        if language:
+            found.append((name, language, text))
+        elif re.search(r"\.(csv|json|py)$|/_recipe$", named):
+            name = named
+    return found
+
+
+def commands(text: str) -> list[tuple[list[str], str]]:
+    """Return the words and the comment of each command of a block."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [(shlex.split(line, comments=True), line.partition("  # ")[2]) for line in lines]
+
+
+@pytest.mark.slow
+def test_every_command_of_the_guide_does_what_it_says(
+    tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "my_sets"
+    monkeypatch.setenv("NND_HOME", str(home))
+    shutil.copytree(REPO / "examples", tmp_path / "examples")
+    (tmp_path / "task_yamls").mkdir()
+    shutil.copytree(tiny_models["gpt2"], tmp_path / "MODEL")
+    ran = []
+    for name, language, text in steps():
+        path = Path(name.replace("$NND_HOME", str(home)))
+        if language == "sh":
+            for words, comment in commands(text):
+                if words[0] == "cp":
+                    subprocess.run(["cp", *(word.replace("$NND_HOME", str(home)) for word in words[1:])], check=True)
+                elif words[0] != "export":
+                    assert words[0] == "nnd"
+                    done = CliRunner().invoke(app, words[1:])
+                    assert done.exit_code == 0, f"{shlex.join(words)}\n{done.output}\n{done.exception!r}"
+                    assert comment in done.output
+                    ran.append(words[1])
+        elif name.startswith("examples/"):
+            assert path.read_text("utf-8").startswith(text)
+        elif language == "yaml" and "files" not in text:  # lines to add
+            path.write_text(path.read_text("utf-8") + text, encoding="utf-8")
+        else:
+            path.write_text(text, encoding="cp1252" if language == "csv" else "utf-8")
+    assert set(ran) == {"new", "build", "check", "run", "report", "publish"}
+    assert (tmp_path / "task_yamls" / "answers" / "nnd_answers.yaml").is_file()
+    assert next((tmp_path / "results").rglob("samples_nnd_answers_*.jsonl"))
+    assert "Question: {{context}}" in (home / "task_yamls" / "answers" / "nnd_answers.yaml").read_text("utf-8")
+    [fluent, other] = read_table(home / "nnd" / "times").to_pylist()
+    assert {fluent["high"], other["high"]} == {"Es ist drei Uhr.", "Es ist blau."}
+    assert fluent["low"] == other["low"] == "Drei Uhr es ist."
+    better = {row["context"]: row["high"] for row in read_table(home / "nnd" / "authors").to_pylist()}
+    assert better == {"Who wrote Faust?": "Goethe.", "Who wrote Emma?": "Jane Austen."}
+    assert read_table(home / "nnd" / "sent").equals(read_table(home / "nnd" / "quotes"))
+
+
+def test_the_skeleton_names_the_fields_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NND_HOME", str(tmp_path / "home"))
+    [text] = [text for name, language, text in steps() if language == "json" and name == "quotes.json"]
+    Path("quotes.json").write_text(text, encoding="utf-8")
+    done = CliRunner().invoke(app, ["new", "quotes", "--from", "quotes.json"])
+    lines = (tmp_path / "home" / "task_yamls" / "quotes" / "prepare.py").read_text("utf-8").splitlines()
+    numbers = [int(number) for number in re.search(r"complete lines ([\d, ]+)", done.output)[1].split(", ")]  # type: ignore[index]
+    assert all("[...]" in lines[number - 1] for number in numbers)
+    assert len(numbers) == 3
+    assert any("by, text, verdict" in line for line in lines)
+
+
+def test_the_guide_is_read_in_ten_minutes() -> None:
+    assert len(PAGE.split()) <= 1500
+
+
+def test_the_page_on_recipes_has_every_key() -> None:
+    page = (REPO / "docs" / "recipe.md").read_text("utf-8")
+    listed = {
+        title: re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
+        for title, _, part in (part.partition("\n") for part in page.split("\n## ")[1:])
+    }
+    models = {"The keys": Recipe, "`files`": File, "`spans`": Spans, "`facts`": Facts}
+    assert {title: sorted(keys) for title, keys in listed.items() if keys} == {
+        title: sorted(model.model_fields) for title, model in models.items()
+    }
+
+
+def test_the_guide_has_every_role_of_rows() -> None:
+    from nnd_tasks.sets.prepare import ROLES
+
+    table = PAGE.split("| column | what it holds |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", table)) - {"field"} == set(ROLES)
