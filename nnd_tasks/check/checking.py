@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from nnd_tasks.check.card_rules import check_card
+from nnd_tasks.check.card_facts import check_card
 from nnd_tasks.check.check_report import CheckReport
 from nnd_tasks.check.reading import read_folder
 from nnd_tasks.check.recipes import check_code, check_counts, check_recipe
 from nnd_tasks.check.rules import Severity, check_baselines, check_tests
 from nnd_tasks.check.tasks import check_tasks, find_tasks
-from nnd_tasks.datasets import SPLIT, find_set
+from nnd_tasks.datasets import SPLIT, find_set, look_up_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.runner.register import include_paths
@@ -29,17 +29,18 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     Raises:
         NNDError: there is no such dataset, config or folder.
     """
-    if missing := [place for place in tasks if not place.is_dir()]:
-        raise NNDError(f"--tasks {missing[0]}: there is no such folder")
-    path = expand(name)
+    for place in tasks:
+        if not place.is_dir():
+            raise NNDError(f"--tasks {place}: there is no such folder")
+    path, built = expand(name), look_up_set(name)
     sent = path / RECIPE if path.is_dir() else path
-    if sent.is_file() and not [*path.glob(f"*/{SPLIT}-*.parquet")]:
+    if sent.is_file() and not (built and [*built.glob(f"*/{SPLIT}-*.parquet")]):
         found = find_recipe(str(sent.absolute()))
         return CheckReport(found.name, found.path.parent, findings=check_recipe(found)[1])
     folder = read_folder(find_set(name), configs)
     findings, must_cite = folder.findings, True
-    if (path / PREPARE).is_file():
-        findings += check_code(path / PREPARE)
+    if (code := folder.path / PREPARE).is_file():
+        findings += check_code(code)
     if known := list_recipes().get(folder.name):
         recipe, found_in_recipe = check_recipe(known)
         findings += [one for one in found_in_recipe if one.code != "recipe_fact"]  # those are said of the card, too
@@ -51,8 +52,11 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     for config, tests in folder.configs.items():
         findings += check_tests(tests)
         categories = tests.frame["category"].value_counts().sort_index().to_dict()
-        prompts = tests.frame["cluster_id"].nunique()
-        sizes[config] = {"tests": len(tests.frame), "contexts": prompts, "categories": categories}
+        sizes[config] = {
+            "tests": len(tests.frame),
+            "contexts": tests.frame["cluster_id"].nunique(),
+            "categories": categories,
+        }
     findings += check_baselines([*folder.configs.values()])
     faulty = {one.config for one in findings if one.severity is Severity.ERROR}
     folder.configs = {config: tests for config, tests in folder.configs.items() if config not in faulty}

@@ -78,8 +78,8 @@ def read_folder(path: Path, only: Collection[str] = ()) -> Folder:
         if (version := header["nnd_schema_version"]) != schema.SCHEMA_VERSION:
             findings.append(finding("schema_version", f"{version}; this release reads {schema.SCHEMA_VERSION}"))
         listed = config_names(header)
-        findings += [finding("data_missing", config=name) for name in listed if name not in stored]
-        findings += [finding("config_unlisted", config=name) for name in stored if name not in listed]
+        findings += [finding("data_missing", "", name) for name in listed if name not in stored]
+        findings += [finding("config_unlisted", "", name) for name in stored if name not in listed]
     known = list(dict.fromkeys([*config_names(header), *stored]))
     if unknown := [name for name in only if name not in known]:
         raise NNDError(f"{path}: it has no config {unknown[0]!r}, only {', '.join(known)}")
@@ -112,7 +112,7 @@ def _read_config(folder: Folder, name: str) -> Iterator[Finding]:
         elif required:
             faults.append(finding("column_missing", repr(column), name))
     if not table.num_rows:
-        faults.append(finding("no_tests", config=name))
+        faults.append(finding("no_tests", "", name))
     yield from faults
     for column in {*table.column_names} - schema.RESERVED_COLUMNS:
         if column in schema.DOCUMENT_COLUMNS:
@@ -129,7 +129,7 @@ def _read_config(folder: Folder, name: str) -> Iterator[Finding]:
             yield finding("category_name", str(error), name)
     part = folder.report.get(name)
     if isinstance(part, dict) and part.get("fingerprint") not in (None, fingerprint(table)):
-        yield finding("report_mismatch", config=name)
+        yield finding("report_mismatch", "", name)
     languages = licence_names(folder.header.get("language"))
     folder.configs[name] = Tests(name, frame, languages, clean_name(name) in folder.known)
 

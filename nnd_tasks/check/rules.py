@@ -219,7 +219,7 @@ def _find_near_equal(tests: Tests) -> Marks:
     from rapidfuzz.distance import Levenshtein
 
     similar = [Levenshtein.normalized_similarity(*pair, score_cutoff=NEARLY_EQUAL) for pair in tests.bare.to_numpy()]
-    return (tests.bare["high"] != tests.bare["low"]) & pd.Series(similar, tests.frame.index, dtype=bool)
+    return pd.Series(similar, tests.frame.index).between(NEARLY_EQUAL, 1, inclusive="left")
 
 
 # ---------------------------------------------------------------- texts

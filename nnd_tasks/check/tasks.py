@@ -82,7 +82,7 @@ def check_tasks(folder: Folder, tasks: list[Task]) -> Iterator[Finding]:
             yield finding("config_without_task", name, name)
     for task in tasks:
         yield from _check_task(task, folder)
-    if anything := [task.name for task in tasks if not task.foreign and "categories" not in task.metadata]:
+    if anything := [task.name for task in tasks if "categories" not in task.metadata]:
         yield finding("categories_open", ", ".join(anything))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -268,8 +269,7 @@ def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
         return None, ""
     try:
         found = find_recipe(name)
-        _ = found.recipe  # it is read here, as it may be wrong
-        return found, ""
+        return found, found.recipe and ""
     except NNDError as error:
         if needed:
             raise
@@ -301,6 +301,10 @@ def _rendered(template: str, row: dict[str, Any]) -> tuple[str, str]:
     from nnd_tasks.harness.sandbox import SANDBOX
 
     try:
+        if re.search(
+            r"{%-?\s*(?!if|elif|else|endif|-)|\*", template
+        ):  # a loop or a product, which a stranger's template may use to take any time
+            raise TemplateError
         return "What a model reads:", str(SANDBOX.from_string(template).render(row))
     except (NNDError, TemplateError):
         return "What a model reads is made by this template:", template

@@ -33,7 +33,7 @@ def _sandbox() -> ImmutableSandboxedEnvironment:
     return sandbox
 
 
-#: Renders every template of an NND task. `nnd_tasks.runner.patches.sandboxed` puts it in the place of lm-eval's own.
+#: Renders every template of an NND task.
 SANDBOX = _sandbox()
 
 

@@ -105,16 +105,13 @@ class NNDTask(SandboxedTask):
         found = self.config.task, len(tests), where, self._origin["config"], self._origin["fingerprint"]
         logger.info("%s: %d tests from %s (config %s, fingerprint %s)", *found)
         check_languages(self.config.doc_to_text, str(self._origin["config"]), self.config.task, where)
-        self._check_categories(set(tests["category"]), where)
+        check_categories(self.settings.categories, set(tests["category"]), self.config.task, where)
         documents = cluster_documents(tests, where)
         self.breakdown = metrics.Breakdown.of(test for document in documents for test in document["tests"])
         self.dataset = {split: documents}
         self._spans, reliance = None, self.settings.context_reliance
         if self.settings.tokens and "error_spans" in documents.column_names:
             self._spans = SpanMetrics.of(documents["error_spans"], self.breakdown, context_reliance=reliance)
-
-    def _check_categories(self, categories: set[str], where: str) -> None:
-        check_categories(self.settings.categories, categories, self.config.task, where)
 
     def scorable(self, doc: Mapping[str, Any]) -> list[int]:
         """Return the indices of the candidates that can be scored.

@@ -281,20 +281,6 @@ def veiled_config(secrets: set[str]) -> Iterator[None]:
 
 
 @contextmanager
-def sandboxed() -> Iterator[None]:
-    """Render the templates that lm-eval renders itself, such as a description, where they cannot reach Python.
-
-    Upstream: `env` (lm_eval/utils.py:616), which `apply_template` uses, is no sandbox.
-    """
-    from lm_eval import utils
-
-    from nnd_tasks.harness.sandbox import SANDBOX
-
-    with patch.object(utils, "env", SANDBOX):
-        yield
-
-
-@contextmanager
 def quiet() -> Iterator[None]:
     """Run without a progress bar, and without lm-eval's look-ups of git and of the machine, which take a second each time.
 

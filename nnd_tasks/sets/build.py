@@ -157,6 +157,7 @@ def _make(set_recipe: SetRecipe, source: Source) -> Made:
             spans = counted(dropped.lost_spans, "error span")
             made.notes.append(f"{config}: {spans} left out, as they do not lie in their candidate")
         if spaces := count_white_space(tests):
+            details["space_only"] = spaces
             made.notes.append(f"{config}: {counted(spaces, 'test')} of two texts that differ in white space only")
         if not recipe.as_published:
             made.add(config, tests, {**details, **origin})

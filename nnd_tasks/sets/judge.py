@@ -19,6 +19,8 @@ from nnd_tasks.sets.spans import find_marked, locate_spans, span_cells
 from nnd_tasks.wording import did_you_mean, some_of
 
 _EXAMPLES = 3
+#: Words that YAML reads as false and true; a table may write any of them.
+_TRUTH = (("false", "no", "off"), ("true", "yes", "on"))
 _FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
 FIELD = "field "  # before the name of a prompt field, as a column of rows
 #: Roles whose texts are names; white space around a name does not count.
@@ -107,6 +109,7 @@ def leave_out(table: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataF
     for column, values in recipe.leave_out.items():
         texts = as_texts(take_column(table, column), table, column, strip=True)
         wanted = {value.strip().casefold() for value in values}
+        wanted |= {word for words in _TRUTH if wanted & {words[0]} for word in words}
         wrong |= np.array([(text or "").casefold() in wanted for text in texts])
     return table[dropped.add("by_recipe", table, wrong)].reset_index(drop=True)
 

@@ -338,9 +338,7 @@ class Recipe(_Strict):
             return f"A candidate is good when more than half of its scores are {mark}, else bad."
         if self.min_gap is not None:
             return f"A candidate is better when its score is at least {self.min_gap:g} higher than that of another."
-        if self.facts.errors == "made":
-            return "Each right text is paired with one in which an error was put on purpose."
-        return "The table says of each pair which text people preferred."
+        return "The source says of each pair which text is better." if self.pairs else "The recipe names no rule."
 
     def dump(self) -> dict[str, Any]:
         """Return the keys that differ from their defaults, in the form of a recipe's YAML."""

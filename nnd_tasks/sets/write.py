@@ -80,8 +80,8 @@ def write_dataset(
         if not folder.name:
             raise NNDError(f"{folder}: no folder that a dataset can be written to; {_ELSEWHERE}")
         new = stack.enter_context(rewriting(folder, timeout))
-        _keep_the_rest(folder, new)
         kept = {name: table for name, table in _read_existing(folder, about.name).items() if name not in obsolete}
+        _keep_the_rest(folder, new)
         merged = kept | {name: check_table(table, f"config {name}") for name, table in tables.items()}
         reports = {name: part for name, part in read_report(folder).items() if name in kept} | dict(report)
         for name, table in merged.items():

@@ -139,7 +139,7 @@ CASES: dict[str, Spoil] = {
     "trivial_rule": each(low=longer),
     "trivial_rule_often": each(low=lambda tests: longer(tests).where(tests.index % 10 > 1, tests["low"])),
     # the texts
-    "equal_texts": lambda made: made.put(made.tests["high"][6].replace(" ", "  ")),
+    "equal_texts": lambda made: made.put(made.tests["high"][6]),
     "form_only": lambda made: made.put(made.tests["high"][6].upper()),
     "near_equal": both(
         lambda made: made.put("amber brook " * 9 + "cedar"),
@@ -311,10 +311,8 @@ def test_baselines_are_one_finding_with_a_table_of_all_categories(made: Made) ->
     assert "--adjust" in one.fix, "the worse text is longer by construction"
 
 
-def test_a_system_counts_where_both_texts_name_one(made: Made) -> None:
-    made.tests[["high_system", "low_system"]] = ["person", ""]
-    assert made.found() == {}
-    made.tests.loc[:59, "low_system"] = "model"
+def test_the_texts_of_one_system_win(made: Made) -> None:
+    made.tests[["high_system", "low_system"]] = ["person", "model"]
     one = made.found()["trivial_rule"]
     assert {row["system"] for row in one.table} == {"100.0%"}
     assert "one system" in one.fix

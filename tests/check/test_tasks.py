@@ -143,7 +143,7 @@ def test_a_prompt_that_fails_late_names_the_test(made: Made) -> None:
         ("fewshot_config: {doc_to_text: !function evil.f}", "evil.f"),
         ("use_prompt: prompts.yaml:x", "use_prompt"),
         ("unsafe_code: true", "unsafe_code"),
-        ("metadata: {tokenizer: ./evil}", "metadata.tokenizer"),
+        ("metadata: {tokenizer: ./evil, categories: []}", "metadata.tokenizer"),
     ],
 )
 def test_what_lm_eval_would_take_from_elsewhere_is_named(lines: str, named: str, made: Made) -> None:
