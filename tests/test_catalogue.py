@@ -100,11 +100,6 @@ def test_a_broken_recipe_of_a_set_that_is_not_built_is_one_line(content: bytes, 
         list(describe("mine"))
 
 
-def test_a_recipe_without_a_rule_can_be_shown(own: Path) -> None:
-    own.write_text("context: c\n", encoding="utf-8")
-    assert any("names no rule" in line for line in describe("mine"))
-
-
 def test_a_recipe_that_somebody_sent_can_be_shown(tmp_path: Path) -> None:
     path = tmp_path / "sent" / "_recipe"
     path.parent.mkdir()
@@ -112,14 +107,8 @@ def test_a_recipe_that_somebody_sent_can_be_shown(tmp_path: Path) -> None:
     assert "not built" in list(describe(str(path)))[-1]
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        *("{{ 'x' * 10 ** 12 }}", "{{ nothing }}", "{{"),
-    ],
-)
-def test_a_prompt_that_would_not_end_is_shown_as_it_is(template: str, built: Path) -> None:
+@pytest.mark.parametrize("template", ["{{ nothing }}", "{{"])
+def test_a_prompt_that_cannot_be_rendered_is_shown_as_it_is(template: str, built: Path) -> None:
     (built.parent / "nnd_mine.yaml").write_text(
         f"task: nnd_mine\ndoc_to_text: {json.dumps(template)}\n", encoding="utf-8"
     )

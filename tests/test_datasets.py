@@ -22,7 +22,7 @@ from nnd_tasks.datasets import dataset_folder, find_dataset, list_configs, load,
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import Test
 from nnd_tasks.tables import check_table, fingerprint, summarize, to_table
-from tests.sets.folders import beside, contents, make, parquet, write
+from tests.sets.folders import beside, contents, make, not_utf8, parquet, write
 
 FIRST = ["test_id", "context_id", "cluster_id", "context", "high", "low", "category", "high_first"]
 
@@ -371,6 +371,15 @@ def test_names_in_a_card_do_not_lead_out_of_its_folder(
         with pytest.raises(NNDError, match="README"):
             action()
     assert contents(tmp_path) == before
+
+
+def test_data_that_are_no_utf8_are_refused_by_name(folder: Path) -> None:
+    write(folder)
+    table = pq.read_table(parquet(folder))
+    pq.write_table(table.set_column(3, "context", not_utf8(table["context"])), parquet(folder))
+    with pytest.raises(NNDError, match=r"config authors\): cannot be read .*build the set again") as caught:
+        read_table(folder)
+    assert str(folder) in str(caught.value)
 
 
 @pytest.mark.parametrize(

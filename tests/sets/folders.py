@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,3 +62,10 @@ def beside(folder: Path) -> set[str]:
 
 def parquet(folder: Path) -> Path:
     return folder / "authors" / "test-00000-of-00001.parquet"
+
+
+def not_utf8(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column of strings whose bytes are no UTF-8."""
+    data = b"\xff" * len(column)
+    offsets = struct.pack(f"<{len(column) + 1}i", *range(len(column) + 1))
+    return pa.StringArray.from_buffers(len(column), pa.py_buffer(offsets), pa.py_buffer(data))

@@ -106,6 +106,8 @@ def slow_tests(rows: Sequence[Row], recipe: Mapping[str, Any]) -> tuple[list[dic
                 test = {"context": high["c"], "high": high["t"], "low": low["t"], "high_first": high is first}
                 known = low["category"] if "category" in recipe else low.get("label")
                 test["category"] = aspect or known or "preference"
+                finer = low["category"] if aspect and "category" in recipe else ""
+                test["subcategory"] = low["subcategory"] if "subcategory" in recipe else finer
                 test["severity"] = low["severity"] if "severity" in recipe else ""
                 test["high_label"], test["low_label"] = high.get("label", ""), low.get("label", "")
                 test["high_system"], test["low_system"] = high["system"], low["system"]

@@ -23,6 +23,7 @@ COLUMNS = {
     "system": st.sampled_from(["s1", "s2"]),
     "rater": st.sampled_from(["r1", "r2", "r3", ""]),
     "category": st.sampled_from(["K", "L"]),
+    "subcategory": st.sampled_from(["p", "q"]),
     "severity": st.sampled_from(["minor", "major"]),
     "name": st.sampled_from(["one", "two"]),
 }
@@ -56,14 +57,14 @@ def tables(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     recipe: dict[str, Any] = {"context": "c", "candidate": "t", "system": "system", "missing": ["n/a"], **rule}
     shape = draw(st.sampled_from(SHAPES))
     recipe |= shape if "one" in shape.get("attribute", {}) else {**shape, "label" if labels else "score": "mark"}
-    for role in ("rater", "category", "severity"):
+    for role in ("rater", "category", "subcategory", "severity"):
         recipe |= {role: role} if draw(st.booleans()) else {}
     recipe |= {"group": "g"} if draw(st.booleans()) else {}
     recipe |= {"candidates": "rows"} if draw(st.booleans()) else {}
     return rows, recipe
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(tables())
 def test_tests_are_those_of_the_definition(
     tmp_path_factory: pytest.TempPathFactory, table: tuple[list[dict[str, Any]], dict[str, Any]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -128,6 +129,27 @@ def test_a_truncated_or_wrong_file_of_ours_names_file_and_place(case: str, tmp_p
     assert str(caught.value).startswith(
         f"{folder / file}{', ' if message[:4] in ('line', 'row ', 'item') else ': '}{message}"
     )
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_damaged_file_is_built_or_refused_in_one_line_that_names_it(name: str, tmp_path: Path) -> None:
+    folder = small_source(tmp_path, name)
+    file = folder / next(iter(SMALL[name]()))
+    whole, refused = file.read_bytes(), 0
+    for seed in range(40):
+        dice, data = random.Random(seed), bytearray(whole)
+        for _ in range(dice.choice([1, 2, 5])):
+            at = dice.randrange(len(data))
+            more = dice.choice([b'"', b"\t", b"\n", b"null", b"]", b"7,", b"\\ud800", b"\xff", data[at : at + 60]])
+            data[at : at + dice.choice([0, 0, 1, 60])] = more
+        file.write_bytes(data)
+        try:
+            make_set(find_recipe(name), folder)
+        except NNDError as error:
+            refused += 1
+            assert "\n" not in str(error)  # noqa: PT017
+            assert file.name in str(error) or "no test comes out" in str(error) or "reported as" in str(error)  # noqa: PT017
+    assert refused
 
 
 @pytest.mark.parametrize("name", SMALL)
