@@ -26,7 +26,7 @@ from nnd_tasks.errors import NNDError, typed_reason_of, visible
 from nnd_tasks.languages import code_of, language_pair
 from nnd_tasks.markdown import code, fenced, plain, table
 from nnd_tasks.sets.card import ERRORS, find_fact
-from nnd_tasks.sets.recipe import SetRecipe, find_recipe, list_recipes
+from nnd_tasks.sets.shelf import SetRecipe, find_recipe, list_recipes
 from nnd_tasks.tables import pick_examples
 from nnd_tasks.wording import counted, did_you_mean
 
@@ -269,7 +269,8 @@ def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
         return None, ""
     try:
         found = find_recipe(name)
-        return found, found.recipe and ""
+        _ = found.recipe
+        return found, ""
     except NNDError as error:
         if needed:
             raise
