@@ -72,8 +72,8 @@ Writers: TypeAlias = tuple[str, str]
 
 
 def favourite(writers: Iterable[Writers]) -> str:
-    """Return the system whose texts win most often, the first in the alphabet of several; ``""`` where no test names one."""
-    wins = Counter(name for high, low in writers for name in {*system_names(high)} - {*system_names(low)})
+    """Return the system whose texts most often win over those of another, the first in the alphabet of several; else ``""``."""
+    wins = Counter(name for high, low in writers if low for name in {*system_names(high)} - {*system_names(low)})
     return min(wins, key=lambda name: (-wins[name], name), default="")
 
 

@@ -14,8 +14,9 @@ _MEANT = re.compile(
 
 #: The part of an address that makes a renderer turn it into a link.
 _ADDRESS = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
-#: On GitHub also mentions and references to issues, which it looks for in the rendered text; the # of an entity is none.
-_MENTION = re.compile(rf"@|(?<!&)#|(?<=gh)-|{_ADDRESS.pattern}", re.IGNORECASE)
+#: On GitHub also mentions and references to issues, which it looks for in the rendered text, where &#35; is a # and the #
+#: of an entity is none.
+_MENTION = re.compile(rf"@|&#35;|(?<!&)#|(?<=gh)-|{_ADDRESS.pattern}", re.IGNORECASE)
 
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\\": "&#92;", "`": "&#96;", "|": "&#124;"}
 
@@ -37,7 +38,8 @@ def unlinked(text: str, *, mentions: bool = False) -> str:
         text: any.
         mentions: treat what GitHub links (@name, #1, gh-1) in the same way.
     """
-    return (_MENTION if mentions else _ADDRESS).sub(lambda m: f"&#{ord(m[0])};&#8203;", plain(text))
+    pattern = _MENTION if mentions else _ADDRESS
+    return pattern.sub(lambda m: f"{m[0] if len(m[0]) > 1 else f'&#{ord(m[0])};'}&#8203;", plain(text))
 
 
 #: What our own cells of numbers look like: 0.7 [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.

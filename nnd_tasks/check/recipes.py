@@ -39,7 +39,11 @@ def _check_facts(recipe: Recipe, *, prepared: bool) -> Iterator[Finding]:
     if not (recipe.pairs or prepared or (recipe.context and recipe.candidate and judged and recipe.rules)):
         needs = "a recipe of single texts names context, candidate, label or score, and one of better, order, min_gap, majority"
         yield finding("recipe_invalid", needs)
-    facts = [key for key in _FACTS if not getattr(recipe.facts, key) and (key != "language" or recipe.config != FILE)]
+    facts = [
+        key
+        for key in _FACTS
+        if getattr(recipe.facts, key) in (None, ()) and (key != "language" or recipe.config != FILE)
+    ]
     if facts:
         yield finding("recipe_fact", ", ".join(facts), count=len(facts))
     files = [name for name, file in recipe.files.items() if file and file.url and not file.sha256]

@@ -47,6 +47,7 @@ ATTACKS = [
     "<script>alert(1)</script> <!-- x -->",
     "[click](https://evil.example) ![x](https://evil.example/x.png) <https://evil.example>",
     "https://evil.example www.evil.example jane@evil.example @someone #1 GH-1 octo/repo#1",
+    "#1",
     "a | b \\| c \\\\| d",
     "\\` \\\\` &lt;b&gt; &#60; **bold** __x__ ~~y~~ $x$ {{ 7 * 7 }} \\[a](b)",
 ]

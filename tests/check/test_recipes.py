@@ -63,7 +63,7 @@ def test_nothing_is_wrong_with_a_good_recipe(sent: Path) -> None:
         ({"min_gap": 1.0}, "recipe_invalid", "one rule"),
         ({"better": []}, "recipe_invalid", "one of better"),
         ({"files": {"d.csv": {"url": "http://example.org/d"}}}, "recipe_invalid", "https://"),
-        ({"facts": {**FACTS, "license": None, "judges": ""}}, "recipe_fact", "license, judges"),
+        ({"facts": {**FACTS, "license": None, "judges": None, "homepage": ""}}, "recipe_fact", "license, judges"),
         ({"files": {"d.csv": {"url": "https://example.org/d"}}}, "recipe_unverified", "d.csv"),
     ],
 )
