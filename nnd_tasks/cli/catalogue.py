@@ -269,7 +269,8 @@ def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
         return None, ""
     try:
         found = find_recipe(name)
-        return found, found.recipe and ""
+        _ = found.recipe  # it is read here, as it may be wrong
+        return found, ""
     except NNDError as error:
         if needed:
             raise
