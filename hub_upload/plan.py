@@ -34,7 +34,8 @@ from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION,
 from nnd_tasks.sets.build import make_set
 from nnd_tasks.sets.card import find_todos
 from nnd_tasks.sets.licences import check_licences, licence_names, terms_of, texts_may_go
-from nnd_tasks.sets.recipe import PREPARE, RECIPE, SetRecipe, list_recipes
+from nnd_tasks.sets.recipe import PREPARE, RECIPE
+from nnd_tasks.sets.shelf import SetRecipe, list_recipes
 from nnd_tasks.tables import fingerprint
 from nnd_tasks.yaml_json import dump_yaml
 

@@ -18,7 +18,7 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 
-from nnd_tasks.sets.recipe import list_recipes
+from nnd_tasks.sets.shelf import list_recipes
 
 # Nothing may wait for a network; set before any test imports datasets or transformers.
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -10,7 +10,7 @@ import yaml
 from nnd_tasks.harness.templates import render
 from nnd_tasks.languages import LANGUAGES, language_pair, translation_prompt
 from nnd_tasks.sets.build import build_set, config_of
-from nnd_tasks.sets.recipe import find_recipe
+from nnd_tasks.sets.shelf import find_recipe
 from nnd_tasks.sets.tasks import write_tasks
 from tests.sets.small_files import MQM_COLUMNS, mqm_rows, tsv, write_files
 

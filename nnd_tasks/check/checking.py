@@ -10,12 +10,13 @@ from nnd_tasks.check.check_report import CheckReport
 from nnd_tasks.check.reading import read_folder
 from nnd_tasks.check.recipes import check_code, check_counts, check_recipe
 from nnd_tasks.check.rules import Severity, check_baselines, check_tests
-from nnd_tasks.check.tasks import check_tasks, find_tasks
+from nnd_tasks.check.task_rules import check_tasks, find_tasks
 from nnd_tasks.datasets import SPLIT, find_set, look_up_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.runner.register import include_paths
-from nnd_tasks.sets.recipe import PREPARE, RECIPE, find_recipe, list_recipes
+from nnd_tasks.sets.recipe import PREPARE, RECIPE
+from nnd_tasks.sets.shelf import find_recipe, list_recipes
 
 
 def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Path] = ()) -> CheckReport:

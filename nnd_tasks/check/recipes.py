@@ -10,7 +10,8 @@ from nnd_tasks.check.reading import Folder
 from nnd_tasks.check.rules import Finding, Severity, finding
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.look import look_at_code
-from nnd_tasks.sets.recipe import FILE, Recipe, SetRecipe, make_recipe, read_recipe
+from nnd_tasks.sets.recipe import FILE, Recipe, make_recipe, read_recipe
+from nnd_tasks.sets.shelf import SetRecipe
 from nnd_tasks.wording import counted, some_of
 
 _FACTS = ("license", "language", "summary", "judges", "homepage", "citation")

@@ -26,7 +26,7 @@ from nnd_tasks.errors import NNDError, typed_reason_of, visible
 from nnd_tasks.languages import code_of, language_pair
 from nnd_tasks.markdown import code, fenced, plain, table
 from nnd_tasks.sets.card import ERRORS, find_fact
-from nnd_tasks.sets.recipe import SetRecipe, find_recipe, list_recipes
+from nnd_tasks.sets.shelf import SetRecipe, find_recipe, list_recipes
 from nnd_tasks.tables import pick_examples
 from nnd_tasks.wording import counted, did_you_mean
 
@@ -302,9 +302,7 @@ def _rendered(template: str, row: dict[str, Any]) -> tuple[str, str]:
     from nnd_tasks.harness.sandbox import SANDBOX
 
     try:
-        if re.search(
-            r"{%-?\s*(?!if|elif|else|endif|-)|\*", template
-        ):  # a loop or a product, which a stranger's template may use to take any time
+        if re.search(r"{%-?\s*(?!if|elif|else|endif|-)|\*", template):  # a loop or a product may take any time
             raise TemplateError
         return "What a model reads:", str(SANDBOX.from_string(template).render(row))
     except (NNDError, TemplateError):

@@ -39,7 +39,7 @@ def _quietly(names: Callable[..., Iterable[Offer]]) -> Callable[..., list[Offer]
 def sets(incomplete: str) -> Iterator[Offer]:
     """Yield sets that can be built or are built, and that begin so."""
     from nnd_tasks.datasets import built_sets
-    from nnd_tasks.sets.recipe import list_recipes
+    from nnd_tasks.sets.shelf import list_recipes
 
     built = built_sets()
     for name in dict.fromkeys([*list_recipes(), *built]):

@@ -138,7 +138,7 @@ def build(
 ) -> None:
     """Build a set into a Hugging Face dataset folder."""
     from nnd_tasks.sets.build import build_set
-    from nnd_tasks.sets.recipe import find_recipe
+    from nnd_tasks.sets.shelf import find_recipe
     from nnd_tasks.sets.tasks import write_tasks
 
     set_recipe = find_recipe(name)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from lm_eval.tasks._yaml_loader import load_yaml
-
 from nnd_tasks.errors import NNDError
 from nnd_tasks.secrets import without_secrets
 from nnd_tasks.wording import did_you_mean
@@ -98,6 +96,8 @@ def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         metadata: of the task; lm-eval puts the path of the YAML there, as ``config_source``.
     """
+    from lm_eval.tasks._yaml_loader import load_yaml
+
     source = Path(str(metadata.get("config_source", "")))
     own = load_yaml(source, resolve_func=False).get("metadata") if source.is_file() else None
     asked, written = Settings.read(metadata), Settings.read(own if isinstance(own, Mapping) else {})

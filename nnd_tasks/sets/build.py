@@ -23,15 +23,18 @@ from nnd_tasks.schema import clean_name, slug
 from nnd_tasks.sets.card import About, left_out
 from nnd_tasks.sets.clean import clean_tests, count_white_space, find_contradicted
 from nnd_tasks.sets.fetch import Source, open_source, sha256_of
-from nnd_tasks.sets.judge import Dropped, leave_out, rate_candidates, read_judgements, take_roles
+from nnd_tasks.sets.judge import rate_candidates, read_judgements
 from nnd_tasks.sets.pair import pair_candidates, pair_tests, to_arrow
 from nnd_tasks.sets.preferences import preference_tests, take_pairs
 from nnd_tasks.sets.prepare import load_prepare, mend_rows, prepare_rows
 from nnd_tasks.sets.read import read_table
-from nnd_tasks.sets.recipe import CONFIG, FILE, PREPARE, RECIPE, Recipe, SetRecipe, find_recipe, recipe_yaml
+from nnd_tasks.sets.recipe import CONFIG, FILE, PREPARE, RECIPE, Recipe
+from nnd_tasks.sets.rows import Dropped, leave_out, take_roles
+from nnd_tasks.sets.shelf import SetRecipe, find_recipe
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
 from nnd_tasks.wording import counted
+from nnd_tasks.yaml_json import dump_yaml
 
 #: Tests up to which baselines are counted on all of them; above, on `SAMPLE`. All published sets are below.
 _EXACT = 45_000
@@ -313,7 +316,7 @@ def write_made(set_recipe: SetRecipe, made: Made, folder: Path, *, replace: bool
         name=set_recipe.name,
         facts=recipe.facts,
         rule=recipe.rule_text(),
-        recipe="" if set_recipe.shipped else recipe_yaml(recipe),
+        recipe="" if set_recipe.shipped else dump_yaml(recipe.dump()),
         pairs=not any("judgements" in part for part in made.report.values()),
     )
     first = next(iter(recipe.files), "")

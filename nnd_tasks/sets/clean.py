@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.sets.judge import number_rows
+from nnd_tasks.sets.rows import number_rows
 
 EXAMPLES, _SHOWN = 3, 100
 

@@ -25,7 +25,8 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import changing, expand, reading, write_text
 from nnd_tasks.folders import only_writer
 from nnd_tasks.sets.read import MAX_BYTES, SUFFIXES
-from nnd_tasks.sets.recipe import FILE, File, SetRecipe
+from nnd_tasks.sets.recipe import FILE, File
+from nnd_tasks.sets.shelf import SetRecipe
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import read_json
 

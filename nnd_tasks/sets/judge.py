@@ -3,151 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import cluster_key, short_hash
-from nnd_tasks.sets.read import PATH, ROW, as_numbers, as_texts, place_of, take_column, unpack
+from nnd_tasks.sets.cells import as_numbers, as_texts, place_of, unpack
 from nnd_tasks.sets.recipe import Recipe
-from nnd_tasks.sets.spans import find_marked, locate_spans, span_cells
+from nnd_tasks.sets.rows import Dropped, clean_texts, number_prompts, number_rows, place_spans
 from nnd_tasks.wording import did_you_mean, some_of
-
-_EXAMPLES = 3
-#: Words that YAML reads as false and true; a table may write any of them.
-_TRUTH = (("false", "no", "off"), ("true", "yes", "on"))
-_FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
-FIELD = "field "  # before the name of a prompt field, as a column of rows
-#: Roles whose texts are names; white space around a name does not count.
-NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
-
-
-@dataclass
-class Dropped:
-    """What was left out, and why.
-
-    Attributes:
-        counts: reason -> how many rows, candidates or pairs.
-        rows: reason -> places of the first few.
-        labels: labels of the table that the rule's order lacks.
-        lost_spans: number of error spans that do not lie in their candidate.
-    """
-
-    counts: dict[str, int] = field(default_factory=dict)
-    rows: dict[str, list[str]] = field(default_factory=dict)
-    labels: list[str] = field(default_factory=list)
-    lost_spans: int = 0
-
-    def add(self, reason: str, rows: pd.DataFrame, wrong: Any) -> Any:
-        """Count the rows that are ``wrong``, and return which are not; shape (rows,)."""
-        wrong = np.asarray(wrong, dtype=bool)
-        if wrong.any():
-            self.counts[reason] = self.counts.get(reason, 0) + int(wrong.sum())
-            known = self.rows.setdefault(reason, [])
-            examples = np.flatnonzero(wrong)[: _EXAMPLES - len(known)]
-            known += [_FOLDER.sub("", place_of(rows, int(i))) for i in examples]
-        return ~wrong
-
-
-def number_rows(*columns: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Number the distinct rows of some columns in the order of their first appearance.
-
-    Returns:
-        The number of each row, shape (rows,); and the first row of each number, shape (numbers,).
-    """
-    key = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        codes, values = pd.factorize(np.asarray(column), use_na_sentinel=False)
-        key = pd.factorize(key * len(values) + codes)[0]
-    return key, np.flatnonzero(~pd.Series(key).duplicated().to_numpy())
-
-
-# ---------------------------------------------------------------- rows by role
-
-
-def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Return the columns of a table under the names of their roles, as objects; a row per attribute where each has a column.
-
-    Raises:
-        NNDError: a column is missing.
-    """
-    roles = {role: getattr(recipe, role) for role in ("context", "candidate", "label", "score", "chosen", "rejected", *NAMES[2:])
-             if getattr(recipe, role, None) and isinstance(getattr(recipe, role), str)}  # fmt: skip
-    rows = pd.DataFrame({role: take_column(table, column) for role, column in roles.items()}, dtype=object)
-    rows[[PATH, ROW]] = table[[PATH, ROW]].to_numpy(object)
-    for name, column in recipe.field.items():
-        rows[FIELD + name] = take_column(table, column)
-    if recipe.group:
-        columns = [take_column(table, column) for column in recipe.group]
-        parts = [as_texts(cells, table, name) for cells, name in zip(columns, recipe.group, strict=True)]
-        rows["group"] = (
-            parts[0] if len(parts) == 1 else [short_hash(*map(str, row)) for row in zip(*parts, strict=True)]
-        )
-    if recipe.spans and not recipe.spans.marks:
-        rows["spans"] = pd.Series(list(span_cells(table, recipe.spans)), dtype=object)
-    if not recipe.attribute:
-        return rows
-    if recipe.label or recipe.score:
-        return rows.assign(attribute=take_column(table, next(iter(recipe.attribute.values()))))
-    role = "label" if recipe.by_label else "score"
-    of_each = [
-        rows.assign(attribute=name, **{role: take_column(table, column)}) for name, column in recipe.attribute.items()
-    ]
-    return pd.concat(of_each).sort_index(kind="stable")
-
-
-def leave_out(table: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame:
-    """Return a table without the rows that the recipe says are no judgements."""
-    if not recipe.leave_out:
-        return table
-    wrong = np.zeros(len(table), dtype=bool)
-    for column, values in recipe.leave_out.items():
-        texts = as_texts(take_column(table, column), table, column, strip=True)
-        wanted = {value.strip().casefold() for value in values}
-        wanted |= {word for words in _TRUTH if wanted & {words[0]} for word in words}
-        wrong |= np.array([(text or "").casefold() in wanted for text in texts])
-    return table[dropped.add("by_recipe", table, wrong)].reset_index(drop=True)
-
-
-def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Return rows with every text in NFC, names stripped, and None for what is absent; blank texts stay in rows as published."""
-    rows = rows.copy()
-    for role in [
-        name
-        for name in rows
-        if name in ("context", "candidate", "chosen", "rejected", "group", *NAMES) or name.startswith(FIELD)
-    ]:
-        texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
-        if not (recipe.as_published and role not in NAMES) and role != "group":
-            blank = np.array([text is not None and not text.strip() for text in texts], dtype=bool)
-            texts[blank] = "" if role == "label" and "" in recipe.better else None
-        rows[role] = pd.Series(
-            texts, rows.index, dtype=object
-        )  # texts that pandas holds itself are copied by each step
-    return rows
-
-
-def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, Any], pd.DataFrame]:
-    """Number the distinct prompts: the context and the prompt fields.
-
-    Returns:
-        The number of each row's prompt; and a table of the prompts with ``context``, the fields and ``cluster_id``.
-    """
-    fields = [FIELD + name for name in sorted(recipe.field)]
-    number, first = number_rows(rows["context"], *(rows[name] for name in fields))
-    prompts = rows[["context", *fields]].iloc[first].fillna("").reset_index(drop=True)
-    prompts.columns = ["context", *sorted(recipe.field)]
-    keys = prompts.to_dict("records")
-    prompts["cluster_id"] = pd.Series([cluster_key(row.pop("context"), row) for row in keys], dtype=object)
-    return number, prompts
-
-
-# ---------------------------------------------------------------- judgements
 
 
 def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -195,33 +61,6 @@ def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tup
 
 def _is_wide(recipe: Recipe) -> bool:
     return bool(recipe.attribute) and not (recipe.label or recipe.score)
-
-
-def place_spans(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame:
-    """Return rows whose ``spans`` are JSON of spans within the candidate, or ``""``; marks are taken out of candidates."""
-    role, lost, cells = "rejected" if "rejected" in rows else "candidate", 0, []
-    texts = rows[role].to_numpy(object)
-    given = rows["spans"].to_numpy(object) if "spans" in rows else [None] * len(rows)
-    for i, (text, cell) in enumerate(zip(texts, given, strict=True)):
-        placed: list[dict[str, Any]] = []
-        if text is None:
-            pass
-        elif recipe.spans and recipe.spans.marks:
-            placed = find_marked(text, *recipe.spans.marks)
-        elif recipe.spans:
-            try:
-                placed, away = locate_spans(cell, text, recipe.spans)
-            except ValueError as error:
-                raise NNDError(f"{place_of(rows, i)}: {error}") from None
-            lost += away
-        else:
-            placed = list(cell) if isinstance(cell, (list, tuple)) else []
-        cells.append(json.dumps(placed) if placed else "")
-    if recipe.spans and recipe.spans.marks:
-        for mark in recipe.spans.marks:
-            texts = np.array([text and text.replace(mark, "") for text in texts], dtype=object)
-    dropped.lost_spans += lost
-    return rows.assign(**{role: texts, "spans": cells})
 
 
 def _explode_marks(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:

@@ -14,22 +14,12 @@ from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text, write_texts
 from nnd_tasks.sets.build import BuildResult, Made, make_set, write_made
+from nnd_tasks.sets.cells import PATH, ROW, as_number, is_missing, render, unpack
 from nnd_tasks.sets.chat import is_chat
 from nnd_tasks.sets.fetch import open_source
-from nnd_tasks.sets.read import PATH, ROW, as_number, is_missing, read_table, render, unpack
-from nnd_tasks.sets.recipe import (
-    FILE,
-    KEY,
-    PREPARE,
-    RECIPE,
-    Recipe,
-    SetRecipe,
-    check_set_name,
-    list_recipes,
-    make_recipe,
-    read_recipe,
-    recipe_yaml,
-)
+from nnd_tasks.sets.read import read_table
+from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.sets.shelf import SetRecipe, check_set_name, list_recipes
 from nnd_tasks.sets.tasks import write_tasks
 from nnd_tasks.sets.user_tasks import UserTask, shipped_task
 from nnd_tasks.wording import some_of
@@ -182,7 +172,7 @@ def write_draft(draft: Draft, *, replace: bool = False) -> tuple[BuildResult, li
             f"{folder}: holds a set that was made of another table or recipe; take another name, or --replace it"
         )
     summaries = write_made(set_recipe, draft.made, folder, replace=replace)
-    write_text(set_recipe.path, recipe_yaml(draft.recipe))
+    write_text(set_recipe.path, dump_yaml(draft.recipe.dump()))
     result = BuildResult(folder, summaries, [], draft.made.notes, draft.made.report)
     return result, write_tasks(set_recipe, result, replace=replace)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
-from nnd_tasks.sets.judge import Dropped, number_rows
+from nnd_tasks.sets.rows import Dropped, number_rows
 from nnd_tasks.tables import SPANS, TYPES
 
 #: Category of tests where the source has no categories.

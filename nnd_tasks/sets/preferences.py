@@ -9,11 +9,11 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import SPANS_COLUMN
+from nnd_tasks.sets.cells import place_of, render, take_column
 from nnd_tasks.sets.chat import is_chat, split_pair
-from nnd_tasks.sets.judge import Dropped, clean_texts, number_prompts, number_rows, place_spans, take_roles
 from nnd_tasks.sets.pair import make_table
-from nnd_tasks.sets.read import place_of, render, take_column
 from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.sets.rows import Dropped, clean_texts, number_prompts, number_rows, place_spans, take_roles
 
 _SIDES = {"1": 0, "a": 0, "first": 0, "2": 1, "b": 1, "second": 1}
 _TIES = ("tie", "both", "equal", "neither", "none", "draw", "same")

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.read import kind_of, naming_place, place_of
+from nnd_tasks.sets.cells import kind_of, place_of
+from nnd_tasks.sets.read import naming_place
 from nnd_tasks.sets.recipe import Recipe
 
 #: Roles that rows of ``prepare.py`` may have as columns, besides prompt fields; ``where`` is the place of a row in the files.

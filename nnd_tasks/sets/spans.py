@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.schema import normalize
-from nnd_tasks.sets.read import is_missing, unpack
+from nnd_tasks.sets.cells import is_missing, unpack
 from nnd_tasks.sets.recipe import Spans
 
 Span = dict[str, Any]
@@ -118,7 +118,7 @@ def _locate(item: Any, text: str, keys: Spans) -> Span | None:
 
 def span_cells(table: pd.DataFrame, keys: Spans) -> list[Any]:
     """Return the cell of each row that holds its spans, where two columns of positions are one span, or a list each."""
-    from nnd_tasks.sets.read import take_column
+    from nnd_tasks.sets.cells import take_column
 
     if keys.column:
         return list(take_column(table, keys.column))

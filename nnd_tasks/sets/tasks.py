@@ -12,7 +12,8 @@ from nnd_tasks.languages import language_pair, translation_prompt
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.sets.build import BuildResult
 from nnd_tasks.sets.chat import ANSWER
-from nnd_tasks.sets.recipe import FILE, Recipe, SetRecipe
+from nnd_tasks.sets.recipe import FILE, Recipe
+from nnd_tasks.sets.shelf import SetRecipe
 from nnd_tasks.sets.user_tasks import UserTask, shipped_task, write_task
 from nnd_tasks.yaml_json import read_yaml
 

@@ -13,7 +13,8 @@ from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import Test
 from nnd_tasks.sets.card import About
-from nnd_tasks.sets.recipe import Facts, list_recipes
+from nnd_tasks.sets.recipe import Facts
+from nnd_tasks.sets.shelf import list_recipes
 from nnd_tasks.sets.user_tasks import UserTask, write_task
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.stress.corpora import Corpus, Gold

@@ -39,7 +39,7 @@ from nnd_tasks.analysis.verify.verify_sets import (
 )
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.fetch import Source
-from nnd_tasks.sets.recipe import SetRecipe
+from nnd_tasks.sets.shelf import SetRecipe
 from tests.commands import nnd_process
 
 QUIZ_FILE = "quiz_design_groups.jsonl"

@@ -25,7 +25,7 @@ from nnd_tasks.harness.settings import Settings
 from nnd_tasks.harness.task import NNDTask
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.sets.build import build_set
-from nnd_tasks.sets.recipe import find_recipe
+from nnd_tasks.sets.shelf import find_recipe
 from nnd_tasks.sets.tasks import write_tasks
 from nnd_tasks.tables import fingerprint
 from tests.conftest import REPO

@@ -17,7 +17,7 @@ from hub_upload.plan import UploadPlan, _version, make_plan
 from nnd_tasks.datasets import CARD, REPORT, parse_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.licences import CORPORA, SETS
-from nnd_tasks.sets.recipe import list_recipes
+from nnd_tasks.sets.shelf import list_recipes
 from nnd_tasks.stress.corpora import KNOWN
 from tests.hub_upload.conftest import OwnSet, some_tests
 

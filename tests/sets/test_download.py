@@ -25,7 +25,8 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import Made, build_set, make_set
 from nnd_tasks.sets.fetch import RETRIES
-from nnd_tasks.sets.recipe import File, SetRecipe, find_recipe, make_recipe
+from nnd_tasks.sets.recipe import File, make_recipe
+from nnd_tasks.sets.shelf import SetRecipe, find_recipe
 from tests.sets.small_files import QUIZ_FILE, SMALL
 from tests.sets.tables import LABELS, make, read_tests
 

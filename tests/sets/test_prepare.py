@@ -15,7 +15,7 @@ from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set, make_set
-from nnd_tasks.sets.recipe import find_recipe
+from nnd_tasks.sets.shelf import find_recipe
 from tests.sets.small_files import FRANK_FILE, MQM_COLUMNS, MQM_FILE, QUIZ_FILE, SMALL, mqm_rows, small_source, tsv
 from tests.sets.tables import pick, write_rows
 

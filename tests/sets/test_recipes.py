@@ -9,16 +9,9 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set, make_set
-from nnd_tasks.sets.recipe import (
-    MAX_RECIPE_BYTES,
-    Recipe,
-    SetRecipe,
-    find_recipe,
-    list_recipes,
-    make_recipe,
-    recipe_yaml,
-)
-from nnd_tasks.yaml_json import parse_yaml
+from nnd_tasks.sets.recipe import MAX_RECIPE_BYTES, Recipe, make_recipe
+from nnd_tasks.sets.shelf import SetRecipe, find_recipe, list_recipes
+from nnd_tasks.yaml_json import dump_yaml, parse_yaml
 from tests.conftest import SOURCES
 from tests.sets.tables import LABELS, make_rows
 
@@ -144,7 +137,7 @@ def test_plain_words_of_yaml_are_texts(values: dict[str, Any], as_text: dict[str
 @pytest.mark.parametrize("name", list(SOURCES))
 def test_recipes_of_ours_are_whole_and_come_back_from_their_yaml(name: str) -> None:
     recipe = SOURCES[name].recipe
-    assert make_recipe(parse_yaml(recipe_yaml(recipe), ""), "") == recipe
+    assert make_recipe(parse_yaml(dump_yaml(recipe.dump()), ""), "") == recipe
     assert recipe.rules or recipe.pairs or SOURCES[name].prepare
     assert all(getattr(recipe.facts, name) for name in ("license", "language", "summary", "judges"))
     assert recipe.rule_text().endswith(".")

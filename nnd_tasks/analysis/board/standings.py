@@ -34,7 +34,7 @@ from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.harness.signature import digest
 from nnd_tasks.languages import LANGUAGES, language_pair
 from nnd_tasks.sets.licences import Terms, terms_of, texts_may_go
-from nnd_tasks.sets.recipe import list_recipes
+from nnd_tasks.sets.shelf import list_recipes
 from nnd_tasks.wording import counted, some_of
 
 #: A run that scored a smaller share of its tests stands alone: only tests that all models of a group scored are counted.

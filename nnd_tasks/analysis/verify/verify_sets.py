@@ -15,7 +15,7 @@ from nnd_tasks.analysis.verify.verification import RESAMPLES, Verification, publ
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.sets.fetch import open_source, sha256_of
-from nnd_tasks.sets.recipe import find_recipe
+from nnd_tasks.sets.shelf import find_recipe
 from nnd_tasks.wording import did_you_mean
 
 if TYPE_CHECKING:

@@ -1,0 +1,194 @@
+"""Cells of a table as texts and numbers, and columns by dotted names."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.sets.chat import is_chat, render_chat
+from nnd_tasks.sets.recipe import FILE, Recipe
+from nnd_tasks.wording import some_of
+
+PATH, ROW = "@path", "@row"
+#: Texts in a column of numbers that mean that nobody judged.
+_NO_NUMBER = frozenset({"", "na", "n/a", "nan", "none", "null", "-"})
+
+
+def place_of(rows: pd.DataFrame, position: int) -> str:
+    """Return where a row is: its ``where``, or file and row."""
+    row = rows.iloc[position]
+    if isinstance(row.get("where"), str):
+        return str(row["where"])
+    if PATH not in row:
+        return f"row {position + 1} of prepare.py"
+    return f"{row[PATH]}, {row[ROW] if isinstance(row[ROW], str) else f'row {row[ROW]}'}"
+
+
+def kind_of(value: Any) -> str:
+    """Return the kind of a value in words."""
+    names = {dict: "an object", list: "a list", str: "text", bool: "true/false", int: "a number", float: "a number"}
+    return "nothing" if is_missing(value) else names.get(type(value), type(value).__name__)
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a cell holds nothing: None, NaN or pandas' NA."""
+    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+
+
+def unpack(value: Any) -> Any:
+    """Return the list or object that a text holds, as JSON or as Python writes it; any other value as it is."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{", "("):
+        return value
+    for read in (json.loads, ast.literal_eval):
+        try:
+            found = read(value.strip())
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+        return found if isinstance(found, (list, tuple, dict)) else value
+    return value
+
+
+def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
+    """Return a column by its name, or by a dotted name that leads into objects and lists; shape (rows,), of objects.
+
+    Raises:
+        NNDError: there is no such column or field.
+    """
+    if name in table.columns:
+        return np.asarray(table[name], dtype=object)
+    root, *path = name.split(".")
+    if root not in table.columns or not path:
+        offered = some_of([column for column in table.columns if column not in (PATH, ROW, FILE)], 40, str)
+        hint = "; name a field of an object with a dot" if any(isinstance(cell, dict) for cell in table.iloc[0]) else ""
+        raise NNDError(f"{table[PATH].iat[0]}: no column {name!r}; there are: {offered}{hint}")
+    cells = table[root].to_numpy(object)
+    found = np.empty(len(cells), object)
+    for i, cell in enumerate(cells):
+        value = cell
+        for part in path:
+            value = unpack(value)
+            if is_missing(value) or value == "":
+                value = None
+                break
+            try:
+                value = value[int(part)] if isinstance(value, (list, tuple)) else value[part]
+            except (KeyError, TypeError, ValueError, IndexError):
+                offered = f"; there are {some_of(list(value), 12, str)}" if isinstance(value, dict) else ""
+                hint = f"; name an item by its number, such as {root}.0" if isinstance(value, (list, tuple)) else ""
+                raise NNDError(
+                    f"{place_of(table, i)}, column {name!r}: no {part!r} in {kind_of(value)}{offered}{hint}"
+                ) from None
+        found[i] = value
+    return found
+
+
+def render(value: Any) -> str | None:
+    """Return a cell as text: a list with an item per line (an inner list with bars), chat messages with their speakers.
+
+    Raises:
+        ValueError: it cannot be written as text.
+    """
+    if isinstance(value, str):
+        return value
+    if is_missing(value):
+        return None
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (float, np.floating)):
+        return str(int(value)) if float(value).is_integer() else repr(float(value))
+    if isinstance(value, (int, np.integer)):
+        return str(value)
+    if is_chat(value):
+        return render_chat(value)
+    if isinstance(value, (list, tuple)):
+        rows = [item if isinstance(item, (list, tuple)) else [item] for item in value]
+        return "\n".join(" | ".join(render(item) or "" for item in row) for row in rows)
+    if hasattr(value, "isoformat"):
+        return str(value)
+    raise ValueError(f"expected text, found {kind_of(value)}")
+
+
+def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False) -> np.ndarray[Any, Any]:
+    """Return cells as texts in Unicode NFC, None for nothing; shape (rows,), equal texts are one object.
+
+    Args:
+        cells: of one column.
+        rows: the table, for the place in an error.
+        column: its name, likewise.
+        strip: remove white space around them, as for names.
+
+    Raises:
+        NNDError: a cell is not text, or holds half a surrogate pair.
+    """
+    try:
+        codes, values = pd.factorize(np.asarray(cells, dtype=object))
+    except TypeError:  # lists and objects
+        codes, values = np.arange(len(cells)), np.asarray(cells, dtype=object)
+    texts: list[str | None] = []
+    for code, value in enumerate(values):
+        try:
+            text = render(value)
+            if text is not None:
+                text.encode("utf-8")
+                text = unicodedata.normalize("NFC", text)
+        except (ValueError, RecursionError) as error:
+            problem = "it holds half a surrogate pair" if isinstance(error, UnicodeEncodeError) else reason_of(error)
+            position = int(np.flatnonzero(codes == code)[0])
+            raise NNDError(f"{place_of(rows, position)}, column {column!r}: {problem}") from None
+        texts.append(text.strip() if strip and text is not None else text)
+    return np.asarray(np.array([*texts, None], dtype=object)[codes])
+
+
+def as_number(cell: Any, missing: Sequence[str], decimal: str) -> float | None:
+    """Return a cell as a number, nan where nobody judged, None where it is not a finite number."""
+    if is_missing(cell):
+        return math.nan
+    if isinstance(cell, str):
+        cell = cell.strip()
+        if cell.casefold() in _NO_NUMBER or cell.casefold() in missing:
+            return math.nan
+        if "_" in cell or (
+            decimal != "." and "." in cell
+        ):  # 1_000 is no number here, and 1.000 may be one or a thousand
+            return None
+        cell = cell.replace(decimal, ".")
+    try:
+        value = None if isinstance(cell, (bool, np.bool_)) else float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if value is not None and render(value) in missing:
+        return math.nan
+    return value if value is None or math.isfinite(value) else None
+
+
+def as_numbers(cells: Sequence[Any], rows: pd.DataFrame, column: str, recipe: Recipe) -> np.ndarray[Any, Any]:
+    """Return cells as numbers, nan where nobody judged; shape (rows,).
+
+    Raises:
+        NNDError: a cell is not a finite number.
+    """
+    missing = tuple(text.strip().casefold() for text in recipe.missing)
+    known: dict[str, float] = {}
+    numbers = np.empty(len(cells))
+    for i, cell in enumerate(cells):
+        value = known.get(cell) if isinstance(cell, str) else None
+        if value is None:
+            value = as_number(cell, missing, recipe.decimal)
+            if value is None:
+                hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
+                if isinstance(cell, str) and recipe.decimal == "." and as_number(cell, missing, ",") is not None:
+                    hint = "; for decimal commas add --decimal ,"
+                name = recipe.attribute.get(rows["attribute"].iat[i], column) if "attribute" in rows else column
+                raise NNDError(f"{place_of(rows, i)}, column {name!r}: expected a number, found {cell!r:.60}{hint}")
+            if isinstance(cell, str):
+                known[cell] = value
+        numbers[i] = value
+    return numbers

@@ -1,0 +1,88 @@
+"""Where recipes are: those of the package, those of the user, and one that somebody sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from nnd_tasks.datasets import tasks_dir, user_tasks_dir
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.wording import did_you_mean
+
+
+@dataclass(frozen=True)
+class SetRecipe:
+    """A recipe, the set that it makes, and where it comes from.
+
+    Attributes:
+        name: of the set.
+        path: of the recipe's YAML.
+        origin: ``package``, ``own`` (in the user's folder of tasks), or ``elsewhere``: somebody sent it.
+        loaded: the recipe, where it is not to be read from ``path``.
+    """
+
+    name: str
+    path: Path
+    origin: Literal["package", "own", "elsewhere"]
+    loaded: Recipe | None = None
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it comes with the package."""
+        return self.origin == "package"
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe; raises NNDError where it is wrong."""
+        return self.loaded or make_recipe(read_recipe(self.path), str(self.path))
+
+    @property
+    def prepare(self) -> Path | None:
+        """Its ``prepare.py``, or None."""
+        path = self.path.with_name(PREPARE)
+        return path if self.path.name == RECIPE and path.is_file() else None
+
+
+def list_recipes() -> dict[str, SetRecipe]:
+    """Return set -> its recipe, of the package and of the user; of one name the package's counts."""
+    found: dict[str, SetRecipe] = {}
+    for folder, origin in ((tasks_dir(), "package"), (user_tasks_dir(), "own")):
+        for path in sorted(folder.glob(f"[!.]*/{RECIPE}")) if folder.is_dir() else []:
+            found.setdefault(path.parent.name, SetRecipe(path.parent.name, path, origin))  # type: ignore[arg-type]
+    return found
+
+
+def find_recipe(name: str) -> SetRecipe:
+    """Return the recipe of the set ``name``, or the recipe in the file or folder ``name``.
+
+    Raises:
+        NNDError: there is none; the error suggests similar names.
+    """
+    known = list_recipes()
+    if name in known:
+        return known[name]
+    path = expand(name)
+    if "/" in name or path.suffix or path.name == RECIPE:
+        path = path / RECIPE if path.is_dir() else path
+        if not path.is_file():
+            raise NNDError(f"{path}: there is no such recipe")
+        for own in known.values():
+            if own.path.samefile(path):
+                return own
+        sent = path.absolute().parent.name if path.name == RECIPE else path.stem
+        check_set_name(sent, f"{path}: rename its folder: ")
+        if sent in known and known[sent].shipped:
+            raise NNDError(f"{path}: {sent} is a set of this package; rename the folder of the recipe")
+        return SetRecipe(sent, path, "elsewhere")
+    hint = did_you_mean(name.removeprefix("nnd_"), known, at_most=3, cutoff=0.5) or f"known sets: {', '.join(known)}"
+    raise NNDError(f"there is no set {name!r}; {hint}")
+
+
+def check_set_name(name: str, where: str = "") -> None:
+    """Raise NNDError for a name that no set can have: it becomes the name of a folder and of a task."""
+    if not (name.isidentifier() and name.isascii() and not name.startswith("nnd_") and len(name) <= 100):
+        raise NNDError(f"{where}a set is named by letters, digits and _, without nnd_ before them, not {name!r}")
