@@ -269,7 +269,7 @@ def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
         return None, ""
     try:
         found = find_recipe(name)
-        _ = found.recipe
+        _ = found.recipe  # it is read here, as it may be wrong
         return found, ""
     except NNDError as error:
         if needed:

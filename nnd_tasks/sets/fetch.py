@@ -155,7 +155,8 @@ def _choose(set_recipe: SetRecipe, folder: Path, named: Path, *, alone: bool = F
     files = {name: here[name] for name in wanted if name in here}
     if not files and (alone or not required or set_recipe.recipe.config == FILE):
         files = {name: path for name, path in here.items() if alone or path.suffix.lower() in SUFFIXES}
-    if not files:
+    optional = {name for name in wanted if name not in required}
+    if not files or (required and {*files} <= optional and set_recipe.recipe.config != FILE):
         what = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
         raise NNDError(f"{named}: set {set_recipe.name} needs {what} there")
     for path in files.values() if folder == named and set_recipe.origin == "elsewhere" else ():
