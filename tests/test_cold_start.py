@@ -65,7 +65,7 @@ def test_a_verb_works_in_a_fresh_process(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["--help", "list", "show demo", "check demo --no-run", "tasks-dir"])
+@pytest.mark.parametrize("command", ["--help", "list", "show demo", "check demo", "tasks-dir"])
 def test_what_needs_no_model_imports_no_torch(
     command: str, demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,7 +108,9 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
         elif not place.exists():
             raise NNDError(f"{place}: no such file or folder")
         elif place.is_dir():
-            yield _choose(set_recipe, place, place)
+            below = place / set_recipe.name  # of a folder with several sets
+            folder = below if below.is_dir() else place
+            yield _choose(set_recipe, folder, folder)
         elif not place.is_file():
             raise NNDError(f"{place}: is not a regular file; a device or a pipe may never end")
         elif place.name.lower().endswith(_ENDINGS):

@@ -159,20 +159,6 @@ def test_results_that_could_not_be_written_are_refused_before_the_run(
     assert line.startswith(f"--output_path {tmp_path / 'file' / 'out'}: cannot be written")
 
 
-def test_a_config_that_needs_an_option_to_be_built_says_which(
-    refused: Callable[..., str],
-    tiny_models: dict[str, Path],
-    real_home: Path,
-    tmp_path: Path,
-    data: Path,
-    monkeypatch: Any,
-) -> None:
-    monkeypatch.setenv("NND_HOME", str(tmp_path))
-    nnd_tasks.build_set("summeval", data / "summeval")
-    line = refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_summeval_all_rows_clean"))
-    assert line.endswith("build it: nnd build summeval --rows all")
-
-
 @pytest.mark.parametrize(
     ("line", "word"),
     [

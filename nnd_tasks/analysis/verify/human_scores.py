@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.cells import kind_of
 from nnd_tasks.sets.read import Record, naming_place, read_records
 
 Array = NDArray[np.float64]
@@ -172,17 +173,21 @@ def read_summeval(path: Path, systems: Sequence[str]) -> Summaries:
     Raises:
         NNDError: the file is not in the publisher's format, or has no summary of a system.
     """
-    articles, ratings, references = [], [], []
+    chosen, articles, ratings, references = [], [], [], []
     with naming_place(path):
-        chosen = [(record, record["model_id"]) for record in read_records(path) if record["model_id"] in systems]
-        _need({writer for _, writer in chosen}, systems, path, "summary")
-        for record, _ in chosen:
-            articles.append(record["id"])
-            ratings.append(_ratings(record))
+        for record in read_records(path):
+            if record["model_id"] not in systems:
+                continue
             first = next(iter(record["references"]), None)
             if not isinstance(first, str) or not first.strip():
                 raise NNDError(f"{record.where}, field 'references': its first reference is missing or empty")
+            if not isinstance(record["decoded"], str):
+                raise NNDError(f"{record.where}, field 'decoded': expected text, found {kind_of(record['decoded'])}")
+            chosen.append((record, record["model_id"]))
+            articles.append(record["id"])
+            ratings.append(_ratings(record))
             references.append(first)
+    _need({writer for _, writer in chosen}, systems, path, "summary")
     writers = [writer for _, writer in chosen]
     return Summaries(
         systems=tuple(systems),
