@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from nnd_tasks.datasets import list_configs, read_report, read_table
+from nnd_tasks.schema import SPANS_COLUMN
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.tables import summarize
 from tests.conftest import DATA, SOURCES, TODAY, needs_data
@@ -356,6 +357,9 @@ def pinned(folder: Path) -> dict[str, Any]:
             "test_ids_sha256": ids,
             "fingerprint": summary.fingerprint,
         }
+        if SPANS_COLUMN in table.column_names:  # the fingerprint leaves them out
+            spans = json.dumps(table.column(SPANS_COLUMN).to_pylist()).encode()
+            pins[config]["spans_sha256"] = hashlib.sha256(spans).hexdigest()
     return pins
 
 
