@@ -37,49 +37,25 @@ KNOWN_BY_PEOPLE: Mapping[str, str] = {
     "homepage": "where the judgements come from",
     "citation": "BibTeX of the human evaluation",
 }
-COLUMN_NOTES: Mapping[str, str] = {
-    "test_id": "identifier of the test, stable over builds",
-    "context_id": "group in which pairs were formed",
-    "cluster_id": "all tests that give a model the same prompt fields",
-    "context": "what the model is given",
-    "high": "the better candidate",
-    "low": "the worse candidate",
-    "category": "error of the worse candidate, or the aspect or kind of context",
-    "high_first": "whether the better candidate comes first in the source",
-    "subcategory": "finer label",
-    "severity": "severity of the error",
-    "high_label": "label of the better candidate as published",
-    "low_label": "label of the worse candidate as published",
-    "high_system": "system that wrote the better candidate",
-    "low_system": "system that wrote the worse candidate",
-    "high_score": "score of the better candidate",
-    "low_score": "score of the worse candidate",
-    "rater": "who judged the worse candidate",
-    "low_spans": "where the errors of the worse candidate are: characters from start to end, end outside",
-    "noise_ratio": "word-level Levenshtein distance of the worse candidate from the better one, over its words",
-    "seed": "of the random choices of a synthetic error",
+#: Reason -> what was left out: a noun, and what is said of it.
+DROPPED: Mapping[str, tuple[str, str]] = {
+    "by_recipe": ("row", "left out by the recipe, as no judgement"),
+    "empty": ("row", "with an empty candidate"),
+    "no_context": ("row", "with an empty context"),
+    "no_judgement": ("row", "without a judgement"),
+    "ignored": ("judgement", "whose label says nothing of quality"),
+    "unranked": ("judgement", "whose label the order does not have"),
+    "rater_tie": ("candidate", "that a rater judged differently, each way equally often (only these judgements)"),
+    "tie": ("candidate", "of which as many judgements say one thing as another"),
+    "undecided": ("pair", "that people called a tie"),
+    "no_category": ("pair", "without a category"),
+    "other_prompt": ("pair", "with different prompts, or of a chat and a text"),
+    "equal_texts": ("pair", "of equal texts"),
+    "contradictory": ("pair", "that people judged the other way round as often or more often"),
+    "repeated": ("pair", "equal to an earlier one"),
+    "no_order": ("pair", "of candidates neither of which is better by the rule"),
+    "no_pair": ("candidate", "(of an attribute) in no test"),
 }
-#: Reason -> what was left out, in words that begin with a plural.
-DROPPED: Mapping[str, str] = {
-    "by_recipe": "rows that are no judgements by the recipe",
-    "empty": "rows with an empty candidate",
-    "no_context": "rows with an empty context",
-    "no_judgement": "rows without a judgement",
-    "ignored": "judgements whose label says nothing of quality",
-    "unranked": "judgements whose label the order does not have",
-    "no_test_category": "judgements whose label or category is left out by the recipe",
-    "rater_tie": "candidates that a rater judged differently, each way equally often (only these judgements)",
-    "tie": "candidates of which as many judgements say one thing as another",
-    "undecided": "pairs that people called a tie",
-    "no_category": "pairs without a category",
-    "other_prompt": "pairs whose prompts differ, or of a chat and a text",
-    "equal_texts": "pairs of equal texts",
-    "contradictory": "pairs that were judged the other way round as often or more often",
-    "repeated": "pairs that repeat an earlier one",
-    "no_order": "pairs of candidates neither of which is better by the rule",
-    "no_pair": "candidates (of an attribute) that are in no test",
-}
-_SINGULAR = {" that are": " that is", " that were": " that was", " that repeat": " that repeats"}
 #: What a card says of the errors of worse candidates, by the recipe's ``errors``.
 ERRORS: Mapping[str, str] = {
     "judged": "judged (people judged texts as systems or people had written them)",
@@ -218,10 +194,9 @@ def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str,
     """
     texts = {}
     for reason, count in counts.items():
-        what = DROPPED[reason]
-        if count == 1:
-            what = re.sub(r"^(\w+)s\b( that \w+)?", lambda m: m[1] + _SINGULAR.get(m[2], m[2] or ""), what)
-        texts[reason] = f"{count:,} {what}{f' ({some_of(labels)})' if labels and reason == 'unranked' else ''}"
+        noun, said = DROPPED[reason]
+        named = f" ({some_of(labels)})" if labels and reason == "unranked" else ""
+        texts[reason] = f"{counted(count, noun)} {said}{named}"
     return texts
 
 
@@ -266,14 +241,6 @@ def _template() -> Template:
     for name, make in {"code": code, "cell": cell, "plain": plain, "number": "{:,}".format}.items():
         env.filters[name] = lambda value, make=make: Markup(make(value))  # noqa: S704 (they escape)
     env.filters |= {"fence": _fence, "markdown": Markup, "counted": counted}
-    env.globals |= {
-        **{
-            "ALL": ALL,
-            "COLUMN_NOTES": COLUMN_NOTES,
-            "ERRORS": ERRORS,
-            "REASONS": CLEANING_REASONS,
-            "RESERVED": RESERVED_COLUMNS,
-        },
-        **{"clean_name": clean_name, "find_fact": find_fact, "left_out": left_out, "version": __version__},
-    }
+    env.globals |= {"ALL": ALL, "ERRORS": ERRORS, "REASONS": CLEANING_REASONS, "RESERVED": RESERVED_COLUMNS}
+    env.globals |= {"clean_name": clean_name, "find_fact": find_fact, "left_out": left_out, "version": __version__}
     return env.from_string(Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8"))

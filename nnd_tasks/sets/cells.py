@@ -176,19 +176,14 @@ def as_numbers(cells: Sequence[Any], rows: pd.DataFrame, column: str, recipe: Re
         NNDError: a cell is not a finite number.
     """
     missing = tuple(text.strip().casefold() for text in recipe.missing)
-    known: dict[str, float] = {}
     numbers = np.empty(len(cells))
     for i, cell in enumerate(cells):
-        value = known.get(cell) if isinstance(cell, str) else None
+        value = as_number(cell, missing, recipe.decimal)
         if value is None:
-            value = as_number(cell, missing, recipe.decimal)
-            if value is None:
-                hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
-                if isinstance(cell, str) and recipe.decimal == "." and as_number(cell, missing, ",") is not None:
-                    hint = "; for decimal commas add --decimal ,"
-                name = recipe.attribute.get(rows["attribute"].iat[i], column) if "attribute" in rows else column
-                raise NNDError(f"{place_of(rows, i)}, column {name!r}: expected a number, found {cell!r:.60}{hint}")
-            if isinstance(cell, str):
-                known[cell] = value
+            hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
+            if isinstance(cell, str) and recipe.decimal == "." and as_number(cell, missing, ",") is not None:
+                hint = "; for decimal commas add --decimal ,"
+            name = recipe.attribute.get(rows["attribute"].iat[i], column) if "attribute" in rows else column
+            raise NNDError(f"{place_of(rows, i)}, column {name!r}: expected a number, found {cell!r:.60}{hint}")
         numbers[i] = value
     return numbers

@@ -1,12 +1,12 @@
-"""Chats as text: what both texts of a preference pair begin with is the context, the rests are the candidates."""
+"""Chats as text: the messages that both sides of a preference pair begin with are the context, the rests the candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: How a turn begins in datasets that write chats as one text, such as Anthropic's HH-RLHF.
-ANSWER, QUESTION = "\n\nAssistant:", "\n\nHuman:"
+#: How a context of several messages ends; the candidates follow.
+ANSWER = "\n\nAssistant:"
 _KEYS = (("role", "content"), ("from", "value"))
 _NAMES = {
     **dict.fromkeys(("user", "human", "prompter"), "User"),
@@ -54,42 +54,25 @@ def render_chat(chat: Sequence[Any]) -> str:
 
 
 def split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
-    """Return the common beginning of the two texts of a pair, and their rests.
+    """Return the messages that the two chats of a pair begin with, and their rests, all as text.
 
-    Of two chats the context is the longest common beginning that leaves each side a message; of two dialogues in one text it
-    ends with the last ``Assistant:`` that both have. Other texts have no common beginning.
+    The common beginning is the longest one that leaves each side a message. Texts that are no chats have none.
 
     Returns:
-        Context and rests; None where the texts answer different prompts: they differ in a turn that is not the assistant's, or
+        Context and rests; None where the two answer different prompts: they differ in a turn that is not the assistant's, or
         one is a chat and the other a text.
 
     Raises:
         ValueError: a message has no text.
     """
-    if is_chat(chosen) and is_chat(rejected):
-        return _split_chats(_messages(chosen), _messages(rejected))
-    if is_chat(chosen) or is_chat(rejected):
-        return None if chosen and rejected else ("", chosen, rejected)
-    if not (isinstance(chosen, str) and isinstance(rejected, str) and (ANSWER in chosen or ANSWER in rejected)):
-        return "", chosen, rejected
-    end = 0
-    while (place := chosen.find(ANSWER, end)) >= 0 and rejected.startswith(chosen[: place + len(ANSWER)]):
-        end = place + len(ANSWER)
-    if not end:
-        dialogues = [text.lstrip().startswith(QUESTION.lstrip()) for text in (chosen, rejected)]
-        return None if any(dialogues) else ("", chosen, rejected)
-    answer, asked, _ = chosen[end:].partition(QUESTION)
-    if asked and rejected[end:].startswith(answer + asked):
-        return None
-    return chosen[:end].lstrip("\n"), chosen[end:].strip(), rejected[end:].strip()
-
-
-def _split_chats(chosen: list[Message], rejected: list[Message]) -> tuple[str, Any, Any] | None:
-    shared, most = 0, min(len(chosen), len(rejected)) - 1
-    while shared < most and chosen[shared] == rejected[shared]:
+    if not (is_chat(chosen) and is_chat(rejected)):
+        apart = chosen and rejected and (is_chat(chosen) or is_chat(rejected))
+        return None if apart else ("", chosen, rejected)
+    one, other = _messages(chosen), _messages(rejected)
+    shared, most = 0, min(len(one), len(other)) - 1
+    while shared < most and one[shared] == other[shared]:
         shared += 1
-    rests = chosen[shared:], rejected[shared:]
-    if max(len(chosen), len(rejected)) > 1 and any(rest[0][0] in ("User", "System") for rest in rests):
+    if max(len(one), len(other)) > 1 and any(chat[shared][0] in ("User", "System") for chat in (one, other)):
         return None
-    context = _join(chosen[:shared]) + (ANSWER if shared > 1 else "") if shared else ""
-    return context, _join(rests[0]), _join(rests[1])
+    context = _join(one[:shared]) + (ANSWER if shared > 1 else "") if shared else ""
+    return context, _join(one[shared:]), _join(other[shared:])

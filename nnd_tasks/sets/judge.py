@@ -32,23 +32,19 @@ def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tup
     Raises:
         NNDError: a cell is of a wrong kind, or the rows of a group have several prompts; the error names the row.
     """
-    rows = clean_texts(rows.rename_axis("unit").reset_index(), recipe)
-    if recipe.spans or "spans" in rows:
-        rows = place_spans(rows, recipe, dropped)
+    rows = place_spans(clean_texts(rows.rename_axis("unit").reset_index(), recipe), recipe, dropped)
     rows["prompt"], prompts = number_prompts(rows, recipe)
     rows["group_id"] = rows["group"] if "group" in rows else prompts["cluster_id"].to_numpy(object)[rows["prompt"]]
     rows["group"], first = number_rows(rows["group_id"] if "group" in rows else rows["prompt"])
     if len(other := np.flatnonzero(rows["prompt"].to_numpy() != rows["prompt"].to_numpy()[first][rows["group"]])):
         raise NNDError(f"{place_of(rows, other[0])}: the rows of its group do not all have the same context and fields")
-    rows["aspect"] = 0
-    names = rows["attribute"] if "attribute" in rows else pd.Series([""] * len(rows), dtype=object)
-    attributes = dict.fromkeys(recipe.attribute if _is_wide(recipe) else [name for name in names if name])
-    rows["aspect"] = names.map({name: place for place, name in enumerate(attributes)} | {"": 0}).fillna(-1).astype(int)
-    rows["attribute"] = names
+    if "attribute" not in rows:
+        rows["attribute"] = ""
+    rows["aspect"] = pd.factorize(rows["attribute"])[0]  # -1 without a name
     if not recipe.by_label and "label" in rows and "score" in rows:
         rows = rows.rename(columns={"label": "shown"})
     marks = _explode_marks(rows, recipe)
-    _count_unjudged(rows, marks, dropped)
+    _count_unjudged(marks, dropped)
     known = marks["candidate"].notna() & (marks["context"].notna()) & marks["mark"].notna() & (marks["aspect"] >= 0)
     marks = marks[known.to_numpy(bool)]
     if recipe.by_label:
@@ -57,10 +53,6 @@ def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tup
             dropped.labels = unknown
             marks = marks[dropped.add("unranked", marks, marks["mark"].isin(unknown))]
     return marks.reset_index(drop=True), prompts
-
-
-def _is_wide(recipe: Recipe) -> bool:
-    return bool(recipe.attribute) and not (recipe.label or recipe.score)
 
 
 def _explode_marks(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
@@ -74,25 +66,20 @@ def _explode_marks(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     column = getattr(recipe, role) or role
     if role == "score":
         return rows.assign(mark=as_numbers(rows[role].to_numpy(object), rows, column, recipe))
-    labels = as_texts(rows[role], rows, column, strip=True)
-    missing = {text.strip().casefold() for text in recipe.missing}
+    labels = pd.Series(as_texts(rows[role], rows, column, strip=True), rows.index, dtype=object)
     if "" in recipe.better:
-        labels = np.array([label or "" for label in labels], dtype=object)
-    labels[np.array([label is not None and label.casefold() in missing for label in labels], dtype=bool)] = None
-    return rows.assign(mark=pd.Series(labels, dtype=object, index=rows.index))
+        labels = labels.fillna("")
+    missing = {text.strip().casefold() for text in recipe.missing}
+    return rows.assign(mark=[None if (label or "").casefold() in missing else label for label in labels])
 
 
-def _count_unjudged(rows: pd.DataFrame, marks: pd.DataFrame, dropped: Dropped) -> None:
+def _count_unjudged(marks: pd.DataFrame, dropped: Dropped) -> None:
     """Count rows without a candidate, a context or a judgement; an attribute without a judgement is no row."""
-    rows = rows.drop_duplicates("unit")
-    judged = rows["unit"].isin(marks["unit"][marks["mark"].notna().to_numpy(bool)])
-    empty, unknown = rows["candidate"].isna(), rows["context"].isna()
-    for reason, wrong in (
-        ("empty", empty),
-        ("no_context", unknown & ~empty),
-        ("no_judgement", ~judged & ~empty & ~unknown),
-    ):
-        dropped.add(reason, rows, wrong)
+    judged = marks["unit"][marks["mark"].notna()]
+    rows = marks.drop_duplicates("unit")
+    rows = rows[dropped.add("empty", rows, rows["candidate"].isna())]
+    rows = rows[dropped.add("no_context", rows, rows["context"].isna())]
+    dropped.add("no_judgement", rows, ~rows["unit"].isin(judged))
 
 
 def find_unranked(labels: Sequence[str], recipe: Recipe) -> list[str]:
@@ -161,9 +148,9 @@ def rate_candidates(judgements: pd.DataFrame, recipe: Recipe, dropped: Dropped) 
         keep, gap = np.ones(len(first), dtype=bool), recipe.min_gap or 1.0
         first = first.assign(mean=mean, quality=mean)
         if recipe.majority:
-            best = judgements.groupby("aspect")["mark"].max() if recipe.best is None else recipe.best
-            target = votes["aspect"].map(best).to_numpy(float) if recipe.best is None else recipe.best
-            good = np.bincount(owner[np.isclose(marks, target, 1e-9, 1e-12)], minlength=len(first))
+            highest = votes["aspect"].map(judgements.groupby("aspect")["mark"].max()).to_numpy(float)
+            best = highest if recipe.best is None else recipe.best
+            good = np.bincount(owner[np.isclose(marks, best, 1e-9, 1e-12)], minlength=len(first))
             first["quality"] = (2 * good > size).astype(float)
             if recipe.as_published:
                 first["shown"] = judgements.groupby("owner")["mark"].agg(

@@ -10,7 +10,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import SPANS_COLUMN
 from nnd_tasks.sets.cells import place_of, render, take_column
-from nnd_tasks.sets.chat import is_chat, split_pair
+from nnd_tasks.sets.chat import split_pair
 from nnd_tasks.sets.pair import make_table
 from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.sets.rows import Dropped, clean_texts, number_prompts, number_rows, place_spans, take_roles
@@ -72,9 +72,9 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
 def preference_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame | None:
     """Return the tests of rows with ``chosen`` and ``rejected``; None where no pair makes one.
 
-    What both texts begin with (messages of chats, turns of a dialogue) becomes the context, unless a column of the context has
-    it. Left out and counted are pairs without a winner, that answer different prompts, with an empty text, of equal texts, that
-    repeat an earlier one, and those that people judged both ways round equally often; of pairs that were judged both ways round
+    The messages that both chats of a pair begin with become the context, unless a column of the context has them. Left out
+    and counted are pairs without a winner, that answer different prompts, with an empty text, of equal texts, that repeat an
+    earlier one, and those that people judged both ways round equally often; of pairs that were judged both ways round
     unequally often, the more frequent way stays.
 
     Raises:
@@ -84,9 +84,7 @@ def preference_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd
         rows = rows[dropped.add("undecided", rows, rows["side"] == _TIE)]
         rows = rows[dropped.add("no_judgement", rows, rows["side"] == _UNJUDGED)].reset_index(drop=True)
     rows = _split_context(rows, dropped)
-    if "spans" in rows:
-        rows = place_spans(clean_texts(rows, recipe), recipe, dropped)
-    rows = clean_texts(rows, recipe)
+    rows = place_spans(clean_texts(rows, recipe), recipe, dropped)
     if not recipe.as_published:
         rows = rows[dropped.add("empty", rows, rows["chosen"].isna() | rows["rejected"].isna())]
         rows = rows[dropped.add("equal_texts", rows, rows["chosen"] == rows["rejected"])]
@@ -124,24 +122,21 @@ def _split_context(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:
     for i, column in enumerate(given):
         try:
             split = split_pair(chosen[i], rejected[i])
-            text = render(column)
+            text = render(column) or ""
         except ValueError as error:
             raise NNDError(f"{place_of(rows, i)}: {error}") from None
         apart.append(split is None)
-        context = text
-        if split is not None and (text is None or is_chat(chosen[i]) or text == split[0]):
-            shared, chosen[i], rejected[i] = split
-            context = _join_contexts(text or "", shared)
-        contexts.append(context if context is not None else "")
+        shared, chosen[i], rejected[i] = split or ("", None, None)
+        contexts.append(_join_contexts(text, shared))
     rows = rows.assign(context=contexts, chosen=chosen, rejected=rejected)
     return rows[dropped.add("other_prompt", rows, apart)].reset_index(drop=True)
 
 
 def _join_contexts(text: str, shared: str) -> str:
     """Return what a column and the turns that both chats share say, each once."""
-    if shared in text or text.strip() in shared:
-        return text if shared in text else shared
-    return f"{text}\n\n{shared}"
+    if shared in text:
+        return text
+    return shared if text.strip() in shared else f"{text}\n\n{shared}"
 
 
 def _decide(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import cluster_key, short_hash
 from nnd_tasks.sets.cells import PATH, ROW, as_texts, place_of, take_column
-from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.sets.recipe import Recipe, Spans
 from nnd_tasks.sets.spans import find_marked, locate_spans, span_cells
 
 _EXAMPLES = 3
@@ -123,7 +123,7 @@ def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
         if not (recipe.as_published and role not in NAMES) and role != "group":
             blank = np.array([text is not None and not text.strip() for text in texts], dtype=bool)
-            texts[blank] = "" if role == "label" and "" in recipe.better else None
+            texts[blank] = None
         rows[role] = pd.Series(
             texts, rows.index, dtype=object
         )  # texts that pandas holds itself are copied by each step
@@ -146,27 +146,26 @@ def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, 
 
 
 def place_spans(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame:
-    """Return rows whose ``spans`` are JSON of spans within the candidate, or ``""``; marks are taken out of candidates."""
-    role, lost, cells = "rejected" if "rejected" in rows else "candidate", 0, []
-    texts = rows[role].to_numpy(object)
+    """Return rows whose ``spans`` are JSON of spans within the candidate, or ``""``; marks are taken out of candidates.
+
+    Spans of ``prepare.py`` are objects with the keys that `Spans` has by default.
+    """
+    if not recipe.spans and "spans" not in rows:
+        return rows
+    keys, role, cells = recipe.spans or Spans(), "rejected" if "rejected" in rows else "candidate", []
+    texts = rows[role].to_numpy(object).copy()
     given = rows["spans"].to_numpy(object) if "spans" in rows else [None] * len(rows)
     for i, (text, cell) in enumerate(zip(texts, given, strict=True)):
         placed: list[dict[str, Any]] = []
-        if text is None:
-            pass
-        elif recipe.spans and recipe.spans.marks:
-            placed = find_marked(text, *recipe.spans.marks)
-        elif recipe.spans:
+        if text and keys.marks:
+            placed = find_marked(text, *keys.marks)
+            for mark in keys.marks:
+                texts[i] = texts[i].replace(mark, "")
+        elif text:
             try:
-                placed, away = locate_spans(cell, text, recipe.spans)
+                placed, away = locate_spans(cell, text, keys)
             except ValueError as error:
                 raise NNDError(f"{place_of(rows, i)}: {error}") from None
-            lost += away
-        else:
-            placed = list(cell) if isinstance(cell, (list, tuple)) else []
+            dropped.lost_spans += away
         cells.append(json.dumps(placed) if placed else "")
-    if recipe.spans and recipe.spans.marks:
-        for mark in recipe.spans.marks:
-            texts = np.array([text and text.replace(mark, "") for text in texts], dtype=object)
-    dropped.lost_spans += lost
     return rows.assign(**{role: texts, "spans": cells})

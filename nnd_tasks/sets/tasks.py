@@ -17,7 +17,7 @@ from nnd_tasks.sets.shelf import SetRecipe
 from nnd_tasks.sets.user_tasks import UserTask, shipped_task, write_task
 from nnd_tasks.yaml_json import read_yaml
 
-#: Prompt where only some contexts are dialogues that end with ``Assistant:``: with it, all prompts end with that word.
+#: Prompt where some contexts are chats of several messages, which end with ``Assistant:``: with it, all prompts end so.
 _OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"
 
 
@@ -72,13 +72,10 @@ def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str
     if prompt is None and recipe.facts.task_category == "translation" and not fields:
         prompt = translation_prompt(languages)
     elif prompt is None:
-        open_ends = (
-            [text.endswith(ANSWER) for text in tests.column("context").unique().to_pylist()] if recipe.pairs else []
-        )
         parts = ["{{context}}", *(f"{field}: {{{{{field}}}}}" for field in fields)]
         prompt = "".join(f"{part}\n\n" for part in parts)
-        if not fields and any(open_ends):
-            prompt = "{{context}}" if all(open_ends) else _OPEN
+        if not fields and any(text.endswith(ANSWER) for text in tests.column("context").unique().to_pylist()):
+            prompt = _OPEN
     check_prompt(prompt, ["context", *fields])
     said: dict[str, Any] = {"dataset_path": f"nnd/{name}", "doc_to_text": prompt}
     # By default a space separates prompt and candidate; after white space it would be one too many.

@@ -162,11 +162,13 @@ def test_no_text_of_a_stranger_is_html_or_leaves_its_cell() -> None:
 
 def test_every_reason_is_told_in_words_for_one_and_for_many() -> None:
     assert left_out({"repeated": 1, "contradictory": 1, "tie": 1}) == {
-        "repeated": "1 pair that repeats an earlier one",
-        "contradictory": "1 pair that was judged the other way round as often or more often",
+        "repeated": "1 pair equal to an earlier one",
+        "contradictory": "1 pair that people judged the other way round as often or more often",
         "tie": "1 candidate of which as many judgements say one thing as another",
     }
-    assert left_out(dict.fromkeys(DROPPED, 1200)) == {reason: f"1,200 {text}" for reason, text in DROPPED.items()}
+    assert left_out(dict.fromkeys(DROPPED, 1200)) == {
+        reason: f"1,200 {noun}s {said}" for reason, (noun, said) in DROPPED.items()
+    }
 
 
 @given(st.text("-\n\r# a:", max_size=30), st.sampled_from(["\n", "\r\n"]), st.text("-\n a#", max_size=30))

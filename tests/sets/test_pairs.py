@@ -110,10 +110,6 @@ def chat(*turns: str) -> list[dict[str, str]]:
     return [{"role": "assistant" if i % 2 else "user", "content": turn} for i, turn in enumerate(turns)]
 
 
-def dialogue(*turns: str) -> str:
-    return "".join(f"\n\n{'Assistant' if i % 2 else 'Human'}: {turn}" for i, turn in enumerate(turns))
-
-
 SYSTEM = {"role": "system", "content": "Be kind."}
 TALK = "User: x\n\nAssistant: y\n\nUser: z\n\nAssistant:"
 
@@ -125,7 +121,6 @@ TALK = "User: x\n\nAssistant: y\n\nUser: z\n\nAssistant:"
         ([SYSTEM, *chat("x", "a")], [SYSTEM, *chat("x", "b")], ("System: Be kind.\n\nUser: x\n\nAssistant:", "a", "b")),
         (chat("x", "y", "z", "a"), chat("x", "y", "z", "b"), (TALK, "a", "b")),
         (chat("x", "a", "y", "b"), chat("x", "c"), ("x", "Assistant: a\n\nUser: y\n\nAssistant: b", "c")),
-        (dialogue("x", "a"), dialogue("x", "b"), ("Human: x\n\nAssistant:", "a", "b")),
         (
             [{"from": "human", "value": "x"}, {"from": "gpt", "value": [{"type": "text", "text": "a"}]}],
             [{"from": "human", "value": "x"}, {"from": "gpt", "value": "b"}], ("x", "a", "b"),
@@ -133,8 +128,6 @@ TALK = "User: x\n\nAssistant: y\n\nUser: z\n\nAssistant:"
         (chat("x", "a"), chat("y", "b"), None),
         (chat("x", "a", "y", "b"), chat("x", "a", "z", "b"), None),
         (chat("x", "a"), "b", None),
-        (dialogue("x", "a"), dialogue("y", "b"), None),
-        (dialogue("x", "a", "y", "b"), dialogue("x", "a", "z", "b"), None),
     ],
 )  # fmt: skip
 def test_what_both_chats_begin_with_is_the_context(chosen: Any, rejected: Any, expected: Any, tmp_path: Path) -> None:
@@ -150,17 +143,13 @@ def test_what_both_chats_begin_with_is_the_context(chosen: Any, rejected: Any, e
 def test_no_turn_is_lost_to_a_context_column_and_none_is_said_twice(tmp_path: Path) -> None:
     long = {"chosen": chat("x", "y", "z", "a"), "rejected": chat("x", "y", "z", "b")}
     short = {"chosen": chat(" Hi?", "a"), "rejected": chat(" Hi?", "b")}
-    whole = {"chosen": dialogue("x", "a"), "rejected": dialogue("x", "b")}
     rows = [
-        {"p": "z", **long}, {"p": "Ask.", **long}, {"p": TALK, **long}, {"p": " Hi?\n", **short}, {"p": "x", **whole},
-        {"p": "Human: x\n\nAssistant:", **whole},
+        {"p": "z", **long}, {"p": "Ask.", **long}, {"p": TALK, **long}, {"p": " Hi?\n", **short},
     ]  # fmt: skip
     assert texts_of(tmp_path, rows, context="p") == [
         (TALK, "a", "b"),
         ("Ask.\n\n" + TALK, "a", "b"),
         (" Hi?\n", "a", "b"),
-        ("x", dialogue("x", "a"), dialogue("x", "b")),
-        ("Human: x\n\nAssistant:", "a", "b"),
     ]
 
 
@@ -173,7 +162,6 @@ def test_a_message_without_a_text_is_refused_with_its_row(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("pairs", "prompt"),
     [
-        ([(dialogue("x", "a"), dialogue("x", "b"))], "{{context}}"),
         ([("a", "b")], "{{context}}\n\n"),
         ([(chat("x", "a"), chat("x", "b")), (chat("x", "y", "z", "a"), chat("x", "y", "z", "b"))],
          "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"),
