@@ -20,8 +20,7 @@ from nnd_tasks.sets.fetch import open_source
 from nnd_tasks.sets.read import read_table
 from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.sets.shelf import SetRecipe, check_set_name, list_recipes
-from nnd_tasks.sets.tasks import write_tasks
-from nnd_tasks.sets.user_tasks import UserTask, shipped_task
+from nnd_tasks.sets.tasks import UserTask, shipped_task, write_tasks
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import dump_yaml
 
