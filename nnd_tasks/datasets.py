@@ -33,7 +33,6 @@ SPLIT = "test"
 #: Where a header ends, as `huggingface_hub.repocard.REGEX_YAML_BLOCK` has it: importing that takes a tenth of a second.
 _HEADER = re.compile(r"\s*---\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 _MAX_REPORT_BYTES = 100_000_000
-_TRIES = 3  # how often reading is tried again while another process replaces the set
 
 
 def nnd_home() -> Path:
@@ -297,26 +296,6 @@ def read_table(folder: Path, config: str | None = None, columns: Sequence[str] |
     Raises:
         NNDError: no dataset, no such config, another schema version, or an unreadable file.
     """
-    for _ in range(_TRIES - 1):
-        before = _identity(folder)
-        try:
-            return _read_table(folder, config, columns)
-        except NNDError:
-            if _identity(folder) == before:
-                raise
-    return _read_table(folder, config, columns)
-
-
-def _identity(folder: Path) -> tuple[int, int] | None:
-    """Return the inode and the time of the last change of a folder: they change when a build replaces it."""
-    try:
-        status = folder.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_ctime_ns
-
-
-def _read_table(folder: Path, config: str | None, columns: Sequence[str] | None) -> pa.Table:
     names, default = list_configs(folder)
     config = config or default
     if config not in names:

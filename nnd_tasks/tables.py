@@ -20,14 +20,15 @@ from nnd_tasks.schema import (
     severity_slugs,
 )
 
-#: Type as `nnd_tasks.schema` names it -> as a table has it.
-TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
-#: Rows that `fingerprint` takes at a time.
-_PIECE = 10_000
 #: Type of `nnd_tasks.schema.SPANS_COLUMN`.
 SPANS = pa.list_(
     pa.struct([("start", pa.int64()), ("end", pa.int64()), ("category", pa.string()), ("severity", pa.string())])
 )
+_SPANS = "list of start, end, category and severity"
+#: Type as `nnd_tasks.schema` names it -> as a table has it.
+TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64(), _SPANS: SPANS}
+#: Rows that `fingerprint` takes at a time.
+_PIECE = 10_000
 
 
 def to_table(tests: Sequence[Test]) -> pa.Table:
@@ -63,7 +64,7 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
         table.validate(full=True)  # parquet from elsewhere can hold text that is not UTF-8
     except (UnicodeDecodeError, pa.ArrowInvalid) as error:
         raise NNDError(f"{where}: cannot be read ({reason_of(error)}); build the set again") from error
-    for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
+    for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS, SPANS_COLUMN: _SPANS}.items():
         if name not in table.column_names:
             if name in REQUIRED_COLUMNS:
                 raise NNDError(
@@ -75,18 +76,10 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
         if table.schema.field(name).type != wanted:
             try:
                 table = table.set_column(index, name, table.column(name).cast(wanted))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise NNDError(f"{where}: column {name!r} is not of type {kind}: {error}") from error
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+                raise NNDError(f"{where}: column {name!r} is not of type {kind}: {reason_of(error)}") from error
         if name in REQUIRED_COLUMNS and table.column(name).null_count:
             raise NNDError(f"{where}: column {name!r} has empty cells")
-    if SPANS_COLUMN in table.column_names:
-        index = table.column_names.index(SPANS_COLUMN)
-        try:
-            table = table.set_column(index, SPANS_COLUMN, table.column(index).cast(SPANS))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise NNDError(
-                f"{where}: column {SPANS_COLUMN!r} is not a list of start, end, category and severity: {reason_of(error)}"
-            ) from error
     if table.num_rows == 0:
         raise NNDError(f"{where}: it holds no test")
     if len(set(table.column("test_id").to_pylist())) != table.num_rows:

@@ -16,7 +16,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.sets.user_tasks import UserTask
+    from nnd_tasks.sets.tasks import UserTask
     from nnd_tasks.stress.stress_report import StressReport
 
 #: Panels of `nnd stress --help`.

@@ -70,6 +70,13 @@ class Made:
         rates = table_rates(table, SAMPLE if sampled else None)
         self.report[config] = {**details, **counts, "trivial_rules": rates, **sampled, **best}
 
+    def count_categories(self) -> Counter[str]:
+        """Return category -> tests of all configs but the clean variants."""
+        counts: Counter[str] = Counter()
+        for part in self.report.values():
+            counts.update(part["categories"] if "cleaned_from" not in part else {})
+        return counts
+
 
 @dataclass(frozen=True)
 class BuildResult:
@@ -118,7 +125,7 @@ def build_set(
     set_recipe = name if isinstance(name, SetRecipe) else find_recipe(name)
     folder = expand(out) if out is not None else dataset_folder(set_recipe.name)
     if set_recipe.origin == "elsewhere" and not replace:
-        _check_same_recipe(set_recipe, folder)
+        check_same_recipe(set_recipe, folder)
     made = make_set(set_recipe, source, trust=trust, progress=progress)
     summaries = write_made(set_recipe, made, folder, replace=replace)
     if set_recipe.origin == "elsewhere" and out is None:
@@ -298,10 +305,8 @@ def _compare_counts(recipe: Recipe, made: Made) -> list[str]:
             notes.append(
                 f"{config}: {summary.tests:,} tests, published are {published:,}: another version of the file, or a part?"
             )
-    counts: Counter[str] = Counter()
-    for part in made.report.values():
-        counts.update(part["categories"] if "cleaned_from" not in part else {})
-    if recipe.expected and counts != Counter(recipe.expected):
+    counts = made.count_categories()
+    if recipe.expected and counts != recipe.expected:
         expected = sum(recipe.expected.values())
         notes.append(
             f"{counted(sum(counts.values()), 'test')}, the recipe expects {expected:,}, or others per category: other files?"
@@ -339,10 +344,9 @@ def keep_recipe(set_recipe: SetRecipe) -> None:
             (folder / PREPARE).unlink(missing_ok=True)
 
 
-def _check_same_recipe(set_recipe: SetRecipe, folder: Path) -> None:
-    """Raise NNDError if a dataset folder holds a set that another recipe made."""
-    before = [part.get("recipe") for part in read_report(folder).values() if isinstance(part, dict)]
-    if before and set_recipe.recipe.dump() not in before:
-        raise NNDError(
-            f"{folder}: holds a set that another recipe made; rename the folder of yours, or --replace what is there"
-        )
+def check_same_recipe(set_recipe: SetRecipe, folder: Path) -> None:
+    """Raise NNDError if a dataset folder holds a set that another recipe made; other facts are no other recipe."""
+    before = [part.get("recipe") or {} for part in read_report(folder).values() if isinstance(part, dict)]
+    recipe, *others = ({**one, "facts": None, "expected": None} for one in (set_recipe.recipe.dump(), *before))
+    if others and recipe not in others:
+        raise NNDError(f"{folder}: holds a set that another recipe made; take another name, or --replace it")

@@ -100,19 +100,18 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
     place = expand(source)
     with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch, _naming_source(place, scratch):
         laid_out = Path(scratch) / "files"
-        if not place.exists() and any(sign in str(source) for sign in "*?["):
-            matched = [Path(path) for path in sorted(glob.glob(str(place), recursive=True)) if Path(path).is_file()]  # noqa: PTH207
-            if not matched:
-                raise NNDError(f"{source}: no file fits this pattern")
-            yield _choose(set_recipe, _link(matched, laid_out), place)
-        elif not place.exists():
+        matched = () if place.exists() else map(Path, sorted(glob.glob(str(place), recursive=True)))  # noqa: PTH207
+        paths = [place] if place.exists() else [path for path in matched if path.is_file()]
+        if not paths:
             raise NNDError(f"{place}: no such file or folder")
-        elif place.is_dir():
+        if place.is_dir():
             below = place / set_recipe.name  # of a folder with several sets
             folder = below if below.is_dir() else place
             yield _choose(set_recipe, folder, folder)
-        elif not place.is_file():
+        elif not paths[0].is_file():
             raise NNDError(f"{place}: is not a regular file; a device or a pipe may never end")
+        elif paths != [place]:
+            yield _choose(set_recipe, _link(paths, laid_out), place)
         elif place.name.lower().endswith(_ENDINGS):
             yield _choose(set_recipe, unpack_archive(place, laid_out), place)
         else:

@@ -10,18 +10,17 @@ from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
+from nnd_tasks.datasets import dataset_folder, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text, write_texts
-from nnd_tasks.sets.build import BuildResult, Made, make_set, write_made
+from nnd_tasks.sets.build import BuildResult, Made, check_same_recipe, make_set, write_made
 from nnd_tasks.sets.cells import PATH, ROW, as_number, is_missing, render, unpack
 from nnd_tasks.sets.chat import is_chat
 from nnd_tasks.sets.fetch import open_source
 from nnd_tasks.sets.read import read_table
 from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.sets.shelf import SetRecipe, check_set_name, list_recipes
-from nnd_tasks.sets.tasks import write_tasks
-from nnd_tasks.sets.user_tasks import UserTask, shipped_task
+from nnd_tasks.sets.tasks import UserTask, shipped_task, write_tasks
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import dump_yaml
 
@@ -78,15 +77,8 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
     set_recipe = change(set_recipe, loaded=recipe)
     made = make_set(set_recipe, source)
     hashes = {file: digest for part in made.report.values() for file, digest in part["source_sha256"].items()}
-    expected: dict[str, int] = {}
-    for part in made.report.values():
-        if "cleaned_from" not in part:
-            expected = {
-                category: expected.get(category, 0) + part["categories"].get(category, 0)
-                for category in {**expected, **part["categories"]}
-            }
     files = {file: {"sha256": digest} for file, digest in hashes.items()}
-    keys = {**recipe.dump(), "files": files, "expected": expected}
+    keys = {**recipe.dump(), "files": files, "expected": dict(made.count_categories())}
     loaded = make_recipe(keys, "recipe")
     for part in made.report.values():
         part["recipe"] = loaded.dump()
@@ -106,7 +98,7 @@ def _own_recipe(name: str, keys: Mapping[str, Any], replace: bool) -> SetRecipe:
 
 def _read_head(set_recipe: SetRecipe, source: str) -> pd.DataFrame:
     with open_source(change(set_recipe, path=Path("_")), source) as files:
-        return pd.concat([read_table(path, set_recipe.recipe).head(_HEAD) for path in list(files.files.values())[:1]])
+        return read_table(next(iter(files.files.values())), set_recipe.recipe).head(_HEAD)
 
 
 def complete_recipe(recipe: Recipe, table: pd.DataFrame) -> tuple[Recipe, list[str]]:
@@ -165,20 +157,12 @@ def write_draft(draft: Draft, *, replace: bool = False) -> tuple[BuildResult, li
         NNDError: there is another set of this name, or something cannot be written.
     """
     set_recipe, folder = draft.set_recipe, dataset_folder(draft.set_recipe.name)
-    before = [part.get("recipe") for part in read_report(folder).values() if isinstance(part, dict)]
-    ours = _judging_part(draft.recipe.dump())
-    if before and not replace and ours not in [_judging_part(one) for one in before if isinstance(one, dict)]:
-        raise NNDError(
-            f"{folder}: holds a set that was made of another table or recipe; take another name, or --replace it"
-        )
+    if not replace:
+        check_same_recipe(set_recipe, folder)
     summaries = write_made(set_recipe, draft.made, folder, replace=replace)
     write_text(set_recipe.path, dump_yaml(draft.recipe.dump()))
     result = BuildResult(folder, summaries, [], draft.made.notes, draft.made.report)
     return result, write_tasks(set_recipe, result, replace=replace)
-
-
-def _judging_part(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in recipe.items() if key not in ("facts", "expected")}
 
 
 # ---------------------------------------------------------------- files that need pandas
@@ -205,11 +189,17 @@ def needs_pandas(name: str, source: str, keys: Mapping[str, Any]) -> Path | None
         known = {role for role, names in _NAMES.items() if role in keys or columns & {*names}}
         if {"context", "candidate"} <= known and ("attribute" in keys or known & {"label", "score"}):
             return None
-        cells = [unpack(cell) for column in table.columns for cell in table[column]]
-        nested = any(
-            isinstance(cell, list) and cell and isinstance(cell[0], (dict, str)) and not is_chat(cell) for cell in cells
-        )
-        return path.resolve() if nested else None
+        return path.resolve() if _find_lists(table) else None
+
+
+def _find_lists(table: pd.DataFrame) -> dict[str, list[Any]]:
+    """Return column -> the first of its cells that is a list of objects or texts, and no chat."""
+    found: dict[str, list[Any]] = {}
+    for column in table:
+        for cell in map(unpack, table[column]):
+            if isinstance(cell, list) and cell and isinstance(cell[0], (dict, str)) and not is_chat(cell):
+                found.setdefault(column, cell)
+    return found
 
 
 _SKELETON = '''"""{name}: say here what a row of the files is."""
@@ -253,11 +243,7 @@ def write_skeleton(name: str, path: Path, keys: Mapping[str, Any]) -> tuple[Path
     except NNDError:
         table = pd.DataFrame()
     fields = [column for column in table.columns if column not in (PATH, ROW, FILE)]
-    lists = {}
-    for column in fields:
-        items = next((unpack(cell) for cell in table[column] if isinstance(unpack(cell), list) and unpack(cell)), None)
-        if items and isinstance(items[0], dict) and not is_chat(items):
-            lists[column] = list(items[0])
+    lists = {column: list(items[0]) for column, items in _find_lists(table).items() if isinstance(items[0], dict)}
     column = next(iter(lists), "")
     loop = f"        for item in record[{column!r}]  # fields: {', '.join(lists[column])}\n" if column else ""
     text = _SKELETON.format(

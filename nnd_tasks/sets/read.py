@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +16,13 @@ from nnd_tasks.files import read_bytes
 from nnd_tasks.sets.cells import PATH, ROW, kind_of
 from nnd_tasks.sets.recipe import FILE, KEY, Recipe
 from nnd_tasks.wording import counted
+from nnd_tasks.yaml_json import json_lines, load_json
 
 #: Endings of the files that hold tables.
 SUFFIXES = (".csv", ".tsv", ".tab", ".xlsx", ".json", ".jsonl", ".ndjson", ".parquet")
 MAX_BYTES = 1 << 30
 _ENCODINGS = ["cp1252", "utf_16", "cp1250", "cp1251", "cp1253", "cp1254", "gb18030", "shift_jis", "big5", "euc_kr"]
+_HINT = "; is it the right file, and whole?"
 
 
 class Record(dict[str, Any]):
@@ -138,10 +139,14 @@ def _split_rows(path: Path, text: str, delimiter: str, *, quotes: bool) -> pd.Da
             rows.append(cells)
     except csv.Error as error:
         raise NNDError(f"{path}, row {number + 1}: not a valid table ({error}); is a quote not closed?") from None
-    if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
-        raise NNDError(f"{path}, row 1: two columns are called {twice[0]!r}; rename one")
+    _check_names(path, names)
     columns = {name: [row[place] for row in rows] for place, name in enumerate(names) if name}
     return pd.DataFrame({**columns, ROW: numbers}, dtype=object)
+
+
+def _check_names(path: Path, names: list[str]) -> None:
+    if twice := [name for name in names if name and names.count(name) > 1]:
+        raise NNDError(f"{path}, row 1: two columns are called {twice[0]!r}; rename one")
 
 
 def _read_excel(path: Path) -> pd.DataFrame:
@@ -152,8 +157,7 @@ def _read_excel(path: Path) -> pd.DataFrame:
     except Exception as error:  # openpyxl raises many kinds for a file that is no workbook
         raise NNDError(f"{path}: cannot be read as .xlsx ({reason_of(error)})") from error
     names = [str(name).strip() for name in table.iloc[0]] if len(table) else []
-    if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
-        raise NNDError(f"{path}, row 1: two columns are called {twice[0]!r}; rename one")
+    _check_names(path, names)
     table = table.iloc[1:].set_axis(names, axis=1).loc[:, [name for name in names if name]]
     table[ROW] = np.arange(2, len(table) + 2)
     return table[(table.drop(columns=ROW) != "").any(axis=1)].reset_index(drop=True)
@@ -200,22 +204,6 @@ def _recognise(content: bytes, path: Path) -> str:
     return "utf-8"
 
 
-def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
-    """Return what a JSON file holds.
-
-    Raises:
-        NNDError: it is no JSON, such as a file that was cut off.
-    """
-    return _load_json(read_text(path, encoding), str(path))
-
-
-def _load_json(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise NNDError(f"{where}: is not valid JSON ({reason_of(error)}); is it the right file, and whole?") from error
-
-
 def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:
     """Yield the objects of a JSON Lines file, or of a JSON file that holds a list of them or an object keyed by id.
 
@@ -236,11 +224,10 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
 
 def _values(path: Path, text: str) -> Iterator[tuple[str, str | None, Any]]:
     if path.suffix.lower() != ".json":
-        for number, line in enumerate(text.split("\n"), start=1):
-            if line.strip():
-                yield f"{path}, line {number}", None, _load_json(line, f"{path}, line {number}")
+        lines = json_lines(text.split("\n"), str(path), hint=_HINT, skip_blank=True)
+        yield from ((where, None, value) for where, _, value in lines)
         return
-    data = _load_json(text, str(path))
+    data = load_json(text, str(path), hint=_HINT)
     if isinstance(data, dict):
         lists = [value for value in data.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
         if len(lists) == 1 and not any(isinstance(value, dict) for value in data.values()):

@@ -1,24 +1,69 @@
-"""The lm-eval tasks of built sets: of a user's own, and of pairs of languages that the package has no task for."""
+"""The lm-eval tasks of built sets that the package has no task for: each is one YAML in `user_tasks_dir`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from nnd_tasks.datasets import list_configs, read_table, tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import reading, write_text
 from nnd_tasks.languages import language_pair, translation_prompt
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.sets.build import BuildResult
 from nnd_tasks.sets.chat import ANSWER
 from nnd_tasks.sets.recipe import FILE, Recipe
 from nnd_tasks.sets.shelf import SetRecipe
-from nnd_tasks.sets.user_tasks import UserTask, shipped_task, write_task
-from nnd_tasks.yaml_json import read_yaml
+from nnd_tasks.yaml_json import read_yaml, yaml_mapping
 
 #: Prompt where some contexts are chats of several messages, which end with ``Assistant:``: with it, all prompts end so.
 _OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"
+
+
+@dataclass(frozen=True, slots=True)
+class UserTask:
+    """A task that scores a set.
+
+    Attributes:
+        name: name of the task.
+        path: its YAML.
+        kept: the YAML was there already with other content, and was not changed.
+    """
+
+    name: str
+    path: Path
+    kept: bool = False
+
+
+def shipped_task(name: str) -> Path | None:
+    """Return the YAML of the task ``name`` of the package; None if the package has no such task."""
+    return next(iter(sorted(tasks_dir().rglob(f"{name}.yaml"))), None)
+
+
+def write_task(name: str, fields: Mapping[str, Any], folder: Path | None = None) -> UserTask:
+    """Write the YAML of the task ``name``, unless there is one already, here or in the package.
+
+    Args:
+        name: name of the task.
+        fields: what the YAML says besides ``include`` and ``task``.
+        folder: where to write it; None takes its own folder in `user_tasks_dir`.
+
+    Raises:
+        NNDError: it cannot be written.
+    """
+    if shipped := shipped_task(name):
+        return UserTask(name, shipped)
+    path = (folder or user_tasks_dir() / name.removeprefix("nnd_")) / f"{name}.yaml"
+    text = yaml_mapping({"include": str(tasks_dir() / "_base"), "task": name, **fields})
+    with reading(path):
+        if path.is_file():
+            return UserTask(name, path, kept=path.read_bytes().decode("utf-8") != text)
+    write_text(path, text)
+    return UserTask(name, path)
 
 
 def write_tasks(set_recipe: SetRecipe, result: BuildResult, *, replace: bool = False) -> list[UserTask]:

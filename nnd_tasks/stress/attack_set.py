@@ -21,7 +21,7 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import expand
 from nnd_tasks.harness.signature import weights_digest
 from nnd_tasks.schema import Test, short_hash
-from nnd_tasks.sets.user_tasks import UserTask, shipped_task
+from nnd_tasks.sets.tasks import UserTask, shipped_task
 from nnd_tasks.sets.write import making
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.attack import (

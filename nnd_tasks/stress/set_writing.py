@@ -15,7 +15,7 @@ from nnd_tasks.schema import Test
 from nnd_tasks.sets.card import About
 from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.sets.shelf import list_recipes
-from nnd_tasks.sets.user_tasks import UserTask, write_task
+from nnd_tasks.sets.tasks import UserTask, write_task
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.stress.corpora import Corpus, Gold
 from nnd_tasks.stress.synthesize import VERSION

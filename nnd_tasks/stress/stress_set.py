@@ -11,7 +11,7 @@ from nnd_tasks.datasets import dataset_folder
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.markdown import table as markdown_table
-from nnd_tasks.sets.user_tasks import UserTask, shipped_task
+from nnd_tasks.sets.tasks import UserTask, shipped_task
 from nnd_tasks.sets.write import making
 from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress.corpora import Corpus, read_corpus

@@ -34,7 +34,7 @@ from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
 from nnd_tasks.analysis.reproduce.reproduction import Options, reproduce
 from nnd_tasks.datasets import load, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.user_tasks import shipped_task
+from nnd_tasks.sets.tasks import shipped_task
 from tests import random_models
 from tests.conftest import DATA
 

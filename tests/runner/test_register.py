@@ -19,7 +19,7 @@ from nnd_tasks.runner import register as registration
 from nnd_tasks.runner.patches import our_tasks
 from nnd_tasks.runner.register import FOLDER, MARKER, register, task_files, unregister
 from nnd_tasks.runner.run import _check_name
-from nnd_tasks.sets.user_tasks import write_task
+from nnd_tasks.sets.tasks import write_task
 
 #: What `register` and `unregister` ask of the file system, by module and name.
 STEPS = [(os, "rename"), (os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "mkdir"), (os, "chmod"), (io, "open")]
