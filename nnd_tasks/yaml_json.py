@@ -179,6 +179,18 @@ class UniqueLoader(PlainLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+class WordLoader(UniqueLoader):
+    """A loader for `parse_yaml` in which yes, no, on and off are words; only true and false are truth values."""
+
+
+_BOOL = "tag:yaml.org,2002:bool"
+WordLoader.yaml_implicit_resolvers = {
+    first: [one for one in resolvers if one[0] != _BOOL]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+WordLoader.add_implicit_resolver(_BOOL, re.compile("(?i:true|false)$"), list("tTfF"))
+
+
 def _number(kind: str) -> Callable[[PlainLoader, yaml.ScalarNode], Any]:
     make = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
 

@@ -305,8 +305,8 @@ def check_baselines(configs: Sequence[Tests]) -> Iterator[Finding]:
     else:
         fix = "a model passes these without reading: balance the candidates, or report the baseline too"
     rules = [f"{name}: {BASELINES[name]}" for name in often if name in BASELINES]
-    note = (
-        f"{len(often)} of {len(rates)} categories, up to {highest.max():.1%} ({highest.idxmax()}); {'; '.join(rules)}"
+    note = "; ".join(
+        [f"{len(often)} of {len(rates)} categories, up to {highest.max():.1%} ({highest.idxmax()})", *rules]
     )
     often = often.rename_axis(["config", "category", "tests"])
     table = often.map("{:.1%}".format, na_action="ignore").fillna("").reset_index().to_dict("records")

@@ -59,7 +59,7 @@ def new(
         str | None, typer.Option(help="Names the better one: A or B, 1 or 2, first or second.", rich_help_panel=_PAIRS)
     ] = None,
     leave_out: Annotated[
-        list[str] | None, typer.Option(help="COLUMN=VALUE: no judgements; repeat it.", rich_help_panel=_FILE)
+        list[str] | None, typer.Option(help="COLUMN=VALUE,...: no judgements; repeat it.", rich_help_panel=_FILE)
     ] = None,
     missing: Annotated[str | None, typer.Option(help="VALUE,...: nobody judged.", rich_help_panel=_FILE)] = None,
     decimal: Annotated[str | None, typer.Option(help="Decimal mark, . or ,", rich_help_panel=_FILE)] = None,
@@ -127,7 +127,7 @@ def _values_of(values: list[str] | None) -> dict[str, list[str]]:
         column, equals, text = (part.strip() for part in value.partition("="))
         if not (column and equals):
             raise NNDError(f"--leave-out {value}: write COLUMN=VALUE")
-        found.setdefault(column, []).append(text)
+        found.setdefault(column, []).extend(parts_of(text))
     return found
 
 

@@ -33,7 +33,7 @@ from nnd_tasks.sets.rows import Dropped, leave_out, take_roles
 from nnd_tasks.sets.shelf import SetRecipe, find_recipe
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, some_of
 from nnd_tasks.yaml_json import dump_yaml
 
 #: Tests up to which baselines are counted on all of them; above, on `SAMPLE`. All published sets are below.
@@ -141,7 +141,7 @@ def make_set(
     if set_recipe.prepare and set_recipe.origin == "elsewhere" and not trust:
         raise NNDError(
             f"{set_recipe.prepare}: this set comes with code, which runs with your rights; read it (`nnd check "
-            f"{set_recipe.path.parent}` names what stands out), then add --trust"
+            f"{set_recipe.path.parent.absolute()}` names what stands out), then add --trust"
         )
     with open_source(set_recipe, source, progress=progress) as files, files.kept_if_read():
         made = _make(set_recipe, files)
@@ -163,6 +163,8 @@ def _make(set_recipe: SetRecipe, source: Source) -> Made:
         details = {**counts, "dropped": dropped.counts, "dropped_rows": dropped.rows}
         if dropped.labels:
             details["unranked_labels"] = dropped.labels
+        if dropped.unmatched and not set_recipe.shipped:
+            made.notes.append(f"{config}: `leave_out` names {some_of(dropped.unmatched, show=str)}, which no row has")
         if dropped.lost_spans:
             spans = counted(dropped.lost_spans, "error span")
             made.notes.append(f"{config}: {spans} left out, as they do not lie in their candidate")

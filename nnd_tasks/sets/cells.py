@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -71,6 +72,7 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
         raise NNDError(f"{table[PATH].iat[0]}: no column {name!r}; there are: {offered}{hint}")
     cells = table[root].to_numpy(object)
     found = np.empty(len(cells), object)
+    absent = []
     for i, cell in enumerate(cells):
         value = cell
         for part in path:
@@ -83,10 +85,12 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
             except (KeyError, TypeError, ValueError, IndexError):
                 offered = f"; there are {some_of(list(value), 12, str)}" if isinstance(value, dict) else ""
                 hint = f"; name an item by its number, such as {root}.0" if isinstance(value, (list, tuple)) else ""
-                raise NNDError(
-                    f"{place_of(table, i)}, column {name!r}: no {part!r} in {kind_of(value)}{offered}{hint}"
-                ) from None
+                absent.append(f"{place_of(table, i)}, column {name!r}: no {part!r} in {kind_of(value)}{offered}{hint}")
+                value = None
+                break
         found[i] = value
+    if len(absent) == len(cells):  # a field that some rows lack is as an empty cell
+        raise NNDError(absent[0])
     return found
 
 
@@ -181,8 +185,10 @@ def as_numbers(cells: Sequence[Any], rows: pd.DataFrame, column: str, recipe: Re
         value = as_number(cell, missing, recipe.decimal)
         if value is None:
             hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
-            if isinstance(cell, str) and recipe.decimal == "." and as_number(cell, missing, ",") is not None:
-                hint = "; for decimal commas add --decimal ,"
+            if isinstance(cell, str) and re.search(r"\d", cell):
+                hint = "; a number has no unit, and no mark between thousands"
+                if recipe.decimal == "." and re.fullmatch(r"\s*[+-]?\d+,(\d{1,2}|\d{4,})\s*", cell):
+                    hint = "; for decimal commas add --decimal ,"
             name = recipe.attribute.get(rows["attribute"].iat[i], column) if "attribute" in rows else column
             raise NNDError(f"{place_of(rows, i)}, column {name!r}: expected a number, found {cell!r:.60}{hint}")
         numbers[i] = value

@@ -63,9 +63,11 @@ def split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
         one is a chat and the other a text.
 
     Raises:
-        ValueError: a message has no text.
+        ValueError: a message has no text, or a text is a whole dialogue.
     """
     if not (is_chat(chosen) and is_chat(rejected)):
+        if ANSWER in str(chosen) and ANSWER in str(rejected):
+            raise ValueError("a dialogue in one text; split it into messages in prepare.py")
         apart = chosen and rejected and (is_chat(chosen) or is_chat(rejected))
         return None if apart else ("", chosen, rejected)
     one, other = _messages(chosen), _messages(rejected)

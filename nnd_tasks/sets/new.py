@@ -159,10 +159,26 @@ def write_draft(draft: Draft, *, replace: bool = False) -> tuple[BuildResult, li
     set_recipe, folder = draft.set_recipe, dataset_folder(draft.set_recipe.name)
     if not replace:
         check_same_recipe(set_recipe, folder)
+        _check_edits(set_recipe)
     summaries = write_made(set_recipe, draft.made, folder, replace=replace)
     write_text(set_recipe.path, dump_yaml(draft.recipe.dump()))
     result = BuildResult(folder, summaries, [], draft.made.notes, draft.made.report)
     return result, write_tasks(set_recipe, result, replace=replace)
+
+
+def _check_edits(set_recipe: SetRecipe) -> None:
+    """Raise NNDError for a recipe that a person edited, as `nnd new` would write another in its place."""
+    if not set_recipe.path.is_file():
+        return
+    other = {"facts": None, "expected": None, "files": None}
+    earlier, now = make_recipe(read_recipe(set_recipe.path), str(set_recipe.path)).dump(), set_recipe.recipe.dump()
+    if changed := sorted(
+        key for key in {**earlier, **now} if {**earlier, **other}.get(key) != {**now, **other}.get(key)
+    ):
+        raise NNDError(
+            f"{set_recipe.path}: says other things ({', '.join(changed)}); build it with `nnd build {set_recipe.name}`, or "
+            "--replace it"
+        )
 
 
 # ---------------------------------------------------------------- files that need pandas

@@ -69,7 +69,7 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe) -> pd.DataFrame:
     rows = rows.reset_index(drop=True)
     wanted = ("chosen", "rejected") if "chosen" in rows else ("context", "candidate")
     judged = () if "chosen" in rows or not recipe.rules else ("label" if recipe.by_label else "score",)
-    for name in (*wanted, *judged, *recipe.field):
+    for name in (*wanted, *judged, *recipe.field, *(("config",) if "config" in rows else ())):
         if name not in rows:
             raise NNDError(
                 f"{path}: rows(folder) has no column {name!r}; there are {', '.join(map(str, rows.columns))}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,12 @@ from nnd_tasks.sets.recipe import FILE, KEY, Recipe
 from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import json_lines, load_json
 
+logger = logging.getLogger(__name__)
 #: Endings of the files that hold tables.
 SUFFIXES = (".csv", ".tsv", ".tab", ".xlsx", ".json", ".jsonl", ".ndjson", ".parquet")
 MAX_BYTES = 1 << 30
 _ENCODINGS = ["cp1252", "utf_16", "cp1250", "cp1251", "cp1253", "cp1254", "gb18030", "shift_jis", "big5", "euc_kr"]
+_LATIN = ("cp1250", "cp1252", "cp1254", "cp1257", "latin_1", "iso8859_15", "mac_roman")
 _HINT = "; is it the right file, and whole?"
 
 
@@ -53,7 +57,7 @@ def naming_place(path: object, tell_more: Callable[[BaseException], str] = lambd
         yield
     except NNDError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         known = isinstance(error, KeyError) and error.args
         what = f"no field {error.args[0]!r}" if known else f"{type(error).__name__}: {reason_of(error)}"
         raise NNDError(f"{_Progress.place or path}: {what}{tell_more(error)}; is it the right file?") from error
@@ -105,14 +109,22 @@ def read_delimited(
     _Progress.place = str(path)
     text = read_text(path, encoding)
     if delimiter is None:
-        head = text.split("\n", 1)[0]
-        delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else max(",;|\t", key=head.count)
-    if quotes is None and delimiter == "\t":
-        try:
-            return _split_rows(path, text, delimiter, quotes=True)
-        except NNDError:
-            return _split_rows(path, text, delimiter, quotes=False)
-    return _split_rows(path, text, delimiter, quotes=quotes is not False)
+        head = text.split("\n", 1)
+        sizes = {mark: len(next(csv.reader(head, delimiter=mark), [])) for mark in ",;|\t"}
+        delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else max(sizes, key=lambda mark: sizes[mark])
+    if quotes is not None or delimiter != "\t" or '"' not in text:
+        return _split_rows(path, text, delimiter, quotes=quotes is not False)
+    fitting = []
+    for enclosing in (True, False):
+        with suppress(NNDError):
+            fitting.append(_split_rows(path, text, delimiter, quotes=enclosing))
+    if not fitting:
+        return _split_rows(path, text, delimiter, quotes=False)
+    if len(fitting[0]) != len(fitting[-1]):
+        raise NNDError(
+            f'{path}: a " may enclose cells of several lines, or be a character; say `quotes: true` or `false` in the recipe'
+        )
+    return fitting[0]
 
 
 def _split_rows(path: Path, text: str, delimiter: str, *, quotes: bool) -> pd.DataFrame:
@@ -191,6 +203,11 @@ def read_text(path: Path, encoding: str | None = "utf-8") -> str:
         ) from error
 
 
+@cache
+def _tell_encoding(path: Path, name: str) -> None:
+    logger.warning("%s: read as %s; if letters are wrong, name its encoding with --encoding", path, name)
+
+
 def _recognise(content: bytes, path: Path) -> str:
     try:
         content.decode("utf-8")
@@ -200,7 +217,10 @@ def _recognise(content: bytes, path: Path) -> str:
         best = from_bytes(content[: 1 << 20], cp_isolation=_ENCODINGS).best()
         if best is None:
             raise NNDError(f"{path}: its encoding is not recognised; name it with --encoding") from None
-        return best.encoding
+        # Single bytes do not tell Latin alphabets apart; nearly all such files are of Windows in western Europe.
+        name = "cp1252" if best.encoding in _LATIN else best.encoding
+        _tell_encoding(path, name)
+        return name
     return "utf-8"
 
 

@@ -16,7 +16,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.wording import did_you_mean
-from nnd_tasks.yaml_json import UniqueLoader, parse_yaml
+from nnd_tasks.yaml_json import WordLoader, parse_yaml
 
 #: In the folder of a set; without .yaml, which lm-eval would take for a task.
 RECIPE, PREPARE = "_recipe", "prepare.py"
@@ -376,12 +376,14 @@ def make_recipe(values: Any, where: str) -> Recipe:
     try:
         recipe = Recipe.model_validate({key: value for key, value in values.items() if key not in _CHANGED})
     except ValidationError as error:
-        known = [*Recipe.model_fields, *Facts.model_fields]
+        parts: dict[object, type[BaseModel]] = {"files": File, "spans": Spans, "facts": Facts}
         for mistake in error.errors(include_url=False):
             key = ".".join(map(str, mistake["loc"]))
             text = mistake["msg"].removeprefix("Value error, ")
             if mistake["type"] == "extra_forbidden":
-                text = f"no such key; {did_you_mean(str(mistake['loc'][-1]), known) or 'see docs/recipe.md'}"
+                *above, last = mistake["loc"]
+                known = parts[above[0]].model_fields if above else {**Recipe.model_fields, **Facts.model_fields}
+                text = f"no such key; {did_you_mean(str(last), known) or 'see docs/recipe.md'}"
             changed.append(f"{key}: {text}" if key else text)
         raise NNDError(f"{where}: {'; '.join(changed)}") from None
     if changed:
@@ -391,7 +393,7 @@ def make_recipe(values: Any, where: str) -> Recipe:
 
 def read_recipe(path: Path) -> dict[str, Any]:
     """Return the keys of a recipe's YAML, unchecked; raise NNDError where it cannot be read as plain data."""
-    values = parse_yaml(read_text(path, limit=MAX_RECIPE_BYTES), str(path), UniqueLoader)
+    values = parse_yaml(read_text(path, limit=MAX_RECIPE_BYTES), str(path), WordLoader)
     if not isinstance(values, dict):
         raise NNDError(f"{path}: a recipe is a mapping of keys, such as `context: article`")
     return values

@@ -17,8 +17,6 @@ from nnd_tasks.sets.recipe import Recipe, Spans
 from nnd_tasks.sets.spans import find_marked, locate_spans, span_cells
 
 _EXAMPLES = 3
-#: Words that YAML reads as false and true; a table may write any of them.
-_TRUTH = (("false", "no", "off"), ("true", "yes", "on"))
 _FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
 FIELD = "field "  # before the name of a prompt field, as a column of rows
 #: Roles whose texts are names; white space around a name does not count.
@@ -34,12 +32,14 @@ class Dropped:
         rows: reason -> places of the first few.
         labels: labels of the table that the rule's order lacks.
         lost_spans: number of error spans that do not lie in their candidate.
+        unmatched: what ``leave_out`` names and no row has.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[str, list[str]] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
     lost_spans: int = 0
+    unmatched: list[str] = field(default_factory=list)
 
     def add(self, reason: str, rows: pd.DataFrame, wrong: Any) -> Any:
         """Count the rows that are ``wrong``, and return which are not; shape (rows,)."""
@@ -107,8 +107,9 @@ def leave_out(table: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataF
     for column, values in recipe.leave_out.items():
         texts = as_texts(take_column(table, column), table, column, strip=True)
         wanted = {value.strip().casefold() for value in values}
-        wanted |= {word for words in _TRUTH if wanted & {words[0]} for word in words}
-        wrong |= np.array([(text or "").casefold() in wanted for text in texts])
+        found = [(text or "").casefold() for text in texts]
+        wrong |= np.array([text in wanted for text in found])
+        dropped.unmatched += [f"{column} = {value!r}" for value in values if value.strip().casefold() not in found]
     return table[dropped.add("by_recipe", table, wrong)].reset_index(drop=True)
 
 

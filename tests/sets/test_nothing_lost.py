@@ -83,12 +83,40 @@ def test_rows_of_several_files_are_named_with_their_file(tmp_path: Path) -> None
     assert report["dropped_rows"]["no_judgement"] == ["one.json, item 2", "two.json, item 2"]
 
 
-@pytest.mark.parametrize("cells", [[True, False], ["True", "False"], ["yes", "no"], ["on", "off"]])
-def test_a_truth_value_leaves_rows_out_however_the_table_writes_it(cells: list[Any], tmp_path: Path) -> None:
-    """YAML reads ``no`` and ``off`` as false, so a recipe's false must leave out these too."""
+@pytest.mark.parametrize(
+    ("cells", "value"),
+    [([True, False], "false"), (["True", "False"], "[false]"), (["yes", "no"], "no"), (["on", "off"], "[off]")],
+)
+def test_a_recipe_leaves_rows_out_by_truth_values_and_by_words(cells: list[Any], value: str, tmp_path: Path) -> None:
+    """In a recipe ``no`` and ``off`` are the words of a table, not the truth values that YAML makes of them."""
     rows = [{"q": "Q", "good": "a", "bad": f"b{i}", "valid": cells[i % 2]} for i in range(4)]
     path = tmp_path / "t.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    for value in (False, [False]):
-        result = build(tmp_path, path, context="q", chosen="good", rejected="bad", leave_out={"valid": value})
-        assert [row["low"] for row in read_table(result.folder).to_pylist()] == ["b0", "b2"]
+    recipe = tmp_path / "given" / "_recipe"
+    recipe.parent.mkdir()
+    recipe.write_text(f"context: q\nchosen: good\nrejected: bad\nleave_out: {{valid: {value}}}\n", encoding="utf-8")
+    result = build_set(str(recipe), path, tmp_path / "out")
+    assert [row["low"] for row in read_table(result.folder).to_pylist()] == ["b0", "b2"]
+    assert not result.notes
+
+
+def test_a_value_to_leave_out_that_no_row_has_is_noted(tmp_path: Path) -> None:
+    path = as_csv(tmp_path / "t.csv", {"q": "Q", "good": "a", "bad": "b", "kind": "x"})
+    notes = build(tmp_path, path, context="q", chosen="good", rejected="bad", leave_out={"kind": "y"}).notes
+    assert any("kind = 'y'" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Où est-ce que la forêt, l'été, paraît si belle à l'œil ? Là-bas, près du château, où l'âne brait.",
+        "São Paulo é uma cidade grande; não há ninguém que não a conheça, e as canções são boas.",
+        "Där borta på ängen går en älg, och över sjön hörs en trana som ropar på sin make.",
+        "Die Füße müssen größer sein als die Schuhe; übrigens heißt das Mädchen Käthe.",
+    ],
+)
+def test_files_of_windows_in_western_europe_are_read_as_such(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(f"q;good;bad\nQ;{text.replace(';', ',')};x\n".encode("cp1252"))
+    result = build(tmp_path, path, context="q", chosen="good", rejected="bad")
+    assert read_table(result.folder).to_pylist()[0]["high"] == text.replace(";", ",")
