@@ -97,7 +97,7 @@ def test_a_recipe_leaves_rows_out_by_truth_values_and_by_words(cells: list[Any],
     recipe.write_text(f"context: q\nchosen: good\nrejected: bad\nleave_out: {{valid: {value}}}\n", encoding="utf-8")
     result = build_set(str(recipe), path, tmp_path / "out")
     assert [row["low"] for row in read_table(result.folder).to_pylist()] == ["b0", "b2"]
-    assert not result.notes
+    assert not any("no row has" in note for note in result.notes)
 
 
 def test_a_value_to_leave_out_that_no_row_has_is_noted(tmp_path: Path) -> None:
