@@ -305,7 +305,7 @@ def test_wrong_input_ends_with_status_1_and_one_line(
 
 def test_message_with_brackets_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
     missing = tmp_path / "[bold]data[/bold] [link=x]"
-    assert refused(nnd("build", "mqm", "--source", missing)) == f"{missing}: no file fits this pattern"
+    assert refused(nnd("build", "mqm", "--source", missing)) == f"{missing}: no such file or folder"
 
 
 def test_message_with_colons_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
