@@ -294,7 +294,7 @@ def _say_score(name: str, repo: str) -> str:
         *fenced(
             "sh",
             f"hf download {repo} nnd_{name}.yaml --repo-type dataset --local-dir tasks",
-            f"nnd run --include_path tasks --model hf --model_args pretrained=MODEL --tasks nnd_{name}",
+            f"nnd run --include_path tasks --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks nnd_{name}",
         ),
         "",
         "lm-eval runs whatever code a task YAML names after `!function`, as soon as it reads the file: look into it first. All "

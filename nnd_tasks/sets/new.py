@@ -158,8 +158,8 @@ def write_draft(draft: Draft, *, replace: bool = False) -> tuple[BuildResult, li
     """
     set_recipe, folder = draft.set_recipe, dataset_folder(draft.set_recipe.name)
     if not replace:
-        check_same_recipe(set_recipe, folder)
         _check_edits(set_recipe)
+        check_same_recipe(set_recipe, folder)
     summaries = write_made(set_recipe, draft.made, folder, replace=replace)
     write_text(set_recipe.path, dump_yaml(draft.recipe.dump()))
     result = BuildResult(folder, summaries, [], draft.made.notes, draft.made.report)
@@ -176,8 +176,8 @@ def _check_edits(set_recipe: SetRecipe) -> None:
         key for key in {**earlier, **now} if {**earlier, **other}.get(key) != {**now, **other}.get(key)
     ):
         raise NNDError(
-            f"{set_recipe.path}: says other things ({', '.join(changed)}); build it with `nnd build {set_recipe.name}`, or "
-            "--replace it"
+            f"{set_recipe.path}: says other things ({', '.join(changed)}); build it with `nnd build {set_recipe.name}`; "
+            "--replace forgets them"
         )
 
 

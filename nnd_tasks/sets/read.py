@@ -59,6 +59,8 @@ def naming_place(path: object, tell_more: Callable[[BaseException], str] = lambd
         raise
     except (Exception, SystemExit) as error:
         known = isinstance(error, KeyError) and error.args
+        if known and error.args[0] is ...:
+            raise NNDError(f"{path}: a field [...] is still to be named{tell_more(error)}") from error
         what = f"no field {error.args[0]!r}" if known else f"{type(error).__name__}: {reason_of(error)}"
         raise NNDError(f"{_Progress.place or path}: {what}{tell_more(error)}; is it the right file?") from error
 
@@ -165,7 +167,7 @@ def _read_excel(path: Path) -> pd.DataFrame:
     try:
         table = pd.read_excel(path, dtype=object, keep_default_na=False, na_filter=False, header=None)
     except ImportError as error:
-        raise NNDError(f"{path}: reading .xlsx needs openpyxl: pip install 'nnd-tasks[excel]'") from error
+        raise NNDError(f"{path}: reading .xlsx needs openpyxl: pip install openpyxl") from error
     except Exception as error:  # openpyxl raises many kinds for a file that is no workbook
         raise NNDError(f"{path}: cannot be read as .xlsx ({reason_of(error)})") from error
     names = [str(name).strip() for name in table.iloc[0]] if len(table) else []
@@ -222,6 +224,11 @@ def _recognise(content: bytes, path: Path) -> str:
         _tell_encoding(path, name)
         return name
     return "utf-8"
+
+
+def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
+    """Return what a JSON file holds, whole; raise NNDError where it is no JSON, such as a file that was cut off."""
+    return load_json(read_text(path, encoding), str(path), hint="; is it the right file, and whole?")
 
 
 def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:
