@@ -128,7 +128,9 @@ def _split_context(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:
         apart.append(split is None)
         shared, chosen[i], rejected[i] = split or ("", None, None)
         contexts.append(_join_contexts(text, shared))
-    rows = rows.assign(context=contexts, chosen=chosen, rejected=rejected)
+    # As objects: pandas would copy equal texts, which are one object here.
+    columns = {"context": contexts, "chosen": chosen, "rejected": rejected}
+    rows = rows.assign(**{name: pd.Series(cells, dtype=object, index=rows.index) for name, cells in columns.items()})
     return rows[dropped.add("other_prompt", rows, apart)].reset_index(drop=True)
 
 
