@@ -334,9 +334,7 @@ class Recipe(_Strict):
             mark = "the highest score" if self.best is None else f"{self.best:g}"
             return f"A candidate is good when more than half of its scores are {mark}, else bad."
         if self.min_gap is not None:
-            return (
-                f"A candidate is better when its mean score is at least {self.min_gap:g} higher than that of another."
-            )
+            return f"A candidate is better when its mean score is {self.min_gap:g} or more above that of another."
         return "The source says of each pair which text is better." if self.pairs else "The recipe names no rule."
 
     def dump(self) -> dict[str, Any]:
