@@ -115,7 +115,7 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
         elif place.name.lower().endswith(_ENDINGS):
             yield _choose(set_recipe, unpack_archive(place, laid_out), place)
         else:
-            required = [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
+            required = _required_files(set_recipe)
             # prepare.py asks for a name, which is not to be that of another config.
             rename = set_recipe.prepare and len(required) == 1 and set_recipe.recipe.config != FILE
             listed = place.name in set_recipe.recipe.files
@@ -143,6 +143,10 @@ def _link(paths: list[Path], folder: Path, name: str = "") -> Path:
     return folder
 
 
+def _required_files(set_recipe: SetRecipe) -> list[str]:
+    return [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
+
+
 def _choose(set_recipe: SetRecipe, folder: Path, named: Path, *, alone: bool = False) -> Source:
     """Return the files of a set in a folder: those that the recipe names, else all tables.
 
@@ -152,7 +156,7 @@ def _choose(set_recipe: SetRecipe, folder: Path, named: Path, *, alone: bool = F
     found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     here = {path.relative_to(folder).as_posix(): path for path in found}
     wanted = set_recipe.recipe.files
-    required = [name for name, file in wanted.items() if not (file and file.optional)]
+    required = _required_files(set_recipe)
     files = {name: here[name] for name in wanted if name in here}
     if not files and (alone or not required or set_recipe.recipe.config == FILE):
         files = {name: path for name, path in here.items() if alone or path.suffix.lower() in SUFFIXES}

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from nnd_tasks.datasets import is_name
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
-from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
+from nnd_tasks.schema import check_field_names
 from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import WordLoader, parse_yaml
 
@@ -257,11 +257,10 @@ class Recipe(_Strict):
     @field_validator("field")
     @classmethod
     def _name_fields(cls, fields: dict[str, str]) -> dict[str, str]:
-        for name in fields:
-            if name in RESERVED_COLUMNS | DOCUMENT_COLUMNS or not name.isidentifier():
-                raise ValueError(
-                    f"{name!r} cannot name a prompt field; use letters, digits and _, and no column of a set"
-                )
+        try:
+            check_field_names(fields)
+        except NNDError as error:
+            raise ValueError(str(error)) from None
         return fields
 
     @field_validator("prompt")

@@ -44,7 +44,7 @@ def test_all_mistakes_are_said_in_one_line() -> None:
         ({"chosen": "a", "rejected": "b", "min_gap": 1}, "pairs say themselves what is better"),
         ({"better": "x", "min_gap": 1}, "better and min_gap: one rule says what is better"),
         ({"systems": ["a"]}, "systems are two columns"),
-        ({"field": {"high": "x"}}, "'high' cannot name a prompt field"),
+        ({"field": {"high": "x"}}, "prompt field 'high'"),
         ({"encoding": "utf-9"}, "no such encoding: 'utf-9'"),
         ({"min_gap": float("nan")}, "min_gap"),
         ({"prompt": "{{context"}, "no valid template"),
