@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from nnd_tasks import __version__
+from nnd_tasks.show import Form
 
 #: Panels of `nnd --help`, in this order.
 SETS, RUN, CONCLUSIONS, CONTRIBUTE = "Sets", "Run", "Conclusions", "Contribute"
 
-Brief = Annotated[bool, typer.Option("--brief", help="Print only what one needs to decide.")]
+Brief = Annotated[bool, typer.Option("--brief", help="Print the findings and one summary table.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder for Markdown, JSON, CSV, LaTeX and HTML of the report, and its figures."),
+]
+Format = Annotated[
+    Form, typer.Option("--format", help="What to print; text is drawn on a terminal, Markdown in a pipe.")
+]
 
 
 def examples(*lines: tuple[str, str]) -> str:

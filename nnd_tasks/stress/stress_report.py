@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnd_tasks.analysis.plots import save
 from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.formats import TextTable, json_text, number
 from nnd_tasks.markdown import code, unlinked
+from nnd_tasks.show.figures import save_files
 from nnd_tasks.stress import sentences, words  # noqa: F401 - importing them registers their error types
 from nnd_tasks.stress.registry import ERRORS
 from nnd_tasks.stress.verdict import CONFIDENCE, Scored, Verdict, judge, rep_4gram
@@ -258,4 +258,6 @@ def write_reports(reports: Sequence[StressReport], folder: Path) -> list[Path]:
         name, figure = report.file_name, draw(report)
         files |= {f"{name}.md": markdown(report), f"{name}.json": json_text(asdict(report)) + "\n"}
         files |= {f"{name}.png": figure, f"{name}.svg": figure}
-    return save(folder, files)
+    paths = {folder / name: content for name, content in files.items()}
+    save_files(paths)
+    return list(paths)

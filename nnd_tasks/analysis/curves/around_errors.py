@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnd_tasks.analysis.plots import Panel, Series, draw_panels, save
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.errors import NNDError
 from nnd_tasks.formats import TextTable, csv_text, json_text, number
 from nnd_tasks.harness.span_metrics import marked_tokens, unigram_surprise
 from nnd_tasks.markdown import unlinked
+from nnd_tasks.show.figures import Panel, Series, draw_panels, save_files
 from nnd_tasks.statistics import clustered_mean
 from nnd_tasks.wording import counted
 
@@ -201,4 +201,6 @@ def write(places: Sequence[Place], folder: Path) -> list[Path]:
     figure = draw(places)
     files: dict[str, str | Figure] = {"md": markdown(places), "csv": csv_text(rows), "json": json_text(rows) + "\n"}
     files |= {"png": figure, "svg": figure}
-    return save(folder, {f"around_errors.{ending}": content for ending, content in files.items()})
+    paths = {folder / f"around_errors.{ending}": content for ending, content in files.items()}
+    save_files(paths)
+    return list(paths)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.analysis.compare.output import FEW_NOTE, few
 from nnd_tasks.analysis.curves.charts import EPOCH, Chart, Point, short
-from nnd_tasks.analysis.plots import Panel, Series, draw_panels, save
 from nnd_tasks.analysis.tags import PARAMETERS, STEP
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.formats import TextTable, csv_text, json_text, number
 from nnd_tasks.markdown import unlinked
+from nnd_tasks.show.figures import Panel, Series, draw_panels, save_files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,4 +114,6 @@ def write(charts: Sequence[Chart], folder: Path, log: bool | None = None) -> lis
         figure = draw(chart, log)
         files |= {f"{chart.stem}.md": markdown(chart), f"{chart.stem}.csv": to_csv(chart)}
         files |= {f"{chart.stem}.json": to_json(chart), f"{chart.stem}.png": figure, f"{chart.stem}.svg": figure}
-    return save(folder, files)
+    paths = {folder / name: content for name, content in files.items()}
+    save_files(paths)
+    return list(paths)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnd_tasks import __version__
+from nnd_tasks import __version__, show
 from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostics_of
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margin_parts_table
 from nnd_tasks.analysis.compare.model_verdicts import verdicts
@@ -295,7 +295,7 @@ def frame(title: str, pairs: Sequence[Paired], packed: Packed, *, alone: bool = 
     return {
         "title": title,
         "version": __version__,
-        "style": (folder / "report.css").read_text(encoding="utf-8"),
+        "style": (Path(show.__file__).parent / "templates" / "style.css").read_text(encoding="utf-8"),
         "script": script,
         # The page's policy runs this script only, whatever a text of the data contains, and loads nothing.
         "script_hash": policy_hash(script),

@@ -1,4 +1,4 @@
-"""Figures of rates with error bars, and writing figures and tables together."""
+"""Figures of rates with error bars, and writing them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand, writing_all
+from nnd_tasks.files import writing_all
 from nnd_tasks.wording import figure_text
 
 if TYPE_CHECKING:
@@ -236,27 +236,18 @@ def short_number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def save(folder: Path, files: Mapping[str, str | Figure]) -> list[Path]:
-    """Write texts and figures into a folder, all files or none.
-
-    Args:
-        folder: made where it is missing.
-        files: name -> text, or figure, whose format (PNG, SVG) is the ending of the name.
-
-    Returns:
-        The files.
+def save_files(files: Mapping[Path, str | Figure]) -> None:
+    """Write texts and figures, all files or none; the format of a figure (PNG, SVG) is the ending of its file's name.
 
     Raises:
-        NNDError: the folder cannot be written.
+        NNDError: a folder cannot be written.
     """
-    paths = [expand(folder) / name for name in files]
-    with writing_all(paths) as new:
-        for path, target, content in zip(new, paths, files.values(), strict=True):
+    with writing_all(files) as new:
+        for path, (target, content) in zip(new, files.items(), strict=True):
             if isinstance(content, str):
                 path.write_text(content, encoding="utf-8", newline="\n")
             else:
                 _save_figure(content, path, target.suffix[1:])
-    return paths
 
 
 def _save_figure(figure: Figure, path: Path, form: str) -> None:

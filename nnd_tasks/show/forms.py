@@ -1,0 +1,133 @@
+"""A `Report` as Markdown, CSV, JSON, LaTeX and HTML."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nnd_tasks.errors import visible
+from nnd_tasks.show.report import Report, Table, is_missing, numeric_columns
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+def to_markdown(report: Report, *, files: bool = True) -> str:
+    """Return a report as Markdown.
+
+    Args:
+        report: to be written.
+        files: with the tables that are only written to files.
+    """
+    lines = [f"# {escape_markdown(report.title)}", "", *_bullets(report.findings)]
+    tables = [table for table in report.tables if files or not table.only_files]
+    for table in tables:
+        lines += [*([table.caption, ""] if table.caption else []), *markdown_table(table), ""]
+    lines += _bullets([*report.explain_marks(tables), *report.notes])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def escape_markdown(text: str) -> str:
+    """Return text on one line, in which no character begins a cell, emphasis, code or a tag."""
+    return re.sub(r"[\\`*|]|<(?=[A-Za-z/!?])", r"\\\g<0>", visible(" ".join(text.split())))
+
+
+def _bullets(lines: Sequence[str]) -> list[str]:
+    return [*(f"- {escape_markdown(line)}" for line in lines), ""] if lines else []
+
+
+def markdown_table(table: Table) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    cells = table.cells()
+    rule = ["---:" if right else "---" for right in numeric_columns(cells)]
+    rows = [cells.columns, *cells.to_numpy().tolist()]
+    head, *body = (f"| {' | '.join(map(escape_markdown, row))} |" for row in rows)
+    return [head, f"|{'|'.join(rule)}|", *body]
+
+
+def to_csv(table: Table) -> str:
+    """Return the values of a table as CSV; missing ones are empty."""
+    return str(table.data.to_csv(index=False, lineterminator="\n"))
+
+
+def to_json(report: Report) -> str:
+    """Return title, findings, notes, the report's facts, and ``tables``: name -> list of rows; nan and infinity are null."""
+    tables = {table.name: table.data for table in report.tables}
+    content = {
+        "title": report.title,
+        "findings": report.findings,
+        "notes": report.notes,
+        **report.facts,
+        "tables": tables,
+    }
+    return json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold."""
+    if isinstance(value, pd.DataFrame):
+        return _plain(value.to_dict("records"))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if is_missing(value) or (isinstance(value, float) and math.isinf(value)):
+        return None
+    return value.item() if hasattr(value, "item") else value if isinstance(value, (str, int, float)) else str(value)
+
+
+#: Marks that LaTeX's fonts lack.
+_LATEX = {"†": r"$\dagger$", "‡": r"$\ddagger$", "≠": r"$\neq$", "<0": "$<$0"}
+
+
+def to_latex(report: Report) -> str:
+    """Return the tables of a report for LaTeX with booktabs."""
+    parts = ["% needs \\usepackage{booktabs}"]
+    for table in report.tables:
+        cells = table.cells().map(visible)
+        columns = "".join("r" if right else "l" for right in numeric_columns(cells))
+        # A row that begins with a bracket or a star would be an argument of the end of the row before.
+        text = re.sub(r"(?m)^([\[*])", r"{\1}", cells.to_latex(index=False, escape=True, column_format=columns))
+        text = re.sub(r"(?<![\w.])-(?=\d)", "$-$", text)
+        for mark, meaning in _LATEX.items():
+            text = text.replace(mark, meaning)
+        parts.append(text)
+    return "\n".join(parts)
+
+
+def to_html(reports: Sequence[Report]) -> str:
+    """Return one page with all the reports, their figures in it."""
+    return templates().get_template("reports.html.j2").render(reports=reports, title=reports[0].title)
+
+
+@cache
+def templates() -> jinja2.Environment:
+    """Return what renders our templates; all text is escaped."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["numeric"] = numeric_columns
+    environment.filters["picture"] = _picture
+    return environment
+
+
+def _picture(draw: Callable[[], Any]) -> str:
+    """Return a figure as the address of an image that holds it."""
+    data = io.BytesIO()
+    draw().savefig(data, format="svg")
+    return f"data:image/svg+xml;base64,{base64.b64encode(data.getvalue()).decode()}"

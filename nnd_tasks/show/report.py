@@ -1,0 +1,145 @@
+"""What an analysis concludes: a title, sentences, tables and figures. `nnd_tasks.show` gives it every form."""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: How a cell is written: a template over the row's values, ``"{rate:.3f} [{low:.3f}, {high:.3f}]"``, or a function of the row.
+Cell: TypeAlias = str | Callable[[Mapping[str, Any]], str]
+#: What stands where a value is missing, and where it is infinite (an MDE that no difference reaches).
+MISSING, INFINITE = "-", "none"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of plain values, and how its cells are written.
+
+    Attributes:
+        name: its key in JSON, and the end of its CSV file's name.
+        data: what CSV and JSON hold.
+        columns: heading -> how its cells are written. A heading with a field, such as ``"{model}"``, becomes one column per
+            value of the field, and rows whose other cells are equal become one. A column without any value is not shown.
+        caption: what one has to know to read it.
+        only_files: it is written to files and not printed.
+    """
+
+    name: str
+    data: pd.DataFrame
+    columns: Mapping[str, Cell]
+    caption: str = ""
+    only_files: bool = False
+
+    def cells(self) -> pd.DataFrame:
+        """Return the table as people see it: every cell a text."""
+        fixed = {heading: cell for heading, cell in self.columns.items() if "{" not in heading}
+        spread = {heading: cell for heading, cell in self.columns.items() if "{" in heading}
+        rows: dict[Any, dict[str, str]] = {}
+        headings: dict[str, dict[str, None]] = {heading: {} for heading in spread}
+        for number, record in enumerate(self.data.to_dict("records")):
+            row = {heading: write_cell(cell, record) for heading, cell in fixed.items()}
+            row = rows.setdefault(tuple(row.values()) if spread else number, row)
+            for heading, cell in spread.items():
+                name = write_cell(heading, record)
+                headings[heading][name] = None
+                row[name] = write_cell(cell, record)
+        names = [name for heading in self.columns for name in headings.get(heading, [heading])]
+        table = pd.DataFrame(list(rows.values()), columns=names, dtype=object).fillna("")
+        return table.loc[:, [bool(set(table[name]) - {MISSING, ""}) for name in names]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The conclusion of an analysis.
+
+    Attributes:
+        name: stem of its files.
+        title: one line.
+        findings: sentences that say what was found.
+        tables: in the order in which they are read.
+        notes: what else one has to know.
+        legend: mark -> what it means; said where a cell has the mark.
+        brief: the table that ``--brief`` prints after the findings.
+        figures: name -> what draws it.
+        facts: what only JSON holds, such as settings and signatures.
+    """
+
+    name: str
+    title: str
+    findings: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
+    legend: Mapping[str, str] = field(default_factory=dict)
+    brief: Table | None = None
+    figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def explain_marks(self, tables: Sequence[Table]) -> list[str]:
+        """Return what the marks that stand in the cells of these tables mean."""
+        text = "\n".join(cell for table in tables for cell in table.cells().to_numpy().ravel())
+        return [f"{mark} {meaning}" for mark, meaning in self.legend.items() if mark in text]
+
+
+class _Writer(string.Formatter):
+    """Writes a cell: a missing value as `MISSING`, a truth value as its mark, a p value by ``:p``."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        if isinstance(value, bool):
+            return spec if value else ""
+        if is_missing(value):
+            return MISSING
+        if isinstance(value, float) and math.isinf(value):
+            return INFINITE
+        if spec == "p":
+            return "<0.001" if value < 0.001 else f"{value:.3f}"
+        return format(value, spec)
+
+
+_WRITER = _Writer()
+
+
+def write_cell(cell: Cell, row: Mapping[str, Any]) -> str:
+    """Return a cell as text; `MISSING` where none of its values is there."""
+    if callable(cell):
+        return cell(row)
+    fields = [name for _, name, _, _ in string.Formatter().parse(cell) if name]
+    values = [row[name] for name in fields if not isinstance(row[name], bool)]
+    if values and all(map(is_missing, values)):
+        return MISSING
+    return _WRITER.vformat(cell, (), row)
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a value is None, nan or pandas' NA."""
+    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+
+
+def interval(low: float, high: float) -> str:
+    """Return the interval of a difference, with enough digits to tell its ends apart."""
+    if is_missing(low):
+        return "no interval"
+    digits = next((digits for digits in range(3, 9) if round(low, digits) != round(high, digits)), 9)
+    return f"{low:+.{digits}f} to {high:+.{digits}f}"
+
+
+#: What cells of numbers look like: 0.7 [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
+_NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡≠]|to|none|no interval|<(?=0\.))*")
+
+
+def numeric_columns(cells: pd.DataFrame) -> list[bool]:
+    """Tell of each column whether it holds numbers, which stand at the right."""
+    return [all(map(_NUMBERS.fullmatch, cells[name])) for name in cells.columns]
+
+
+def file_stem(name: str) -> str:
+    """Return a name as one that names a file of a folder, and no hidden one."""
+    return re.sub(r"[^\w.-]+", "_", name).strip("_.")[:200] or "report"

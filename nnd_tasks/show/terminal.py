@@ -1,0 +1,194 @@
+"""What is printed: lines, and reports as tables on a terminal or in the form that ``--format`` names.
+
+Colours and drawn tables are for a terminal; a pipe or a file gets Markdown. FORCE_COLOR asks for a terminal's form in a pipe,
+NO_COLOR for tables without colours; COLUMNS is the width.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table as DrawnTable
+from rich.text import Text
+
+from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.files import expand
+from nnd_tasks.show import Form, forms
+from nnd_tasks.show.figures import save_files
+from nnd_tasks.show.report import Report, Table, file_stem, numeric_columns
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: What a line begins with -> its style on a terminal.
+_STYLES = {
+    "nnd: error:": "bold red",
+    "error:": "bold red",
+    "warning:": "yellow",
+    "left out:": "yellow",
+    "note:": "cyan",
+}
+
+
+def on_terminal(*, stderr: bool = False) -> bool:
+    """Tell whether output goes to a terminal that can draw, or FORCE_COLOR is set."""
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    stream = sys.stderr if stderr else sys.stdout
+    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+
+
+def open_console(*, stderr: bool = False) -> Console:
+    """Return the console for output, or for errors and notes; it reads the environment each time."""
+    drawn = on_terminal(stderr=stderr)
+    coloured = drawn and not os.environ.get("NO_COLOR")
+    return Console(
+        stderr=stderr,
+        emoji=False,
+        markup=False,
+        highlight=False,
+        force_terminal=drawn,
+        no_color=not coloured,
+        color_system="auto" if coloured else None,
+    )
+
+
+def _print_lines(lines: Iterable[str], console: Console) -> None:
+    for line in lines:
+        text = Text(visible(line))
+        for begin, style in _STYLES.items():
+            if line.startswith(begin):
+                text.stylize(style, 0, len(begin))
+                break
+        console.print(text, soft_wrap=True)
+
+
+def say(line: str = "") -> None:
+    """Print one line as it is, without what a terminal would obey."""
+    _print_lines([line], open_console())
+
+
+def warn(line: str) -> None:
+    """Print one line on standard error."""
+    _print_lines([line], open_console(stderr=True))
+
+
+def say_lines(text: str) -> None:
+    """Print a text of several lines as it is, without what a terminal would obey."""
+    _print_lines(text.rstrip("\n").split("\n"), open_console())
+
+
+def print_table(table: Table) -> None:
+    """Print one table: drawn on a terminal, as Markdown elsewhere."""
+    if not on_terminal():
+        say_lines("\n".join(forms.markdown_table(table)))
+        return
+    cells = table.cells()
+    drawn = DrawnTable()
+    for name, right in zip(cells.columns, numeric_columns(cells), strict=True):
+        drawn.add_column(Text(visible(name)), justify="right" if right else "left", overflow="fold")
+    for row in cells.to_numpy():
+        drawn.add_row(*(Text(visible(cell)) for cell in row))
+    open_console().print(drawn)
+
+
+def show_reports(
+    reports: Sequence[Report], *, out: Path | None = None, form: Form = "text", brief: bool = False
+) -> None:
+    """Print reports, and write their files.
+
+    Args:
+        reports: at least one.
+        out: folder for the files of each report: Markdown, JSON, LaTeX, HTML, one CSV per table, and its figures.
+        form: what is printed; ``text`` is drawn on a terminal, and Markdown elsewhere.
+        brief: print the findings and `Report.brief` only.
+
+    Raises:
+        NNDError: the folder cannot be written; all files are written or none.
+    """
+    if form != "text":
+        say_lines(_print_form(reports, form))
+    elif brief:
+        _print_brief(reports)
+    elif on_terminal():
+        for report in reports:
+            _draw_report(report)
+    else:
+        say_lines("\n".join(forms.to_markdown(report, files=False) for report in reports))
+    for path in write_reports(reports, out) if out is not None else ():
+        say(f"written: {path}")
+
+
+def _print_form(reports: Sequence[Report], form: Form) -> str:
+    if form == "json":
+        return forms.to_json(reports[0]) if len(reports) == 1 else f"[{', '.join(map(forms.to_json, reports))}]"
+    if form == "html":
+        return forms.to_html(reports)
+    if form == "csv":
+        return "\n".join(forms.to_csv(table) for report in reports for table in report.tables if not table.only_files)
+    return "\n".join(map(forms.to_latex if form == "latex" else forms.to_markdown, reports))
+
+
+def _print_brief(reports: Sequence[Report]) -> None:
+    """Print the findings of all reports, and their brief tables as one where they have the same columns."""
+    for report in reports:
+        for line in report.findings:
+            say(f"- {line}")
+    tables: dict[tuple[str, ...], list[Table]] = {}
+    for report in reports:
+        if report.brief is not None:
+            tables.setdefault(tuple(report.brief.columns), []).append(report.brief)
+    for same in tables.values():
+        joined = pd.concat([table.data for table in same], ignore_index=True)
+        print_table(Table(same[0].name, joined, same[0].columns))
+    legend = [line for report in reports if report.brief for line in report.explain_marks([report.brief])]
+    for line in dict.fromkeys(legend):
+        say(line)
+
+
+def _draw_report(report: Report) -> None:
+    console = open_console()
+    console.rule(Text(visible(report.title), style="bold"))
+    tables = [table for table in report.tables if not table.only_files]
+    for line in report.findings:
+        console.print(Text(f"• {visible(line)}"))
+    for table in tables:
+        console.print()
+        if table.caption:
+            console.print(Text(visible(table.caption), style="dim"))
+        print_table(table)
+    for line in [*report.explain_marks(tables), *report.notes]:
+        console.print(Text(f"• {visible(line)}", style="dim"))
+
+
+def write_reports(reports: Sequence[Report], folder: Path) -> list[Path]:
+    """Write every form of each report into a folder, all files or none; return them.
+
+    Raises:
+        NNDError: the folder cannot be written.
+    """
+    place = expand(folder)
+    stems = [file_stem(report.name) for report in reports]
+    stems = [f"{stem}_{i}" if stems.count(stem) > 1 else stem for i, stem in enumerate(stems, start=1)]
+    files: dict[Path, str | Figure] = {}
+    for report, stem in zip(reports, stems, strict=True):
+        texts = {"md": forms.to_markdown(report), "json": forms.to_json(report), "tex": forms.to_latex(report)}
+        files |= {place / f"{stem}.{suffix}": text for suffix, text in texts.items()}
+        files[place / f"{stem}.html"] = forms.to_html([report])
+        files |= {place / f"{stem}_{table.name}.csv": forms.to_csv(table) for table in report.tables}
+        for name, draw in report.figures.items():
+            files |= {place / f"{stem}_{name}.{suffix}": draw() for suffix in ("png", "svg")}
+    save_files(files)
+    return list(files)
+
+
+def check_folder(option: str, folder: Path | None) -> None:
+    """Raise NNDError for an output folder that is a file: before the work, not after it."""
+    if folder is not None and folder.expanduser().is_file():
+        raise NNDError(f"{option} {folder}: is a file; name a folder")
