@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,18 @@ def write_run(
     tokens: bool = True,
     task: str = "nnd_marked",
     spans_digest: str = "s1",
+    without_context: bool = False,
+    parameters: int | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the files of a run; a token is a word with the space before it, a wrong word is more surprising.
 
-    ``spans_digest`` is that of the error spans.
+    ``spans_digest`` is that of the error spans, ``parameters`` the model's number of them, ``about`` is added to its
+    part of the signature. With ``without_context`` the candidates have scores without the context too.
     Characters beyond ASCII are tokens of their own, twice, as bytes of one character are. There is an end-of-sequence token.
     """
     rng = np.random.default_rng(seed)
+    noise = np.random.default_rng([seed, 1])  # of its own, so that the other numbers are the same with it and without
     lines, rows = [], []
     for document in made:
         scores = []
@@ -74,13 +80,21 @@ def write_run(
             {**test, "passed": scores[test["high"]]["mean"] > scores[test["low"]]["mean"], "tie": False}
             for test in document["tests"]
         ]
-        lines.append(json.dumps({"doc": document, "candidates": scores, "tests": outcomes}))
+        line = {"doc": document, "candidates": scores, "tests": outcomes}
+        if without_context:
+            means = [score["mean"] + float(noise.normal()) / 2 for score in scores]
+            line["no_context"] = [
+                {**score, "mean": mean, "sum": mean * score["tokens"]}
+                for score, mean in zip(scores, means, strict=True)
+            ]
+        lines.append(json.dumps(line))
     asked = {"set": "nnd/marked", "config": "default", "data": "d1", "prompt": "p1", "selection": "all"}
-    signature = {"line": model, "protocol": asked, "model": {"name": model, "window": 64}, "environment": {}}
+    info = {"name": model, "window": 64, **(about or {})}
+    signature = {"line": model, "protocol": asked, "model": info, "environment": {}}
     signature |= {"spans": spans_digest} if tokens else {}
     results = {
         "configs": {task: {"metadata": {"nnd": {"signature": signature}}}},
-        "config": {"model": "hf", "model_args": {"pretrained": model}},
+        "config": {"model": "hf", "model_args": {"pretrained": model}, "model_num_parameters": parameters},
         "versions": {task: "1-A"},
     }
     folder.mkdir(parents=True)
