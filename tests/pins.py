@@ -35,7 +35,7 @@ def flat(value: Any, *names: object) -> Pins:
 
 def check_pins(collect: Collect, name: str, file: Path, scratch: Path) -> None:
     """Raise AssertionError where an analysis gives other numbers than ``file`` holds under ``name``."""
-    pinned = json.loads(file.read_text(encoding="utf-8"))[name]
+    pinned = _joined(json.loads(file.read_text(encoding="utf-8"))[name])
     found = collect(scratch)
     assert found.keys() == pinned.keys()
     moved = {key: (value, found[key]) for key, value in pinned.items() if not _same(found[key], value)}
@@ -53,8 +53,28 @@ def write_pins(collectors: Mapping[str, Collect], file: Path) -> None:
     pins = {}
     for name, collect in collectors.items():
         with tempfile.TemporaryDirectory() as scratch:
-            pins[name] = {key: _ten_digits(value) for key, value in collect(Path(scratch)).items()}
+            pins[name] = _split(collect(Path(scratch)))
     file.write_text(json.dumps(pins, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _split(pins: Pins) -> dict[str, Any]:
+    """Return mappings within each other, a level for each ``/`` of a key."""
+    split: dict[str, Any] = {}
+    for key, value in pins.items():
+        *names, last = key.split("/")
+        level = split
+        for name in names:
+            level = level.setdefault(name, {})
+        level[last] = _ten_digits(value)
+    return split
+
+
+def _joined(split: Mapping[str, Any], start: str = "") -> Pins:
+    """Undo `_split`."""
+    pins: Pins = {}
+    for name, value in split.items():
+        pins |= _joined(value, f"{start}{name}/") if isinstance(value, dict) else {start + name: value}
+    return pins
 
 
 def _ten_digits(value: float | int | str) -> float | int | str:

@@ -6,11 +6,13 @@ function changes. What is None has no key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from nnd_tasks.analysis.compare.adjusted import with_adjusted
@@ -18,14 +20,22 @@ from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 from nnd_tasks.analysis.compare.margin_parts import margin_parts
 from nnd_tasks.analysis.compare.model_verdicts import verdicts
 from nnd_tasks.analysis.compare.paired import compare_runs
+from nnd_tasks.analysis.curves.around_errors import around_errors
 from nnd_tasks.analysis.curves.charts import Chart, scaling, training_curve
 from nnd_tasks.analysis.curves.curve_log import logged_curve
 from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
+from nnd_tasks.analysis.reproduce.experiments import load_experiments
+from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
 from nnd_tasks.analysis.results import Run, read_runs, to_table
 from nnd_tasks.analysis.signal.signals import find_signals
+from nnd_tasks.analysis.verify.verification import verify_rates
+from nnd_tasks.analysis.verify.verify_report import cells as paper_cells
+from nnd_tasks.analysis.verify.verify_sets import Metrics, verify_quiz_design, verify_sets
 from tests.analysis.stored_runs import write_models, write_training
 from tests.analysis.test_curves import entry, log_of
 from tests.analysis.test_familiarity import write_scores, write_set
+from tests.analysis.test_verify import QUIZ_FILE, SUMMEVAL_FILE
+from tests.conftest import DATA, needs_data
 from tests.pins import Collect, Pins, check_pins, flat, write_pins
 
 FILE = Path(__file__).with_name("pins.json")
@@ -168,12 +178,76 @@ def _liking(folder: Path) -> list[Run]:
     return read_runs([write_scores(folder, name, values, seed) for seed, (name, values) in enumerate(liked.items())])
 
 
+# ---------------------------------------------------------------- surprise around errors
+
+
+def collect_surprise(folder: Path) -> Pins:
+    """Means by place of the token, of the runs with marked errors."""
+    places = around_errors(read_runs([write_models(folder)]))
+    return {key: value for one in places for key, value in flat(one, one.model, one.value, one.place).items()}
+
+
+# ---------------------------------------------------------------- verify and reproduce
+
+
+def collect_verify(folder: Path) -> Pins:
+    """Human scores, taus and gap correlations, with the publisher's files and text metrics that need no download."""
+    metrics = Metrics(["bleu", "chrf", "rouge1", "rouge2", "rougel"])
+    reports = [
+        verify_quiz_design(DATA / "quiz_design" / QUIZ_FILE, resamples=300),
+        *verify_sets("summeval", DATA / "summeval" / SUMMEVAL_FILE, metrics, resamples=300),
+    ]
+    pins: Pins = {}
+    for report in reports:
+        pins |= flat(report.acceptance, report.name, "acceptance")
+        pins[f"{report.name}/contexts"] = report.contexts[0]
+        pins |= flat(report.verifications[0].human, report.name, "human")
+        for one in report.verifications:
+            pins |= flat(one.scores, report.name, one.scorer, "score")
+            pins |= flat({row["category"]: row for row in one.table()}, report.name, one.scorer)
+    for cell in paper_cells(reports):
+        pins |= flat({"paper": cell.paper, "agrees": cell.agrees}, "paper", cell.scorer, cell.statistic)
+    return pins
+
+
+def collect_verify_rates(folder: Path) -> Pins:
+    """The same for rates that a user measured."""
+    rng = np.random.default_rng(0)
+    rates, human = ({f"m{i}": {"x": one[0], "y": one[1]} for i, one in enumerate(rng.random((6, 2)))} for _ in range(2))
+    return flat({row["category"]: row for row in verify_rates(rates, human, resamples=300).table()})
+
+
+def collect_reproduce(folder: Path) -> Pins:
+    """Published beside measured rates of made-up samples: two labels per test, and labels that our set leaves out."""
+    pins: Pins = {}
+    for name, lost in (("quiz_design", 0), ("frank", 0), ("frank", 24), ("mqm", 0)):
+        experiment = load_experiments()[name]
+        published, rng = experiment.models[0], np.random.default_rng(0)
+        labels = [label for label in published.rates if label not in ("all", *experiment.left_out)]
+        samples = [
+            {"tests": [_labelled(labels, experiment.columns, rng) for _ in range(int(rng.integers(0, 6)))]}
+            for _ in range(40)
+        ]
+        tests = published.tests - lost
+        for cell in measure(samples, experiment, published, Data("", tests, {})):
+            pins |= flat(cell, name, published.name, tests, cell.label)
+    return pins
+
+
+def _labelled(labels: Sequence[str], columns: Sequence[str], rng: np.random.Generator) -> dict[str, Any]:
+    """Return a test of a samples file with one of the labels in each column; one in twenty was not scored."""
+    passed = None if rng.random() < 0.05 else bool(rng.random() < 0.6)
+    return {"passed": passed, **{column: str(rng.choice(labels)) for column in columns}}
+
+
 COLLECTORS: dict[str, Collect] = {
     name.removeprefix("collect_"): collect for name, collect in list(globals().items()) if name.startswith("collect_")
 }
 
 
-@pytest.mark.parametrize("name", COLLECTORS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs_data) if name == "verify" else name for name in COLLECTORS]
+)
 def test_numbers_are_those_that_are_pinned(name: str, tmp_path: Path) -> None:
     check_pins(COLLECTORS[name], name, FILE, tmp_path)
 
