@@ -6,6 +6,7 @@ function changes. What is None has no key.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,10 +32,8 @@ from nnd_tasks.analysis.signal.signals import find_signals
 from nnd_tasks.analysis.verify.verification import verify_rates
 from nnd_tasks.analysis.verify.verify_report import cells as paper_cells
 from nnd_tasks.analysis.verify.verify_sets import Metrics, verify_quiz_design, verify_sets
+from tests.analysis.judged_runs import write_scores, write_set
 from tests.analysis.stored_runs import write_models, write_training
-from tests.analysis.test_curves import entry, log_of
-from tests.analysis.test_familiarity import write_scores, write_set
-from tests.analysis.test_verify import QUIZ_FILE, SUMMEVAL_FILE
 from tests.conftest import DATA, needs_data
 from tests.pins import Collect, Pins, check_pins, flat, write_pins
 
@@ -125,7 +124,15 @@ def collect_scaling(folder: Path) -> Pins:
 
 def collect_curve(folder: Path) -> Pins:
     """Points over the checkpoints of a training, and from the log of one."""
-    log = log_of(folder / "log.jsonl", entry(0), entry(500))
+    log = folder / "log.jsonl"
+    rates = {
+        "all": {"rate": 0.6, "stderr": 0.02, "tests": 100, "clusters": 12},
+        "x": {"rate": 0.99, "stderr": 0.03, "tests": 50, "clusters": 4},
+        "y": {"rate": 0.5, "stderr": None, "tests": 50, "clusters": 1},
+        "z": {"rate": 0.4, "stderr": 0.1, "tests": 5, "clusters": None},
+    }
+    entries = ({"step": step, "task": "nnd_demo", "rates": rates} for step in (0, 500))
+    log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return _points(training_curve(read_runs([write_training(folder / "runs")]))) | _points(logged_curve([log]))
 
 
@@ -194,8 +201,8 @@ def collect_verify(folder: Path) -> Pins:
     """Human scores, taus and gap correlations, with the publisher's files and text metrics that need no download."""
     metrics = Metrics(["bleu", "chrf", "rouge1", "rouge2", "rougel"])
     reports = [
-        verify_quiz_design(DATA / "quiz_design" / QUIZ_FILE, resamples=300),
-        *verify_sets("summeval", DATA / "summeval" / SUMMEVAL_FILE, metrics, resamples=300),
+        verify_quiz_design(DATA / "quiz_design/quiz_design_groups.jsonl", resamples=300),
+        *verify_sets("summeval", DATA / "summeval/model_annotations.aligned.paired.jsonl", metrics, resamples=300),
     ]
     pins: Pins = {}
     for report in reports:
