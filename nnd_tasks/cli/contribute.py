@@ -99,11 +99,11 @@ def new(
     if dry_run:
         say("nothing written (--dry-run)")
         return
-    result, tasks = write_draft(draft, replace=replace)
+    tasks = write_draft(draft, replace=replace)
     say()
-    say(f"written to {result.folder}")
+    say(f"written to {draft.made.folder}")
     say(f"recipe: {draft.set_recipe.path}")
-    for note in result.notes:
+    for note in draft.made.notes:
         warn(visible(f"note: {note}"))
     names = ",".join(task.name for task in tasks)
     say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")

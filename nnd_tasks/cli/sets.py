@@ -17,7 +17,7 @@ from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.sets.build import BuildResult
+    from nnd_tasks.sets.build import Made
 
 
 @app.command(
@@ -150,8 +150,8 @@ def build(
         say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")
 
 
-def _print_build(result: BuildResult, brief: bool) -> None:
-    for summary in result.built:
+def _print_build(result: Made, brief: bool) -> None:
+    for summary in result.summaries.values():
         say(
             f"{summary.name}: {counted(summary.tests, 'test')}, {counted(summary.clusters, 'prompt')}, "
             f"{counted(summary.candidates, 'candidate')}"

@@ -52,10 +52,10 @@ def run_demo(
     console = Console(emoji=False, markup=False, highlight=False, soft_wrap=True)
     folder = expand(folder).absolute()
     console.rule("1. build the embedded set")
-    result = build_set("demo", out=folder / "nnd" / "demo")
-    summary = result.built[0]
+    built = folder / "nnd" / "demo"
+    summary = next(iter(build_set("demo", out=built).summaries.values()))
     console.print(
-        f"{counted(summary.tests, 'test')} over {counted(summary.clusters, 'prompt')} in {visible(_short(result.folder))}"
+        f"{counted(summary.tests, 'test')} over {counted(summary.clusters, 'prompt')} in {visible(_short(built))}"
     )
 
     console.rule("2. train a tiny model from scratch")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,10 +26,10 @@ from nnd_tasks.sets.fetch import Source, open_source, sha256_of
 from nnd_tasks.sets.judge import rate_candidates, read_judgements
 from nnd_tasks.sets.pair import pair_candidates, pair_tests, to_arrow
 from nnd_tasks.sets.preferences import preference_tests, take_pairs
-from nnd_tasks.sets.prepare import load_prepare, mend_rows, prepare_rows
+from nnd_tasks.sets.prepare import run_prepare
 from nnd_tasks.sets.read import read_table
 from nnd_tasks.sets.recipe import CONFIG, FILE, PREPARE, RECIPE, Recipe
-from nnd_tasks.sets.rows import Dropped, leave_out, take_roles
+from nnd_tasks.sets.rows import FIELD, Dropped, leave_out, take_roles
 from nnd_tasks.sets.shelf import SetRecipe, find_recipe
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
@@ -42,7 +42,7 @@ _EXACT = 45_000
 
 @dataclass
 class Made:
-    """The tests of a set, not written yet.
+    """The tests of a set.
 
     Attributes:
         tables: config -> its tests; each config is followed by its clean variant.
@@ -50,6 +50,8 @@ class Made:
         summaries: config -> counts and fingerprint.
         dropped: config -> what was left out.
         notes: one line each for what the user should know.
+        folder: the dataset folder, where it is written.
+        kept: names of other configs that the folder had and still has.
     """
 
     tables: dict[str, pa.Table] = field(default_factory=dict)
@@ -57,6 +59,8 @@ class Made:
     summaries: dict[str, ConfigSummary] = field(default_factory=dict)
     dropped: dict[str, Dropped] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    folder: Path = Path()
+    kept: list[str] = field(default_factory=list)
 
     def add(self, config: str, tests: pd.DataFrame, details: Mapping[str, Any]) -> None:
         """Add the tests of a config; raise NNDError where another has its name, or they are not as the schema says."""
@@ -78,25 +82,6 @@ class Made:
         return counts
 
 
-@dataclass(frozen=True)
-class BuildResult:
-    """What `build_set` wrote.
-
-    Attributes:
-        folder: the dataset folder.
-        built: summaries of the configs of this build.
-        kept: names of other configs that the folder had and still has.
-        notes: one line each for what the user should know.
-        report: config -> what is stored in ``build_report.json``.
-    """
-
-    folder: Path
-    built: list[ConfigSummary]
-    kept: list[str]
-    notes: list[str]
-    report: dict[str, Any]
-
-
 def build_set(
     name: str | SetRecipe,
     source: str | Path | None = None,
@@ -105,7 +90,7 @@ def build_set(
     trust: bool = False,
     replace: bool = False,
     progress: bool = True,
-) -> BuildResult:
+) -> Made:
     """Build a set into a dataset folder.
 
     A recipe from elsewhere is copied to ``$NND_HOME/task_yamls/NAME``, unless ``out`` is given.
@@ -127,11 +112,10 @@ def build_set(
     if set_recipe.origin == "elsewhere" and not replace:
         check_same_recipe(set_recipe, folder)
     made = make_set(set_recipe, source, trust=trust, progress=progress)
-    summaries = write_made(set_recipe, made, folder, replace=replace)
+    write_made(set_recipe, made, folder, replace=replace)
     if set_recipe.origin == "elsewhere" and out is None:
         keep_recipe(set_recipe)
-    built = [summary for summary in summaries if summary.name in made.tables]
-    return BuildResult(folder, built, [one.name for one in summaries if one not in built], made.notes, made.report)
+    return made
 
 
 def make_set(
@@ -174,13 +158,13 @@ def _make(set_recipe: SetRecipe, source: Source) -> Made:
         if not recipe.as_published:
             made.add(config, tests, {**details, **origin})
             continue
-        kept, cleaning = clean_tests(tests, contradictory)
+        again, counts_again = tests, counts
         if mended is not None:
             again, counts_again, contradictory = make_tests(mended, recipe, Dropped())
-            if not again.equals(tests):
-                kept, cleaning = clean_tests(again, contradictory)
-                lacking = counts["judgements"] - counts_again["judgements"]
-                cleaning["mended"] = {"left_out": lacking, "tests": len(again), "reasons": cleaning["reasons"]}
+        kept, cleaning = clean_tests(again, contradictory)
+        if not again.equals(tests):
+            lacking = counts["judgements"] - counts_again["judgements"]
+            cleaning["mended"] = {"left_out": lacking, "tests": len(again), "reasons": cleaning["reasons"]}
         made.add(config, tests, {**details, "cleaning": cleaning, **origin})
         if len(kept):
             made.add(clean_name(config), kept, {"cleaned_from": config, **origin})
@@ -189,50 +173,37 @@ def _make(set_recipe: SetRecipe, source: Source) -> Made:
     return made
 
 
-_Rows = dict[str, tuple[pd.DataFrame, pd.DataFrame | None, Dropped]]
-
-
-def _read_configs(set_recipe: SetRecipe, source: Source) -> _Rows:
+def _read_configs(
+    set_recipe: SetRecipe, source: Source
+) -> dict[str, tuple[pd.DataFrame, pd.DataFrame | None, Dropped]]:
     """Return config -> its rows by role, those of its clean config if they are others, and what was left out so far."""
-    recipe = set_recipe.recipe
+    recipe, dropped = set_recipe.recipe, defaultdict[str, Dropped](Dropped)
     if set_recipe.prepare:
-        module = load_prepare(set_recipe.prepare)
-        rows = prepare_rows(set_recipe.prepare, module, source.folder, recipe)
-        mended = mend_rows(set_recipe.prepare, module, rows, recipe)
-        parts = {config: (part, Dropped()) for config, part in _split_configs(rows, recipe).items()}
-        again = {} if mended is None else _split_configs(mended, recipe)
+        rows, mended = run_prepare(set_recipe.prepare, source.folder, recipe)
+        again = _split_configs(mended, recipe, defaultdict(Dropped))
         return {
-            config: (
-                leave_out(part, recipe, dropped),
-                leave_out(again[config], recipe, Dropped()) if config in again else None,
-                dropped,
-            )
-            for config, (part, dropped) in parts.items()
+            name: (part, again.get(name), dropped[name]) for name, part in _split_configs(rows, recipe, dropped).items()
         }
-    tables: dict[str, list[pd.DataFrame]] = {}
-    dropped: dict[str, Dropped] = {}
+    parts: dict[str, list[pd.DataFrame]] = {}
+    start = 0
     for name, path in source.files.items():
         config = config_of(set_recipe, name, path)
-        table = leave_out(read_table(path, recipe), recipe, dropped.setdefault(config, Dropped()))
-        tables.setdefault(config, []).append(table)
-    return {config: (_join_files(several, recipe), None, dropped[config]) for config, several in tables.items()}
+        table = leave_out(read_table(path, recipe), recipe, dropped[config])
+        part = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
+        parts.setdefault(config, []).append(part.set_index(part.index + start))
+        start += len(table)
+    return {config: (pd.concat(several), None, dropped[config]) for config, several in parts.items()}
 
 
-def _join_files(tables: list[pd.DataFrame], recipe: Recipe) -> pd.DataFrame:
-    """Return the rows of several files by role; the index numbers the rows of the files, which attributes repeat."""
-    parts = [take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe) for table in tables]
-    starts = np.cumsum([0, *map(len, tables)])
-    return pd.concat([part.set_index(part.index + start) for part, start in zip(parts, starts, strict=False)])
-
-
-def _split_configs(rows: pd.DataFrame, recipe: Recipe) -> dict[str, pd.DataFrame]:
-    rows = rows.rename(columns={name: f"field {name}" for name in recipe.field})
-    if "config" not in rows:
-        return {recipe.config or CONFIG: rows}
-    return {
-        str(config): part.drop(columns="config").reset_index(drop=True)
-        for config, part in rows.groupby("config", sort=False)
-    }
+def _split_configs(
+    rows: pd.DataFrame | None, recipe: Recipe, dropped: Mapping[str, Dropped]
+) -> dict[str, pd.DataFrame]:
+    if rows is None:
+        return {}
+    rows = rows.rename(columns={name: FIELD + name for name in recipe.field})
+    configs = rows.pop("config") if "config" in rows else pd.Series(recipe.config or CONFIG, rows.index)
+    parts = {str(config): part.reset_index(drop=True) for config, part in rows.groupby(configs, sort=False)}
+    return {config: leave_out(part, recipe, dropped[config]) for config, part in parts.items()}
 
 
 def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
@@ -316,8 +287,8 @@ def _compare_counts(recipe: Recipe, made: Made) -> list[str]:
     return notes
 
 
-def write_made(set_recipe: SetRecipe, made: Made, folder: Path, *, replace: bool = False) -> list[ConfigSummary]:
-    """Write the tests of a set as configs of its dataset folder, beside those that it has; return summaries of all."""
+def write_made(set_recipe: SetRecipe, made: Made, folder: Path, *, replace: bool = False) -> None:
+    """Write the tests of a set as configs of its dataset folder, beside those that it has."""
     recipe = set_recipe.recipe
     about = About(
         name=set_recipe.name,
@@ -329,10 +300,11 @@ def write_made(set_recipe: SetRecipe, made: Made, folder: Path, *, replace: bool
     first = next(iter(recipe.files), "")
     default = config_of(set_recipe, first, Path(first)) if recipe.config == FILE and first else recipe.config
     obsolete = {clean_name(config) for config in made.tables} - set(made.tables)
-    return write_dataset(
+    summaries = write_dataset(
         folder, made.tables, about=about, report=made.report, default=default or next(iter(made.tables)), obsolete=obsolete,
         known=made.summaries, replace=replace,
     )  # fmt: skip
+    made.folder, made.kept = folder, [one.name for one in summaries if one.name not in made.tables]
 
 
 def keep_recipe(set_recipe: SetRecipe) -> None:

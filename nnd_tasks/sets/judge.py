@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,109 +123,74 @@ def rate_candidates(judgements: pd.DataFrame, recipe: Recipe, dropped: Dropped) 
 
     Returns:
         One row per candidate in the order of the table, with ``quality``, ``mark`` (its label) or ``mean`` (of its scores),
-        ``context``, ``group`` and so on; and the smallest difference of two qualities that counts.
+        ``context``, ``group`` and so on, as the first judgement with its label says, of all its systems, and of its rater
+        where it had one only; and the smallest difference of two qualities that counts.
     """
     key = ["unit"] if recipe.as_published else ["group", "candidate"]
     judgements = judgements.assign(owner=number_rows(*(judgements[name] for name in [*key, "aspect"]))[0])
-    votes = judgements
-    if "rater" in judgements:
-        votes = _count_raters_once(judgements, recipe, dropped)
-    first = judgements.drop_duplicates("owner").set_index("owner")
-    owner = votes["owner"].to_numpy()
-    counted, gap = judgements, 1.0
+    ranks = {label: float(place) for place, rank in enumerate(recipe.order) for label in rank}
+    rank = ranks.get if ranks else lambda label: float(label in recipe.better)
+    votes = _count_raters_once(judgements, recipe, rank, dropped) if "rater" in judgements else judgements
+    counted = judgements
     if recipe.by_label:
-        label, clear = _elect(owner, votes["mark"].to_numpy(object), _ranks(recipe))
-        label = label.reindex(first.index)
-        first = first.assign(mark=label, quality=label.map(_ranks(recipe)).astype(float))
-        counted = judgements[judgements["mark"].to_numpy() == label.reindex(judgements["owner"]).to_numpy()]
-        keep = clear.reindex(first.index, fill_value=False).to_numpy(bool)
-        dropped.add("tie", first, ~keep)
+        label, first = _elect(votes, "owner", rank), judgements.drop_duplicates("owner")
+        dropped.add("tie", first, ~first["owner"].isin(label.index))
+        counted = judgements[judgements["mark"] == judgements["owner"].map(label)]
+    candidates = counted.drop_duplicates("owner").set_index("owner").sort_index()
+    if recipe.by_label:
+        candidates["quality"] = candidates["mark"].map(rank).astype(float)
     else:
-        size = np.bincount(owner, minlength=len(first))
-        marks = votes["mark"].to_numpy(float)
-        with np.errstate(invalid="ignore"):
-            mean = np.bincount(owner, weights=marks, minlength=len(first)) / size
-        keep, gap = np.ones(len(first), dtype=bool), recipe.min_gap or 1.0
-        first = first.assign(mean=mean, quality=mean)
-        if recipe.majority:
-            highest = votes["aspect"].map(judgements.groupby("aspect")["mark"].max()).to_numpy(float)
-            best = highest if recipe.best is None else recipe.best
-            good = np.bincount(owner[np.isclose(marks, best, 1e-9, 1e-12)], minlength=len(first))
-            first["quality"] = (2 * good > size).astype(float)
-            if recipe.as_published:
-                first["shown"] = judgements.groupby("owner")["mark"].agg(
-                    lambda values: ",".join(f"{value:g}" for value in values)
-                )
-    first = first.assign(**_facts(judgements, counted, first))
-    return first[keep].reset_index(drop=True), gap * (
-        1 - 1e-9
-    )  # scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding
+        candidates["mean"] = candidates["quality"] = _take_means(votes["owner"], votes["mark"])
+    if recipe.majority:
+        highest = votes["aspect"].map(judgements.groupby("aspect")["mark"].max())
+        good = np.isclose(votes["mark"], highest if recipe.best is None else recipe.best, 1e-9, 1e-12)
+        candidates["quality"] = (_take_means(votes["owner"], good) > 0.5).astype(float)
+        if recipe.as_published:
+            shown = judgements["mark"].map("{:g}".format).groupby(judgements["owner"])
+            candidates["shown"] = shown.agg(",".join)
+    if "spans" in counted:
+        candidates["spans"] = _join_several(counted.set_index("owner")["spans"], _join_spans)
+    if "system" in judgements:
+        systems = judgements.dropna(subset="system").set_index("owner")["system"]
+        candidates["system"] = _join_several(systems, lambda names: "|".join(dict.fromkeys(names)))
+    if "rater" in judgements:
+        alone = judgements.groupby("owner")["rater"].nunique(dropna=False) == 1
+        candidates["rater"] = candidates["rater"].where(alone)
+    # Scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding.
+    return candidates.reset_index(drop=True), (recipe.min_gap or 1.0) * (1 - 1e-9)
 
 
-def _ranks(recipe: Recipe) -> Any:
-    """Return what maps a label to its rank."""
-    known = {label: float(place) for place, rank in enumerate(recipe.order) for label in rank}
-    return (lambda label: float(label in recipe.better)) if recipe.better else known.get
+def _take_means(number: Any, marks: Any) -> Any:
+    return np.bincount(number, marks.astype(float)) / np.bincount(number)  # groupby's mean differs in the last digit
 
 
-def _elect(owner: Any, label: Any, rank: Any) -> tuple[pd.Series[Any], pd.Series[Any]]:
-    """Return owner -> its most frequent label of its most frequent rank, and whether no other rank is as frequent."""
-    votes = pd.DataFrame(
-        {"owner": owner, "label": label, "rank": pd.Series(label, dtype=object).map(rank).to_numpy(float)}
-    )
-    won, clear = _most_frequent(votes, "rank")
-    label_won, _ = _most_frequent(votes[votes["rank"].to_numpy() == won.reindex(votes["owner"]).to_numpy()], "label")
-    return label_won, clear
+def _elect(votes: pd.DataFrame, key: str, rank: Callable[[str], float | None]) -> pd.Series[Any]:
+    """Return key -> its most frequent label of its most frequent rank (the first seen on a tie), unless two ranks tie."""
+    votes = votes.assign(rank=votes["mark"].map(rank))
+    of_rank, of_label = (votes.groupby([key, name])[name].transform("size") for name in ("rank", "mark"))
+    best = votes.assign(votes=of_label)[of_rank == of_rank.groupby(votes[key]).transform("max")]
+    label = best.sort_values("votes", ascending=False, kind="stable").drop_duplicates(key).set_index(key)["mark"]
+    return label[best.groupby(key)["rank"].nunique()[label.index] == 1]
 
 
-def _most_frequent(votes: pd.DataFrame, column: str) -> tuple[pd.Series[Any], pd.Series[Any]]:
-    """Return owner -> the value with most votes (the first seen on a tie), and whether there is no tie."""
-    counts = votes.groupby(["owner", column], sort=False).size().rename("votes").reset_index()
-    top = counts.sort_values("votes", ascending=False, kind="stable").drop_duplicates("owner").set_index("owner")
-    ties = counts["votes"].to_numpy() == top["votes"].reindex(counts["owner"]).to_numpy()
-    return top[column], counts[ties].groupby("owner").size() == 1
-
-
-def _count_raters_once(judgements: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame:
+def _count_raters_once(
+    judgements: pd.DataFrame, recipe: Recipe, rank: Callable[[str], float | None], dropped: Dropped
+) -> pd.DataFrame:
     """Return a vote for each rater of a candidate; without a name each judgement is a vote, and so is each mark of one cell."""
     turn = judgements.groupby(["owner", "unit"]).cumcount()
-    rater = judgements["rater"].where(
-        judgements["rater"].fillna("") != "", pd.Series(np.arange(len(judgements)), judgements.index)
-    )
+    rater = judgements["rater"].where(judgements["rater"].notna(), judgements.index)
     ballot, first = number_rows(judgements["owner"], rater, turn)
-    votes = judgements.iloc[first]
+    ballots, votes = judgements.assign(ballot=ballot), judgements.iloc[first].reset_index(drop=True)
     if not recipe.by_label:
-        mean = np.bincount(ballot, weights=judgements["mark"].to_numpy(float)) / np.bincount(ballot)
-        return votes.assign(mark=mean)
-    label, clear = _elect(ballot, judgements["mark"].to_numpy(object), _ranks(recipe))
-    votes = votes.assign(mark=label.reindex(np.arange(len(votes))).to_numpy(object))
-    return votes[
-        dropped.add("rater_tie", votes, ~clear.reindex(np.arange(len(votes)), fill_value=False).to_numpy(bool))
-    ]
+        return votes.assign(mark=_take_means(ballot, ballots["mark"]))
+    label = _elect(ballots, "ballot", rank)
+    return votes.assign(mark=label)[dropped.add("rater_tie", votes, ~votes.index.isin(label.index))]
 
 
-def _facts(judgements: pd.DataFrame, counted: pd.DataFrame, first: pd.DataFrame) -> Mapping[str, Any]:
-    """Return what is known of each candidate: all systems, one rater, the rest of the first judgement with its label."""
-    facts: dict[str, Any] = {}
-    chosen = counted.drop_duplicates("owner").set_index("owner")
-    several = len(judgements) > len(first)
-    for name in {"category", "subcategory", "severity", "spans"} & {*judgements}:
-        facts[name] = first[name].copy()
-        facts[name].loc[chosen.index] = chosen[name]
-    if "spans" in facts and several:
-        # Spans fit one spelling only: that of the candidate.
-        fitting = counted[counted["candidate"].to_numpy() == first["candidate"].reindex(counted["owner"]).to_numpy()]
-        facts["spans"] = fitting.groupby("owner")["spans"].agg(_join_spans).reindex(first.index, fill_value="")
-    if several:
-        for name, join in (("system", lambda names: "|".join(dict.fromkeys(n for n in names if n))),
-                           ("rater", lambda names: next(iter(names)) if len(set(names)) == 1 else None)):  # fmt: skip
-            if name in judgements:
-                distinct = judgements.drop_duplicates(["owner", name])
-                more = distinct[distinct["owner"].duplicated(keep=False)]
-                joined = more.groupby("owner", sort=False)[name].agg(lambda cells, join=join: join(list(cells)))
-                facts[name] = first[name].copy()
-                facts[name][joined.index] = joined
-    return facts
+def _join_several(cells: pd.Series[Any], join: Callable[[Any], str]) -> pd.Series[Any]:
+    """Return the cell of each owner, which is in the index; several are joined."""
+    several = cells.index.duplicated(keep=False)
+    return pd.concat([cells[~several], cells[several].groupby(level=0).agg(join)])
 
 
 def _join_spans(cells: Any) -> str:

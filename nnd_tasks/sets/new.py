@@ -13,7 +13,7 @@ import pandas as pd
 from nnd_tasks.datasets import dataset_folder, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text, write_texts
-from nnd_tasks.sets.build import BuildResult, Made, check_same_recipe, make_set, write_made
+from nnd_tasks.sets.build import Made, check_same_recipe, make_set, write_made
 from nnd_tasks.sets.cells import PATH, ROW, as_number, is_missing, render, unpack
 from nnd_tasks.sets.chat import is_chat
 from nnd_tasks.sets.fetch import open_source
@@ -150,7 +150,7 @@ def _check_enough(recipe: Recipe, table: pd.DataFrame, columns: list[str]) -> No
     )
 
 
-def write_draft(draft: Draft, *, replace: bool = False) -> tuple[BuildResult, list[UserTask]]:
+def write_draft(draft: Draft, *, replace: bool = False) -> list[UserTask]:
     """Write the recipe of a draft, its dataset folder, and its task.
 
     Raises:
@@ -160,10 +160,9 @@ def write_draft(draft: Draft, *, replace: bool = False) -> tuple[BuildResult, li
     if not replace:
         _check_edits(set_recipe)
         check_same_recipe(set_recipe, folder)
-    summaries = write_made(set_recipe, draft.made, folder, replace=replace)
+    write_made(set_recipe, draft.made, folder, replace=replace)
     write_text(set_recipe.path, dump_yaml(draft.recipe.dump()))
-    result = BuildResult(folder, summaries, [], draft.made.notes, draft.made.report)
-    return result, write_tasks(set_recipe, result, replace=replace)
+    return write_tasks(set_recipe, draft.made, replace=replace)
 
 
 def _check_edits(set_recipe: SetRecipe) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,43 +21,29 @@ ROLES = (
 )
 
 
-def load_prepare(path: Path) -> ModuleType:
-    """Return the module in a ``prepare.py``; this runs it.
-
-    Raises:
-        NNDError: it fails, or has no function ``rows``.
-    """
-    module = ModuleType(f"nnd_prepare_{path.parent.name}")
-    module.__file__ = str(path)
-    _call(path, path, lambda: exec(compile(path.read_text("utf-8"), str(path), "exec"), module.__dict__))  # noqa: S102
-    if not callable(getattr(module, "rows", None)):
-        raise NNDError(f"{path}: it has no function rows(folder) that returns a DataFrame")
-    return module
-
-
-def prepare_rows(path: Path, module: ModuleType, folder: Path, recipe: Recipe) -> pd.DataFrame:
-    """Return what ``rows(folder)`` of a ``prepare.py`` returns.
+def run_prepare(path: Path, folder: Path, recipe: Recipe) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return what ``rows(folder)`` of a ``prepare.py`` returns, and the rows of the clean config if it has ``mended(rows)``.
 
     Raises:
         NNDError: it fails, at the place that was read last; or its rows are not as the contract says.
     """
-    return _check_rows(path, _call(path, folder, lambda: module.rows(folder)), recipe)
+    module = ModuleType(f"nnd_prepare_{path.parent.name}")
+    module.__file__ = str(path)
 
-
-def mend_rows(path: Path, module: ModuleType, rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame | None:
-    """Return the rows of the clean config where ``prepare.py`` has a function ``mended(rows)``, else None."""
-    if not hasattr(module, "mended"):
-        return None
-    return _check_rows(path, _call(path, path.parent, lambda: module.mended(rows.copy())), recipe)
-
-
-def _call(path: Path, place: Path, run: Callable[[], Any]) -> Any:
     def name_line(error: BaseException) -> str:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         return f" ({path}, line {lines[-1] if lines else getattr(error, 'lineno', '?')})"
 
-    with naming_place(place, name_line):
-        return run()
+    with naming_place(path, name_line):
+        exec(compile(path.read_text("utf-8"), str(path), "exec"), module.__dict__)  # noqa: S102
+    if not callable(getattr(module, "rows", None)):
+        raise NNDError(f"{path}: it has no function rows(folder) that returns a DataFrame")
+    with naming_place(folder, name_line):
+        rows = _check_rows(path, module.rows(folder), recipe)
+    if not hasattr(module, "mended"):
+        return rows, None
+    with naming_place(path, name_line):
+        return rows, _check_rows(path, module.mended(rows.copy()), recipe)
 
 
 def _check_rows(path: Path, rows: Any, recipe: Recipe) -> pd.DataFrame:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.datasets import list_configs, read_table, tasks_dir, user_tasks_dir
+from nnd_tasks.datasets import list_configs, tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import reading, write_text
 from nnd_tasks.languages import language_pair, translation_prompt
 from nnd_tasks.schema import RESERVED_COLUMNS
-from nnd_tasks.sets.build import BuildResult
+from nnd_tasks.sets.build import Made
 from nnd_tasks.sets.chat import ANSWER
 from nnd_tasks.sets.recipe import FILE, Recipe
 from nnd_tasks.sets.shelf import SetRecipe
@@ -66,12 +66,12 @@ def write_task(name: str, fields: Mapping[str, Any], folder: Path | None = None)
     return UserTask(name, path)
 
 
-def write_tasks(set_recipe: SetRecipe, result: BuildResult, *, replace: bool = False) -> list[UserTask]:
-    """Write a task for each config that a build made, where the package has none; add notes to ``result``.
+def write_tasks(set_recipe: SetRecipe, made: Made, *, replace: bool = False) -> list[UserTask]:
+    """Write a task for each config that a build made, where the package has none; add notes to ``made``.
 
     Args:
         set_recipe: the set.
-        result: of its build.
+        made: its tests.
         replace: write tasks anew that are there already.
 
     Raises:
@@ -83,23 +83,22 @@ def write_tasks(set_recipe: SetRecipe, result: BuildResult, *, replace: bool = F
         return []
     shipped = [path for path in (tasks_dir() / name).glob("*") if path.suffix == ".yaml" or path.name == "_base"]
     covered = {read_yaml(path).get("dataset_name") for path in shipped}
-    default, several = list_configs(result.folder)[1], recipe.config == FILE or len(result.built) > 2
+    default, several = list_configs(made.folder)[1], recipe.config == FILE or len(made.tables) > 2
     tasks = []
-    for config in (summary.name for summary in result.built):
+    for config, table in made.tables.items():
         if set_recipe.shipped and config in covered:
             continue
         task = f"nnd_{name}" if config == default and not translations else f"nnd_{name}_{config}"
         if shipped_task(task) is not None:
-            result.notes.append(f"{config}: no task is written, as {task} comes with the package")
+            made.notes.append(f"{config}: no task is written, as {task} comes with the package")
             continue
-        table = read_table(result.folder, config)
         fields = task_fields(name, recipe, table, language_pair(config) if translations else None)
         fields = {**fields, "dataset_name": config} if several or config != default else fields
         if replace:
             (user_tasks_dir() / name / f"{task}.yaml").unlink(missing_ok=True)
         written = write_task(task, fields, user_tasks_dir() / name)
         if written.kept:
-            result.notes.append(
+            made.notes.append(
                 f"{written.path}: has other content than this set would give it, and stays; --replace rewrites it"
             )
         tasks.append(written)

@@ -12,7 +12,7 @@ import yaml
 
 from nnd_tasks.datasets import list_configs, read_report, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.build import BuildResult, build_set
+from nnd_tasks.sets.build import Made, build_set
 
 #: The second differs from the first in the indentation of its last line, and that is the error.
 RIGHT = "for x in xs:\n    if x:\n        total += x\nprint(total)"
@@ -21,7 +21,7 @@ OTHER = "print(sum(xs))"
 SCORES = {"context": "q", "candidate": "a", "score": "s", "min_gap": 1}
 
 
-def build(folder: Path, source: Path, **keys: Any) -> BuildResult:
+def build(folder: Path, source: Path, **keys: Any) -> Made:
     recipe = folder / "given" / "_recipe"
     recipe.parent.mkdir(parents=True, exist_ok=True)
     recipe.write_text(yaml.safe_dump(keys), encoding="utf-8")
