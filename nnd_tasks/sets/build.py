@@ -127,7 +127,7 @@ def make_set(
             f"{set_recipe.prepare}: this set comes with code, which runs with your rights; read it (`nnd check "
             f"{set_recipe.path.parent.absolute()}` names what stands out), then add --trust"
         )
-    with open_source(set_recipe, source, progress=progress) as files, files.kept_if_read():
+    with open_source(set_recipe, source, progress=progress) as files:
         made = _make(set_recipe, files)
     made.notes = [*files.notes, *made.notes, *_compare_counts(set_recipe.recipe, made)]
     return made

@@ -6,7 +6,7 @@ import glob
 import hashlib
 import json
 import logging
-import re
+import os
 import shutil
 import tarfile
 import tempfile
@@ -51,23 +51,6 @@ class Source:
     notes: list[str] = field(default_factory=list)
     fresh: list[str] = field(default_factory=list)
 
-    @contextmanager
-    def kept_if_read(self) -> Iterator[None]:
-        """Delete fresh downloads and their recorded hashes where reading them fails.
-
-        A publisher may answer with a page when a quota is used up.
-        """
-        try:
-            yield
-        except NNDError:
-            recorded = read_json(self.folder / _HASHES) if self.fresh else {}
-            for name in self.fresh:
-                self.files[name].unlink(missing_ok=True)
-                recorded.pop(name, None)
-            if self.fresh:
-                write_text(self.folder / _HASHES, json.dumps(recorded, indent=2) + "\n")
-            raise
-
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file, 64 hex digits; raise NNDError where it cannot be read."""
@@ -82,6 +65,9 @@ def sha256_of(path: Path) -> str:
 def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: bool = True) -> Iterator[Source]:
     """Yield the files of a set: from ``source``, from beside the recipe, or downloaded.
 
+    A download without a published hash is recorded if the block can read it, else deleted: a publisher may answer with a page
+    when a quota is used up.
+
     Args:
         set_recipe: the set.
         source: a file, a folder, a pattern such as ``'DIR/*.csv'``, or a zip or tar; None downloads.
@@ -90,91 +76,95 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
     Raises:
         NNDError: nothing is there, a required file is missing, or a download fails.
     """
-    if source is None:
-        folder, names = set_recipe.path.parent, list(set_recipe.recipe.files)
-        if names and all((folder / name).is_file() for name in names):
-            yield _choose(set_recipe, folder, folder)
-        else:
-            yield download(set_recipe, progress=progress)
+    beside, names = set_recipe.path.parent, list(set_recipe.recipe.files)
+    if source is None and not (names and all((beside / name).is_file() for name in names)):
+        found = download(set_recipe, progress=progress)
+        try:
+            yield found
+        except NNDError:
+            for name in found.fresh:
+                found.files[name].unlink(missing_ok=True)
+            raise
+        if found.fresh:
+            fresh = {name: sha256_of(found.files[name]) for name in found.fresh}
+            write_text(found.folder / _HASHES, json.dumps(_read_hashes(found.folder) | fresh, indent=2) + "\n")
         return
-    place = expand(source)
-    with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch, _naming_source(place, scratch):
-        laid_out = Path(scratch) / "files"
-        matched = () if place.exists() else map(Path, sorted(glob.glob(str(place), recursive=True)))  # noqa: PTH207
-        paths = [place] if place.exists() else [path for path in matched if path.is_file()]
-        if not paths:
-            raise NNDError(f"{place}: no such file or folder")
-        if place.is_dir():
-            below = place / set_recipe.name  # of a folder with several sets
-            folder = below if below.is_dir() else place
-            yield _choose(set_recipe, folder, folder)
-        elif not paths[0].is_file():
-            raise NNDError(f"{place}: is not a regular file; a device or a pipe may never end")
-        elif paths != [place]:
-            yield _choose(set_recipe, _link(paths, laid_out), place)
-        elif place.name.lower().endswith(_ENDINGS):
-            yield _choose(set_recipe, unpack_archive(place, laid_out), place)
-        else:
-            required = _required_files(set_recipe)
-            # prepare.py asks for a name, which is not to be that of another config.
-            rename = set_recipe.prepare and len(required) == 1 and set_recipe.recipe.config != FILE
-            listed = place.name in set_recipe.recipe.files
-            name = required[0] if rename and not listed else ""
-            yield _choose(set_recipe, _link([place], laid_out, name), place, alone=True)
+    place = beside if source is None else expand(source)
+    if not place.is_dir():
+        with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
+            yield from _lay_out(set_recipe, place, Path(scratch))
+        return
+    with reading(place):
+        below = place / set_recipe.name  # of a folder with several sets
+        folder = below if below.is_dir() else place
+        found = _choose(set_recipe, folder, _list_files(folder), place)
+        for path in found.files.values() if set_recipe.origin == "elsewhere" else ():
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise NNDError(f"{path}: is a link out of {folder}; name what it leads to with --source")
+        yield found
 
 
-@contextmanager
-def _naming_source(place: Path, scratch: str) -> Iterator[None]:
-    """Name what the user named in an error that names a file of the folder where it was laid out."""
+def _lay_out(set_recipe: SetRecipe, place: Path, folder: Path) -> Iterator[Source]:
+    """Yield the files of a set in ``folder``, linked from a file or a pattern, or unpacked from an archive.
+
+    An error of the block names what the user named.
+    """
+    matched = [] if place.exists() else sorted(glob.glob(str(place), recursive=True))  # noqa: PTH207
+    paths = [path for path in map(Path, matched) if path.is_file()] or [place]
+    if not paths[0].is_file():
+        special = "is not a regular file; a device or a pipe may never end"
+        raise NNDError(f"{place}: {special if place.exists() else 'no such file or folder'}")
+    if place.name.lower().endswith(_ENDINGS):
+        unpack_archive(place, folder)
+        here = _list_files(folder)
+    else:
+        above, required = os.path.commonpath([path.parent for path in paths]), _required_files(set_recipe)
+        here = {path.relative_to(above).as_posix(): path for path in paths}
+        one_config = set_recipe.recipe.config != FILE
+        if len(paths) == len(required) == 1 and one_config and not {*here} & {*set_recipe.recipe.files}:
+            here = {required[0]: paths[0]}  # prepare.py asks for this name
+        for name, path in here.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).symlink_to(path.resolve())
     try:
-        yield
+        yield _choose(set_recipe, folder, here, place, alone=[*here.values()] == [place])
     except NNDError as error:
-        single = place.is_file() and not place.name.lower().endswith(_ENDINGS)
-        laid_out = rf"{re.escape(scratch)}/files" + (r"(/[^:,]+)?" if single else "")
-        shown = place if place.exists() else place.parent  # of a pattern
-        raise NNDError(re.sub(laid_out, lambda _: str(shown), str(error))) from error
+        text = str(error)
+        for name, path in here.items():
+            text = text.replace(str(folder / name), str(path))
+        raise NNDError(text.replace(str(folder), str(place if place.exists() else place.parent))) from error
 
 
-def _link(paths: list[Path], folder: Path, name: str = "") -> Path:
-    for path in paths:
-        target = folder / (name or path.name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(path.resolve())
-    return folder
+def _list_files(folder: Path) -> dict[str, Path]:
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {path.relative_to(folder).as_posix(): path for path in found}
 
 
 def _required_files(set_recipe: SetRecipe) -> list[str]:
     return [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
 
 
-def _choose(set_recipe: SetRecipe, folder: Path, named: Path, *, alone: bool = False) -> Source:
-    """Return the files of a set in a folder: those that the recipe names, else all tables.
+def _choose(set_recipe: SetRecipe, folder: Path, here: dict[str, Path], named: Path, *, alone: bool = False) -> Source:
+    """Return those of some files that the recipe names, else all tables, or the file that a user names ``alone``.
 
     Raises:
-        NNDError: there is none, or of a folder none that the recipe requires.
+        NNDError: there is none, or none that the recipe requires.
     """
-    found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    here = {path.relative_to(folder).as_posix(): path for path in found}
-    wanted = set_recipe.recipe.files
-    required = _required_files(set_recipe)
+    wanted, required = set_recipe.recipe.files, _required_files(set_recipe)
+    free = not required or set_recipe.recipe.config == FILE
     files = {name: here[name] for name in wanted if name in here}
-    if not files and (alone or not required or set_recipe.recipe.config == FILE):
+    if not files and (alone or free):
         files = {name: path for name, path in here.items() if alone or path.suffix.lower() in SUFFIXES}
-    optional = {name for name in wanted if name not in required}
-    if not files or (required and {*files} <= optional and set_recipe.recipe.config != FILE):
+    if not files or not (free or {*files} - ({*wanted} - {*required})):
         what = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
         raise NNDError(f"{named}: set {set_recipe.name} needs {what} there")
-    for path in files.values() if folder == named and set_recipe.origin == "elsewhere" else ():
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise NNDError(f"{path}: is a link out of {folder}; name what it leads to with --source")
     lacking = [name for name in required if name not in files]
-    part = bool(lacking) and (not alone or len(required) > 1)
-    notes = [f"this is a part of the set: without {some_of(lacking, show=str)}"] if part else []
-    return Source(folder, {name: path.resolve() if path.is_symlink() else path for name, path in files.items()}, notes)
+    part = [f"this is a part of the set: without {some_of(lacking, show=str)}"] if lacking and len(required) > 1 else []
+    return Source(folder, files, part)
 
 
-def unpack_archive(archive: Path, folder: Path) -> Path:
-    """Unpack a zip or tar into ``folder``; return it.
+def unpack_archive(archive: Path, folder: Path) -> None:
+    """Unpack a zip or tar into ``folder``.
 
     Raises:
         NNDError: it is broken, unpacks to more than `nnd_tasks.sets.read.MAX_BYTES`, or a name in it leads out of the folder.
@@ -190,7 +180,6 @@ def unpack_archive(archive: Path, folder: Path) -> Path:
                 bundle.extractall(folder, filter="data")
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError, RuntimeError) as error:
         raise NNDError(f"{archive}: cannot be unpacked ({reason_of(error)}); is it a whole zip or tar?") from error
-    return folder
 
 
 def _check_size(archive: Path, size: int) -> None:
@@ -224,7 +213,7 @@ def download(set_recipe: SetRecipe, *, progress: bool = True) -> Source:
 
 
 def _download_all(name: str, files: dict[str, File], folder: Path, progress: bool) -> Source:
-    recorded = read_json(folder / _HASHES) if (folder / _HASHES).exists() else {}
+    recorded = _read_hashes(folder)
     source = Source(folder, {})
     for key, file in files.items():
         if not file.url:
@@ -248,11 +237,12 @@ def _download_all(name: str, files: dict[str, File], folder: Path, progress: boo
             source.notes.append(
                 f"unverified: {key} has no published hash; its content at the first download is recorded"
             )
-            if key not in recorded:
-                source.fresh.append(key)
-                recorded[key] = sha256_of(target)
-                write_text(folder / _HASHES, json.dumps(recorded, indent=2) + "\n")
+            source.fresh += [key] if key not in recorded else []
     return source
+
+
+def _read_hashes(folder: Path) -> dict[str, str]:
+    return read_json(folder / _HASHES) if (folder / _HASHES).exists() else {}
 
 
 def _retrieve(name: str, url: str, known: str | None, target: Path, progress: bool) -> Path:
@@ -278,10 +268,10 @@ def _retrieve(name: str, url: str, known: str | None, target: Path, progress: bo
 def _take_member(archive: Path, member: str, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
         try:
-            path = unpack_archive(archive, Path(scratch)) / member
-            if not path.is_file():
+            unpack_archive(archive, Path(scratch))
+            if not (Path(scratch) / member).is_file():
                 raise NNDError(f"{archive}: no {member} is in it")
-            shutil.move(path, target)
+            shutil.move(Path(scratch) / member, target)
         except NNDError:
             archive.unlink(missing_ok=True)  # a publisher may answer with a page when a quota is used up
             raise
