@@ -76,7 +76,7 @@ def new(
     Columns may be dotted, for fields of objects: scores.fluency. The recipe goes to $NND_HOME/task_yamls/NAME/_recipe;
     edit it for all else, and build again. For other files a recipe and a prepare.py are written, for you to complete.
     """
-    from nnd_tasks.sets.new import draft_set, needs_pandas, write_draft, write_skeleton
+    from nnd_tasks.sets.new import NoTableError, draft_set, write_draft, write_skeleton
 
     keys: dict[str, Any] = {
         "context": context, "candidate": candidate, "label": label, "score": score, "system": system, "rater": rater,
@@ -87,14 +87,15 @@ def new(
         "facts": {key: value for key, value in (("license", license_), ("language", parts_of(language or ""))) if value},
     }  # fmt: skip
     keys = {key: value for key, value in keys.items() if value not in (None, [], {})}
-    if (path := needs_pandas(name, source, keys)) is not None:
-        recipe, prepare, lines = write_skeleton(name, path, keys)
-        say(f"{path}: no table with a row per judged text; say in pandas what a row is")
+    try:
+        draft = draft_set(name, source, keys, replace=replace)
+    except NoTableError as needs:
+        recipe, prepare, lines = write_skeleton(name, needs, keys)
+        say(str(needs))
         say(f"complete lines {', '.join(map(str, lines))} of {prepare}")
         say(f"complete `better` (or another rule) in {recipe}")
         say(f"then: nnd build {name} --source {source}")
         return
-    draft = draft_set(name, source, keys, replace=replace)
     _preview(draft)
     if dry_run:
         say("nothing written (--dry-run)")

@@ -28,7 +28,7 @@ from nnd_tasks.sets.pair import pair_candidates, pair_tests, to_arrow
 from nnd_tasks.sets.preferences import preference_tests, take_pairs
 from nnd_tasks.sets.prepare import run_prepare
 from nnd_tasks.sets.read import read_table
-from nnd_tasks.sets.recipe import CONFIG, FILE, PREPARE, RECIPE, Recipe
+from nnd_tasks.sets.recipe import CONFIG, FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.sets.rows import FIELD, Dropped, leave_out, take_roles
 from nnd_tasks.sets.shelf import SetRecipe, find_recipe
 from nnd_tasks.sets.write import write_dataset
@@ -319,8 +319,17 @@ def keep_recipe(set_recipe: SetRecipe) -> None:
 
 
 def check_same_recipe(set_recipe: SetRecipe, folder: Path) -> None:
-    """Raise NNDError if a dataset folder holds a set that another recipe made; other facts are no other recipe."""
+    """Raise NNDError if the user's recipe of this name, or the one that made the folder, is another; other facts are none."""
+    own = user_tasks_dir() / set_recipe.name / RECIPE
     before = [part.get("recipe") or {} for part in read_report(folder).values() if isinstance(part, dict)]
-    recipe, *others = ({**one, "facts": None, "expected": None} for one in (set_recipe.recipe.dump(), *before))
-    if others and recipe not in others:
-        raise NNDError(f"{folder}: holds a set that another recipe made; take another name, or --replace it")
+    if own.is_file() and folder == dataset_folder(set_recipe.name):
+        before = [make_recipe(read_recipe(own), str(own)).dump()]
+    now = set_recipe.recipe.dump()
+    changes = [
+        {key for key in {**one, **now} if one.get(key) != now.get(key)} - {"facts", "expected"} for one in before
+    ]
+    if before and all(changes):
+        raise NNDError(
+            f"{folder}: holds a set that another recipe made ({', '.join(sorted(changes[0]))}); take another name, or "
+            "--replace, which forgets it"
+        )

@@ -21,7 +21,7 @@ import pooch
 import requests
 
 from nnd_tasks.datasets import nnd_home
-from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import changing, expand, reading, write_text
 from nnd_tasks.folders import only_writer
 from nnd_tasks.sets.read import MAX_BYTES, SUFFIXES
@@ -132,7 +132,8 @@ def _lay_out(set_recipe: SetRecipe, place: Path, folder: Path) -> Iterator[Sourc
         text = str(error)
         for name, path in here.items():
             text = text.replace(str(folder / name), str(path))
-        raise NNDError(text.replace(str(folder), str(place if place.exists() else place.parent))) from error
+        error.args = (visible(text.replace(str(folder), str(place if place.exists() else place.parent))),)
+        raise
 
 
 def _list_files(folder: Path) -> dict[str, Path]:

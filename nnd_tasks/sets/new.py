@@ -57,6 +57,19 @@ class Draft:
         return self.set_recipe.recipe
 
 
+class NoTableError(NNDError):
+    """No option can say what the rows of a file are: it is no table, or holds lists while columns are lacking.
+
+    Attributes:
+        path: the file.
+        table: its first rows; empty where it is no table.
+    """
+
+    def __init__(self, path: Path, table: pd.DataFrame) -> None:
+        super().__init__(f"{path}: no table with a row per judged text; say in pandas what a row is")
+        self.path, self.table = path, table
+
+
 def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool = False) -> Draft:
     """Make the tests of a set from a table, without writing anything.
 
@@ -69,11 +82,11 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
         replace: forget the facts of an earlier recipe of this name.
 
     Raises:
+        NoTableError: only a ``prepare.py`` can say what the rows are.
         NNDError: a name that is taken, a wrong key, column or cell, or no test comes out.
     """
     set_recipe = _own_recipe(name, keys, replace)
-    table = _read_head(set_recipe, source)
-    recipe, proposed = complete_recipe(set_recipe.recipe, table)
+    recipe, proposed = _complete_recipe(set_recipe, source)
     set_recipe = change(set_recipe, loaded=recipe)
     made = make_set(set_recipe, source)
     hashes = {file: digest for part in made.report.values() for file, digest in part["source_sha256"].items()}
@@ -90,64 +103,68 @@ def _own_recipe(name: str, keys: Mapping[str, Any], replace: bool) -> SetRecipe:
     if shipped_task(f"nnd_{name}") is not None or (name in list_recipes() and list_recipes()[name].shipped):
         raise NNDError(f"{name} is a set or task that comes with the package (`nnd list`); take another name")
     path = user_tasks_dir() / name / RECIPE
-    given = dict(keys)
-    if path.is_file() and not replace:
-        given["facts"] = {**read_recipe(path).get("facts", {}), **given.get("facts", {})}
-    return SetRecipe(name, path, "own", make_recipe(given, "options"))
+    facts = {} if replace or not path.is_file() else read_recipe(path).get("facts", {})
+    facts = {**facts, **keys.get("facts", {})}
+    return SetRecipe(name, path, "own", make_recipe({**keys, **({"facts": facts} if facts else {})}, "options"))
 
 
-def _read_head(set_recipe: SetRecipe, source: str) -> pd.DataFrame:
+def _complete_recipe(set_recipe: SetRecipe, source: str) -> tuple[Recipe, list[str]]:
+    """Return the recipe with the columns of the first file that are called as their roles, and these roles."""
+    recipe = set_recipe.recipe
     with open_source(change(set_recipe, path=Path("_")), source) as files:
-        return read_table(next(iter(files.files.values())), set_recipe.recipe).head(_HEAD)
+        path = next(iter(files.files.values()))
+        try:
+            table = read_table(path, recipe).head(_HEAD)
+        except NNDError as error:
+            table_like = path.suffix in (".csv", ".tsv", ".xlsx", ".parquet") or "not valid JSON" in str(error)
+            if table_like or recipe.candidate or recipe.pairs:
+                raise
+            raise NoTableError(path.resolve(), pd.DataFrame()) from error
+        named = bool(recipe.candidate or recipe.pairs)
+        columns = {name.casefold(): name for name in _columns_of(table)}
+        found = {role: next((columns[name] for name in names if name in columns), "") for role, names in _NAMES.items()}
+        roles = [role for role, column in found.items() if column and not getattr(recipe, role)]
+        if recipe.pairs:
+            roles = [role for role in roles if role in ("context", "category")]
+        elif recipe.attribute or recipe.label or recipe.score:
+            roles = [role for role in roles if role not in ("label", "score")]
+        elif "label" in roles:
+            roles = [role for role in roles if role != "score"]
+        recipe = make_recipe({**recipe.dump(), **{role: found[role] for role in roles}}, "options")
+        column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
+        if not (named or (recipe.context and recipe.candidate and column)) and _find_lists(table):
+            raise NoTableError(path.resolve(), table)
+        if not recipe.pairs:
+            _check_enough(recipe, table, column)
+    return recipe, roles
 
 
-def complete_recipe(recipe: Recipe, table: pd.DataFrame) -> tuple[Recipe, list[str]]:
-    """Return a recipe with the columns that are called as their roles, and these roles.
-
-    Raises:
-        NNDError: it lacks a column or a rule; the error names what the table offers.
-    """
-    columns = [name for name in table.columns if name not in (PATH, ROW, FILE, KEY)]
-    found = {name.casefold(): name for name in columns}
-    named = {role: next((name for name in names if name in found), "") for role, names in _NAMES.items()}
-    roles = [role for role, column in named.items() if column and not getattr(recipe, role)]
-    if recipe.pairs:
-        roles = [role for role in roles if role in ("context", "category")]
-    elif recipe.attribute or recipe.label or recipe.score:
-        roles = [role for role in roles if role not in ("label", "score")]
-    elif "label" in roles:
-        roles = [role for role in roles if role != "score"]
-    recipe = recipe.model_copy(update={role: found[named[role]] for role in roles})
-    if not recipe.pairs:
-        _check_enough(recipe, table, columns)
-    return make_recipe(recipe.dump(), "options"), roles
+def _columns_of(table: pd.DataFrame) -> list[str]:
+    return [name for name in table.columns if name not in (PATH, ROW, FILE, KEY)]
 
 
-def _check_enough(recipe: Recipe, table: pd.DataFrame, columns: list[str]) -> None:
-    where, offered = table[PATH].iat[0], some_of(columns, 40, str)
-    for role in ("context", "candidate"):
-        if not getattr(recipe, role):
-            raise NNDError(f"{where}: name the column of the {role} with --{role}; there are: {offered}")
-    column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
-    if column is None:
-        raise NNDError(
-            f"{where}: name the column of judgements with --label, --score or --attribute; there are: {offered}"
+def _check_enough(recipe: Recipe, table: pd.DataFrame, column: str | None) -> None:
+    """Raise NNDError where a column or the rule is lacking; the error names what the table offers."""
+    lacking = [role for role in ("context", "candidate") if not getattr(recipe, role)]
+    if lacking or column is None:
+        what = (
+            f"of the {lacking[0]} with --{lacking[0]}"
+            if lacking
+            else "of judgements with --label, --score or --attribute"
         )
+        offered = some_of(_columns_of(table), 40, str)
+        raise NNDError(f"{table[PATH].iat[0]}: name the column {what}; there are: {offered}")
     if recipe.rules or column not in table:
         return
     cells = [cell for cell in table[column] if not is_missing(cell) and cell != ""]
-    numbers = [as_number(cell, recipe.missing, recipe.decimal) for cell in cells]
-    if cells and all(number is not None for number in numbers):
-        low, high = min(n for n in numbers if n is not None), max(n for n in numbers if n is not None)
+    read = [as_number(cell, recipe.missing, recipe.decimal) for cell in cells]
+    numbers = [number for number in read if number is not None]
+    if cells and numbers == read:
         option = f"--score {column} " if recipe.label else ""
-        raise NNDError(
-            f"{where}: say what is better: column {column!r} holds numbers from {low:g} to {high:g}, so {option}--min-gap X "
-            "(smallest difference of two scores)"
-        )
-    labels = sorted({render(cell) or "" for cell in cells})
-    raise NNDError(
-        f"{where}: say what is better: column {column!r} holds the labels {some_of(labels, 12)}, so --better LABEL,..."
-    )
+        what = f"numbers from {min(numbers):g} to {max(numbers):g}, so {option}--min-gap X (smallest difference of two scores)"
+    else:
+        what = f"the labels {some_of(sorted({render(cell) or '' for cell in cells}), 12)}, so --better LABEL,..."
+    raise NNDError(f"{table[PATH].iat[0]}: say what is better: column {column!r} holds {what}")
 
 
 def write_draft(draft: Draft, *, replace: bool = False) -> list[UserTask]:
@@ -158,60 +175,20 @@ def write_draft(draft: Draft, *, replace: bool = False) -> list[UserTask]:
     """
     set_recipe, folder = draft.set_recipe, dataset_folder(draft.set_recipe.name)
     if not replace:
-        _check_edits(set_recipe)
         check_same_recipe(set_recipe, folder)
     write_made(set_recipe, draft.made, folder, replace=replace)
     write_text(set_recipe.path, dump_yaml(draft.recipe.dump()))
     return write_tasks(set_recipe, draft.made, replace=replace)
 
 
-def _check_edits(set_recipe: SetRecipe) -> None:
-    """Raise NNDError for a recipe that a person edited, as `nnd new` would write another in its place."""
-    if not set_recipe.path.is_file():
-        return
-    other = {"facts": None, "expected": None, "files": None}
-    earlier, now = make_recipe(read_recipe(set_recipe.path), str(set_recipe.path)).dump(), set_recipe.recipe.dump()
-    if changed := sorted(
-        key for key in {**earlier, **now} if {**earlier, **other}.get(key) != {**now, **other}.get(key)
-    ):
-        raise NNDError(
-            f"{set_recipe.path}: says other things ({', '.join(changed)}); build it with `nnd build {set_recipe.name}`; "
-            "--replace forgets them"
-        )
-
-
 # ---------------------------------------------------------------- files that need pandas
-
-
-def needs_pandas(name: str, source: str, keys: Mapping[str, Any]) -> Path | None:
-    """Return the first file of ``source`` where no option can say what its rows are; None where options can.
-
-    That is a file that is no table, or whose rows hold lists of objects or texts while columns are lacking.
-    """
-    if any(key in keys for key in ("candidate", "chosen", "pair")):
-        return None
-    set_recipe = SetRecipe(name, Path("_"), "own", Recipe())
-    with open_source(set_recipe, source) as files:
-        path = next(iter(files.files.values()))
-        try:
-            table = read_table(path, make_recipe({k: v for k, v in keys.items() if k == "encoding"}, "options")).head(
-                50
-            )
-        except NNDError as error:
-            broken = path.suffix in (".csv", ".tsv", ".xlsx", ".parquet") or "not valid JSON" in str(error)
-            return None if broken else path.resolve()
-        columns = {column.casefold() for column in table}
-        known = {role for role, names in _NAMES.items() if role in keys or columns & {*names}}
-        if {"context", "candidate"} <= known and ("attribute" in keys or known & {"label", "score"}):
-            return None
-        return path.resolve() if _find_lists(table) else None
 
 
 def _find_lists(table: pd.DataFrame) -> dict[str, list[Any]]:
     """Return column -> the first of its cells that is a list of objects or texts, and no chat."""
     found: dict[str, list[Any]] = {}
     for column in table:
-        for cell in map(unpack, table[column]):
+        for cell in map(unpack, table[column].head(50)):
             if isinstance(cell, list) and cell and isinstance(cell[0], (dict, str)) and not is_chat(cell):
                 found.setdefault(column, cell)
     return found
@@ -240,7 +217,7 @@ def rows(folder: Path) -> pd.DataFrame:
 '''
 
 
-def write_skeleton(name: str, path: Path, keys: Mapping[str, Any]) -> tuple[Path, Path, list[int]]:
+def write_skeleton(name: str, needs: NoTableError, keys: Mapping[str, Any]) -> tuple[Path, Path, list[int]]:
     """Write a recipe and a ``prepare.py`` with the fields of a file, to be completed.
 
     Returns:
@@ -250,24 +227,17 @@ def write_skeleton(name: str, path: Path, keys: Mapping[str, Any]) -> tuple[Path
         NNDError: one of them is there already, or cannot be written.
     """
     set_recipe = _own_recipe(name, keys, replace=False)
-    prepare = set_recipe.path.with_name(PREPARE)
+    prepare, file = set_recipe.path.with_name(PREPARE), needs.path.name
     if prepare.exists() or set_recipe.path.exists():
         raise NNDError(f"{set_recipe.path.parent}: a recipe is there already; complete it, or take another name")
-    try:
-        table = read_table(path, Recipe()).head(50)
-    except NNDError:
-        table = pd.DataFrame()
-    fields = [column for column in table.columns if column not in (PATH, ROW, FILE)]
-    lists = {column: list(items[0]) for column, items in _find_lists(table).items() if isinstance(items[0], dict)}
-    column = next(iter(lists), "")
-    loop = f"        for item in record[{column!r}]  # fields: {', '.join(lists[column])}\n" if column else ""
-    text = _SKELETON.format(
-        name=name,
-        item="item" if column else "record",
-        file=path.name,
-        fields=", ".join(fields) or "see the file",
-        loop=loop,
-    )
-    recipe = dump_yaml({"files": {path.name: {}}, "better": ["TODO: the best label"], **set_recipe.recipe.dump()})
+    fields = ", ".join(name for name in needs.table if name not in (PATH, ROW, FILE)) or "see the file"
+    lists = {
+        column: ", ".join(items[0]) for column, items in _find_lists(needs.table).items() if isinstance(items[0], dict)
+    }
+    item, loop = "record", ""
+    for column, inner in list(lists.items())[:1]:
+        item, loop = "item", f"        for item in record[{column!r}]  # fields: {inner}\n"
+    text = _SKELETON.format(name=name, item=item, file=file, fields=fields, loop=loop)
+    recipe = dump_yaml({"files": {file: {}}, "better": ["TODO: the best label"], **set_recipe.recipe.dump()})
     write_texts({set_recipe.path: recipe, prepare: text})
     return set_recipe.path, prepare, [number for number, line in enumerate(text.splitlines(), 1) if "[...]" in line]

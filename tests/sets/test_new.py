@@ -159,7 +159,7 @@ def test_another_table_of_that_name_needs_replace_and_facts_stay(table: Path, nn
     recipe = nnd_home / "task_yamls/mine/_recipe"
     assert read_yaml(recipe)["facts"] == {"license": "mit", "language": ["en"]}
     before = recipe.read_text("utf-8")
-    assert "--replace forgets them" in refusal(table, *SCORE)
+    assert "(better, label, min_gap, score)" in refusal(table, *SCORE)
     assert recipe.read_text("utf-8") == before
     new(table, *SCORE, "--replace")
     assert "facts" not in read_yaml(recipe)
