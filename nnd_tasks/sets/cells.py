@@ -70,28 +70,31 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
         offered = some_of([column for column in table.columns if column not in (PATH, ROW, FILE)], 40, str)
         hint = "; name a field of an object with a dot" if any(isinstance(cell, dict) for cell in table.iloc[0]) else ""
         raise NNDError(f"{table[PATH].iat[0]}: no column {name!r}; there are: {offered}{hint}")
-    cells = table[root].to_numpy(object)
-    found = np.empty(len(cells), object)
+    found = np.empty(len(table), object)
     absent = []
-    for i, cell in enumerate(cells):
-        value = cell
-        for part in path:
-            value = unpack(value)
-            if is_missing(value) or value == "":
-                value = None
-                break
-            try:
-                value = value[int(part)] if isinstance(value, (list, tuple)) else value[part]
-            except (KeyError, TypeError, ValueError, IndexError):
-                offered = f"; there are {some_of(list(value), 12, str)}" if isinstance(value, dict) else ""
-                hint = f"; name an item by its number, such as {root}.0" if isinstance(value, (list, tuple)) else ""
-                absent.append(f"{place_of(table, i)}, column {name!r}: no {part!r} in {kind_of(value)}{offered}{hint}")
-                value = None
-                break
-        found[i] = value
-    if len(absent) == len(cells):  # a field that some rows lack is as an empty cell
+    for i, cell in enumerate(table[root].to_numpy(object)):
+        try:
+            found[i] = _follow(cell, path)
+        except LookupError as error:
+            absent.append(f"{place_of(table, i)}, column {name!r}: {error.args[0]}")
+    if len(absent) == len(table):  # a field that some rows lack is as an empty cell
         raise NNDError(absent[0])
     return found
+
+
+def _follow(value: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        value = unpack(value)
+        if is_missing(value) or value == "":
+            return None
+        items = isinstance(value, (list, tuple))
+        try:
+            value = value[int(part)] if items else value[part]
+        except (LookupError, TypeError, ValueError):
+            offered = f"; there are {some_of(list(value), 12, str)}" if isinstance(value, dict) else ""
+            hint = "; name an item by its number, such as 0" if items else ""
+            raise LookupError(f"no {part!r} in {kind_of(value)}{offered}{hint}") from None
+    return value
 
 
 def render(value: Any) -> str | None:

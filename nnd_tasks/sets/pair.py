@@ -84,18 +84,13 @@ def pair_tests(
     columns |= {"high_first": high_first, "severity": worse.get("severity"), "rater": worse.get("rater")}
     label = "mark" if by_label else "shown"
     for side, rows in (("high", better), ("low", worse)):
-        columns |= {
-            f"{side}_label": rows.get(label),
-            f"{side}_system": rows.get("system"),
-            f"{side}_score": rows.get("mean"),
-        }
-    if "spans" in worse:
-        columns[SPANS_COLUMN] = worse["spans"]
-    return make_table(columns, prompts, better["prompt"].to_numpy(), repeated=True, keep=())
+        roles = {"label": label, "system": "system", "score": "mean"}
+        columns |= {f"{side}_{name}": rows.get(role) for name, role in roles.items()}
+    return make_table({**columns, SPANS_COLUMN: worse.get("spans")}, prompts, better["prompt"].to_numpy(), keep=())
 
 
 def make_table(
-    columns: Mapping[str, Any], prompts: pd.DataFrame, prompt: Index, *, repeated: bool, keep: Collection[str]
+    columns: Mapping[str, Any], prompts: pd.DataFrame, prompt: Index, *, keep: Collection[str]
 ) -> pd.DataFrame:
     """Return tests with their identifiers, in the order of the schema, without optional columns that hold nothing.
 
@@ -103,36 +98,24 @@ def make_table(
         columns: of the schema; None where the source has no such column.
         prompts: context, prompt fields and ``cluster_id`` of each prompt.
         prompt: number of the prompt of each test.
-        repeated: whether a test may occur again in a group; its occurrence is then part of its id.
         keep: optional columns that stay even if they hold nothing.
     """
-    of_test = prompts.iloc[prompt].reset_index(drop=True)
-    values = {"cluster_id": of_test["cluster_id"], "context": of_test["context"], **columns}
-    values.setdefault("context_id", of_test["cluster_id"])
-    count = len(prompt)
-    table = pd.DataFrame(index=range(count))
-    for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items():
-        column = values.get(name)
-        if name == "test_id" or (column is None and name not in REQUIRED_COLUMNS):
-            continue
-        if kind == "string":
-            cells = pd.Series([""] * count if column is None else column, dtype=object).reset_index(drop=True)
-            cells = cells.where(cells.notna(), "")
-            if name == "category":
-                cells = cells.where(cells != "", PREFERENCE)
-            if name in OPTIONAL_COLUMNS and name not in keep and not (cells != "").any():
-                continue
-            table[name] = cells
-        else:
-            table[name] = np.asarray(column)
-    if SPANS_COLUMN in values:
-        table[SPANS_COLUMN] = values[SPANS_COLUMN]
-    table[[*of_test.columns.drop(["context", "cluster_id"])]] = of_test.drop(columns=["context", "cluster_id"])
+    table = prompts.iloc[prompt].reset_index(drop=True)
+    fields = table.columns.drop(["context", "cluster_id"])
+    given = {name: cells for name, cells in columns.items() if cells is not None}
+    table = table.assign(**{"context_id": table["cluster_id"], "category": "", **given})
+    for name in [
+        name for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items() if kind == "string" and name in table
+    ]:
+        table[name] = table[name].astype(object).where(table[name].notna(), "")
+        if name in OPTIONAL_COLUMNS and name not in keep and not (table[name] != "").any():
+            del table[name]
+    table["category"] = table["category"].where(table["category"] != "", PREFERENCE)
     keys = [table[name] for name in ("context_id", "high", "low", "category")]
-    turn = pd.Series(number_rows(*keys)[0]).groupby(number_rows(*keys)[0]).cumcount() + 1 if repeated else [1] * count
-    table.insert(0, "test_id", [short_hash(*row, str(n)) for *row, n in zip(*keys, turn, strict=True)])
-    order = [name for name in (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, SPANS_COLUMN) if name in table]
-    return table[[*order, *(name for name in table if name not in order)]]
+    turn = table.groupby(number_rows(*keys)[0]).cumcount() + 1
+    table["test_id"] = [short_hash(*row, str(n)) for *row, n in zip(*keys, turn, strict=True)]
+    names = (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, SPANS_COLUMN)
+    return table[[*(name for name in names if name in table), *fields]]
 
 
 _NO_SPAN = {"start": 0, "end": 0, "category": "", "severity": ""}

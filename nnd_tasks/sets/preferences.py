@@ -15,10 +15,11 @@ from nnd_tasks.sets.pair import make_table
 from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.sets.rows import Dropped, clean_texts, number_prompts, number_rows, place_spans, take_roles
 
-_SIDES = {"1": 0, "a": 0, "first": 0, "2": 1, "b": 1, "second": 1}
-_TIES = ("tie", "both", "equal", "neither", "none", "draw", "same")
-_MEANINGS = {"first": 0, "second": 1, "tie": -1}
 _TIE, _UNJUDGED = -1, -2
+_MEANINGS = {
+    **{"1": 0, "a": 0, "first": 0, "2": 1, "b": 1, "second": 1},
+    **dict.fromkeys(("tie", "both", "equal", "neither", "none", "draw", "same"), _TIE),
+}
 
 
 def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
@@ -47,12 +48,10 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
     Raises:
         NNDError: a cell is neither a column of ``pair``, 1 or 2, A or B, first or second, a tie, nor a value of ``winners``.
     """
-    known: dict[str, int] = {name.casefold(): side for name, side in _SIDES.items()}
     ends = {column[-1:].casefold(): side for side, column in enumerate(recipe.pair)}
-    known |= (
-        ends if {*ends} in ({"a", "b"}, {"1", "2"}, {"0", "1"}) else {}
-    )  # "a" of answer_b and answer_a is the second
-    known |= dict.fromkeys(_TIES, _TIE) | {column.casefold(): side for side, column in enumerate(recipe.pair)}
+    # "a" of answer_b and answer_a is the second.
+    known = _MEANINGS | (ends if {*ends} in ({"a", "b"}, {"1", "2"}, {"0", "1"}) else {})
+    known |= {column.casefold(): side for side, column in enumerate(recipe.pair)}
     if recipe.winners:
         known = {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
     known |= {text.strip().casefold(): _UNJUDGED for text in ("", *recipe.missing)}
@@ -110,9 +109,7 @@ def preference_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd
         "low": low,
         "high_first": np.array([one < other for one, other in zip(high, low, strict=True)], dtype=bool),
     }
-    if "spans" in rows:
-        columns[SPANS_COLUMN] = rows["spans"]
-    return make_table(columns, prompts, rows["prompt"].to_numpy(), repeated=recipe.as_published, keep=names)
+    return make_table({**columns, SPANS_COLUMN: rows.get("spans")}, prompts, rows["prompt"].to_numpy(), keep=names)
 
 
 def _split_context(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from nnd_tasks.sets.spans import find_marked, locate_spans, span_cells
 _EXAMPLES = 3
 _FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
 FIELD = "field "  # before the name of a prompt field, as a column of rows
+TEXTS = ("context", "candidate", "chosen", "rejected")
 #: Roles whose texts are names; white space around a name does not count.
 NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
 
@@ -74,15 +75,13 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     Raises:
         NNDError: a column is missing.
     """
-    roles = {role: getattr(recipe, role) for role in ("context", "candidate", "label", "score", "chosen", "rejected", *NAMES[2:])
-             if getattr(recipe, role, None) and isinstance(getattr(recipe, role), str)}  # fmt: skip
-    rows = pd.DataFrame({role: take_column(table, column) for role, column in roles.items()}, dtype=object)
+    named = {role: getattr(recipe, role, None) for role in (*TEXTS, "score", *NAMES)}
+    columns = {role: column for role, column in named.items() if column and isinstance(column, str)}
+    columns |= {FIELD + name: column for name, column in recipe.field.items()}
+    rows = pd.DataFrame({role: take_column(table, column) for role, column in columns.items()}, dtype=object)
     rows[[PATH, ROW]] = table[[PATH, ROW]].to_numpy(object)
-    for name, column in recipe.field.items():
-        rows[FIELD + name] = take_column(table, column)
     if recipe.group:
-        columns = [take_column(table, column) for column in recipe.group]
-        parts = [as_texts(cells, table, name) for cells, name in zip(columns, recipe.group, strict=True)]
+        parts = [as_texts(take_column(table, column), table, column) for column in recipe.group]
         rows["group"] = (
             parts[0] if len(parts) == 1 else [short_hash(*map(str, row)) for row in zip(*parts, strict=True)]
         )
@@ -116,11 +115,7 @@ def leave_out(table: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataF
 def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     """Return rows with every text in NFC, names stripped, and None for what is absent; blank texts stay in rows as published."""
     rows = rows.copy()
-    for role in [
-        name
-        for name in rows
-        if name in ("context", "candidate", "chosen", "rejected", "group", *NAMES) or name.startswith(FIELD)
-    ]:
+    for role in [name for name in rows if name in (*TEXTS, "group", *NAMES) or name.startswith(FIELD)]:
         texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
         if not (recipe.as_published and role not in NAMES) and role != "group":
             blank = np.array([text is not None and not text.strip() for text in texts], dtype=bool)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.schema import normalize
-from nnd_tasks.sets.cells import is_missing, unpack
+from nnd_tasks.sets.cells import is_missing, take_column, unpack
 from nnd_tasks.sets.recipe import Spans
 
 Span = dict[str, Any]
@@ -104,29 +104,16 @@ def _locate(item: Any, text: str, keys: Spans) -> Span | None:
     start, end, words = _position(known.get(keys.start)), _position(known.get(keys.end)), known.get(keys.text)
     words = normalize(words) if isinstance(words, str) else None
     if start is None or end is None:
-        span = find_words(words, text) if words else None
+        span = find_words(words or "", text)
     else:
         span = place_span(start, end + keys.end_inside, words, text)
-    if span is None:
-        return None
-    return span | {
-        name: str(known[key] or "")
-        for name, key in (("category", keys.category), ("severity", keys.severity))
-        if key in known
-    }
+    named = {"category": keys.category, "severity": keys.severity}
+    return span and span | {name: str(known[key] or "") for name, key in named.items() if key in known}
 
 
 def span_cells(table: pd.DataFrame, keys: Spans) -> list[Any]:
-    """Return the cell of each row that holds its spans, where two columns of positions are one span, or a list each."""
-    from nnd_tasks.sets.cells import take_column
-
+    """Return the cell of each row that holds its spans; two columns of positions are one span."""
     if keys.column:
         return list(take_column(table, keys.column))
-    starts, ends = (take_column(table, name) for name in (keys.start, keys.end))
-    return [_join_positions(unpack(start), unpack(end), keys) for start, end in zip(starts, ends, strict=True)]
-
-
-def _join_positions(start: Any, end: Any, keys: Spans) -> Any:
-    if isinstance(start, list) and isinstance(end, list):
-        return [{keys.start: one, keys.end: other} for one, other in zip(start, end, strict=True)]
-    return None if _position(start) is None else {keys.start: start, keys.end: end}
+    places = zip(*(take_column(table, name) for name in (keys.start, keys.end)), strict=True)
+    return [None if _position(start) is None else {keys.start: start, keys.end: end} for start, end in places]
