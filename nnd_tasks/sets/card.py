@@ -38,23 +38,23 @@ KNOWN_BY_PEOPLE: Mapping[str, str] = {
     "citation": "BibTeX of the human evaluation",
 }
 #: Reason -> what was left out: a noun, and what is said of it.
-DROPPED: Mapping[str, tuple[str, str]] = {
-    "by_recipe": ("row", "left out by the recipe, as no judgement"),
-    "empty": ("row", "with an empty candidate"),
-    "no_context": ("row", "with an empty context"),
-    "no_judgement": ("row", "without a judgement"),
-    "ignored": ("judgement", "whose label says nothing of quality"),
-    "unranked": ("judgement", "whose label the order does not have"),
-    "rater_tie": ("candidate", "that a rater judged differently, each way equally often (only these judgements)"),
-    "tie": ("candidate", "of which as many judgements say one thing as another"),
-    "undecided": ("pair", "that people called a tie"),
-    "no_category": ("pair", "without a category"),
-    "other_prompt": ("pair", "with different prompts, or of a chat and a text"),
-    "equal_texts": ("pair", "of equal texts"),
-    "contradictory": ("pair", "that people judged the other way round as often or more often"),
-    "repeated": ("pair", "equal to an earlier one"),
-    "no_order": ("pair", "of candidates neither of which is better by the rule"),
-    "no_pair": ("candidate", "(of an attribute) in no test"),
+DROPPED: Mapping[str, str] = {
+    "by_recipe": "row left out by the recipe, as no judgement",
+    "empty": "row with an empty candidate",
+    "no_context": "row with an empty context",
+    "no_judgement": "row without a judgement",
+    "ignored": "judgement whose label says nothing of quality",
+    "unranked": "judgement whose label the order does not have",
+    "rater_tie": "candidate that a rater judged differently, each way equally often (only these judgements)",
+    "tie": "candidate of which as many judgements say one thing as another",
+    "undecided": "pair that people called a tie",
+    "no_category": "pair without a category",
+    "other_prompt": "pair with different prompts, or of a chat and a text",
+    "equal_texts": "pair of equal texts",
+    "contradictory": "pair that people judged the other way round as often or more often",
+    "repeated": "pair equal to an earlier one",
+    "no_order": "pair of candidates neither of which is better by the rule",
+    "no_pair": "candidate (of an attribute) in no test",
 }
 #: What a card says of the errors of worse candidates, by the recipe's ``errors``.
 ERRORS: Mapping[str, str] = {
@@ -194,7 +194,7 @@ def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str,
     """
     texts = {}
     for reason, count in counts.items():
-        noun, said = DROPPED[reason]
+        noun, said = DROPPED[reason].split(" ", 1)
         named = f" ({some_of(labels)})" if labels and reason == "unranked" else ""
         texts[reason] = f"{counted(count, noun)} {said}{named}"
     return texts

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from nnd_tasks.wording import some_of
 
 PATH, ROW = "@path", "@row"
 #: Texts in a column of numbers that mean that nobody judged.
-_NO_NUMBER = frozenset({"", "na", "n/a", "nan", "none", "null", "-"})
+_NO_NUMBER = frozenset({"na", "n/a", "nan", "none", "null", "-"})
 
 
 def place_of(rows: pd.DataFrame, position: int) -> str:
@@ -154,7 +154,7 @@ def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False
     return np.asarray(np.array([*texts, None], dtype=object)[codes])
 
 
-def as_number(cell: Any, missing: Sequence[str], decimal: str) -> float | None:
+def as_number(cell: Any, recipe: Recipe, missing: Collection[str]) -> float | None:
     """Return a cell as a number, nan where nobody judged, None where it is not a finite number."""
     if is_missing(cell):
         return math.nan
@@ -162,11 +162,10 @@ def as_number(cell: Any, missing: Sequence[str], decimal: str) -> float | None:
         cell = cell.strip()
         if cell.casefold() in _NO_NUMBER or cell.casefold() in missing:
             return math.nan
-        if "_" in cell or (
-            decimal != "." and "." in cell
-        ):  # 1_000 is no number here, and 1.000 may be one or a thousand
+        # 1_000 is no number here, and 1.000 may be one or a thousand.
+        if "_" in cell or (recipe.decimal == "," and "." in cell):
             return None
-        cell = cell.replace(decimal, ".")
+        cell = cell.replace(recipe.decimal, ".")
     try:
         value = None if isinstance(cell, (bool, np.bool_)) else float(cell)
     except (TypeError, ValueError, OverflowError):
@@ -182,10 +181,10 @@ def as_numbers(cells: Sequence[Any], rows: pd.DataFrame, column: str, recipe: Re
     Raises:
         NNDError: a cell is not a finite number.
     """
-    missing = tuple(text.strip().casefold() for text in recipe.missing)
+    missing = recipe.unjudged
     numbers = np.empty(len(cells))
     for i, cell in enumerate(cells):
-        value = as_number(cell, missing, recipe.decimal)
+        value = as_number(cell, recipe, missing)
         if value is None:
             hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
             if isinstance(cell, str) and re.search(r"\d", cell):

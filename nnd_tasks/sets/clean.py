@@ -53,9 +53,7 @@ def count_white_space(tests: pd.DataFrame) -> int:
     )
 
 
-def _examples(tests: pd.DataFrame) -> list[dict[str, str]]:
-    rows = tests[["test_id", "context_id", "high", "low", "category"]].head(EXAMPLES).to_dict("records")
-    return [
-        {str(name): text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…" for name, text in row.items()}
-        for row in rows
-    ]
+def _examples(tests: pd.DataFrame) -> list[dict[Any, Any]]:
+    rows = tests[["test_id", "context_id", "high", "low", "category"]].head(EXAMPLES)
+    shown = rows.map(lambda text: text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+    return [*shown.to_dict("records")]

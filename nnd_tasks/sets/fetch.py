@@ -223,14 +223,9 @@ def _download_all(name: str, files: dict[str, File], folder: Path, progress: boo
         known = file.sha256 or recorded.get(key)
         if file.member:
             digest = hashlib.sha256(file.url.encode()).hexdigest()[:8]
-            archive = _retrieve(
-                name, file.url, None, folder / f"{digest}-{PurePosixPath(urlsplit(file.url).path).name}", progress
-            )
-            _take_member(archive, file.member, target)
-            if known and sha256_of(target) != known:
-                target.unlink()
-                archive.unlink()
-                raise NNDError(f"{file.url}: {file.member} in it is not the file with the known hash (sha256 {known})")
+            archive = folder / f"{digest}-{PurePosixPath(urlsplit(file.url).path).name}"
+            _retrieve(name, file.url, None, archive, progress)
+            _take_member(archive, file, target, known)
         else:
             _retrieve(name, file.url, known, target, progress)
         source.files[key] = target
@@ -246,7 +241,7 @@ def _read_hashes(folder: Path) -> dict[str, str]:
     return read_json(folder / _HASHES) if (folder / _HASHES).exists() else {}
 
 
-def _retrieve(name: str, url: str, known: str | None, target: Path, progress: bool) -> Path:
+def _retrieve(name: str, url: str, known: str | None, target: Path, progress: bool) -> None:
     way_out = f"download it by hand and pass it with: nnd build {name} --source FILE_OR_DIR"
     pooch.get_logger().setLevel(logging.WARNING)
     registry = {target.name: f"sha256:{known}" if known else None}
@@ -263,16 +258,18 @@ def _retrieve(name: str, url: str, known: str | None, target: Path, progress: bo
             f"{url}: what was downloaded is not the file with the known hash (sha256 {known}); its publisher has changed it. "
             f"To use it all the same, {way_out}"
         ) from error
-    return target
 
 
-def _take_member(archive: Path, member: str, target: Path) -> None:
+def _take_member(archive: Path, file: File, target: Path, known: str | None) -> None:
     with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
+        member = Path(scratch) / file.member
         try:
             unpack_archive(archive, Path(scratch))
-            if not (Path(scratch) / member).is_file():
-                raise NNDError(f"{archive}: no {member} is in it")
-            shutil.move(Path(scratch) / member, target)
+            if not member.is_file():
+                raise NNDError(f"{archive}: no {file.member} is in it")
+            if known and sha256_of(member) != known:
+                raise NNDError(f"{file.url}: {file.member} in it is not the file with the known hash (sha256 {known})")
+            shutil.move(member, target)
         except NNDError:
             archive.unlink(missing_ok=True)  # a publisher may answer with a page when a quota is used up
             raise

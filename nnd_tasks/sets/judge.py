@@ -49,7 +49,7 @@ def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tup
     marks = marks[known.to_numpy(bool)]
     if recipe.by_label:
         marks = marks[dropped.add("ignored", marks, marks["mark"].isin(recipe.ignore))]
-        if unknown := find_unranked(marks["mark"].unique(), recipe):
+        if unknown := find_unranked(marks["mark"].unique().tolist(), recipe):
             dropped.labels = unknown
             marks = marks[dropped.add("unranked", marks, marks["mark"].isin(unknown))]
     return marks.reset_index(drop=True), prompts
@@ -69,8 +69,8 @@ def _explode_marks(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     labels = pd.Series(as_texts(rows[role], rows, column, strip=True), rows.index, dtype=object)
     if "" in recipe.better:
         labels = labels.fillna("")
-    missing = {text.strip().casefold() for text in recipe.missing}
-    return rows.assign(mark=[None if (label or "").casefold() in missing else label for label in labels])
+    missing = recipe.unjudged
+    return rows.assign(mark=[None if label and label.casefold() in missing else label for label in labels])
 
 
 def _count_unjudged(marks: pd.DataFrame, dropped: Dropped) -> None:
@@ -88,26 +88,18 @@ def find_unranked(labels: Sequence[str], recipe: Recipe) -> list[str]:
     Raises:
         NNDError: a label of the rule is not in the table, or one of the table is spelt nearly as one of the rule.
     """
-    found, shown = set(labels), some_of(sorted(labels))
-    if not recipe.as_published:
-        for label in recipe.better:
-            if label and label not in found:
-                raise NNDError(f"--better {label}: no candidate has this label; the labels are {shown}")
-        twins = [label for label in labels if label.casefold() in {one.casefold() for one in recipe.better}]
-        if other := [label for label in twins if label not in recipe.better]:
-            raise NNDError(
-                f"--better {some_of(recipe.better, show=str)}: the table has the label {other[0]!r} too; name both, or ignore it"
-            )
+    shown = some_of(sorted(labels))
+    better = () if recipe.as_published else recipe.better
     ranked = [label for rank in recipe.order for label in rank]
-    if ranked and not found & {*ranked}:
-        raise NNDError(f"order: no candidate has the label {ranked[0]!r}; the labels are {shown}")
-    unknown = [label for label in labels if label not in ranked] if ranked else []
-    for label in unknown:
-        if meant := did_you_mean(label, ranked, cutoff=0.8):
-            raise NNDError(
-                f"order: it lacks the label {label!r}; {meant} Put it into the order, or ignore it (labels: {shown})"
-            )
-    return unknown
+    absent = [label for label in better if label and label not in labels]
+    if absent := absent or ([] if {*labels} & {*ranked} else ranked):
+        raise NNDError(f"no candidate has the label {absent[0]!r}; the labels are {shown}")
+    others = [label for label in labels if label not in (*better, *ranked)]
+    twins = {label.casefold() for label in better}
+    for label in others:
+        if (meant := did_you_mean(label, ranked, cutoff=0.8, end=" ")) or label.casefold() in twins:
+            raise NNDError(f"the rule lacks the label {label!r}; {meant}name it too, or ignore it (labels: {shown})")
+    return others if ranked else []
 
 
 # ---------------------------------------------------------------- candidates

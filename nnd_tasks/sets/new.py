@@ -89,11 +89,11 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
     recipe, proposed = _complete_recipe(set_recipe, source)
     set_recipe = change(set_recipe, loaded=recipe)
     made = make_set(set_recipe, source)
-    hashes = {file: digest for part in made.report.values() for file, digest in part["source_sha256"].items()}
-    files = {file: {"sha256": digest} for file, digest in hashes.items()}
+    parts = made.report.values()
+    files = {file: {"sha256": digest} for part in parts for file, digest in part["source_sha256"].items()}
     keys = {**recipe.dump(), "files": files, "expected": dict(made.count_categories())}
     loaded = make_recipe(keys, "recipe")
-    for part in made.report.values():
+    for part in parts:
         part["recipe"] = loaded.dump()
     return Draft(change(set_recipe, loaded=loaded), made, proposed)
 
@@ -157,7 +157,7 @@ def _check_enough(recipe: Recipe, table: pd.DataFrame, column: str | None) -> No
     if recipe.rules or column not in table:
         return
     cells = [cell for cell in table[column] if not is_missing(cell) and cell != ""]
-    read = [as_number(cell, recipe.missing, recipe.decimal) for cell in cells]
+    read = [as_number(cell, recipe, recipe.unjudged) for cell in cells]
     numbers = [number for number in read if number is not None]
     if cells and numbers == read:
         option = f"--score {column} " if recipe.label else ""

@@ -29,16 +29,12 @@ def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         NNDError: a column is missing, or a cell names no winner.
     """
     rows = take_roles(table, recipe)
-    rows["side"] = 0
-    systems = [take_column(table, name) for name in recipe.systems]
-    if recipe.pair:
-        side = rows["side"] = find_winners(table, recipe)
-        texts = [take_column(table, name) for name in recipe.pair]
-        turned = (side == 1).astype(bool)
-        rows["chosen"], rows["rejected"] = np.where(turned, texts[1], texts[0]), np.where(turned, texts[0], texts[1])
-        systems = [np.where(turned, *systems[::-1]), np.where(turned, *systems)] if systems else []
-    for name, cells in zip(("high_system", "low_system"), systems, strict=False):
-        rows[name] = cells
+    rows["side"] = find_winners(table, recipe) if recipe.pair else 0
+    texts = recipe.pair or (str(recipe.chosen), str(recipe.rejected))
+    for names, columns in ((("chosen", "rejected"), texts), (("high_system", "low_system"), recipe.systems)):
+        cells = [take_column(table, column) for column in columns]
+        for name, one, other in zip(names, cells, reversed(cells), strict=False):
+            rows[name] = np.where(rows["side"] == 1, other, one)
     return rows
 
 
@@ -54,7 +50,7 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
     known |= {column.casefold(): side for side, column in enumerate(recipe.pair)}
     if recipe.winners:
         known = {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
-    known |= {text.strip().casefold(): _UNJUDGED for text in ("", *recipe.missing)}
+    known |= dict.fromkeys(recipe.unjudged, _UNJUDGED)
     sides = np.empty(len(table), dtype=np.int64)
     for i, cell in enumerate(take_column(table, str(recipe.winner))):
         value = (render(cell) or "").strip()
@@ -94,7 +90,7 @@ def preference_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd
     prompt, prompts = number_prompts(rows, recipe)
     rows = rows.assign(prompt=prompt)
     if "category" in rows:
-        rows = rows[dropped.add("no_category", rows, rows["category"].isna() | (rows["category"] == ""))]
+        rows = rows[dropped.add("no_category", rows, rows["category"].isna())]
     if not recipe.as_published:
         rows = _decide(rows, dropped)
     if not len(rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -135,32 +135,33 @@ def _split_rows(path: Path, text: str, delimiter: str, *, quotes: bool) -> pd.Da
     reader: Iterator[list[str]] = (line.split(delimiter) for line in lines)
     if quotes:
         reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
+    return _to_table(path, reader)
+
+
+def _to_table(path: Path, rows: Iterable[list[Any]]) -> pd.DataFrame:
+    """Return rows of cells as a table; the first that is not empty holds the names of columns."""
     names: list[str] = []
     numbers: list[int] = []
-    rows: list[list[str]] = []
+    kept: list[list[Any]] = []
     number = 0
     try:
-        for number, cells in enumerate(reader, start=1):
-            if not any(cells):
+        for number, cells in enumerate(rows, start=1):
+            if all(cell == "" for cell in cells):
                 continue
             if not names:
-                names = [name.strip() for name in cells]
+                names = [str(name).strip() for name in cells]
                 names = names[:-1] if names[-1].startswith("# ") else names  # a comment
                 continue
             if len(cells) != len(names) and (len(cells) < len(names) or any(cells[len(names) :])):
                 raise NNDError(f"{path}, row {number}: {counted(len(cells), 'cell')}, the header has {len(names)}")
             numbers.append(number)
-            rows.append(cells)
+            kept.append(cells)
     except csv.Error as error:
         raise NNDError(f"{path}, row {number + 1}: not a valid table ({error}); is a quote not closed?") from None
-    _check_names(path, names)
-    columns = {name: [row[place] for row in rows] for place, name in enumerate(names) if name}
-    return pd.DataFrame({**columns, ROW: numbers}, dtype=object)
-
-
-def _check_names(path: Path, names: list[str]) -> None:
     if twice := [name for name in names if name and names.count(name) > 1]:
         raise NNDError(f"{path}, row 1: two columns are called {twice[0]!r}; rename one")
+    columns = {name: [row[place] for row in kept] for place, name in enumerate(names) if name}
+    return pd.DataFrame({**columns, ROW: numbers}, dtype=object)
 
 
 def _read_excel(path: Path) -> pd.DataFrame:
@@ -170,11 +171,7 @@ def _read_excel(path: Path) -> pd.DataFrame:
         raise NNDError(f"{path}: reading .xlsx needs openpyxl: pip install openpyxl") from error
     except Exception as error:  # openpyxl raises many kinds for a file that is no workbook
         raise NNDError(f"{path}: cannot be read as .xlsx ({reason_of(error)})") from error
-    names = [str(name).strip() for name in table.iloc[0]] if len(table) else []
-    _check_names(path, names)
-    table = table.iloc[1:].set_axis(names, axis=1).loc[:, [name for name in names if name]]
-    table[ROW] = np.arange(2, len(table) + 2)
-    return table[(table.drop(columns=ROW) != "").any(axis=1)].reset_index(drop=True)
+    return _to_table(path, table.to_numpy(object).tolist())
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

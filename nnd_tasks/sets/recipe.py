@@ -42,9 +42,10 @@ def _named(value: Any) -> Any:
 
 
 Text: TypeAlias = Annotated[str, BeforeValidator(_as_text), Field(max_length=10_000)]
+Column: TypeAlias = Text | None
 Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_as_list)]
 Columns: TypeAlias = Annotated[dict[Text, Text], BeforeValidator(_named)]
-Prose: TypeAlias = Annotated[str, Field(max_length=100_000)]
+Prose: TypeAlias = Annotated[str, Field(max_length=100_000)] | None
 
 
 class _Strict(BaseModel):
@@ -121,20 +122,20 @@ class Facts(_Strict):
         rule: what makes a candidate better, where the keys of the recipe do not say it.
     """
 
-    title: Prose | None = None
-    summary: Prose | None = None
-    kind: Prose | None = None
+    title: Prose = None
+    summary: Prose = None
+    kind: Prose = None
     errors: Literal["judged", "made"] = "judged"
-    judges: Prose | None = None
+    judges: Prose = None
     license: str | None = None
-    license_note: Prose | None = None
+    license_note: Prose = None
     language: Texts = ()
-    homepage: Prose | None = None
-    citation: Prose | None = None
+    homepage: Prose = None
+    citation: Prose = None
     task_category: str = "text-generation"
     fields: dict[str, str] = {}
-    clean: Prose | None = None
-    rule: Prose | None = None
+    clean: Prose = None
+    rule: Prose = None
 
     @field_validator("language")
     @classmethod
@@ -200,23 +201,23 @@ class Recipe(_Strict):
     quotes: bool | None = None
     missing: Texts = ()
     leave_out: dict[Text, Texts] = {}
-    context: Text | None = None
-    candidate: Text | None = None
+    context: Column = None
+    candidate: Column = None
     group: Texts = ()
-    label: Text | None = None
-    score: Text | None = None
-    system: Text | None = None
-    rater: Text | None = None
+    label: Column = None
+    score: Column = None
+    system: Column = None
+    rater: Column = None
     attribute: Columns = {}
-    category: Text | None = None
-    subcategory: Text | None = None
-    severity: Text | None = None
+    category: Column = None
+    subcategory: Column = None
+    severity: Column = None
     spans: Spans | None = None
     field: Columns = {}
-    chosen: Text | None = None
-    rejected: Text | None = None
+    chosen: Column = None
+    rejected: Column = None
     pair: Texts = ()
-    winner: Text | None = None
+    winner: Column = None
     winners: dict[Text, Literal["first", "second", "tie"]] = {}
     systems: Texts = ()
     better: Texts = ()
@@ -226,7 +227,7 @@ class Recipe(_Strict):
     majority: bool = False
     best: Annotated[float, Field(allow_inf_nan=False)] | None = None
     candidates: Literal["texts", "rows"] = "texts"
-    prompt: Prose | None = None
+    prompt: Prose = None
     published: dict[str, int] = {}
     expected: dict[str, int] = {}
     facts: Facts = Facts()
@@ -278,23 +279,20 @@ class Recipe(_Strict):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Recipe:
-        mistakes = []
-        if bool(self.pair) != bool(self.winner) or len(self.pair) not in (0, 2):
-            mistakes.append("pair and winner go together: two columns of texts, and the one that says which is better")
-        if bool(self.chosen) != bool(self.rejected) or (self.chosen and self.pair):
-            mistakes.append("name chosen and rejected, or pair and winner")
-        if len(self.systems) not in (0, 2):
-            mistakes.append("systems are two columns")
-        if self.pairs and (other := [key for key in ("candidate", "label", "score", "rater") if getattr(self, key)]):
-            mistakes.append(
-                f"{other[0]} is of single texts; the table holds pairs, which say themselves what is better"
-            )
-        if len(self.rules) > 1:
-            mistakes.append(f"{' and '.join(self.rules)}: one rule says what is better")
-        if self.pairs and self.rules:
-            mistakes.append(f"{self.rules[0]}: pairs say themselves what is better")
-        if mistakes:
-            raise ValueError("; ".join(mistakes))
+        texts = [key for key in ("candidate", "label", "score", "rater") if self.pairs and getattr(self, key)]
+        rules = " and ".join(self.rules)
+        mistakes = [
+            (bool(self.pair) != bool(self.winner) or len(self.pair) not in (0, 2),
+             "pair and winner go together: two columns of texts, and the one that says which is better"),
+            (bool(self.chosen) != bool(self.rejected) or (self.chosen and self.pair),
+             "name chosen and rejected, or pair and winner"),
+            (len(self.systems) not in (0, 2), "systems are two columns"),
+            (texts, f"{', '.join(texts)} is of single texts; the table holds pairs, which say themselves what is better"),
+            (len(self.rules) > 1, f"{rules}: one rule says what is better"),
+            (self.pairs and rules, f"{rules}: pairs say themselves what is better"),
+        ]  # fmt: skip
+        if any(wrong for wrong, _ in mistakes):
+            raise ValueError("; ".join(message for wrong, message in mistakes if wrong))
         return self
 
     @property
@@ -318,6 +316,11 @@ class Recipe(_Strict):
     def as_published(self) -> bool:
         """Whether every row is a candidate of its own."""
         return self.candidates == "rows"
+
+    @property
+    def unjudged(self) -> frozenset[str]:
+        """Texts of cells, stripped and without case, that mean that nobody judged."""
+        return frozenset(text.strip().casefold() for text in ("", *self.missing))
 
     def rule_text(self) -> str:
         """Return the rule as a sentence."""
@@ -343,19 +346,19 @@ class Recipe(_Strict):
 
 # ---------------------------------------------------------------- reading
 
-#: Keys of earlier recipes -> what to write in their place.
+#: What to write in place of keys of earlier recipes -> these keys.
 _CHANGED = {
-    **dict.fromkeys(("title", "summary", "kind", "errors", "judges", "license", "license_note", "language", "homepage",
-                     "citation", "task_category"), "put it under `facts`"),
-    "field_notes": "write `fields` under `facts`",
-    "clean_note": "write `clean` under `facts`",
-    "clean": "write a function mended(rows) in prepare.py",
-    "sources": "write the SHA-256 under `files`",
-    **dict.fromkeys(("step", "options", "rows", "each", "constant", "votes", "strip", "list_category", "categories",
-                     "separator", "same"), "write it in prepare.py, in pandas"),
-    "complete": "leave it out; `published` guards against partial files",
-    "scale": "leave it out",
-    "pattern": "name the files, or find them in prepare.py",
+    "put it under `facts`": ("title", "summary", "kind", "errors", "judges", "license", "license_note", "language", "homepage",
+                             "citation", "task_category"),
+    "write `fields` under `facts`": ("field_notes",),
+    "write `clean` under `facts`": ("clean_note",),
+    "write a function mended(rows) in prepare.py": ("clean",),
+    "write the SHA-256 under `files`": ("sources",),
+    "write it in prepare.py, in pandas": ("step", "options", "rows", "each", "constant", "votes", "strip", "list_category",
+                                          "categories", "separator", "same"),
+    "leave it out; `published` guards against partial files": ("complete",),
+    "leave it out": ("scale",),
+    "name the files, or find them in prepare.py": ("pattern",),
 }  # fmt: skip
 
 
@@ -367,13 +370,12 @@ def make_recipe(values: Any, where: str) -> Recipe:
     """
     if not isinstance(values, Mapping):
         raise NNDError(f"{where}: a recipe is a mapping of keys, such as `context: article`")
-    old: dict[str, list[str]] = {}
-    for key in values:
-        if key in _CHANGED:
-            old.setdefault(_CHANGED[key], []).append(key)
-    changed = [f"{', '.join(keys)}: of an earlier form of recipes; {hint}" for hint, keys in old.items()]
+    old = {hint: [key for key in values if key in keys] for hint, keys in _CHANGED.items()}
+    changed = [f"{', '.join(keys)}: of an earlier form of recipes; {hint}" for hint, keys in old.items() if keys]
     try:
-        recipe = Recipe.model_validate({key: value for key, value in values.items() if key not in _CHANGED})
+        recipe = Recipe.model_validate(
+            {key: values[key] for key in values if not any(key in keys for keys in old.values())}
+        )
     except ValidationError as error:
         parts: dict[object, type[BaseModel]] = {"files": File, "spans": Spans, "facts": Facts}
         for mistake in error.errors(include_url=False):

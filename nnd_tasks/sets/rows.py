@@ -105,10 +105,11 @@ def leave_out(table: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataF
     wrong = np.zeros(len(table), dtype=bool)
     for column, values in recipe.leave_out.items():
         texts = as_texts(take_column(table, column), table, column, strip=True)
-        wanted = {value.strip().casefold() for value in values}
-        found = [(text or "").casefold() for text in texts]
-        wrong |= np.array([text in wanted for text in found])
-        dropped.unmatched += [f"{column} = {value!r}" for value in values if value.strip().casefold() not in found]
+        found = np.array([(text or "").casefold() for text in texts])
+        for value in values:
+            those = found == value.strip().casefold()
+            wrong |= those
+            dropped.unmatched += [] if those.any() else [f"{column} = {value!r}"]
     return table[dropped.add("by_recipe", table, wrong)].reset_index(drop=True)
 
 
@@ -117,9 +118,8 @@ def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     rows = rows.copy()
     for role in [name for name in rows if name in (*TEXTS, "group", *NAMES) or name.startswith(FIELD)]:
         texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
-        if not (recipe.as_published and role not in NAMES) and role != "group":
-            blank = np.array([text is not None and not text.strip() for text in texts], dtype=bool)
-            texts[blank] = None
+        if role in NAMES or (role != "group" and not recipe.as_published):
+            texts[[text is not None and not text.strip() for text in texts]] = None
         rows[role] = pd.Series(
             texts, rows.index, dtype=object
         )  # texts that pandas holds itself are copied by each step

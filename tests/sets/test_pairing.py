@@ -148,9 +148,9 @@ def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path: P
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"better": "best"}, "no candidate has this label; the labels are 'bad', 'good'"),
+        ({"better": "best"}, "no candidate has the label 'best'; the labels are 'bad', 'good'"),
         ({"better": ["Good"]}, "Good"),
-        ({"better": None, "order": ["bad", "goood"]}, "it lacks the label 'good'; did you mean 'goood'"),
+        ({"better": None, "order": ["bad", "goood"]}, "the rule lacks the label 'good'; did you mean 'goood'"),
         ({"better": None}, "names no rule"),
         (
             {"better": None, "label": None, "score": "l", "min_gap": 1},
