@@ -162,13 +162,13 @@ def _preview(draft: Draft) -> None:
     say(counted(tests.num_rows, "test"))
     counts = [[visible(name), f"{count:,}"] for name, count in draft.made.summaries[config].categories.items()]
     show("\n" + table(["category", "tests"], counts, right=["tests"]) + "\n")
-    dropped = draft.made.dropped[config]
-    if dropped.counts:
+    report = draft.made.report[config]
+    if report["dropped"]:
         say("left out")
         say()
-    for reason, text in left_out(dropped.counts, dropped.labels).items():
-        places = dropped.rows.get(reason, [])
-        more = ", …" if dropped.counts[reason] > len(places) else ""
+    for reason, text in left_out(report["dropped"], report.get("unranked_labels", ())).items():
+        places = report["dropped_rows"].get(reason, [])
+        more = ", …" if report["dropped"][reason] > len(places) else ""
         say(f"- {text}" + (f" ({', '.join(places)}{more})" if places else ""))
 
 

@@ -48,7 +48,6 @@ class Made:
         tables: config -> its tests; each config is followed by its clean variant.
         report: config -> what ``build_report.json`` holds.
         summaries: config -> counts and fingerprint.
-        dropped: config -> what was left out.
         notes: one line each for what the user should know.
         folder: the dataset folder, where it is written.
         kept: names of other configs that the folder had and still has.
@@ -57,7 +56,6 @@ class Made:
     tables: dict[str, pa.Table] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=dict)
     summaries: dict[str, ConfigSummary] = field(default_factory=dict)
-    dropped: dict[str, Dropped] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     folder: Path = Path()
     kept: list[str] = field(default_factory=list)
@@ -142,7 +140,6 @@ def _make(set_recipe: SetRecipe, source: Source) -> Made:
         "nnd_tasks": __version__,
     }
     for config, (rows, mended, dropped) in _read_configs(set_recipe, source).items():
-        made.dropped[config] = dropped
         tests, counts, contradictory = make_tests(rows, recipe, dropped)
         details = {**counts, "dropped": dropped.counts, "dropped_rows": dropped.rows}
         if dropped.labels:
@@ -269,8 +266,8 @@ def _compare_counts(recipe: Recipe, made: Made) -> list[str]:
     """Return notes on rows that were left out, and on numbers of tests that are not the published or expected ones."""
     notes = [
         f"{config}: {counted(count, 'row')} left out, no judgements by the recipe"
-        for config, dropped in made.dropped.items()
-        if (count := dropped.counts.get("by_recipe", 0))
+        for config, part in made.report.items()
+        if (count := part.get("dropped", {}).get("by_recipe"))
     ]
     for config, summary in made.summaries.items():
         published = recipe.published.get(config, summary.tests)

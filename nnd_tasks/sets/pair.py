@@ -74,19 +74,25 @@ def pair_tests(
     The category is the attribute that was judged, else the one that the source names, else the label of the worse candidate.
     """
     better, worse = candidates.iloc[high].reset_index(drop=True), candidates.iloc[low].reset_index(drop=True)
-    columns: dict[str, Any] = {"context_id": better["group_id"], "high": better["candidate"], "low": worse["candidate"]}
+    category, subcategory = worse.get("category", worse["mark"] if by_label else None), worse.get("subcategory")
     if (candidates["attribute"].fillna("") != "").any():
-        columns["category"] = worse["attribute"]
-        columns["subcategory"] = worse.get("subcategory", worse.get("category"))
-    else:
-        columns["category"] = worse.get("category", worse["mark"] if by_label else None)
-        columns["subcategory"] = worse.get("subcategory")
-    columns |= {"high_first": high_first, "severity": worse.get("severity"), "rater": worse.get("rater")}
+        category, subcategory = worse["attribute"], worse.get("subcategory", worse.get("category"))
+    columns = {
+        "context_id": better["group_id"],
+        "high": better["candidate"],
+        "low": worse["candidate"],
+        "high_first": high_first,
+        "category": category,
+        "subcategory": subcategory,
+        "severity": worse.get("severity"),
+        "rater": worse.get("rater"),
+        SPANS_COLUMN: worse.get("spans"),
+    }
     label = "mark" if by_label else "shown"
     for side, rows in (("high", better), ("low", worse)):
         roles = {"label": label, "system": "system", "score": "mean"}
         columns |= {f"{side}_{name}": rows.get(role) for name, role in roles.items()}
-    return make_table({**columns, SPANS_COLUMN: worse.get("spans")}, prompts, better["prompt"].to_numpy(), keep=())
+    return make_table(columns, prompts, better["prompt"].to_numpy(), keep=())
 
 
 def make_table(

@@ -97,15 +97,11 @@ def preference_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd
         return None
     rows = rows.reset_index(drop=True)
     names = ("category", "subcategory", "severity", "high_system", "low_system")
-    columns = {name: rows[name] for name in names if name in rows}
+    columns = {name: rows.get(name) for name in (*names, "spans")}
     # The table does not say which text came first, and the better one must not always be the first: the alphabet decides.
     high, low = rows["chosen"].fillna(""), rows["rejected"].fillna("")
-    columns |= {
-        "high": high,
-        "low": low,
-        "high_first": np.array([one < other for one, other in zip(high, low, strict=True)], dtype=bool),
-    }
-    return make_table({**columns, SPANS_COLUMN: rows.get("spans")}, prompts, rows["prompt"].to_numpy(), keep=names)
+    columns |= {"high": high, "low": low, "high_first": (high < low).to_numpy(bool), SPANS_COLUMN: columns.pop("spans")}
+    return make_table(columns, prompts, rows["prompt"].to_numpy(), keep=names)
 
 
 def _split_context(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:

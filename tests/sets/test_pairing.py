@@ -128,12 +128,17 @@ def test_what_is_left_out_is_counted_with_its_rows(tmp_path: Path) -> None:
         {"c": "other", "t": "h", "l": "bad"},
         *({"c": "q", "t": "i", "l": label} for label in ("good", "bad")),
     ]
-    dropped = make_rows(
+    report = make_rows(
         tmp_path, rows, **LABELS, missing="n/a", ignore="skip", leave_out={"check": ["Yes"]}
-    ).dropped["default"]  # fmt: skip
+    ).report["default"]  # fmt: skip
     reasons = ("empty", "no_context", "no_judgement", "ignored", "by_recipe", "no_pair", "tie")
-    assert {name: dropped.counts.get(name) for name in reasons} == dict.fromkeys(reasons, 1)
-    assert [place.rsplit(" ", 1)[1] for name in reasons[:4] for place in dropped.rows[name]] == ["3", "4", "5", "6"]
+    assert {name: report["dropped"].get(name) for name in reasons} == dict.fromkeys(reasons, 1)
+    assert [place.rsplit(" ", 1)[1] for name in reasons[:4] for place in report["dropped_rows"][name]] == [
+        "3",
+        "4",
+        "5",
+        "6",
+    ]
 
 
 def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path: Path) -> None:
@@ -170,7 +175,7 @@ def test_labels_beyond_the_order_are_left_out_and_named(tmp_path: Path) -> None:
     made = make_rows(
         tmp_path, [*ROWS, {"c": "q", "t": "z", "l": "???"}], **{**LABELS, "better": []}, order=["bad", "good"]
     )
-    assert made.dropped["default"].labels == ["???"]
+    assert made.report["default"]["unranked_labels"] == ["???"]
     assert len(read_tests(made)) == 1
 
 

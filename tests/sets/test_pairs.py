@@ -41,7 +41,7 @@ def test_each_pair_stays_once_the_way_round_that_more_people_say(
     tests = read_tests(made)
     assert pick(tests, "context", "high", "low") == list(dict.fromkeys(pair for pair in pairs if pair in expected))
     assert all(test["high_first"] == (test["high"] < test["low"]) for test in tests), "not always the better one"
-    assert sum(made.dropped["default"].counts.values()) == len(pairs) - len(tests)
+    assert sum(made.report["default"]["dropped"].values()) == len(pairs) - len(tests)
 
 
 def test_categories_systems_severity_and_spans_are_those_of_the_pair(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_categories_systems_severity_and_spans_are_those_of_the_pair(tmp_path: P
     names = ("category", "severity", "high_system", "low_system")
     assert pick([test], *names) == [("K", "major", "A", "B")]
     assert pick(test["low_spans"], "start", "end") == [(2, 3)]
-    assert made.dropped["default"].counts == {"no_category": 1}
+    assert made.report["default"]["dropped"] == {"no_category": 1}
 
 
 # ---------------------------------------------------------------- a winner
@@ -77,7 +77,7 @@ def test_a_column_names_the_winner(values: tuple[Any, Any], tmp_path: Path) -> N
     made = make_rows(tmp_path, rows, **WINNER, **winners, systems=["by_1", "by_2"], missing="k.A.")
     expected = [("Q1", "a", "b", "S", "T"), ("Q2", "d", "c", "T", "S")]
     assert pick(read_tests(made), "context", "high", "low", "high_system", "low_system") == expected
-    assert made.dropped["default"].counts == {"undecided": 1, "no_judgement": 2}
+    assert made.report["default"]["dropped"] == {"undecided": 1, "no_judgement": 2}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_both_chats_begin_with_is_the_context(chosen: Any, rejected: Any, e
         *([expected] if expected else []),
         ("", "other", "text"),
     ]
-    assert made.dropped["default"].counts == ({} if expected else {"other_prompt": 1})
+    assert made.report["default"]["dropped"] == ({} if expected else {"other_prompt": 1})
 
 
 def test_no_turn_is_lost_to_a_context_column_and_none_is_said_twice(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_rows_are_judged_by_the_recipe_and_may_name_their_config(tmp_path: Path)
     folder = write_set(tmp_path / "less", more="leave_out: {candidate: b}\nfield: []\n")
     made = make_set(find_recipe(str(folder)), trust=True)
     assert made.tables["default"].num_rows == 1
-    assert made.dropped["default"].rows["by_recipe"] == ["docs.jsonl, line 1"]
+    assert made.report["default"]["dropped_rows"]["by_recipe"] == ["docs.jsonl, line 1"]
 
 
 def test_mended_rows_are_those_of_the_clean_config(tmp_path: Path) -> None:

@@ -168,4 +168,4 @@ def test_only_named_texts_mean_that_nobody_judged(cells: list[Any], keys: dict[s
     rows = [{"c": "q", "t": str(i), "s": cell} for i, cell in enumerate(cells)]
     made = make_rows(tmp_path, rows, **KEYS, **keys)
     assert pick(read_tests(made), "high", "low") == [("4", "0")]
-    assert made.dropped["default"].counts["no_judgement"] == 3
+    assert made.report["default"]["dropped"]["no_judgement"] == 3
