@@ -386,7 +386,6 @@ def make_recipe(values: Any, where: str) -> Recipe:
                 known = parts[above[0]].model_fields if above else {**Recipe.model_fields, **Facts.model_fields}
                 text = f"no such key; {did_you_mean(str(last), known) or 'see docs/recipe.md'}"
             changed.append(f"{key}: {text}" if key else text)
-        raise NNDError(f"{where}: {'; '.join(changed)}") from None
     if changed:
         raise NNDError(f"{where}: {'; '.join(changed)}")
     return recipe
