@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +14,6 @@ from nnd_tasks.schema import (
     REQUIRED_COLUMNS,
     SCHEMA_VERSION,
     SPANS_COLUMN,
-    Test,
     category_slugs,
     severity_slugs,
 )
@@ -29,24 +27,6 @@ _SPANS = "list of start, end, category and severity"
 TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64(), _SPANS: SPANS}
 #: Rows that `fingerprint` takes at a time.
 _PIECE = 10_000
-
-
-def to_table(tests: Sequence[Test]) -> pa.Table:
-    """Return tests as a table: the required columns, those optional ones that some test has, and the prompt fields.
-
-    Raises:
-        NNDError: there is no test.
-    """
-    if not tests:
-        raise NNDError("no test came out of the source: no context has two candidates of known different quality")
-    rows = [test.row() for test in tests]
-    columns = dict(REQUIRED_COLUMNS)
-    columns |= {
-        name: kind for name, kind in OPTIONAL_COLUMNS.items() if any(row[name] not in ("", None) for row in rows)
-    }
-    columns |= dict.fromkeys(sorted({name for test in tests for name in test.fields}), "string")
-    schema = pa.schema([(name, TYPES[kind]) for name, kind in columns.items()])
-    return pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows], schema=schema)
 
 
 def check_table(table: pa.Table, where: str) -> pa.Table:
