@@ -241,7 +241,6 @@ def _find_other_script(tests: Tests) -> Marks | str:
 
 #: Code -> what finds the tests: marks, or a note on the whole config, empty where nothing is wrong.
 _FINDERS: Mapping[str, Callable[[Tests], Marks | str]] = {
-    "test_id_repeated": lambda tests: tests.frame["test_id"].duplicated(),
     "cluster_mixed": _find_mixed,
     "cluster_split": _find_split,
     "no_error_bar": lambda tests: "" if tests.frame["cluster_id"].nunique() > 1 else counted(len(tests.frame), "test"),
