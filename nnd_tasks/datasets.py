@@ -104,11 +104,10 @@ def find_set(name: str) -> Path:
     """
     if (folder := look_up_set(name)) is not None:
         return folder
-    path = expand(name)
-    if path.is_dir():
-        raise NNDError(f"{path}: no NND dataset is there (it has no {CARD})")
-    if "/" in name or path.exists():
-        raise NNDError(f"{path}: there is no such folder; name a dataset folder, or a set that is built here")
+    if "/" in name or expand(name).exists():
+        raise NNDError(
+            f"{name}: no NND dataset is there (no folder with a {CARD}); name one, or a set that is built here"
+        )
     raise NNDError(no_set(name))
 
 
@@ -170,10 +169,10 @@ def read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
     if "nnd_schema_version" not in header:
         raise NNDError(f"{folder}: no NND dataset is there (its {CARD} names no nnd_schema_version)")
     version = header["nnd_schema_version"]
-    if isinstance(version, int) and version > SCHEMA_VERSION and not any_version:
-        raise NNDError(f"{folder}: written by a later release (schema version {version}); upgrade nnd-tasks to read it")
     if version != SCHEMA_VERSION and not any_version:
-        raise NNDError(f"{folder}: schema version {version}, this release reads {SCHEMA_VERSION}; build the set again")
+        later = isinstance(version, int) and version > SCHEMA_VERSION
+        what = "it is of a later release: upgrade nnd-tasks" if later else "build the set again"
+        raise NNDError(f"{folder}: schema version {version}, this release reads {SCHEMA_VERSION}; {what}")
     _check_names(path, header)
     return header
 
@@ -259,13 +258,12 @@ def is_hidden(path: Path) -> bool:
 
 def no_set(name: str) -> str:
     """Return the error message for a set that is not built here: how to build it, or which name may have been meant."""
-    ours = {path.name for path in tasks_dir().glob("[!_.]*") if path.is_dir() and path.name != "blindspot"}
+    ours = {path.parent.name for path in tasks_dir().glob("*/_recipe")}
     ours |= {path.stem.removeprefix("nnd_") for path in tasks_dir().glob("blindspot/nnd_blindspot_*.yaml")}
     if name in ours:
         return f"set {name!r} is not built here; run: {how_to_build(name)}"
-    own = {path.parent.name for path in dataset_folder("").glob(f"[!.]*/{CARD}")}
     plain = name.lower().replace("-", "_").removeprefix("nnd_")
-    meant = did_you_mean(plain, sorted(ours | own), end=" ")
+    meant = did_you_mean(plain, sorted(ours.union(built_sets())), end=" ")
     return f"there is no set {name!r}; {meant}nnd list shows those there are"
 
 

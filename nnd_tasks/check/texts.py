@@ -7,8 +7,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from os.path import commonprefix  # of texts, not paths
+from pathlib import Path
 
 from nnd_tasks.errors import visible
+from nnd_tasks.yaml_json import read_yaml
 
 _CLIP = 80  # characters that a finding shows of a text
 
@@ -107,47 +109,16 @@ def show_texts(texts: Sequence[str], part: str | None = None) -> str:
 
 # ---------------------------------------------------------------- scripts
 
-#: Script, as names of Unicode characters begin -> the languages that it writes (ISO 639-1 or 639-3). Languages that are not
-#: here are written in Latin letters, as far as we know.
-_SCRIPTS = {
-    "CYRILLIC": "ru uk be bg mk ky tg mn tt ba cv os sr bs cnr kk uz tk az crh",
-    "ARABIC": "ar fa ur ps ug sd ckb arz ary pa ku ks",
-    "HEBREW": "he iw yi",
-    "DEVANAGARI": "hi mr ne sa bho mai kok ks",
-    "BENGALI": "bn as mni",
-    "CJK": "zh yue lzh wuu nan ja ko",
-    "HIRAGANA": "ja",
-    "KATAKANA": "ja",
-    "HANGUL": "ko",
-    "ETHIOPIC": "am ti",
-    "GREEK": "el",
-    "ARMENIAN": "hy",
-    "GURMUKHI": "pa",
-    "GUJARATI": "gu",
-    "ORIYA": "or",
-    "TAMIL": "ta",
-    "TELUGU": "te",
-    "KANNADA": "kn",
-    "MALAYALAM": "ml",
-    "SINHALA": "si",
-    "THAI": "th",
-    "LAO": "lo",
-    "TIBETAN": "bo dz",
-    "MYANMAR": "my",
-    "GEORGIAN": "ka",
-    "KHMER": "km",
-    "": "multilingual mul und code zxx mis",  # no one language: any script may occur
-    "LATIN": "sr bs cnr kk uz tk az crh ku",
-}
+_SCRIPTS: Mapping[str, Sequence[str]] = read_yaml(Path(__file__).with_name("scripts.yaml"))
 
 
 def scripts_of(languages: Iterable[str]) -> set[str]:
     """Return the scripts of languages (BCP 47 tags such as ``zh-TW``); none where any script may occur."""
     codes = {re.split("[-_]", tag.lower())[0] for tag in languages}
-    found = {script for script, own in _SCRIPTS.items() if codes & {*own.split()}}
-    if "" in found:
+    found = {script for script, own in _SCRIPTS.items() if codes.intersection(own)}
+    if "ANY" in found:
         return set()
-    return found | {"LATIN"} if codes - {*" ".join(_SCRIPTS.values()).split()} else found
+    return found | {"LATIN"} if codes.difference(*_SCRIPTS.values()) else found
 
 
 def find_other_script(text: str, expected: Container[str]) -> str | None:
