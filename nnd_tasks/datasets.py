@@ -115,11 +115,10 @@ def built_sets() -> list[str]:
     """Return the names of the folders of built sets; a set that a build is replacing at the moment counts."""
     parent = dataset_folder("")
     try:
-        names = [path.name for path in parent.iterdir() if path.is_dir()]
+        names = {re.sub(r"^\.(.+)\.old-[^.]*$", r"\1", path.name) for path in parent.iterdir() if path.is_dir()}
     except OSError:
         return []
-    moving = [match[1] for name in names if (match := re.fullmatch(r"\.(.+)\.old-[^.]*", name))]
-    return sorted({*moving, *(name for name in names if not name.startswith("."))})
+    return sorted(name for name in names if not name.startswith("."))
 
 
 # ---------------------------------------------------------------- reading

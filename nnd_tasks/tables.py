@@ -38,12 +38,12 @@ class Fault(NamedTuple):
     Attributes:
         code: as in `nnd check`.
         note: where.
-        count: of the rows that have it.
+        rows: how many have it.
     """
 
     code: str
     note: str = ""
-    count: int = 0
+    rows: int = 0
 
 
 def find_faults(table: pa.Table) -> tuple[pa.Table, list[Fault]]:

@@ -88,8 +88,8 @@ def _read_config(folder: Folder, name: str) -> Iterator[Finding]:
     except NNDError as error:
         yield finding("data_unreadable", str(error), name)
         return
-    for code, note, count in faults:
-        yield finding(code, note, name, count=count)
+    for code, note, rows in faults:
+        yield finding(code, note, name, count=rows)
     for column in {*table.column_names} - schema.RESERVED_COLUMNS:
         if column in schema.DOCUMENT_COLUMNS:
             yield finding("column_name", f"{column!r} is in use for documents", name, severity=Severity.ERROR)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.check.checking import check_set
-from nnd_tasks.check.rules import RULES, Severity
-from nnd_tasks.check.texts import SEARCHES
+from nnd_tasks.check.rules import Severity
+from nnd_tasks.check.texts import RULES, SEARCHES
 from nnd_tasks.datasets import list_files
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import cluster_key
