@@ -125,9 +125,9 @@ def make_plan(
         header.pop("nnd_schema_version")  # a clone of the repository must not be taken for a set to score models on
         body = re.sub("(?m)^- Example: .*\n", "", body)
         body = body.replace("\n## ", f"\n{_say_ids(may_go, _commands(name, repo, recipe, reports))}\n\n## ", 1)
-        reports = _without_quotes(reports)
+        reports = json.loads(json.dumps(reports), object_hook=_leave_out_examples)
     elif f"nnd_{name}.yaml" in own:
-        body += _say_score(name, repo)
+        body += _SCORE.format(name=name, repo=repo)
     card, report = f"---\n{dump_yaml(header)}---\n{body}", json.dumps(reports, indent=2, ensure_ascii=False) + "\n"
     texts = {CARD: card, REPORT: report, **own}
     if ids_only:
@@ -251,11 +251,9 @@ def _commands(name: str, repo: str, recipe: SetRecipe | None, reports: Mapping[s
     ]
 
 
-def _without_quotes(value: Any) -> Any:
-    """Return a build report without the examples that it quotes."""
-    if isinstance(value, dict):
-        return {key: _without_quotes(part) for key, part in value.items() if not key.endswith("examples")}
-    return [_without_quotes(part) for part in value] if isinstance(value, list) else value
+def _leave_out_examples(part: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of a build report without the tests that it quotes."""
+    return {key: value for key, value in part.items() if not key.endswith("examples")}
 
 
 def _check_no_texts(tables: Iterable[pa.Table], files: Mapping[str, str]) -> None:
@@ -271,34 +269,27 @@ def _check_no_texts(tables: Iterable[pa.Table], files: Mapping[str, str]) -> Non
 
 # ---------------------------------------------------------------- what the card says besides
 
+_IDS = f"""## Ids and a recipe, no texts
+
+{{why}} This repository holds the identifiers and labels of the tests; column `NAME_sha256` has the SHA-256 of the UTF-8 bytes \
+of column `NAME`. A model cannot be scored on these. To have the set itself, build it from the publisher's files with \
+nnd-tasks ({_INSTALL}). It is the same where its fingerprints are those on this card."""
+
+_SCORE = f"""
+## Score a model
+
+With nnd-tasks ({_INSTALL}):
+
+```sh
+hf download {{repo}} nnd_{{name}}.yaml --repo-type dataset --local-dir tasks
+nnd run --include_path tasks --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks nnd_{{name}}
+```
+
+lm-eval runs whatever code a task YAML names after `!function`, as soon as it reads the file: look into it first. All that it \
+should name there begins with `nnd_tasks.`
+"""
+
 
 def _say_ids(may_go: bool, commands: list[str]) -> str:
     why = "The texts of this set are not published." if may_go else "The terms of the texts do not let us publish them."
-    lines = [
-        "## Ids and a recipe, no texts",
-        "",
-        f"{why} This repository holds the identifiers and labels of the tests; column `NAME_sha256` has the SHA-256 of the UTF-8 "
-        "bytes of column `NAME`. A model cannot be scored on these. To have the set itself, build it from the publisher's files "
-        f"with nnd-tasks ({_INSTALL}). It is the same where its fingerprints are those on this card.",
-    ]
-    return "\n".join([*lines, *(["", *fenced("sh", *commands)] if commands else [])])
-
-
-def _say_score(name: str, repo: str) -> str:
-    lines = [
-        "",
-        "## Score a model",
-        "",
-        f"With nnd-tasks ({_INSTALL}):",
-        "",
-        *fenced(
-            "sh",
-            f"hf download {repo} nnd_{name}.yaml --repo-type dataset --local-dir tasks",
-            f"nnd run --include_path tasks --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks nnd_{name}",
-        ),
-        "",
-        "lm-eval runs whatever code a task YAML names after `!function`, as soon as it reads the file: look into it first. All "
-        "that it should name there begins with `nnd_tasks.`",
-        "",
-    ]
-    return "\n".join(lines)
+    return "\n".join([_IDS.format(why=why), *(["", *fenced("sh", *commands)] if commands else [])])

@@ -9,7 +9,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TypeAlias
 
@@ -25,16 +25,6 @@ _WORD = re.compile(r"\w+")
 def words(text: str) -> list[str]:
     """Return the words of a text in lower case, without punctuation."""
     return _WORD.findall(text.lower())
-
-
-def overlap(text: str, context: str) -> float:
-    """Return the share of a text's words that the context has; 0 without words."""
-    return _share(words(text), set(words(context)))
-
-
-def _share(text: Sequence[str], known: Collection[str]) -> float:
-    """Return the share of a text's words that are known; 0 without words."""
-    return sum(word in known for word in text) / len(text) if text else 0.0
 
 
 class Unigrams:
@@ -100,11 +90,15 @@ def baseline_passes(
     known = cache(lambda context: set(words(context)))
     unigrams = Unigrams(texts or dict.fromkeys(text for _, high, low in pairs for text in (high, low)), split)
     frequency = cache(unigrams.mean)
-    shared = cache(lambda context, text: _share(split(text), known(context)))
+
+    @cache
+    def share(context: str, text: str) -> float:
+        return sum(word in known(context) for word in split(text)) / len(split(text)) if split(text) else 0.0
+
     rules: Mapping[str, Callable[[str, str], float]] = {
         "shorter": lambda _, text: -len(text),
         "longer": lambda _, text: len(text),
-        "overlap": shared,
+        "overlap": share,
         "unigram": lambda _, text: frequency(text),
     }
     passes = {
@@ -133,19 +127,11 @@ def baseline_rates(
         texts: as for `baseline_passes`.
         writers: likewise.
     """
-    passes = baseline_passes(pairs, texts, writers)
-    if not categories:
-        return {}
-    labels = np.asarray(categories, dtype=object)
-    chosen = {ALL: np.full(len(labels), True)} | {name: labels == name for name in sorted(set(categories))}
-    return {
-        name: {
-            baseline: float(decided.mean())
-            for baseline, passed in passes.items()
-            if (decided := passed[tests & ~np.isnan(passed)]).size
-        }
-        for name, tests in chosen.items()
-    }
+    import pandas as pd  # slow to import
+
+    passes = pd.DataFrame(baseline_passes(pairs, texts, writers))
+    parts = [*passes.groupby(np.asarray(categories, dtype=object))]
+    return {str(name): part.mean().dropna().to_dict() for name, part in [(ALL, passes), *parts]} if parts else {}
 
 
 def strongest(rates: Mapping[str, float]) -> tuple[str, float] | None:

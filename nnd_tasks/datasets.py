@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import platformdirs
@@ -33,6 +33,7 @@ SPLIT = "test"
 #: Where a header ends, as `huggingface_hub.repocard.REGEX_YAML_BLOCK` has it: importing that takes a tenth of a second.
 _HEADER = re.compile(r"\s*---\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 _MAX_REPORT_BYTES = 100_000_000
+_MAX_ROWS = 10_000_000
 
 
 def nnd_home() -> Path:
@@ -103,11 +104,10 @@ def find_set(name: str) -> Path:
     """
     if (folder := look_up_set(name)) is not None:
         return folder
-    path = expand(name)
-    if path.is_dir():
-        raise NNDError(f"{path}: no NND dataset is there (it has no {CARD})")
-    if "/" in name or path.exists():
-        raise NNDError(f"{path}: there is no such folder; name a dataset folder, or a set that is built here")
+    if "/" in name or expand(name).exists():
+        raise NNDError(
+            f"{name}: no NND dataset is there (no folder with a {CARD}); name one, or a set that is built here"
+        )
     raise NNDError(no_set(name))
 
 
@@ -115,11 +115,10 @@ def built_sets() -> list[str]:
     """Return the names of the folders of built sets; a set that a build is replacing at the moment counts."""
     parent = dataset_folder("")
     try:
-        names = [path.name for path in parent.iterdir() if path.is_dir()]
+        names = {re.sub(r"^\.(.+)\.old-[^.]*$", r"\1", path.name) for path in parent.iterdir() if path.is_dir()}
     except OSError:
         return []
-    moving = [match[1] for name in names if (match := re.fullmatch(r"\.(.+)\.old-[^.]*", name))]
-    return sorted({*moving, *(name for name in names if not name.startswith("."))})
+    return sorted(name for name in names if not name.startswith("."))
 
 
 # ---------------------------------------------------------------- reading
@@ -169,45 +168,30 @@ def read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
     if "nnd_schema_version" not in header:
         raise NNDError(f"{folder}: no NND dataset is there (its {CARD} names no nnd_schema_version)")
     version = header["nnd_schema_version"]
-    if isinstance(version, int) and version > SCHEMA_VERSION and not any_version:
-        raise NNDError(f"{folder}: written by a later release (schema version {version}); upgrade nnd-tasks to read it")
     if version != SCHEMA_VERSION and not any_version:
-        raise NNDError(f"{folder}: schema version {version}, this release reads {SCHEMA_VERSION}; build the set again")
+        later = isinstance(version, int) and version > SCHEMA_VERSION
+        what = "it is of a later release: upgrade nnd-tasks" if later else "build the set again"
+        raise NNDError(f"{folder}: schema version {version}, this release reads {SCHEMA_VERSION}; {what}")
     _check_names(path, header)
     return header
 
 
 def _check_names(path: Path, header: Mapping[str, Any]) -> None:
-    """Check that no name or path in a card leads out of its folder: a card may come from a stranger.
-
-    Raises:
-        NNDError: one leads out of it, or cannot be a name.
-    """
+    """Raise NNDError for a name or path in a card that could lead out of its folder: a card may come from a stranger."""
     name = header.get("nnd_set")
     if name is not None and not is_name(name):
         raise NNDError(f"{path}: nnd_set {name!r}: a set is named by letters, digits, _, - and .")
-    entries = header.get("configs")
-    for entry in entries if isinstance(entries, list) else []:
-        if not isinstance(entry, dict):
-            continue
-        config = entry.get("config_name")
-        if config is not None and not is_name(str(config)):
+    for entry in _entries(header):
+        config = str(entry.get("config_name", ""))
+        if not is_name(config):
             raise NNDError(f"{path}: config {config!r}: a config is named by letters, digits, _, - and .")
-        for place in _places([entry.get("data_files"), entry.get("data_dir")]):
-            if PurePosixPath(place).is_absolute() or ".." in PurePosixPath(place).parts or re.search(r"[:\\]", place):
-                raise NNDError(f"{path}: config {config!r} takes data from outside its folder ({place!r})")
+        if entry.get("data_files") != list_files(config) or "data_dir" in entry:
+            raise NNDError(f"{path}: config {config!r} takes data from elsewhere than its folder; build the set again")
 
 
-def _places(value: Any) -> Iterator[str]:
-    """Yield the paths among a card's data files, which are given as one path, as a list, or by split."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _places(item)
-    elif isinstance(value, dict):
-        for item in [value["path"]] if "path" in value else value.values():
-            yield from _places(item)
+def list_files(config: str) -> list[dict[str, str]]:
+    """Return what a card says of the files of a config."""
+    return [{"split": SPLIT, "path": f"{config}/{SPLIT}-*.parquet"}]
 
 
 def is_name(name: Any) -> bool:
@@ -217,9 +201,7 @@ def is_name(name: Any) -> bool:
 
 def _entries(header: Mapping[str, Any]) -> list[dict[str, Any]]:
     entries = header.get("configs")
-    if not isinstance(entries, list):
-        return []
-    return [entry for entry in entries if isinstance(entry, dict) and "config_name" in entry]
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def config_names(header: Mapping[str, Any]) -> list[str]:
@@ -275,13 +257,12 @@ def is_hidden(path: Path) -> bool:
 
 def no_set(name: str) -> str:
     """Return the error message for a set that is not built here: how to build it, or which name may have been meant."""
-    ours = {path.name for path in tasks_dir().glob("[!_.]*") if path.is_dir() and path.name != "blindspot"}
+    ours = {path.parent.name for path in tasks_dir().glob("*/_recipe")}
     ours |= {path.stem.removeprefix("nnd_") for path in tasks_dir().glob("blindspot/nnd_blindspot_*.yaml")}
     if name in ours:
         return f"set {name!r} is not built here; run: {how_to_build(name)}"
-    own = {path.parent.name for path in dataset_folder("").glob(f"[!.]*/{CARD}")}
     plain = name.lower().replace("-", "_").removeprefix("nnd_")
-    meant = did_you_mean(plain, sorted(ours | own), end=" ")
+    meant = did_you_mean(plain, sorted(ours.union(built_sets())), end=" ")
     return f"there is no set {name!r}; {meant}nnd list shows those there are"
 
 
@@ -302,19 +283,29 @@ def read_table(folder: Path, config: str | None = None, columns: Sequence[str] |
         raise NNDError(
             f"{folder}: it has no config {config!r}, only {', '.join(names)}; build it: {how_to_build(folder.name)}"
         )
-    files = sorted((folder / config).glob(f"{SPLIT}-*.parquet"))
-    if not files:
-        raise NNDError(f"{folder}: the data of config {config!r} is missing; build the set again")
-    try:
-        table = pa.concat_tables([read_parquet(file, columns) for file in files])
-    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are no UTF-8
-        raise NNDError(f"{files[0]}: cannot be read as parquet ({reason_of(error)}); build the set again") from error
+    table = read_config(folder, config, columns)
     return table if columns else check_table(table, f"{folder} (config {config})")
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return a parquet file, or some of its columns; `pyarrow.parquet.read_table` would import pandas."""
-    with pq.ParquetFile(path) as file:
+def read_config(folder: Path, config: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the tests of one config as its files hold them, or some of their columns.
+
+    Raises:
+        NNDError: there is no file, or one cannot be read, or has more rows than any set.
+    """
+    files = [path for path in sorted((folder / config).glob(f"{SPLIT}-*.parquet")) if path.is_file()]
+    if not files:
+        raise NNDError(f"{folder}: the data of config {config!r} is missing; build the set again")
+    try:
+        return pa.concat_tables([_read_parquet(path, columns) for path in files])
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are no UTF-8
+        raise NNDError(f"{files[0]}: cannot be read as parquet ({reason_of(error)}); build the set again") from error
+
+
+def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
+    with pq.ParquetFile(path) as file:  # `pyarrow.parquet.read_table` would import pandas
+        if file.metadata.num_rows > _MAX_ROWS:  # a small file can hold any number of equal rows
+            raise ValueError(f"more than {_MAX_ROWS:,} rows")
         return file.read(columns).select(columns or file.schema_arrow.names)
 
 

@@ -191,25 +191,6 @@ def read_text(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> str:
         raise NNDError(f"{path}: is not UTF-8 (byte {error.start:,}); save it as UTF-8") from error
 
 
-def seems_to_be(content: bytes) -> str:
-    """Return a hint for bytes that are not UTF-8: their likely encoding, and how to save them as UTF-8."""
-    start = content[: 1 << 16]
-    even, odd = start[::2].count(0), start[1::2].count(0)
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")) or max(even, odd) > len(start) // 8:
-        return _SAVE.format(
-            "UTF-16", "UTF-16" if start[:1] in b"\xff\xfe" else "UTF-16LE" if odd > even else "UTF-16BE"
-        )
-    high = sum(byte > 127 for byte in start)
-    if high > len(start) // 4 or any(byte in start for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)):
-        return "save it as UTF-8; a spreadsheet calls that CSV UTF-8"  # cp1251, GBK, Shift JIS, ...: they cannot be told apart
-    return _SAVE.format("Windows-1252 (as Excel saves CSV)", "WINDOWS-1252")
-
-
-_SAVE = (
-    "it seems to be {}; save it as UTF-8 (a spreadsheet calls that CSV UTF-8), or run: iconv -f {} -t UTF-8 FILE > NEW"
-)
-
-
 def is_missing_path(name: str, *endings: str) -> bool:
     """Tell whether a name can only be that of a file or folder here, not that of something on the hub, and is of none.
 

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from nnd_tasks.yaml_json import read_yaml
+
+_NAMES: dict[str, list[str]] = read_yaml(Path(__file__).with_name("languages.yaml"))
 #: Code of a language (ISO 639-1) -> its English name, as prompts have it.
-LANGUAGES = {
-    **{"ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "cy": "Welsh"},
-    **{"da": "Danish", "de": "German", "el": "Greek", "en": "English", "es": "Spanish", "et": "Estonian"},
-    **{"eu": "Basque", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish", "gu": "Gujarati"},
-    **{"ha": "Hausa", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian"},
-    **{"is": "Icelandic", "it": "Italian", "ja": "Japanese", "ka": "Georgian", "kk": "Kazakh", "km": "Khmer"},
-    **{"ko": "Korean", "la": "Latin", "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian", "mr": "Marathi"},
-    **{"ms": "Malay", "mt": "Maltese", "ne": "Nepali", "nl": "Dutch", "no": "Norwegian", "pl": "Polish"},
-    **{"ps": "Pashto", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "si": "Sinhala", "sk": "Slovak"},
-    **{"sl": "Slovenian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "ta": "Tamil", "te": "Telugu"},
-    **{"th": "Thai", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "xh": "Xhosa"},
-    **{"yo": "Yoruba", "zh": "Chinese", "zu": "Zulu"},
-}
-_CODES = {name.lower(): code for code, name in LANGUAGES.items()}
-#: Other names that people write -> code.
-_OTHER = {"mandarin": "zh", "deutsch": "de", "español": "es", "farsi": "fa", "français": "fr", "italiano": "it"}
+LANGUAGES = {code: names[0] for code, names in _NAMES.items()}
+_CODES = {name.lower(): code for code, names in _NAMES.items() for name in names}
 #: Languages of WMT that occur in pairs without English, such as ``csuk``. Any two codes would make words such as ``data``.
 _WMT = "cs|de|es|et|fi|fr|gu|ha|he|hi|is|ja|kk|lt|lv|pl|ro|ru|ta|tr|uk|zh"
 _ANY = "|".join(LANGUAGES)
@@ -69,4 +59,4 @@ def translation_prompt(languages: tuple[str, str] | None) -> str:
 def code_of(language: str) -> str:
     """Return the code that a language's name or a spelling of its code stands for: ``German`` and ``de`` -> ``de``."""
     plain = language.strip().lower()
-    return _CODES.get(plain) or _OTHER.get(plain) or plain.replace("_", "-")
+    return _CODES.get(plain, plain.replace("_", "-"))

@@ -10,8 +10,6 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from nnd_tasks.errors import NNDError
 
@@ -132,40 +130,6 @@ def severity_slugs(severities: Iterable[str | None]) -> dict[str, str]:
         NNDError: as `metric_slugs`.
     """
     return metric_slugs([name for name in severities if name], "severity", "pass_rate_severity_")
-
-
-@dataclass(frozen=True, slots=True)
-class Test:
-    """One NND test: a row of a dataset. Attributes are the columns of the schema."""
-
-    __test__ = False  # pytest must not collect it
-
-    test_id: str
-    context_id: str
-    cluster_id: str
-    context: str
-    high: str
-    low: str
-    category: str
-    high_first: bool
-    fields: Mapping[str, str] = field(default_factory=dict)
-    subcategory: str = ""
-    severity: str = ""
-    high_label: str = ""
-    low_label: str = ""
-    high_system: str = ""
-    low_system: str = ""
-    high_score: float | None = None
-    low_score: float | None = None
-    rater: str = ""
-    noise_ratio: float | None = None
-    seed: int | None = None
-
-    def row(self) -> dict[str, Any]:
-        """Return the test as one flat row, prompt fields as columns of their own."""
-        row: dict[str, Any] = {name: getattr(self, name) for name in (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS)}
-        row.update(self.fields)
-        return row
 
 
 def cluster_key(context: str, fields: Mapping[str, str]) -> str:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.schema import (
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
-    SCHEMA_VERSION,
     SPANS_COLUMN,
-    Test,
     category_slugs,
     severity_slugs,
 )
@@ -24,29 +23,66 @@ from nnd_tasks.schema import (
 SPANS = pa.list_(
     pa.struct([("start", pa.int64()), ("end", pa.int64()), ("category", pa.string()), ("severity", pa.string())])
 )
-_SPANS = "list of start, end, category and severity"
 #: Type as `nnd_tasks.schema` names it -> as a table has it.
-TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64(), _SPANS: SPANS}
+TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
+_COLUMNS = {name: TYPES[kind] for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items()} | {
+    SPANS_COLUMN: SPANS
+}
 #: Rows that `fingerprint` takes at a time.
 _PIECE = 10_000
 
 
-def to_table(tests: Sequence[Test]) -> pa.Table:
-    """Return tests as a table: the required columns, those optional ones that some test has, and the prompt fields.
+class Fault(NamedTuple):
+    """What is wrong with a table.
 
-    Raises:
-        NNDError: there is no test.
+    Attributes:
+        code: as in `nnd check`.
+        note: where.
+        rows: how many have it.
     """
-    if not tests:
-        raise NNDError("no test came out of the source: no context has two candidates of known different quality")
-    rows = [test.row() for test in tests]
-    columns = dict(REQUIRED_COLUMNS)
-    columns |= {
-        name: kind for name, kind in OPTIONAL_COLUMNS.items() if any(row[name] not in ("", None) for row in rows)
-    }
-    columns |= dict.fromkeys(sorted({name for test in tests for name in test.fields}), "string")
-    schema = pa.schema([(name, TYPES[kind]) for name, kind in columns.items()])
-    return pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows], schema=schema)
+
+    code: str
+    note: str = ""
+    rows: int = 0
+
+
+def find_faults(table: pa.Table) -> tuple[pa.Table, list[Fault]]:
+    """Return ``table`` with the columns of the schema in their declared types, and all that is against the schema.
+
+    Args:
+        table: one row per test.
+    """
+    try:
+        table.validate(full=True)  # parquet from elsewhere can hold text that is not UTF-8
+    except (pa.ArrowException, ValueError) as error:
+        return table, [Fault("data_unreadable", reason_of(error))]
+    faults = [] if table.num_rows else [Fault("no_tests")]
+    for name, kind in _COLUMNS.items():
+        required = name in REQUIRED_COLUMNS
+        if name not in table.column_names:
+            if required:
+                faults.append(Fault("column_missing", repr(name)))
+            continue
+        try:
+            cells = table[name].cast(kind)
+        except (pa.ArrowException, ValueError) as error:
+            faults.append(Fault("column_type", f"{name!r} is no {kind} ({reason_of(error)})"))
+            continue
+        table = table.set_column(table.column_names.index(name), name, cells)
+        if required and cells.null_count:
+            faults.append(Fault("cell_empty", f"{cells.null_count:,} of {name!r}", cells.null_count))
+    if faults:
+        return table, faults
+    ids = pc.value_counts(table["test_id"])
+    if repeated := ids.filter(pc.greater(ids.field("counts"), 1)).to_pylist():
+        faults.append(Fault("test_id_repeated", repr(repeated[0]["values"]), len(repeated)))
+    try:
+        category_slugs(table["category"].unique().to_pylist())
+        if "severity" in table.column_names:
+            severity_slugs(table["severity"].unique().to_pylist())
+    except NNDError as error:
+        faults.append(Fault("category_name", str(error)))
+    return table, faults
 
 
 def check_table(table: pa.Table, where: str) -> pa.Table:
@@ -57,39 +93,11 @@ def check_table(table: pa.Table, where: str) -> pa.Table:
         where: what the table is called in an error.
 
     Raises:
-        NNDError: the table has no rows, a required column is missing or has an empty cell, a column has a wrong type, two tests
-            have one id, or two categories or severities give one name of a metric.
+        NNDError: the first of what `find_faults` finds.
     """
-    try:
-        table.validate(full=True)  # parquet from elsewhere can hold text that is not UTF-8
-    except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-        raise NNDError(f"{where}: cannot be read ({reason_of(error)}); build the set again") from error
-    for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS, SPANS_COLUMN: _SPANS}.items():
-        if name not in table.column_names:
-            if name in REQUIRED_COLUMNS:
-                raise NNDError(
-                    f"{where}: column {name!r} is missing; this is not an NND dataset of schema {SCHEMA_VERSION}"
-                )
-            continue
-        wanted = TYPES[kind]
-        index = table.column_names.index(name)
-        if table.schema.field(name).type != wanted:
-            try:
-                table = table.set_column(index, name, table.column(name).cast(wanted))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-                raise NNDError(f"{where}: column {name!r} is not of type {kind}: {reason_of(error)}") from error
-        if name in REQUIRED_COLUMNS and table.column(name).null_count:
-            raise NNDError(f"{where}: column {name!r} has empty cells")
-    if table.num_rows == 0:
-        raise NNDError(f"{where}: it holds no test")
-    if len(set(table.column("test_id").to_pylist())) != table.num_rows:
-        raise NNDError(f"{where}: two tests have the same test_id")
-    try:
-        category_slugs(table.column("category").to_pylist())
-        if "severity" in table.column_names:
-            severity_slugs(table.column("severity").to_pylist())
-    except NNDError as error:
-        raise NNDError(f"{where}: {error}") from error
+    table, faults = find_faults(table)
+    if faults:
+        raise NNDError(f"{where}: {faults[0].code.replace('_', ' ')} {faults[0].note}")
     return table
 
 
@@ -131,18 +139,16 @@ def summarize(name: str, table: pa.Table) -> ConfigSummary:
         name: of the config.
         table: its tests.
     """
-    columns = table.select(["cluster_id", "high", "low", "category"]).to_pydict()
-    categories: dict[str, int] = {}
-    for category in columns["category"]:
-        categories[category] = categories.get(category, 0) + 1
-    candidates = set(zip(columns["cluster_id"], columns["high"], strict=True))
-    candidates |= set(zip(columns["cluster_id"], columns["low"], strict=True))
+    import pandas as pd  # slow to import
+
+    rows = table.select(["cluster_id", "high", "low", "category"]).to_pandas()
+    texts = [rows[["cluster_id", side]].set_axis(["cluster_id", "text"], axis=1) for side in ("high", "low")]
     return ConfigSummary(
         name=name,
         tests=table.num_rows,
-        clusters=len(set(columns["cluster_id"])),
-        candidates=len(candidates),
-        categories=dict(sorted(categories.items())),
+        clusters=rows["cluster_id"].nunique(),
+        candidates=len(pd.concat(texts).drop_duplicates()),
+        categories=rows["category"].value_counts().sort_index().to_dict(),
         fingerprint=fingerprint(table),
     )
 

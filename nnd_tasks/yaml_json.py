@@ -23,34 +23,6 @@ MAX_VALUES = 500_000
 _MAX_DIGITS = 1000  # that a number in YAML may have
 
 
-#: Characters that JSON allows in a string and YAML refuses or reads as a line break; wrongly decoded text is full of them.
-_NO_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-
-
-def yaml_mapping(fields: Mapping[str, Any]) -> str:
-    """Return plain data as YAML, one key per line.
-
-    Raises:
-        NNDError: reading the YAML would not give the same data.
-    """
-    lines = []
-    for key, value in fields.items():
-        # JSON strings are YAML strings, and keep their line breaks readable.
-        shown = _NO_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
-        lines.append(f"{key}: {shown}\n")
-    text = "".join(lines)
-    check_yaml(text, fields)
-    return text
-
-
-def check_yaml(text: str, value: Any) -> None:
-    """Raise NNDError for a YAML text that does not give ``value`` when it is read."""
-    if parse_yaml(text, "YAML to be written") != value:
-        raise NNDError(
-            "YAML to be written: reading it gives something else; a name in it holds characters that YAML changes"
-        )
-
-
 class _Dumper(yaml.SafeDumper):
     """Writes texts of several lines as they are, and no aliases."""
 
@@ -61,7 +33,7 @@ class _Dumper(yaml.SafeDumper):
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     # YAML reads these as line breaks, unless they are escaped.
     odd = any(mark in text for mark in "\x85\u2028\u2029\ufeff")
-    style = '"' if odd else "|" if "\n" in text.rstrip("\n") else None
+    style = "|" if "\n" in text.rstrip("\n") and not odd else '"' if odd or "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -71,7 +43,10 @@ _Dumper.add_representer(str, _text)
 def dump_yaml(values: Mapping[str, Any]) -> str:
     """Return plain data as YAML, texts of several lines readable; raise NNDError where reading it gives something else."""
     text = str(yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
-    check_yaml(text, dict(values))
+    if parse_yaml(text, "YAML to be written") != values:
+        raise NNDError(
+            "YAML to be written: reading it gives something else; a name in it holds characters that YAML changes"
+        )
     return text
 
 
@@ -164,8 +139,11 @@ class PlainLoader(_Loader):
     """The loader of `parse_yaml`; subclass it to read more tags."""
 
 
-class UniqueLoader(PlainLoader):
-    """A loader for `parse_yaml` that refuses a mapping with the same key twice; YAML would silently take the last."""
+class StrictLoader(PlainLoader):
+    """A loader for `parse_yaml` that refuses a mapping with the same key twice, of which YAML would silently take the last.
+
+    Yes, no, on and off are words in it; only true and false are truth values.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return a mapping; raise a YAMLError where a key is repeated."""
@@ -179,16 +157,12 @@ class UniqueLoader(PlainLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-class WordLoader(UniqueLoader):
-    """A loader for `parse_yaml` in which yes, no, on and off are words; only true and false are truth values."""
-
-
 _BOOL = "tag:yaml.org,2002:bool"
-WordLoader.yaml_implicit_resolvers = {
+StrictLoader.yaml_implicit_resolvers = {
     first: [one for one in resolvers if one[0] != _BOOL]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-WordLoader.add_implicit_resolver(_BOOL, re.compile("(?i:true|false)$"), list("tTfF"))
+StrictLoader.add_implicit_resolver(_BOOL, re.compile("(?i:true|false)$"), list("tTfF"))
 
 
 def _number(kind: str) -> Callable[[PlainLoader, yaml.ScalarNode], Any]:

@@ -155,7 +155,7 @@ def test_every_page_of_the_site_is_in_its_table_of_contents() -> None:
 
 
 def test_the_page_on_checks_lists_every_code_as_it_is() -> None:
-    from nnd_tasks.check.rules import RULES
+    from nnd_tasks.check.texts import RULES
 
     rows = re.findall(
         r"^\| `(\w+)` \| (\w+) \| (.*) \|$", (ROOT / "docs" / "checks.md").read_text("utf-8"), re.MULTILINE

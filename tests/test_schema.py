@@ -1,4 +1,4 @@
-"""Names, hashes and rows of the schema."""
+"""Names, hashes and columns of the schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import (
-    Test,
+    OPTIONAL_COLUMNS,
+    REQUIRED_COLUMNS,
     category_slugs,
     check_field_names,
     cluster_key,
@@ -161,52 +162,11 @@ def test_other_prompt_fields_are_accepted() -> None:
     check_field_names([])
 
 
-# ---------------------------------------------------------------- rows
+# ---------------------------------------------------------------- columns
 
 
-def test_a_row_has_the_required_columns_then_the_optional_ones_then_the_prompt_fields() -> None:
-    values = {
-        "test_id": "t",
-        "context_id": "c",
-        "cluster_id": "k",
-        "context": "some text",
-        "high": "good",
-        "low": "bad",
-        "category": "E",
-        "high_first": False,
-        "subcategory": "sub",
-        "severity": "minor",
-        "high_label": "hl",
-        "low_label": "ll",
-        "high_system": "hs",
-        "low_system": "ls",
-        "high_score": 0.5,
-        "low_score": 0.0,
-        "rater": "r",
-        "noise_ratio": 0.25,
-        "seed": 3,
-    }
-    row = Test(**values, fields={"zeta": "z", "answer": "a"}).row()
-    assert list(row) == [*COLUMNS, "zeta", "answer"]
-    assert row == {**values, "zeta": "z", "answer": "a"}
-
-
-def test_what_a_source_does_not_know_is_empty_in_the_row() -> None:
-    row = Test("t", "c", "k", "text", "good", "bad", "E", True).row()
-    assert list(row) == COLUMNS
-    assert [row[name] for name in REQUIRED] == ["t", "c", "k", "text", "good", "bad", "E", True]
-    assert {name: row[name] for name in COLUMNS[len(REQUIRED) :]} == {
-        **dict.fromkeys(COLUMNS[len(REQUIRED) :], ""),
-        "high_score": None,
-        "low_score": None,
-        "noise_ratio": None,
-        "seed": None,
-    }
-
-
-def test_tests_cannot_be_changed_after_they_are_made() -> None:
-    with pytest.raises(AttributeError):
-        Test("t", "c", "k", "text", "good", "bad", "E", True).high = "other"  # type: ignore[misc]
+def test_the_columns_are_those_of_published_sets_in_their_order() -> None:
+    assert [*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS] == COLUMNS
 
 
 # ---------------------------------------------------------------- text and hashes

@@ -8,23 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nnd_tasks import schema
 from nnd_tasks.check.rules import Finding, Severity, Tests, finding
-from nnd_tasks.datasets import CARD, SPLIT, config_names, default_config, read_header, read_report
-from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import read_bytes, read_text
+from nnd_tasks.datasets import CARD, SPLIT, config_names, default_config, read_config, read_header, read_report
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_text
 from nnd_tasks.schema import clean_name
 from nnd_tasks.sets.licences import licence_names
-from nnd_tasks.tables import SPANS, TYPES, fingerprint
-
-#: Bytes and rows that a parquet file may have; our largest config has 50,000 tests and 40 MB.
-_MAX_BYTES, _MAX_ROWS = 2_000_000_000, 5_000_000
-_FAULTS = (NNDError, pa.ArrowException, OSError, ValueError)  # ValueError: names that are no UTF-8
-_COLUMNS = {name: TYPES[kind] for name, kind in {**schema.REQUIRED_COLUMNS, **schema.OPTIONAL_COLUMNS}.items()}
-_COLUMNS[schema.SPANS_COLUMN] = SPANS
+from nnd_tasks.tables import find_faults, fingerprint
 
 
 @dataclass
@@ -92,28 +84,12 @@ def read_folder(path: Path, only: Collection[str] = ()) -> Folder:
 
 def _read_config(folder: Folder, name: str) -> Iterator[Finding]:
     try:
-        files = sorted((folder.path / name).glob(f"{SPLIT}-*.parquet"))
-        table = pa.concat_tables([_read_parquet(file) for file in files])
-    except _FAULTS as error:
-        yield finding("data_unreadable", reason_of(error), name)
+        table, faults = find_faults(read_config(folder.path, name))
+    except NNDError as error:
+        yield finding("data_unreadable", str(error), name)
         return
-    faults = []
-    for column, kind in _COLUMNS.items():
-        required = column in schema.REQUIRED_COLUMNS
-        if column in table.column_names:
-            try:
-                cells = table[column].cast(kind)
-            except _FAULTS as error:
-                faults.append(finding("column_type", f"{column!r} ({reason_of(error)})", name))
-                continue
-            table = table.set_column(table.column_names.index(column), column, cells)
-            if required and (empty := cells.null_count):
-                faults.append(finding("cell_empty", f"{empty:,} of {column!r}", name, count=empty))
-        elif required:
-            faults.append(finding("column_missing", repr(column), name))
-    if not table.num_rows:
-        faults.append(finding("no_tests", "", name))
-    yield from faults
+    for code, note, rows in faults:
+        yield finding(code, note, name, count=rows)
     for column in {*table.column_names} - schema.RESERVED_COLUMNS:
         if column in schema.DOCUMENT_COLUMNS:
             yield finding("column_name", f"{column!r} is in use for documents", name, severity=Severity.ERROR)
@@ -121,24 +97,9 @@ def _read_config(folder: Folder, name: str) -> Iterator[Finding]:
             yield finding("column_name", repr(column), name)
     if faults:
         return
-    frame = pd.DataFrame(table.to_pydict(), dtype=object)
-    for column, name_metrics in (("category", schema.category_slugs), ("severity", schema.severity_slugs)):
-        try:
-            name_metrics(frame.get(column, []))
-        except NNDError as error:
-            yield finding("category_name", str(error), name)
     part = folder.report.get(name)
     if isinstance(part, dict) and part.get("fingerprint") not in (None, fingerprint(table)):
         yield finding("report_mismatch", "", name)
     languages = licence_names(folder.header.get("language"))
+    frame = pd.DataFrame(table.to_pydict(), dtype=object)
     folder.configs[name] = Tests(name, frame, languages, clean_name(name) in folder.known)
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    """Return a parquet file in which all texts are UTF-8; raise NNDError where it is no regular file or too large."""
-    file = pq.ParquetFile(pa.BufferReader(read_bytes(path, limit=_MAX_BYTES)))
-    if file.metadata.num_rows > _MAX_ROWS:
-        raise NNDError(f"{path}: has more than {_MAX_ROWS:,} rows")
-    table = file.read()
-    table.validate(full=True)
-    return table

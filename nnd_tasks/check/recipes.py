@@ -9,12 +9,11 @@ from typing import Any
 from nnd_tasks.check.reading import Folder
 from nnd_tasks.check.rules import Finding, Severity, finding
 from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.card import KNOWN_BY_PEOPLE
 from nnd_tasks.sets.look import look_at_code
 from nnd_tasks.sets.recipe import FILE, Recipe, make_recipe, read_recipe
 from nnd_tasks.sets.shelf import SetRecipe
 from nnd_tasks.wording import counted, some_of
-
-_FACTS = ("license", "language", "summary", "judges", "homepage", "citation")
 
 
 def check_recipe(found: SetRecipe) -> tuple[Recipe | None, list[Finding]]:
@@ -41,7 +40,7 @@ def _check_facts(recipe: Recipe, *, prepared: bool) -> Iterator[Finding]:
         yield finding("recipe_invalid", needs)
     facts = [
         key
-        for key in _FACTS
+        for key in KNOWN_BY_PEOPLE
         if getattr(recipe.facts, key) in (None, ()) and (key != "language" or recipe.config != FILE)
     ]
     if facts:

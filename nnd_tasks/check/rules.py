@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -14,16 +13,14 @@ import pandas as pd
 from nnd_tasks.analysis.compare.power import LARGEST_MDE, planned_by_category, points
 from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.check import texts
+from nnd_tasks.check.texts import RULES
 from nnd_tasks.errors import visible
 from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, normalize
 from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
-from nnd_tasks.yaml_json import read_yaml
 
 #: Rows that a finding lists; it counts all of them.
 EXAMPLES = 5
-#: Code -> words; the file says what each stands for.
-RULES: Mapping[str, Mapping[str, str]] = read_yaml(Path(__file__).with_name("rules.yaml"))
 #: A baseline that passes more than this share of a category's tests gives the label away; above `OFTEN` it is noted.
 LEAK, OFTEN = 0.95, 0.8
 #: Tests that a category needs for such a finding. By the rule of three, 30 passed of 30 means a rate of at least 0.9 (95%).
@@ -241,7 +238,6 @@ def _find_other_script(tests: Tests) -> Marks | str:
 
 #: Code -> what finds the tests: marks, or a note on the whole config, empty where nothing is wrong.
 _FINDERS: Mapping[str, Callable[[Tests], Marks | str]] = {
-    "test_id_repeated": lambda tests: tests.frame["test_id"].duplicated(),
     "cluster_mixed": _find_mixed,
     "cluster_split": _find_split,
     "no_error_bar": lambda tests: "" if tests.frame["cluster_id"].nunique() > 1 else counted(len(tests.frame), "test"),

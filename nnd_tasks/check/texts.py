@@ -7,8 +7,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from os.path import commonprefix  # of texts, not paths
+from pathlib import Path
 
 from nnd_tasks.errors import visible
+from nnd_tasks.yaml_json import read_yaml
 
 _CLIP = 80  # characters that a finding shows of a text
 
@@ -48,29 +50,11 @@ def _find_phone(text: str) -> re.Match[str] | None:
     return next((found for found in _PHONE.finditer(text) if 8 <= len(re.sub(r"\D", "", found[0])) <= 15), None)
 
 
+#: Code -> words and, where it is looked for in texts, its regular expression; the file says what each key stands for.
+RULES: Mapping[str, Mapping[str, str]] = read_yaml(Path(__file__).with_name("rules.yaml"))
 #: Code -> search for its part of a text.
 SEARCHES: Mapping[str, Callable[[str], re.Match[str] | None]] = {
-    "html": re.compile(
-        r"</?(?:a|abbr|article|b|blockquote|body|br|center|code|dd|div|dl|dt|em|font|footer|form|h[1-6]|head|header|hr|html|i|iframe"
-        r"|img|input|label|li|link|main|mark|meta|nav|ol|option|p|pre|ref|script|section|select|small|span|strong|style|sub|sup|svg"
-        r"|table|tbody|td|textarea|th|thead|title|tr|tt|u|ul|v|video)(?:\s[^<>]{0,300})?/?>",
-        re.IGNORECASE,
-    ).search,
-    "markdown": re.compile(
-        r"```|^#{1,6} \S.*|(?<![\w*])\*\*[^\s*](?:[^*\n]{0,200}[^\s*])?\*\*(?![\w*])|\[[^\]\n]{1,200}\]\(https?://[^)\s]{1,500}\)",
-        re.MULTILINE,
-    ).search,
-    "escaped": re.compile(  # \nabla, \nu and the like are LaTeX
-        r"\\r?\\?n(?!abla|u\b|eq?\b|eg\b|i\b|ot|ewline|oindent|mid|leq|geq|rightarrow)|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}"
-        r"|&(?:amp|lt|gt|quot|apos|nbsp|[lr][sd]quo|[mn]dash|hellip|#\d{2,6}|#x[0-9a-fA-F]{2,6});",
-    ).search,
-    "special_token": re.compile(
-        r"</?s>|<(?:unk|pad|mask|bos|eos|extra_id_\d+)>|<\|[\w-]{1,40}\|>|\[(?:UNK|CLS|SEP|MASK|PAD)\]|▁\w"
-    ).search,
-    "replacement_character": re.compile("\ufffd").search,
-    "control_character": re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ue000-\uf8ff]").search,
-    "invisible_character": re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]").search,
-    "edge_space": re.compile(r"\A\s+(?=\S)|(?<=\S)\s+\Z").search,
+    **{code: re.compile(rule["search"]).search for code, rule in RULES.items() if "search" in rule},
     "mojibake": _find_mojibake,
     "not_nfc": _find_not_nfc,
     "email": _EMAIL.search,
@@ -107,47 +91,16 @@ def show_texts(texts: Sequence[str], part: str | None = None) -> str:
 
 # ---------------------------------------------------------------- scripts
 
-#: Script, as names of Unicode characters begin -> the languages that it writes (ISO 639-1 or 639-3). Languages that are not
-#: here are written in Latin letters, as far as we know.
-_SCRIPTS = {
-    "CYRILLIC": "ru uk be bg mk ky tg mn tt ba cv os sr bs cnr kk uz tk az crh",
-    "ARABIC": "ar fa ur ps ug sd ckb arz ary pa ku ks",
-    "HEBREW": "he iw yi",
-    "DEVANAGARI": "hi mr ne sa bho mai kok ks",
-    "BENGALI": "bn as mni",
-    "CJK": "zh yue lzh wuu nan ja ko",
-    "HIRAGANA": "ja",
-    "KATAKANA": "ja",
-    "HANGUL": "ko",
-    "ETHIOPIC": "am ti",
-    "GREEK": "el",
-    "ARMENIAN": "hy",
-    "GURMUKHI": "pa",
-    "GUJARATI": "gu",
-    "ORIYA": "or",
-    "TAMIL": "ta",
-    "TELUGU": "te",
-    "KANNADA": "kn",
-    "MALAYALAM": "ml",
-    "SINHALA": "si",
-    "THAI": "th",
-    "LAO": "lo",
-    "TIBETAN": "bo dz",
-    "MYANMAR": "my",
-    "GEORGIAN": "ka",
-    "KHMER": "km",
-    "": "multilingual mul und code zxx mis",  # no one language: any script may occur
-    "LATIN": "sr bs cnr kk uz tk az crh ku",
-}
+_SCRIPTS: Mapping[str, Sequence[str]] = read_yaml(Path(__file__).with_name("scripts.yaml"))
 
 
 def scripts_of(languages: Iterable[str]) -> set[str]:
     """Return the scripts of languages (BCP 47 tags such as ``zh-TW``); none where any script may occur."""
     codes = {re.split("[-_]", tag.lower())[0] for tag in languages}
-    found = {script for script, own in _SCRIPTS.items() if codes & {*own.split()}}
-    if "" in found:
+    found = {script for script, own in _SCRIPTS.items() if codes.intersection(own)}
+    if "ANY" in found:
         return set()
-    return found | {"LATIN"} if codes - {*" ".join(_SCRIPTS.values()).split()} else found
+    return found | {"LATIN"} if codes.difference(*_SCRIPTS.values()) else found
 
 
 def find_other_script(text: str, expected: Container[str]) -> str | None:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import ALL, BASELINES
-from nnd_tasks.datasets import CARD, SPLIT, parse_card
+from nnd_tasks.datasets import CARD, list_files, parse_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.languages import language_pair
 from nnd_tasks.markdown import cell, code, fenced, plain
@@ -135,7 +135,7 @@ def make_card(
         "configs": [
             {
                 "config_name": name,
-                "data_files": [{"split": SPLIT, "path": f"{name}/{SPLIT}-*.parquet"}],
+                "data_files": list_files(name),
                 **({"default": True} if name == (default if default in names else names[0]) else {}),
             }
             for name in names

@@ -16,7 +16,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
 from nnd_tasks.schema import check_field_names
 from nnd_tasks.wording import did_you_mean
-from nnd_tasks.yaml_json import WordLoader, parse_yaml
+from nnd_tasks.yaml_json import StrictLoader, parse_yaml
 
 #: In the folder of a set; without .yaml, which lm-eval would take for a task.
 RECIPE, PREPARE = "_recipe", "prepare.py"
@@ -393,7 +393,7 @@ def make_recipe(values: Any, where: str) -> Recipe:
 
 def read_recipe(path: Path) -> dict[str, Any]:
     """Return the keys of a recipe's YAML, unchecked; raise NNDError where it cannot be read as plain data."""
-    values = parse_yaml(read_text(path, limit=MAX_RECIPE_BYTES), str(path), WordLoader)
+    values = parse_yaml(read_text(path, limit=MAX_RECIPE_BYTES), str(path), StrictLoader)
     if not isinstance(values, dict):
         raise NNDError(f"{path}: a recipe is a mapping of keys, such as `context: article`")
     return values

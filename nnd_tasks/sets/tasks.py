@@ -18,7 +18,7 @@ from nnd_tasks.sets.build import Made
 from nnd_tasks.sets.chat import ANSWER
 from nnd_tasks.sets.recipe import FILE, Recipe
 from nnd_tasks.sets.shelf import SetRecipe
-from nnd_tasks.yaml_json import read_yaml, yaml_mapping
+from nnd_tasks.yaml_json import dump_yaml, read_yaml
 
 #: Prompt where some contexts are chats of several messages, which end with ``Assistant:``: with it, all prompts end so.
 _OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"
@@ -58,7 +58,7 @@ def write_task(name: str, fields: Mapping[str, Any], folder: Path | None = None)
     if shipped := shipped_task(name):
         return UserTask(name, shipped)
     path = (folder or user_tasks_dir() / name.removeprefix("nnd_")) / f"{name}.yaml"
-    text = yaml_mapping({"include": str(tasks_dir() / "_base"), "task": name, **fields})
+    text = dump_yaml({"include": str(tasks_dir() / "_base"), "task": name, **fields})
     with reading(path):
         if path.is_file():
             return UserTask(name, path, kept=path.read_bytes().decode("utf-8") != text)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import jinja2
 from tqdm import tqdm
@@ -20,7 +21,7 @@ from nnd_tasks.datasets import dataset_folder
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import expand
 from nnd_tasks.harness.signature import weights_digest
-from nnd_tasks.schema import Test, short_hash
+from nnd_tasks.schema import short_hash
 from nnd_tasks.sets.tasks import UserTask, shipped_task
 from nnd_tasks.sets.write import making
 from nnd_tasks.statistics import confidence_interval
@@ -270,25 +271,25 @@ def _attack(
     return Attack(model, kind, len(texts) - too_long, too_long, found)
 
 
-def _test(gold: Gold, attack: Attack, found: Found) -> Test:
+def _test(gold: Gold, attack: Attack, found: Found) -> dict[str, Any]:
     cluster = short_hash("stress", gold.source, gold.text)
-    return Test(
-        test_id=short_hash(cluster, "attack", attack.model, attack.search, found.text),
-        context_id=cluster,
-        cluster_id=cluster,
-        context=gold.source,
-        high=gold.text,
-        low=found.text,
-        category=attack.model,
-        high_first=True,
-        subcategory=attack.search,
-        noise_ratio=found.noise,
-        seed=0,
-    )
+    return {
+        "test_id": short_hash(cluster, "attack", attack.model, attack.search, found.text),
+        "context_id": cluster,
+        "cluster_id": cluster,
+        "context": gold.source,
+        "high": gold.text,
+        "low": found.text,
+        "category": attack.model,
+        "high_first": True,
+        "subcategory": attack.search,
+        "noise_ratio": found.noise,
+        "seed": 0,
+    }
 
 
 def _fooled(
-    scorer: Likelihood, tests: Sequence[Test], contexts: Mapping[tuple[str, str], str]
+    scorer: Likelihood, tests: Sequence[dict[str, Any]], contexts: Mapping[tuple[str, str], str]
 ) -> dict[str, tuple[float, float, float]]:
     """Return attacked model -> share of its tests that a model fails, and its 95% interval over gold texts.
 
@@ -299,15 +300,18 @@ def _fooled(
         tests: found against all models.
         contexts: (source, gold text) -> what the model reads before it.
     """
-    read = {test.test_id: contexts[test.context, test.high] for test in tests}
-    fitting = [test for test in tests if all(scorer.fits(read[test.test_id], text) for text in (test.high, test.low))]
-    pairs = list(dict.fromkeys((read[test.test_id], text) for test in fitting for text in (test.high, test.low)))
+    asked = []
+    for test in tests:
+        context = contexts[test["context"], test["high"]]
+        better, worse = (context, test["high"]), (context, test["low"])
+        if scorer.fits(*better) and scorer.fits(*worse):
+            asked.append((test, better, worse))
+    pairs = list(dict.fromkeys(pair for _, *both in asked for pair in both))
     means = dict(zip(pairs, scorer.means(pairs), strict=True))
     counts: dict[str, dict[str, list[int]]] = {}
-    for test in fitting:
-        context = read[test.test_id]
-        one = counts.setdefault(test.category, {}).setdefault(test.cluster_id, [0, 0])
-        one[0] += means[context, test.high] <= means[context, test.low]
+    for test, better, worse in asked:
+        one = counts.setdefault(test["category"], {}).setdefault(test["cluster_id"], [0, 0])
+        one[0] += means[better] <= means[worse]
         one[1] += 1
     rates = {}
     for attacked, clusters in counts.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import expand, is_missing_path, read_bytes, seems_to_be
+from nnd_tasks.files import expand, is_missing_path, read_text
 from nnd_tasks.schema import normalize
 from nnd_tasks.sets.fetch import sha256_of
 from nnd_tasks.wording import did_you_mean
@@ -135,12 +135,8 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
 
 def _rows(path: Path) -> Iterator[Gold]:
     """Yield the gold texts of a text file, one per line, or of a JSONL file."""
-    content = read_bytes(path, limit=_MOST_BYTES)
-    try:
-        # Not str.splitlines: texts may hold other characters that it takes for the end of a line.
-        lines = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise NNDError(f"{path}: is not UTF-8 text (byte {error.start}); {seems_to_be(content)}") from error
+    # Not str.splitlines: texts may hold other characters that it takes for the end of a line.
+    lines = read_text(path, limit=_MOST_BYTES).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if path.suffix not in (".jsonl", ".json"):
         return (Gold(normalize(line.strip())) for line in lines)
     return _json_rows(path, lines)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from nnd_tasks import __version__
 from nnd_tasks.baselines import table_rates
 from nnd_tasks.datasets import read_report
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import Test
 from nnd_tasks.sets.card import About
 from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.sets.shelf import list_recipes
@@ -19,7 +20,7 @@ from nnd_tasks.sets.tasks import UserTask, write_task
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.stress.corpora import Corpus, Gold
 from nnd_tasks.stress.synthesize import VERSION
-from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_table
+from nnd_tasks.tables import ConfigSummary, check_table, summarize
 
 CONFIG = "stress"
 PROMPT = "{{context}}\n\n"
@@ -52,7 +53,7 @@ def some_of(texts: list[Gold], count: int | None) -> list[Gold]:
 def write_stress_set(
     folder: Path,
     corpus: Corpus,
-    tests: Sequence[Test],
+    tests: list[dict[str, Any]],
     *,
     name: str,
     report: Mapping[str, Any],
@@ -65,14 +66,14 @@ def write_stress_set(
     Args:
         folder: the dataset folder.
         corpus: the gold texts.
-        tests: of the set.
+        tests: rows of the set, in the columns of the schema.
         name: of the set.
         report: what its build report says besides the corpus.
         made: returns lines for the card on how the tests were made.
         replace: overwrite other data there.
         summary: of the set, in a sentence.
     """
-    table = check_table(to_table(tests), f"corpus {corpus.name}")
+    table = check_table(pa.Table.from_pylist(tests), f"corpus {corpus.name}")
     counts = summarize(CONFIG, table)
     whole = {
         "corpus": corpus.name,

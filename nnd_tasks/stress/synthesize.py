@@ -11,12 +11,13 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from typing import Any, TypeAlias
 
 from tqdm import tqdm
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import Test, short_hash
+from nnd_tasks.schema import short_hash
 from nnd_tasks.stress import sentences, words  # noqa: F401 - importing them registers their error types
 from nnd_tasks.stress.corpora import Gold
 from nnd_tasks.stress.masked import load_fill
@@ -30,6 +31,8 @@ _CHUNK = 20
 VERSION = 3
 #: Why there is no test: the error left the text unchanged, or gave the same as a lower level or an earlier seed.
 UNCHANGED, REPEATED = "unchanged", "repeated"
+#: A test as a row of the dataset, or why there is none.
+Made: TypeAlias = "dict[str, Any] | str"
 
 
 @dataclass(frozen=True)
@@ -75,12 +78,12 @@ class Synthesized:
     """What `synthesize` made.
 
     Attributes:
-        tests: one per text, error type, level and seed that gave a new text.
+        tests: rows of the dataset, one per text, error type, level and seed that gave a new text.
         unchanged: error type -> how often it left a text unchanged.
         repeated: error type -> how often a level or seed gave the same text as a lower level or an earlier seed.
     """
 
-    tests: list[Test]
+    tests: list[dict[str, Any]]
     unchanged: Counter[str]
     repeated: Counter[str]
 
@@ -105,7 +108,7 @@ def resources_of(plan: SynthesisPlan, parser: Parser, progress: bool = False) ->
     )
 
 
-def make_tests(gold: Gold, plan: SynthesisPlan, resources: Resources) -> Iterator[tuple[str, Test | str]]:
+def make_tests(gold: Gold, plan: SynthesisPlan, resources: Resources) -> Iterator[tuple[str, Made]]:
     """Yield (error type, test) for every level and seed, with `UNCHANGED` or `REPEATED` where there is no test.
 
     All levels of an error draw the same random numbers, so that a higher level adds to a lower one. A test depends on the text,
@@ -129,21 +132,21 @@ def make_tests(gold: Gold, plan: SynthesisPlan, resources: Resources) -> Iterato
                     yield name, _test(gold, cluster, kind, amount, seed, noised)
 
 
-def _test(gold: Gold, cluster: str, kind: ErrorType, amount: float, seed: int, noised: str) -> Test:
+def _test(gold: Gold, cluster: str, kind: ErrorType, amount: float, seed: int, noised: str) -> dict[str, Any]:
     level = kind.level(amount)
-    return Test(
-        test_id=short_hash(cluster, kind.name, level, str(seed), noised),
-        context_id=cluster,
-        cluster_id=cluster,
-        context=gold.source,
-        high=gold.text,
-        low=noised,
-        category=kind.name,
-        high_first=True,
-        subcategory=level,
-        noise_ratio=noise_ratio(gold.text, noised, switching=kind.switching),
-        seed=seed,
-    )
+    return {
+        "test_id": short_hash(cluster, kind.name, level, str(seed), noised),
+        "context_id": cluster,
+        "cluster_id": cluster,
+        "context": gold.source,
+        "high": gold.text,
+        "low": noised,
+        "category": kind.name,
+        "high_first": True,
+        "subcategory": level,
+        "noise_ratio": noise_ratio(gold.text, noised, switching=kind.switching),
+        "seed": seed,
+    }
 
 
 #: What a process of the pool needs; `_start` sets it.
@@ -157,7 +160,7 @@ def _start(plan: SynthesisPlan) -> None:
     _worker = plan, resources_of(plan, Parser(find_pipeline(plan.pipeline)))
 
 
-def _made(gold: Gold) -> list[tuple[str, Test | str]]:
+def _made(gold: Gold) -> list[tuple[str, Made]]:
     """Return what `make_tests` yields; runs in a process of the pool."""
     if _worker is None:
         raise RuntimeError("the worker was not started")
@@ -194,9 +197,7 @@ def synthesize(plan: SynthesisPlan, parser: Parser, *, workers: int = 1, progres
     return found
 
 
-def _each(
-    plan: SynthesisPlan, parser: Parser, workers: int, progress: bool
-) -> Iterator[Iterable[tuple[str, Test | str]]]:
+def _each(plan: SynthesisPlan, parser: Parser, workers: int, progress: bool) -> Iterator[Iterable[tuple[str, Made]]]:
     """Yield what is made of each text."""
     if workers <= 1:
         resources = resources_of(plan, parser, progress)

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from nnd_tasks.harness.documents import cluster_documents, load_tests
-from nnd_tasks.schema import Test
-from nnd_tasks.tables import to_table
 from tests.analysis.fake_runs import write_run
-from tests.sets.folders import write
+from tests.sets.folders import to_table, write
 
 SYSTEMS = ("A", "B", "C")
 
@@ -40,17 +38,17 @@ def write_set(home: Path, kind: str, prompts: int = 40) -> None:
                 if kind == "label":
                     extra |= {"high_label": "No error", "low_label": "disfluent"}
                 tests.append(
-                    Test(
-                        test_id=f"{prompt:08x}{high}{low}",
-                        context_id=str(prompt),
-                        cluster_id=f"{prompt:04x}",
-                        context=f"context {prompt}",
-                        high=texts[better][0],
-                        low=texts[worse][0],
-                        category="cd"[prompt % 2],
-                        high_first=True,
+                    {
+                        "test_id": f"{prompt:08x}{high}{low}",
+                        "context_id": str(prompt),
+                        "cluster_id": f"{prompt:04x}",
+                        "context": f"context {prompt}",
+                        "high": texts[better][0],
+                        "low": texts[worse][0],
+                        "category": "cd"[prompt % 2],
+                        "high_first": True,
                         **extra,
-                    )
+                    }
                 )
     write(home / "nnd" / "made_up", {"default": to_table(tests)})
 

@@ -17,12 +17,10 @@ from nnd_tasks.analysis.familiarity.effects import Effects
 from nnd_tasks.analysis.familiarity.familiarity import Familiarity, find_familiarity
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.datasets import read_table
-from nnd_tasks.schema import Test
-from nnd_tasks.tables import to_table
 from tests.analysis.judged_runs import SYSTEMS, write_scores, write_set
 from tests.commands import Outcome, refused
 from tests.conftest import once
-from tests.sets.folders import write
+from tests.sets.folders import to_table, write
 
 Command = Callable[..., Outcome]
 Made = Callable[[str], None]
@@ -206,8 +204,7 @@ def test_systems_of_two_groups_are_not_compared(made_up: Made, nnd_home: Path, t
     table = read_table(nnd_home / "nnd" / "made_up").to_pandas()
     for side in ("high_system", "low_system"):
         table.loc[table["cluster_id"] < f"{20:04x}", side] = table[side].str.replace(r"(\w)", r"\g<1>2", regex=True)
-    tests = [Test(**{key: value for key, value in row.items() if value == value}) for row in table.to_dict("records")]
-    write(nnd_home / "nnd" / "made_up", {"default": to_table(tests)})
+    write(nnd_home / "nnd" / "made_up", {"default": to_table(table.to_dict("records"))})
     [found] = find_familiarity(read_runs([write_scores(tmp_path, "m", {"A": 0.5})]))
     assert "Groups: " in found.notes[0]
     assert {one.system: round(one.value, 1) for one in found.effects}["A"] == pytest.approx(0.5, abs=0.2)

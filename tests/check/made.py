@@ -44,7 +44,7 @@ HEADER = f"""
 nnd_set: {NAME}
 license: cc-by-4.0
 language: [en]
-configs: [{{config_name: authors, data_files: authors/test-*.parquet, default: true}}]
+configs: [{{config_name: authors, data_files: [{{split: test, path: authors/test-*.parquet}}], default: true}}]
 nnd_schema_version: 1
 """
 TASK = f"""

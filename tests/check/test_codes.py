@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.check.checking import check_set
-from nnd_tasks.check.rules import RULES, Severity
-from nnd_tasks.check.texts import SEARCHES
+from nnd_tasks.check.rules import Severity
+from nnd_tasks.check.texts import RULES, SEARCHES
+from nnd_tasks.datasets import list_files
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import cluster_key
 from tests.check.made import CATEGORIES, CITATION, NAME, Made, good_tests
@@ -72,7 +73,7 @@ def file(**contents: str) -> Spoil:
 def config(name: str, *, data: bool = True, listed: bool = True) -> Spoil:
     def spoil(made: Made) -> None:
         if listed:
-            made.header["configs"].append({"config_name": name, "data_files": f"{name}/test-*.parquet"})
+            made.header["configs"].append({"config_name": name, "data_files": list_files(name)})
         if data:
             made.extra[name] = good_tests()
 

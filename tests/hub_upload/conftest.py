@@ -15,30 +15,29 @@ import pytest
 
 from nnd_tasks.baselines import table_rates
 from nnd_tasks.datasets import CARD, REPORT, user_tasks_dir
-from nnd_tasks.schema import Test
 from nnd_tasks.sets.card import About, make_card
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Facts
-from nnd_tasks.tables import fingerprint, summarize, to_table
+from nnd_tasks.tables import fingerprint, summarize
 
 FACTS = {"title": "Mine", "summary": "Mine.", "judges": "We.", "homepage": "", "citation": "@misc{mine,}"}
 
 
 def some_tests(count: int = 30, word: str = "good") -> pa.Table:
     """Return a table of tests, ten prompts and three categories."""
-    return to_table(
+    return pa.Table.from_pylist(
         [
-            Test(
-                test_id=f"t{i}",
-                context_id=f"c{i % 10}",
-                cluster_id=f"k{i % 10}",
-                context=f"The context number {i % 10}, long enough to be recognized anywhere.",
-                high=f"A {word} answer number {i} to it, which nobody else gives.",
-                low=f"A bad answer number {i}.",
-                category=("wrong", "dull", "long")[i % 3],
-                high_first=bool(i % 2),
-                rater="Jo",
-                fields={"question": f"What is {i % 10}?"},
-            )
+            {
+                "test_id": f"t{i}",
+                "context_id": f"c{i % 10}",
+                "cluster_id": f"k{i % 10}",
+                "context": f"The context number {i % 10}, long enough to be recognized anywhere.",
+                "high": f"A {word} answer number {i} to it, which nobody else gives.",
+                "low": f"A bad answer number {i}.",
+                "category": ("wrong", "dull", "long")[i % 3],
+                "high_first": bool(i % 2),
+                "rater": "Jo",
+                "question": f"What is {i % 10}?",
+            }
             for i in range(count)
         ]
     )

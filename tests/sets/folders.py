@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.schema import Test
 from nnd_tasks.sets.card import About
 from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.sets.write import write_dataset
-from nnd_tasks.tables import ConfigSummary, to_table
+from nnd_tasks.tables import ConfigSummary, check_table
 
 
-def make(n: int = 3, mark: str = "", **values: Any) -> list[Test]:
+def to_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return tests as a table in the types of the schema."""
+    return check_table(pa.Table.from_pylist(list(rows)), "a test")
+
+
+def make(n: int = 3, mark: str = "", **values: Any) -> list[dict[str, Any]]:
     """Return ``n`` tests over two clusters."""
     return [
-        Test(
-            **{
-                "test_id": f"{mark}t{i}",
-                "context_id": f"c{i}",
-                "cluster_id": f"k{i % 2}",
-                "context": f"text {i % 2}\n",
-                "high": f" good {mark}é",
-                "low": f"bad {i}",
-                "category": "Common Sense" if i % 3 else "Entity",
-                "high_first": i % 2 == 0,
-                **values,
-            }
-        )
+        {
+            "test_id": f"{mark}t{i}",
+            "context_id": f"c{i}",
+            "cluster_id": f"k{i % 2}",
+            "context": f"text {i % 2}\n",
+            "high": f" good {mark}é",
+            "low": f"bad {i}",
+            "category": "Common Sense" if i % 3 else "Entity",
+            "high_first": i % 2 == 0,
+            **values,
+        }
         for i in range(n)
     ]
 

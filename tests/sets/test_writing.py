@@ -18,8 +18,7 @@ from nnd_tasks.datasets import list_configs, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.folders import lock_file
 from nnd_tasks.sets.card import make_card
-from nnd_tasks.tables import to_table
-from tests.sets.folders import beside, contents, make, write
+from tests.sets.folders import beside, contents, make, to_table, write
 
 
 @pytest.fixture

@@ -263,7 +263,7 @@ def test_a_corpus_that_is_not_there_says_where_to_look(tmp_path: Path, monkeypat
     ):
         read_corpus("ted")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(NNDError, match=r"is not UTF-8 text .* it seems to be UTF-16; save it as UTF-8"):
+    with pytest.raises(NNDError, match=r"bytes\.txt: is not UTF-8 .*; save it as UTF-8"):
         read_corpus(str(tmp_path / "bytes.txt"))
 
 
