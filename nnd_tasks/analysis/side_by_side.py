@@ -112,6 +112,27 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
     return pairs
 
 
+def pair_several(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[list[Paired], list[str]]:
+    """Return the runs side by side, and a note on each task that only one model ran.
+
+    Args:
+        runs: of any tasks.
+        allow: parts of the protocol that may differ.
+        what: needs several models, for an error.
+
+    Raises:
+        NNDError: as `pair`, or no two models ran on one task.
+    """
+    paired = pair(runs, allow)
+    groups = [group for group in paired if len(group.runs) > 1]
+    alone = [f"{group.runs[0].model} on {group.title}" for group in paired if len(group.runs) == 1]
+    if not groups:
+        if any(one.set == other.set and one.model != other.model for one, other in combinations(runs, 2)):
+            raise NNDError(not_compared(runs, paired)[0])  # on one set, but not asked the same
+        raise NNDError(f"one run only ({'; '.join(alone)}): {what} needs two models or checkpoints on one task")
+    return groups, [f"Left out, the only run of its task and protocol: {one}." for one in alone]
+
+
 def _prompts(run: Run) -> set[str]:
     return {document["cluster_id"] for document in run.documents}
 

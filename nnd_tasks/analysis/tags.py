@@ -186,6 +186,12 @@ def guess_family(run: Run) -> str:
     return name
 
 
+def find_family(run: Run, tags: Tags | None, guess: str = "") -> str:
+    """Return the family of a model: from the tags, else ``guess``, else its name without its size."""
+    given = tags.text(run, "family") if tags is not None else None
+    return given or guess or guess_family(run)
+
+
 def find_number(run: Run, x: str, tags: Tags | None) -> float:
     """Return a model's place on the x axis: from the tags, else as lm-eval counted it or the name says it.
 

@@ -1,24 +1,19 @@
-"""Commands over results: compare, report, surprise, board, scaling, curve, signal, familiarity, verify, reproduce."""
+"""Commands over results: compare, report, board, trend, signal, familiarity, verify, reproduce."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from nnd_tasks.analysis.selecting import HELP as SELECT
 from nnd_tasks.cli import completion
 from nnd_tasks.cli.console import check_folder, parts_of, say, show, show_lines, warn
-from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, app, examples
+from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, Format, Out, app, examples
 
-if TYPE_CHECKING:
-    from nnd_tasks.analysis.curves.charts import Chart
-
-_X = completion.choices("parameters", "step", "epoch")
 Runs = Annotated[list[Path], typer.Argument(help="What --output_path named, or results_*.json files.")]
 Allow = Annotated[str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")]
 Select = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)]
@@ -101,28 +96,6 @@ def report(
 @app.command(
     rich_help_panel=CONCLUSIONS,
     epilog=examples(
-        ("nnd surprise results --out figures", "of runs with --metadata '{\"tokens\": true}'"),
-    ),
-)
-def surprise(
-    runs: Runs,
-    select: Select = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
-) -> None:
-    """Show how surprising the tokens before, in and after marked errors are to each model."""
-    from nnd_tasks.analysis.curves.around_errors import around_errors, markdown, write
-    from nnd_tasks.analysis.results import read_runs
-
-    check_folder("--out", out_dir)
-    places = around_errors(read_runs(runs, select or ()))
-    show(markdown(places))
-    for path in write(places, out_dir) if out_dir is not None else ():
-        say(f"written: {path}")
-
-
-@app.command(
-    rich_help_panel=CONCLUSIONS,
-    epilog=examples(
         ("nnd board results --out site", "pages that any static host can serve"),
         ("nnd board anna ben --out site --select limit=all", "whole sets only, of two people"),
     ),
@@ -151,79 +124,48 @@ def board(
 @app.command(
     rich_help_panel=CONCLUSIONS,
     epilog=examples(
-        ("nnd scaling results --out figures", "against the number of parameters"),
-        ("nnd scaling results --x year --tags models.csv", "against a number of your own"),
+        ("nnd trend results --out figures", "sizes of models, or checkpoints of a training"),
+        ("nnd trend results --x year --tags models.csv", "against a number of your own"),
+        ("nnd trend out/nnd.jsonl --panels category", "what NNDCallback wrote, as in the paper's Figure 4"),
     ),
 )
-def scaling(
-    runs: Runs,
+def trend(
+    runs: Annotated[
+        list[Path], typer.Argument(help="What --output_path named, results_*.json files, or what NNDCallback wrote.")
+    ],
     x: Annotated[
-        str, typer.Option("--x", help="parameters, step, or a numeric column of --tags.", autocompletion=_X)
-    ] = "parameters",
+        str | None,
+        typer.Option(
+            "--x",
+            help="parameters, step, epoch, or a numeric column of --tags. Default: step for checkpoints, else parameters.",
+        ),
+    ] = None,
     tags: Annotated[
         Path | None, typer.Option(help="CSV, YAML or JSON: model, and where wanted family and numbers.")
     ] = None,
     allow: Allow = "",
     select: Select = None,
-    log: Annotated[
-        bool | None, typer.Option("--log/--linear", help="Scale of the x axis. Default: log for parameters.")
-    ] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
-    brief: Brief = False,
-) -> None:
-    """Show pass rates against the size of models, or another number, per family and category."""
-    from nnd_tasks.analysis.curves.charts import scaling as chart
-    from nnd_tasks.analysis.results import read_runs
-    from nnd_tasks.analysis.tags import read_tags
-
-    check_folder("--out", out_dir)
-    known = None if tags is None else read_tags(tags)
-    _show_charts(chart(read_runs(runs, select or ()), x, known, parts_of(allow)), log, out_dir, brief)
-
-
-@app.command(
-    rich_help_panel=CONCLUSIONS,
-    epilog=examples(
-        ("nnd curve results --out figures", "over the checkpoints of a training run"),
-        ("nnd curve results --panels category", "as in the paper's Figure 4"),
-    ),
-)
-def curve(
-    runs: Annotated[
-        list[Path], typer.Argument(help="What --output_path named, of each checkpoint; or what NNDCallback wrote.")
-    ],
-    x: Annotated[
-        str, typer.Option("--x", help="step; epoch of a log; or a numeric column of --tags.", autocompletion=_X)
-    ] = "step",
-    tags: Annotated[Path | None, typer.Option(help="CSV, YAML or JSON: model, step and other numbers.")] = None,
-    allow: Allow = "",
-    select: Select = None,
     panels: Annotated[
-        str, typer.Option(help="What has a panel of its own: task, or category as in the paper's Figure 4.")
-    ] = "task",
-    log: Annotated[
-        bool | None, typer.Option("--log/--linear", help="Scale of the x axis. Default: log where early steps crowd.")
+        Literal["task", "category"] | None,
+        typer.Option(help="What has a panel of its own. Default: task for one training, else category."),
     ] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+    log: Annotated[
+        bool | None,
+        typer.Option(
+            "--log/--linear", help="Scale of the x axis. Default: log for parameters, and where values crowd."
+        ),
+    ] = None,
+    out: Out = None,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
-    """Show pass rates over the checkpoints of a training, or over the steps that NNDCallback logged."""
-    from nnd_tasks.analysis.curves.curve_log import read_curve
+    """Show pass rates against the size of models, the step of a training, or another number."""
+    from nnd_tasks.analysis.trend import read_trend, report_trend
+    from nnd_tasks.show.terminal import show_reports
 
-    check_folder("--out", out_dir)
-    _show_charts(read_curve(runs, x, tags, parts_of(allow), panels, select or ()), log, out_dir, brief)
-
-
-def _show_charts(charts: Sequence[Chart], log: bool | None, out_dir: Path | None, brief: bool) -> None:
-    """Print the tables of charts and, where a folder is named, write them and the figures there."""
-    from nnd_tasks.analysis.curves.curve_report import markdown, write
-    from nnd_tasks.cli.brief import brief_chart
-
-    for chart in charts:
-        show(brief_chart(chart) if brief else markdown(chart))
-    if out_dir is not None:
-        for path in write(charts, out_dir, log):
-            say(f"written: {path}")
+    check_folder("--out", out)
+    found = read_trend(runs, x, tags, parts_of(allow), select or ())
+    show_reports([report_trend(found, panels, log)], out=out, form=form, brief=brief)
 
 
 @app.command(

@@ -14,7 +14,6 @@ from nnd_tasks.markdown import unlinked
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.compare.paired import Comparison
-    from nnd_tasks.analysis.curves.charts import Chart, Point
     from nnd_tasks.analysis.familiarity.familiarity import Familiarity
     from nnd_tasks.analysis.signal.signals import SetSignals
     from nnd_tasks.analysis.verify.verify_sets import SetReport
@@ -34,19 +33,6 @@ def brief_comparisons(comparisons: Sequence[Comparison]) -> str:
             rows.append([title, pair, *shown, number(difference.detectable)])
     numbers = ["difference", "95% interval", "p (Holm)", "MDE"]
     return "\n".join([*said, "", table(["task", "pair", *numbers], rows, numbers)])
-
-
-def brief_chart(chart: Chart) -> str:
-    """Return a row per model, or step, of its pass rates on all tests."""
-    points = [point for point in chart.points if point.category == ALL] or chart.points
-    rows = [
-        [p.task, p.model, f"{p.x:,g}", number(p.rate), f"{number(p.low)} to {number(p.high)}{_few(p)}"] for p in points
-    ]
-    return table(["task", "model", chart.x, "pass rate", "95% interval"], rows, [chart.x, "pass rate", "95% interval"])
-
-
-def _few(point: Point) -> str:
-    return "" if point.clusters is None else few(point.clusters)
 
 
 def brief_signals(found: Sequence[SetSignals]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from nnd_tasks import __version__
+from nnd_tasks.errors import NNDError
 from nnd_tasks.show import Form
 
 #: Panels of `nnd --help`, in this order.
@@ -37,8 +39,20 @@ def examples(*lines: tuple[str, str]) -> str:
 #: The beginning of examples that run a model.
 RUN_GPT2 = "nnd run --model hf --model_args pretrained=gpt2,softmax_dtype=float32"
 
+#: Old names of verbs -> what is typed now.
+_RENAMED = {"scaling": "nnd trend", "curve": "nnd trend", "surprise": "nnd report"}
+
+
+class _Verbs(TyperGroup):
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in _RENAMED:
+            raise NNDError(f"nnd {args[0]}: is now `{_RENAMED[args[0]]}`")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="nnd",
+    cls=_Verbs,
     help="Near-Negative Distinction: human evaluations as likelihood tests for language models.",
     epilog=examples(
         ("nnd build quiz_design", "a set, downloaded from its publisher"),

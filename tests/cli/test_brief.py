@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Difference, Rate
-from nnd_tasks.analysis.curves.charts import Point
 from nnd_tasks.cli import brief, main
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.stress.stress_report import StressReport, summary
@@ -43,18 +42,6 @@ def test_one_row_per_pair_has_difference_interval_and_p_below_what_they_say() ->
 
 def test_few_prompts_are_marked() -> None:
     assert "†" in rows_of(DIFFERENCE, prompts=7)[-1]
-
-
-def test_a_chart_has_a_row_per_model_of_all_tests() -> None:
-    point: Any = SimpleNamespace(
-        task="nnd_demo", model="m", x=1e9, rate=0.6, low=0.55, high=0.65, category="all", clusters=60
-    )
-    other = SimpleNamespace(**{**vars(point), "category": "disfluent"})
-    small = SimpleNamespace(**{**vars(point), "clusters": 9})
-    chart: Any = SimpleNamespace(points=[point, other, small], x="parameters")
-    assert set(vars(point)) <= set(Point.__dataclass_fields__)
-    row = "| nnd_demo | m | 1e+09 | 0.600 | 0.550 to 0.650"
-    assert brief.brief_chart(chart).splitlines()[2:] == [f"{row} |", f"{row}† |"]
 
 
 def test_a_verification_has_a_row_per_score() -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks import __version__, show
+from nnd_tasks.analysis import spans
 from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostics_of
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margin_parts_table
 from nnd_tasks.analysis.compare.model_verdicts import verdicts
 from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
 from nnd_tasks.analysis.compare.power import LARGEST_MDE, LEVEL, POWER
-from nnd_tasks.analysis.curves import around_errors
 from nnd_tasks.analysis.html_pages import policy_hash, templates
 from nnd_tasks.analysis.report.browsing import Packed, pack
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, failed_examples
@@ -57,7 +57,7 @@ class Section:
         comparison: of the models; None where there is only one.
         diagnostics: model -> category -> diagnostics.
         parts: of the margins, one row per category and model; None where no run has token scores.
-        around: surprise around marked errors; empty without these or token scores.
+        around: rows of surprise around marked errors; empty without these or token scores.
         protocol: (key, value) of what all runs were asked.
         differing: (key, value of each model) where the runs differ.
     """
@@ -68,7 +68,7 @@ class Section:
     comparison: Comparison | None
     diagnostics: dict[str, dict[str, Diagnostics]]
     parts: TextTable | None
-    around: list[around_errors.Place]
+    around: list[Any]
     protocol: list[tuple[str, str]]
     differing: list[tuple[str, list[str]]]
 
@@ -123,7 +123,7 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
                 comparison=comparison,
                 diagnostics={run.model: diagnostics_of(run) for run in paired.runs},
                 parts=margin_parts_table(parts) if parts else None,
-                around=[] if "spans" in dict(differing) else around_errors.around_errors(paired.runs, needed=False),
+                around=list(spans.around_errors(paired.runs).itertuples()),
                 protocol=protocol,
                 differing=differing,
             )
@@ -267,7 +267,7 @@ def render(
         "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
         "about_parts": CAPTION,
         "unfolded": UNFOLDED,
-        "errors": around_errors,
+        "errors": spans,
     }
     count = EXAMPLES
     while True:

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnd_tasks.analysis.curves.charts import family_of, short
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired
-from nnd_tasks.analysis.tags import PARAMETERS, STEP, Tags, guess_step, guess_training
+from nnd_tasks.analysis.tags import PARAMETERS, STEP, Tags, find_family, guess_step, guess_training
 from nnd_tasks.errors import NNDError
 
 
@@ -57,7 +56,7 @@ def families_of(paired: Paired, tags: Tags | None = None) -> tuple[list[Family],
     """
     columns: dict[str, list[int]] = defaultdict(list)
     for column, run in enumerate(paired.runs):
-        columns[family_of(run, PARAMETERS, tags)].append(column)
+        columns[find_family(run, tags)].append(column)
     families, notes = [], []
     for name, members in columns.items():
         family = _ordered(name, members, paired.runs, tags)
@@ -92,12 +91,12 @@ def _ordered(name: str, columns: Sequence[int], runs: Sequence[Run], tags: Tags 
     for training in dict.fromkeys(trainings):
         points = sorted((steps[i], i) for i, t in enumerate(trainings) if t == training)
         if len({step for step, _ in points}) > 1:
-            shown = ", ".join("the end" if step == math.inf else short(step) for step, _ in points)
+            shown = ", ".join("the end" if step == math.inf else f"{step:,.12g}" for step, _ in points)
             orders.append(f"{training.rpartition('/')[2]}, steps {shown}")
             several.append([(i, step) for step, i in points if step < math.inf])
     if (better & ~same).any():
         ranked = sorted((sizes[i], chosen[i].model) for i in np.flatnonzero(last) if not math.isnan(sizes[i]))
-        orders.append("sizes " + ", ".join(f"{short(size)} ({model})" for size, model in ranked))
+        orders.append("sizes " + ", ".join(f"{size:,.12g} ({model})" for size, model in ranked))
     return Family(name, [run.model for run in chosen], list(columns), better, several, orders)
 
 

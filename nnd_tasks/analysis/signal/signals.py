@@ -15,9 +15,8 @@ import numpy as np
 
 from nnd_tasks.analysis.compare.paired import holm, permutation_p
 from nnd_tasks.analysis.compare.power import LEVEL, RESAMPLES
-from nnd_tasks.analysis.curves.charts import groups_of_several
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.side_by_side import Paired
+from nnd_tasks.analysis.side_by_side import Paired, pair_several
 from nnd_tasks.analysis.signal.measures import (
     CONTRASTS,
     MARGIN,
@@ -157,7 +156,7 @@ def find_signals(
     Raises:
         NNDError: there are no two models that should differ, or the runs cannot be compared.
     """
-    groups, notes = groups_of_several(runs, allow, "signal")
+    groups, notes = pair_several(runs, allow, "signal")
     found = []
     for paired in groups:
         families, left_out = families_of(paired, tags)

@@ -1,1 +1,0 @@
-"""Pass rates against the size of a model or the step of its training."""

@@ -1,0 +1,263 @@
+"""Pass rates against a number: the size of a model (paper, section 5.3), the step of a training (section 5.4), or a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from nnd_tasks.analysis.compare.paired import category_rates
+from nnd_tasks.analysis.compare.power import LEVEL
+from nnd_tasks.analysis.model_names import short_names
+from nnd_tasks.analysis.results import Run, read_runs
+from nnd_tasks.analysis.samples import read_lines
+from nnd_tasks.analysis.side_by_side import pair_several
+from nnd_tasks.analysis.tags import (
+    PARAMETERS,
+    STEP,
+    Tags,
+    find_family,
+    find_number,
+    guess_step,
+    guess_training,
+    read_tags,
+)
+from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError
+from nnd_tasks.show.figures import Panel, Series, draw_panels
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.statistics import FEW, effective_tests, wilson
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EPOCH = "epoch"
+Panels: TypeAlias = Literal["task", "category"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trend:
+    """Pass rates of several models, or of one during its training.
+
+    Attributes:
+        x: what the rates stand against: ``parameters``, ``step``, ``epoch`` or a column of the tags.
+        points: one row per task, category and model: ``task``, ``category``, ``family`` (against steps, the training; empty for
+            logs), ``model``, ``x``, ``tests``, ``clusters`` (prompts), ``rate``, ``standard_error`` (clustered by prompt),
+            ``low`` and ``high`` (95% interval).
+        notes: sentences for the reader.
+        signatures: ``TASK: MODEL`` -> signature of that run.
+    """
+
+    x: str
+    points: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+    signatures: dict[str, str] = field(default_factory=dict)
+
+
+def read_trend(
+    places: Sequence[Path],
+    x: str | None = None,
+    tags: Path | None = None,
+    allow: Sequence[str] = (),
+    select: Sequence[str] = (),
+) -> Trend:
+    """Return pass rates against a number, from runs or from the logs of one training.
+
+    Args:
+        places: folders and files as for `read_runs`; or what `NNDCallback` wrote: ``.jsonl`` files that are no samples.
+        x: as for `find_trend` and `read_logs`.
+        tags: file of tags; for runs only.
+        allow: parts of the protocol that may differ.
+        select: as for `read_runs`; for runs only.
+
+    Raises:
+        NNDError: see `find_trend` and `read_logs`.
+    """
+    logs = [path for path in places if path.suffix == ".jsonl" and not path.name.startswith("samples_")]
+    if not logs:
+        return find_trend(read_runs(places, select), x, None if tags is None else read_tags(tags), allow)
+    if len(logs) < len(places) or select or tags is not None:
+        raise NNDError(f"{logs[0]} is a log of NNDCallback: draw runs separately, and without it --select and --tags")
+    return read_logs(logs, x or STEP, allow)
+
+
+def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = None, allow: Sequence[str] = ()) -> Trend:
+    """Return the pass rates of several models against a number (paper, Figures 3 and 4).
+
+    Args:
+        runs: of two models or checkpoints, or more.
+        x: ``parameters``, ``step``, or a column of the tags. None takes ``step`` where all models are checkpoints, and two of
+            them of one training; else ``parameters``.
+        tags: families and numbers that the user gives the models.
+        allow: parts of the protocol that may differ.
+
+    Raises:
+        NNDError: the runs cannot be compared, a number is not known, or two models of one family have the same.
+    """
+    groups, notes = pair_several(runs, allow, "a trend")
+    models = list({run.model: run for run in runs}.values())
+    trainings = [guess_training(run) for run in models if guess_step(run) is not None]
+    if x is None:
+        x = STEP if len(set(trainings)) < len(trainings) == len(models) else PARAMETERS
+    # A model that names no step belongs to the training of the others, if that is one.
+    own = trainings[:1] * len(models) if len(set(trainings)) == 1 else map(guess_training, models)
+    names = short_names([(training, "{}") for training in own]) if x == STEP else [""] * len(models)
+    families = {run.model: find_family(run, tags, name) for run, name in zip(models, names, strict=True)}
+    rows, signatures = [], {}
+    for paired in groups:
+        if paired.tests.empty:
+            raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(paired.models)}")
+        places = {run.model: find_number(run, x, tags) for run in paired.runs}
+        for result in category_rates(paired):
+            about = {"task": paired.title, "tests": result.tests, "clusters": result.clusters}
+            for model, rate in result.rates.items():
+                place = {"category": result.category, "family": families[model], "model": model, "x": places[model]}
+                rows.append(about | place | asdict(rate))
+        notes += [f"{paired.title}: {note}" for note in paired.notes]
+        signatures |= {f"{paired.task_of(run)}: {run.model}": run.line for run in paired.runs}
+    if not all(tags and tags.text(run, "family") for run in models):
+        notes.append("Families are guessed from names; the column family of --tags FILE names them.")
+    return Trend(x, _sort_points(rows, x), notes, signatures)
+
+
+def _sort_points(rows: Sequence[Mapping[str, Any]], x: str) -> pd.DataFrame:
+    """Return points by task, with all tests first, then by category, family and x.
+
+    Raises:
+        NNDError: a line has two points at one place, or a size is not above 0.
+    """
+    order = ["task", "category", "family", "x"]
+    points = pd.DataFrame(rows).astype({"clusters": "Int64", "standard_error": float})
+    points["x"] = pd.to_numeric(points["x"], downcast="integer")
+    points = points.sort_values(order, key=lambda column: column.replace(ALL, ""), kind="stable", ignore_index=True)
+    for row in points[points.duplicated(order, keep=False)].to_dict("records"):
+        family = (
+            f" in the family {row['family']}; name the folders of those that you want, or give families with --tags"
+        )
+        raise NNDError(
+            f"{row['task']}: {row['model']} and another both have {x} {row['x']:,.12g}{family if row['family'] else ''}"
+        )
+    if x == PARAMETERS and points["x"].min() <= 0:
+        raise NNDError(f"{points['model'][points['x'].idxmin()]}: {points['x'].min():,} parameters; a size is above 0")
+    return points
+
+
+def read_logs(paths: Sequence[Path], x: str = STEP, allow: Sequence[str] = ()) -> Trend:
+    """Return the pass rates of one training from what `NNDCallback` wrote.
+
+    Args:
+        paths: the log, or the logs of a training in parts.
+        x: ``step`` or ``epoch``.
+        allow: parts of the protocol that may differ.
+
+    Raises:
+        NNDError: a line is damaged, two have the same step, or what was asked changed.
+    """
+    if x not in (STEP, EPOCH):
+        raise NNDError(f"--x {x}: a training's log has step and epoch")
+    rows: list[dict[str, Any]] = []
+    signatures: dict[str, str] = {}
+    protocols: dict[str, set[str]] = {}
+    for path in paths:
+        for number, line in read_lines(path):
+            where = f"{path}, line {number}"
+            try:
+                task, model = str(line["task"]), f"step {line['step']}"
+                about = {"task": task, "family": "", "model": model, "x": float(line[x])}
+                rows += [{**about, "category": name, **_read_rate(rate)} for name, rate in line["rates"].items()]
+            except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+                raise NNDError(f"{where}: is no line of NNDCallback with {x} and rates ({error!r})") from error
+            signature = signatures[f"{task}: {model}"] = line.get("signature") or ""
+            protocol = {part for part in signature.split(" || ")[0].split("|") if part.partition(":")[0] not in allow}
+            if differ := protocol ^ protocols.setdefault(task, protocol):
+                raise NNDError(
+                    f"{where}: {task}: its protocol changed during this log: {', '.join(sorted(differ))}; draw the parts "
+                    "separately, or name with --allow what may differ"
+                )
+    if len({row["x"] for row in rows}) < 2:
+        raise NNDError(f"{', '.join(map(str, paths))}: needs two evaluations or more; NNDCallback writes one per line")
+    return Trend(x, _sort_points(rows, x), [], signatures)
+
+
+def _read_rate(logged: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rate with its interval, for equally many tests in every prompt: a log does not say how many each has.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not what `NNDCallback` writes.
+    """
+    rate, error, tests, clusters = (logged[key] for key in ("rate", "stderr", "tests", "clusters"))
+    low = high = np.nan
+    if error is not None and clusters is not None and clusters > 1:
+        rare = min(clusters, tests * min(rate, 1 - rate))
+        size = effective_tests(rate, error, tests, tests / clusters, rare)
+        low, high = wilson(rate, size, float(stdtrit(clusters - 1, 1 - LEVEL / 2)))
+    return {"tests": tests, "clusters": clusters, "rate": rate, "standard_error": error, "low": low, "high": high}
+
+
+def report_trend(trend: Trend, panels: Panels | None = None, log: bool | None = None) -> Report:
+    """Return the table of a trend and its figures.
+
+    Args:
+        trend: to be shown.
+        panels: what has a panel of its own: ``category``, with a figure per task and a line per family, or ``task``, with a line
+            per category. None takes ``task`` for one training.
+        log: logarithmic x axis. None takes one for sizes, and where half of the values lie in the first fifth of the range.
+
+    Raises:
+        NNDError: ``log`` is asked for and a value is below 0.
+    """
+    x, points = trend.x, trend.points
+    few = (points["clusters"] < FEW).fillna(False).astype(bool) | (points["standard_error"] == 0)
+    columns = {
+        "task": "{task}",
+        "category": "{category}",
+        "family": "{family}",
+        "model": "{model}",
+        x: "{x:,.12g}",
+        "tests": "{tests:,}",
+        "prompts": "{clusters:,}{few:†}",
+        "pass rate": "{rate:.3f}",
+        "std. error": "{standard_error:.4f}",
+        "95% interval": "{low:.3f} to {high:.3f}",
+    }
+    table = Table("rates", points.assign(few=few), columns)
+    brief = {name: columns[name] for name in ("task", "model", x, "prompts", "pass rate", "95% interval")}
+    values = np.unique(points["x"].astype(float))
+    if log and (values[0] < 0 or values[-1] <= 0):
+        raise NNDError(f"--log: {x} has values below 0")
+    if log is None:
+        crowded = values[0] >= 0 and np.median(values) - values[0] < (values[-1] - values[0]) / 5
+        log = x == PARAMETERS or bool(crowded)
+    one_training = x in (STEP, EPOCH) and points["family"].nunique() == 1
+    chosen = panels or ("task" if one_training else "category")
+    parts = {"all": points} if chosen == "task" else dict(list(points.groupby("task")))
+    about = "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties."
+    return Report(
+        name="trend",
+        title=f"Pass rate against {x}",
+        tables=[table],
+        notes=[*trend.notes, about],
+        legend={"†": f"fewer than {FEW} prompts, or no spread between them: the error bars are unreliable."},
+        brief=Table("rates", table.data[points["category"] == ALL], brief),
+        figures={task: partial(_draw, part, x, chosen, log) for task, part in parts.items()},
+        facts={"x": x, "signatures": trend.signatures},
+    )
+
+
+def _draw(points: pd.DataFrame, x: str, panels: Panels, log: bool) -> Figure:
+    lines = ["family"] if panels == "category" else ["family", "category"][points["family"].nunique() == 1 :]
+    drawn = []
+    for heading, panel in points.groupby(panels, sort=False):
+        series = []
+        for names, line in panel.groupby(lines, sort=False):
+            ends = (line[column].tolist() for column in ("x", "rate", "low", "high"))
+            series.append(Series(", ".join(names) or "pass rate", *ends, main=names[-1] == ALL))
+        drawn.append(Panel(heading, series))
+    tasks = ", ".join(points["task"].unique())
+    return draw_panels(drawn, f"Pass rate on {tasks}", x, log=log)
