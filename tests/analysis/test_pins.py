@@ -21,14 +21,13 @@ from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 from nnd_tasks.analysis.compare.margin_parts import margin_parts
 from nnd_tasks.analysis.compare.model_verdicts import verdicts
 from nnd_tasks.analysis.compare.paired import compare_runs
-from nnd_tasks.analysis.curves.around_errors import around_errors
-from nnd_tasks.analysis.curves.charts import Chart, scaling, training_curve
-from nnd_tasks.analysis.curves.curve_log import logged_curve
 from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
 from nnd_tasks.analysis.reproduce.experiments import load_experiments
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
 from nnd_tasks.analysis.results import Run, read_runs, to_table
 from nnd_tasks.analysis.signal.signals import find_signals
+from nnd_tasks.analysis.spans import around_errors
+from nnd_tasks.analysis.trend import Trend, find_trend, read_logs
 from nnd_tasks.analysis.verify.verification import verify_rates
 from nnd_tasks.analysis.verify.verify_report import cells as paper_cells
 from nnd_tasks.analysis.verify.verify_sets import Metrics, verify_quiz_design, verify_sets
@@ -108,18 +107,15 @@ def collect_margin_parts(folder: Path) -> Pins:
 # ---------------------------------------------------------------- curves and signal
 
 
-def _points(charts: list[Chart]) -> Pins:
-    return {
-        key: value
-        for chart in charts
-        for point in chart.points
-        for key, value in flat(point, point.task, point.model, point.category).items()
-    }
+def _points(trend: Trend) -> Pins:
+    rows = trend.points.to_dict("records")
+    names = ("task", "model", "category")
+    return {key: value for row in rows for key, value in flat(row, *(row[name] for name in names)).items()}
 
 
 def collect_scaling(folder: Path) -> Pins:
     """Points against the number of parameters."""
-    return _points(scaling(read_runs([write_models(folder)])))
+    return _points(find_trend(read_runs([write_models(folder)])))
 
 
 def collect_curve(folder: Path) -> Pins:
@@ -133,7 +129,7 @@ def collect_curve(folder: Path) -> Pins:
     }
     entries = ({"step": step, "task": "nnd_demo", "rates": rates} for step in (0, 500))
     log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    return _points(training_curve(read_runs([write_training(folder / "runs")]))) | _points(logged_curve([log]))
+    return _points(find_trend(read_runs([write_training(folder / "runs")]))) | _points(read_logs([log]))
 
 
 def collect_signal(folder: Path) -> Pins:
@@ -190,8 +186,9 @@ def _liking(folder: Path) -> list[Run]:
 
 def collect_surprise(folder: Path) -> Pins:
     """Means by place of the token, of the runs with marked errors."""
-    places = around_errors(read_runs([write_models(folder)]))
-    return {key: value for one in places for key, value in flat(one, one.model, one.value, one.place).items()}
+    rows = around_errors(read_runs([write_models(folder)])).to_dict("records")
+    names = ("model", "value", "place")
+    return {key: value for row in rows for key, value in flat(row, *(row[name] for name in names)).items()}
 
 
 # ---------------------------------------------------------------- verify and reproduce

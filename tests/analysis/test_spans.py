@@ -1,4 +1,4 @@
-"""Surprise around marked errors, against loops over the file of token scores, and as files and on the page."""
+"""Surprise around marked errors, against loops over the file of token scores, and as a report and on the page."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 from lxml import html
 from scipy import stats
 
-from nnd_tasks.analysis.curves.around_errors import PLACES, around_errors
 from nnd_tasks.analysis.report.html_report import write_report
 from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.spans import PLACES, around_errors, report_spans
 from tests.analysis.token_runs import documents, write_run
-from tests.commands import Outcome, refused
+from tests.commands import Outcome
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +63,10 @@ def test_means_are_those_of_a_loop_over_the_tokens(folder: Path) -> None:
                     values["surprise", place][row["cluster_id"]].append(mean(surprise[j] for j in tokens))
                     excess = mean(surprise[j] - common[j] for j in tokens)
                     values["excess", place][row["cluster_id"]].append(excess)
-    found = {(one.value, one.place): one for one in around_errors([run])}
+    around = around_errors([run])
+    assert tuple(around["place"].unique()) == PLACES
+    found = {(one.value, one.place): one for one in around.itertuples()}
     assert found.keys() == values.keys()
-    assert {place for _, place in found} == set(PLACES)
     for key, one in found.items():
         numbers = [number for of_prompt in values[key].values() for number in of_prompt]
         assert one.errors == len(numbers)
@@ -77,51 +78,52 @@ def test_means_are_those_of_a_loop_over_the_tokens(folder: Path) -> None:
     assert found["surprise", "first"].low > found["surprise", "-1"].mean, "wrong words were made more surprising"
 
 
-def test_the_command_writes_table_and_figure(folder: Path, tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
-    done = nnd("surprise", folder, "--out", tmp_path)
-    assert done.status == 0, done.err
-    one = next(one for one in around_errors(read_runs([folder])) if (one.value, one.place) == ("surprise", "first"))
-    assert f"| first | {one.mean:.2f} [{one.low:.2f}, {one.high:.2f}] |" in done.out
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"around_errors.{e}" for e in ("csv", "json", "md", "png", "svg")
-    ]
-    assert (tmp_path / "around_errors.md").read_text().startswith("# Surprise around marked errors")
-    labels = re.findall("<!-- (.*) -->", (tmp_path / "around_errors.svg").read_text())
-    assert {*PLACES[5:8], "nats", "m-a"} <= set(labels)
-    assert "chance (0.5)" not in labels
+def test_the_report_has_a_table_and_a_figure_for_each_task(folder: Path, tmp_path: Path) -> None:
+    write_run(tmp_path / "other", "m-b", documents(3), task="nnd_other")
+    around = around_errors(read_runs([folder, tmp_path / "other"]))
+    report = report_spans(around)
+    assert [table.name for table in report.tables] == ["nnd_marked", "nnd_other"]
+    first = around[(around["task"] == "nnd_marked") & (around["place"] == "first")].set_index("value")
+    cells = report.tables[0].cells().set_index("token").loc["first"]
+    expected = ["{mean:.2f} [{low:.2f}, {high:.2f}]".format(**first.loc[value]) for value in ("surprise", "excess")]
+    assert cells[["m-a: surprise", "m-a: excess"]].tolist() == expected
+    own = around[(around["task"] == "nnd_marked") & (around["value"] == "excess")]
+    [_, axes] = report.figures["nnd_marked"]().axes
+    [line] = axes.containers
+    assert line.get_label() == "m-a"
+    assert line.lines[0].get_ydata().tolist() == own["mean"].tolist()
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == list(PLACES)
+    assert report.figures["nnd_marked"]().axes[0].get_ylabel() == "nats"
 
 
 def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
     made = documents(3)
     for model, spans in (("m-a", "s1"), ("m-b", "s2")):
         write_run(tmp_path / "both" / model, model, made, spans_digest=spans)
-    assert "error spans (s1 and s2)" in refused(nnd("surprise", tmp_path / "both"))
+    assert around_errors(read_runs([tmp_path / "both"])).empty
     assert nnd("compare", tmp_path / "both").status == 0
     page = write_report([tmp_path / "both"], tmp_path / "r.html").read_text()
     assert '<td class="text">s1</td>' in page
     assert "Surprise around marked errors" not in page
     write_run(tmp_path / "both" / "plain", "m-c", made, tokens=False)
-    alone = nnd("surprise", tmp_path / "both" / "m-a", tmp_path / "both" / "plain")
-    assert alone.status == 0, "a run without span metrics rests on no spans"
+    alone = around_errors(read_runs([tmp_path / "both" / "m-a", tmp_path / "both" / "plain"]))
+    assert set(alone["model"]) == {"m-a"}, "a run without span metrics rests on no spans"
 
 
-def test_it_says_what_is_missing(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
+def test_runs_without_token_scores_or_marks_have_no_rows(tmp_path: Path) -> None:
     made = documents(3)
     write_run(tmp_path / "a", "m-a", made, tokens=False)
-    assert "run the task again with --metadata" in nnd("surprise", tmp_path / "a").err
     for document in made:
         del document["error_spans"]
-    write_run(tmp_path / "b", "m-a", made)
-    refused = nnd("surprise", tmp_path / "b").err
-    assert "no set of these runs says which part of a text is wrong" in refused
-    assert str(tmp_path) not in refused, "it concerns all runs"
+    write_run(tmp_path / "b", "m-a", made, task="nnd_plain")
+    assert around_errors(read_runs([tmp_path])).empty
     page = html.fromstring(write_report([tmp_path / "b"], tmp_path / "r.html").read_bytes().decode())
     assert not page.xpath("//figure[@class='around']")
 
 
 def test_the_page_draws_the_same_numbers(folder: Path, tmp_path: Path) -> None:
     page = html.fromstring(write_report([folder], tmp_path / "r.html").read_bytes().decode())
-    found = around_errors(read_runs([folder]))
+    found = list(around_errors(read_runs([folder])).itertuples())
     drawings = page.xpath("//figure[@class='around']//svg[@role='img']")
     for drawing, value in zip(drawings, ("surprise", "excess"), strict=True):
         own = [one for one in found if one.value == value]
