@@ -1,7 +1,7 @@
 """Train a tiny language model for a few minutes, and watch its pass rates while it learns.
 
     python examples/train_and_watch.py --out watched            # two cores are enough; offline
-    nnd curve watched/nnd.jsonl
+    nnd trend watched/nnd.jsonl
 
 The model starts from random weights. It is trained on the same kind of text as `nnd demo`; no sentence of that text is in the
 set `demo`. `NNDCallback` evaluates the model on `nnd_demo` ten times during the training. The rates are written to
@@ -98,7 +98,7 @@ def main() -> None:
     options = parser.parse_args()
     start = time.monotonic()
     path = train_and_watch(options.out, options.steps, options.limit, options.seed)
-    print(f"{time.monotonic() - start:.0f} seconds; the rates are in {path}. Draw them: nnd curve {path}")
+    print(f"{time.monotonic() - start:.0f} seconds; the rates are in {path}. Draw them: nnd trend {path}")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""From results to conclusions: tables of outcomes, comparisons, verification, curves and reports."""
+"""From results to conclusions: tables of outcomes, comparisons, verification, trends and reports."""

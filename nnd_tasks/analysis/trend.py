@@ -31,7 +31,7 @@ from nnd_tasks.analysis.tags import (
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.figures import Panel, Series, draw_panels
-from nnd_tasks.show.report import Report, Table
+from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import FEW, effective_tests, wilson
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
     own = trainings[:1] * len(models) if len(set(trainings)) == 1 else map(guess_training, models)
     names = short_names([(training, "{}") for training in own]) if x == STEP else [""] * len(models)
     families = {run.model: find_family(run, tags, name) for run, name in zip(models, names, strict=True)}
-    rows, signatures = [], {}
+    rows: list[dict[str, Any]] = []
+    signatures: dict[str, str] = {}
     for paired in groups:
         if paired.tests.empty:
             raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(paired.models)}")
@@ -136,12 +137,12 @@ def _sort_points(rows: Sequence[Mapping[str, Any]], x: str) -> pd.DataFrame:
     points = pd.DataFrame(rows).astype({"clusters": "Int64", "standard_error": float})
     points["x"] = pd.to_numeric(points["x"], downcast="integer")
     points = points.sort_values(order, key=lambda column: column.replace(ALL, ""), kind="stable", ignore_index=True)
-    for row in points[points.duplicated(order, keep=False)].to_dict("records"):
-        family = (
-            f" in the family {row['family']}; name the folders of those that you want, or give families with --tags"
-        )
+    twice = points[points.duplicated(order, keep=False)]
+    if len(twice):
+        first, second = twice.to_dict("records")[:2]
         raise NNDError(
-            f"{row['task']}: {row['model']} and another both have {x} {row['x']:,.12g}{family if row['family'] else ''}"
+            f"{first['task']}: {first['model']} and {second['model']} both have {x} {first['x']:,.12g}; name only the runs that "
+            "you want, or give families of their own with --tags"
         )
     if x == PARAMETERS and points["x"].min() <= 0:
         raise NNDError(f"{points['model'][points['x'].idxmin()]}: {points['x'].min():,} parameters; a size is above 0")
@@ -245,7 +246,7 @@ def report_trend(trend: Trend, panels: Panels | None = None, log: bool | None = 
         notes=[*trend.notes, about],
         legend={"†": f"fewer than {FEW} prompts, or no spread between them: the error bars are unreliable."},
         brief=Table("rates", table.data[points["category"] == ALL], brief),
-        figures={task: partial(_draw, part, x, chosen, log) for task, part in parts.items()},
+        figures={file_stem(task): partial(_draw, part, x, chosen, log) for task, part in parts.items()},
         facts={"x": x, "signatures": trend.signatures},
     )
 
@@ -256,8 +257,9 @@ def _draw(points: pd.DataFrame, x: str, panels: Panels, log: bool) -> Figure:
     for heading, panel in points.groupby(panels, sort=False):
         series = []
         for names, line in panel.groupby(lines, sort=False):
-            ends = (line[column].tolist() for column in ("x", "rate", "low", "high"))
-            series.append(Series(", ".join(names) or "pass rate", *ends, main=names[-1] == ALL))
+            places, rates, low, high = (line[column].tolist() for column in ("x", "rate", "low", "high"))
+            label = ", ".join(names) or "pass rate"
+            series.append(Series(label, places, rates, low, high, main=names[-1] == ALL))
         drawn.append(Panel(heading, series))
     tasks = ", ".join(points["task"].unique())
     return draw_panels(drawn, f"Pass rate on {tasks}", x, log=log)

@@ -1,4 +1,4 @@
-"""The file of pass rates that `NNDCallback` writes and `nnd curve` reads: one JSON object per evaluation and task."""
+"""The file of pass rates that `NNDCallback` writes and `nnd trend` reads: one JSON object per evaluation and task."""
 
 from __future__ import annotations
 

@@ -136,11 +136,11 @@ def test_windows_are_compared_between_any_two() -> None:
     [
         ([("m-1b", 1)], None, "one run only (m-1b on nnd_demo)"),
         ([("m-1b", 1), ("m-x", None)], None, "m-x: lm-eval did not count its parameters; give the number with --tags"),
-        ([("m-1b", 1), ("m-2b", 1)], None, "m-1b and another both have parameters 1 in the family m"),
+        ([("m-1b", 1), ("m-2b", 1)], None, "m-1b and m-2b both have parameters 1; name only"),
         ([("m-1b", -3), ("m-2b", 1)], None, "m-1b: -3 parameters"),
         ([("m-1b", 1), ("m-2b", 2)], "tokens", "--x tokens: needs --tags FILE"),
         ([("m-1b", 1), ("m-2b", 2)], "step", "m-1b: neither its name nor its revision says a step"),
-        ([("r/step-1", 1), ("r/checkpoint-1", 1)], None, "both have step 1 in the family r; name the folders"),
+        ([("r/step-1", 1), ("r/checkpoint-1", 1)], None, "both have step 1; name only"),
         ([("r/step-1", 1), ("r/final", 1)], "step", "r/final: neither its name nor its revision says a step"),
     ],
 )
@@ -227,7 +227,7 @@ def test_a_log_in_parts_goes_by_epoch_too(tmp_path: Path) -> None:
     [
         ([entry(0), '{"step": 5, "ta'], "nnd.jsonl, line 2: is not valid JSON"),
         ([entry(0), "[]"], "nnd.jsonl, line 2: is not a JSON object"),
-        ([entry(0), entry(0), entry(5)], "step 0 and another both have step 0"),
+        ([entry(0), entry(0), entry(5)], "step 0 and step 0 both have step 0"),
         ([entry(0)], "needs two evaluations"),
         ([], "needs two evaluations"),
         ([entry(0), entry("many")], "line 2: is no line of NNDCallback"),
