@@ -16,7 +16,6 @@ from nnd_tasks.analysis.compare.paired import category_rates
 from nnd_tasks.analysis.compare.power import LEVEL
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.results import Run, read_runs
-from nnd_tasks.analysis.samples import read_lines
 from nnd_tasks.analysis.side_by_side import pair_several
 from nnd_tasks.analysis.tags import (
     PARAMETERS,
@@ -30,6 +29,7 @@ from nnd_tasks.analysis.tags import (
 )
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
+from nnd_tasks.runner.training_log import read_log
 from nnd_tasks.show.figures import Panel, Series, draw_panels
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import FEW, effective_tests, wilson
@@ -165,33 +165,28 @@ def read_logs(paths: Sequence[Path], x: str = STEP, allow: Sequence[str] = ()) -
     rows: list[dict[str, Any]] = []
     signatures: dict[str, str] = {}
     protocols: dict[str, set[str]] = {}
-    for path in paths:
-        for number, line in read_lines(path):
-            where = f"{path}, line {number}"
-            try:
-                task, model = str(line["task"]), f"step {line['step']}"
-                about = {"task": task, "family": "", "model": model, "x": float(line[x])}
-                rows += [{**about, "category": name, **_read_rate(rate)} for name, rate in line["rates"].items()]
-            except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-                raise NNDError(f"{where}: is no line of NNDCallback with {x} and rates ({error!r})") from error
-            signature = signatures[f"{task}: {model}"] = line.get("signature") or ""
-            protocol = {part for part in signature.split(" || ")[0].split("|") if part.partition(":")[0] not in allow}
-            if differ := protocol ^ protocols.setdefault(task, protocol):
-                raise NNDError(
-                    f"{where}: {task}: its protocol changed during this log: {', '.join(sorted(differ))}; draw the parts "
-                    "separately, or name with --allow what may differ"
-                )
+    named = ", ".join(map(str, paths))
+    for line in (line for path in paths for line in read_log(path)):
+        task, model = line["task"], f"step {line['step']}"
+        where = f"{named}: {task}, {model}"
+        if line.get(x) is None:
+            raise NNDError(f"{where}: has no {x}")
+        about = {"task": task, "family": "", "model": model, "x": line[x]}
+        rows += [{**about, "category": name, **_read_rate(rate)} for name, rate in line["rates"].items()]
+        signature = signatures[f"{task}: {model}"] = line.get("signature") or ""
+        protocol = {part for part in signature.split(" || ")[0].split("|") if part.partition(":")[0] not in allow}
+        if differ := protocol ^ protocols.setdefault(task, protocol):
+            raise NNDError(
+                f"{where}: the protocol changed during this log: {', '.join(sorted(differ))}; draw the parts separately, or "
+                "name with --allow what may differ"
+            )
     if len({row["x"] for row in rows}) < 2:
-        raise NNDError(f"{', '.join(map(str, paths))}: needs two evaluations or more; NNDCallback writes one per line")
+        raise NNDError(f"{named}: holds fewer than two evaluations; NNDCallback writes one per line")
     return Trend(x, _sort_points(rows, x), [], signatures)
 
 
 def _read_rate(logged: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rate with its interval, for equally many tests in every prompt: a log does not say how many each has.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is not what `NNDCallback` writes.
-    """
+    """Return a rate with its interval, for equally many tests in every prompt: a log does not say how many each has."""
     rate, error, tests, clusters = (logged[key] for key in ("rate", "stderr", "tests", "clusters"))
     low = high = np.nan
     if error is not None and clusters is not None and clusters > 1:
@@ -257,7 +252,7 @@ def _draw(points: pd.DataFrame, x: str, panels: Panels, log: bool) -> Figure:
     for heading, panel in points.groupby(panels, sort=False):
         series = []
         for names, line in panel.groupby(lines, sort=False):
-            places, rates, low, high = (line[column].tolist() for column in ("x", "rate", "low", "high"))
+            places, rates, low, high = line[["x", "rate", "low", "high"]].to_numpy(dtype=float).T
             label = ", ".join(names) or "pass rate"
             series.append(Series(label, places, rates, low, high, main=names[-1] == ALL))
         drawn.append(Panel(heading, series))

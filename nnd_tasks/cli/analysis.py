@@ -141,7 +141,7 @@ def trend(
         ),
     ] = None,
     tags: Annotated[
-        Path | None, typer.Option(help="CSV, YAML or JSON: model, and where wanted family and numbers.")
+        Path | None, typer.Option(help="A table of models: model, and where wanted family and numbers.")
     ] = None,
     allow: Allow = "",
     select: Select = None,

@@ -21,12 +21,12 @@ from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 from nnd_tasks.analysis.compare.margin_parts import margin_parts
 from nnd_tasks.analysis.compare.model_verdicts import verdicts
 from nnd_tasks.analysis.compare.paired import compare_runs
+from nnd_tasks.analysis.error_spans import around_errors
 from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
 from nnd_tasks.analysis.reproduce.experiments import load_experiments
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
 from nnd_tasks.analysis.results import Run, read_runs, to_table
 from nnd_tasks.analysis.signal.signals import find_signals
-from nnd_tasks.analysis.spans import around_errors
 from nnd_tasks.analysis.trend import Trend, find_trend, read_logs
 from nnd_tasks.analysis.verify.verification import verify_rates
 from nnd_tasks.analysis.verify.verify_report import cells as paper_cells

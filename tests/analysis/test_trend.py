@@ -171,8 +171,8 @@ def test_trainings_of_one_name_are_lines_of_their_own() -> None:
 
 
 def test_tags_give_the_step_of_what_has_none_in_its_name(tmp_path: Path) -> None:
-    path = tmp_path / "tags.yaml"
-    path.write_text("final: {step: 900}\n")
+    path = tmp_path / "tags.csv"
+    path.write_text("model,step\nfinal,900\n")
     trend = find_trend([run_of("r/step-1"), run_of("r/final")], "step", read_tags(path))
     assert whole(trend, "family", "model", "x") == [("r", "r/step-1", 1), ("r", "r/final", 900)]
 
@@ -225,20 +225,15 @@ def test_a_log_in_parts_goes_by_epoch_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([entry(0), '{"step": 5, "ta'], "nnd.jsonl, line 2: is not valid JSON"),
-        ([entry(0), "[]"], "nnd.jsonl, line 2: is not a JSON object"),
-        ([entry(0), entry(0), entry(5)], "step 0 and step 0 both have step 0"),
-        ([entry(0)], "needs two evaluations"),
-        ([], "needs two evaluations"),
-        ([entry(0), entry("many")], "line 2: is no line of NNDCallback"),
-        ([entry(10**400)], "line 1: is no line of NNDCallback"),
-        ([entry(1, rates=[])], "line 1: is no line of NNDCallback"),
-        ([entry(1, rates={"all": 0.5})], "line 1: is no line of NNDCallback"),
-        ([entry(1, rates={"all": {"rate": 0.5}})], "line 1: is no line of NNDCallback"),
-        ([{"step": 1}], "line 1: is no line of NNDCallback"),
+        ([entry(0), '{"step": 5, "ta'], "nnd.jsonl, line 2: not written by NNDCallback"),
+        ([entry(0), "[]"], "nnd.jsonl, line 2: not written by NNDCallback"),
+        ([entry(0), entry("many")], "nnd.jsonl, line 2: not written by NNDCallback"),
+        ([entry(0), entry(0), entry(5)], "nnd_demo: step 0 and step 0 both have step 0"),
+        ([entry(0)], "nnd.jsonl: holds fewer than two evaluations"),
+        ([], "nnd.jsonl: holds fewer than two evaluations"),
         (
             [entry(0), entry(1, signature="set:s|prompt:q || n")],
-            "line 2: nnd_demo: its protocol changed during this log: prompt:p, prompt:q",
+            "nnd_demo, step 1: the protocol changed during this log: prompt:p, prompt:q",
         ),
     ],
 )
@@ -261,7 +256,7 @@ def test_logs_and_runs_do_not_mix(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match="--x tokens: a training's log has step and epoch"):
         read_trend([path], "tokens")
     log_of(path, entry(0, epoch=None), entry(1))
-    with pytest.raises(NNDError, match="line 1: is no line of NNDCallback with epoch"):
+    with pytest.raises(NNDError, match="nnd_demo, step 0: has no epoch"):
         read_trend([path], "epoch")
 
 
@@ -424,7 +419,7 @@ def test_a_mistake_is_one_line(nnd: Callable[..., Outcome], tmp_path: Path) -> N
     for arguments, message in (
         (("trend", *runs), "model-a: lm-eval did not count its parameters"),
         (("trend", tmp_path / "nowhere"), "there is no such file or folder"),
-        (("trend", log_of(tmp_path / "n.jsonl", entry(0), "{")), "n.jsonl, line 2: is not valid JSON"),
+        (("trend", log_of(tmp_path / "n.jsonl", entry(0), "{")), "n.jsonl, line 2: not written by NNDCallback"),
         (("scaling", *runs), "nnd trend"),
         (("curve", *runs), "nnd trend"),
         (("surprise", *runs), "nnd report"),

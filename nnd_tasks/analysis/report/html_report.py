@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks import __version__, show
-from nnd_tasks.analysis import spans
+from nnd_tasks.analysis import error_spans
 from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostics_of
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margin_parts_table
 from nnd_tasks.analysis.compare.model_verdicts import verdicts
@@ -123,7 +123,7 @@ def sections_of(pairs: Sequence[Paired]) -> list[Section]:
                 comparison=comparison,
                 diagnostics={run.model: diagnostics_of(run) for run in paired.runs},
                 parts=margin_parts_table(parts) if parts else None,
-                around=list(spans.around_errors(paired.runs).itertuples()),
+                around=list(error_spans.around_errors(paired.runs).itertuples()),
                 protocol=protocol,
                 differing=differing,
             )
@@ -267,7 +267,7 @@ def render(
         "constants": {"few": FEW, "largest_mde": LARGEST_MDE, "level": LEVEL, "power": POWER, "near": NEAR, "all": ALL},
         "about_parts": CAPTION,
         "unfolded": UNFOLDED,
-        "errors": spans,
+        "errors": error_spans,
     }
     count = EXAMPLES
     while True:

@@ -14,9 +14,9 @@ import pytest
 from lxml import html
 from scipy import stats
 
+from nnd_tasks.analysis.error_spans import PLACES, around_errors, report_spans
 from nnd_tasks.analysis.report.html_report import write_report
 from nnd_tasks.analysis.results import read_runs
-from nnd_tasks.analysis.spans import PLACES, around_errors, report_spans
 from tests.analysis.token_runs import documents, write_run
 from tests.commands import Outcome
 

@@ -123,8 +123,8 @@ def _draw(task: str, around: pd.DataFrame) -> Figure:
     for value, panel in around.groupby("value", sort=False):
         series = []
         for model, line in panel.groupby("model", sort=False):
-            ends = (line[column].tolist() for column in ("mean", "low", "high"))
-            series.append(Series(model, line["place"].map(PLACES.index).tolist(), *ends))
+            x = line["place"].map(PLACES.index)
+            series.append(Series(model, x, *line[["mean", "low", "high"]].to_numpy().T))
         panels.append(Panel(VALUES[value], series))
     x_label = "tokens before, in and after an error"
     return draw_panels(
