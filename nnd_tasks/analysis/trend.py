@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -56,8 +56,8 @@ class Trend:
 
     x: str
     points: pd.DataFrame
-    notes: list[str] = field(default_factory=list)
-    signatures: dict[str, str] = field(default_factory=dict)
+    notes: list[str]
+    signatures: dict[str, str]
 
 
 def read_trend(
