@@ -181,7 +181,7 @@ def read_logs(paths: Sequence[Path], x: str = STEP, allow: Sequence[str] = ()) -
                 "name with --allow what may differ"
             )
     if len({row["x"] for row in rows}) < 2:
-        raise NNDError(f"{named}: holds fewer than two evaluations; NNDCallback writes one per line")
+        raise NNDError(f"{named}: no such file, or fewer than two evaluations; NNDCallback writes one per line")
     return Trend(x, _sort_points(rows, x), [], signatures)
 
 
@@ -209,7 +209,7 @@ def report_trend(trend: Trend, panels: Panels | None = None, log: bool | None = 
         NNDError: ``log`` is asked for and a value is below 0.
     """
     x, points = trend.x, trend.points
-    few = (points["clusters"] < FEW).fillna(False).astype(bool) | (points["standard_error"] == 0)
+    unreliable = (points["clusters"] < FEW).fillna(False).astype(bool) | (points["standard_error"] == 0)
     columns = {
         "task": "{task}",
         "category": "{category}",
@@ -217,12 +217,11 @@ def report_trend(trend: Trend, panels: Panels | None = None, log: bool | None = 
         "model": "{model}",
         x: "{x:,.12g}",
         "tests": "{tests:,}",
-        "prompts": "{clusters:,}{few:†}",
+        "prompts": "{clusters:,}{unreliable:†}",
         "pass rate": "{rate:.3f}",
-        "std. error": "{standard_error:.4f}",
         "95% interval": "{low:.3f} to {high:.3f}",
     }
-    table = Table("rates", points.assign(few=few), columns)
+    table = Table("rates", points.assign(unreliable=unreliable), columns)
     brief = {name: columns[name] for name in ("task", "model", x, "prompts", "pass rate", "95% interval")}
     values = np.unique(points["x"].astype(float))
     if log and (values[0] < 0 or values[-1] <= 0):

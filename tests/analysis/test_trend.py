@@ -229,8 +229,8 @@ def test_a_log_in_parts_goes_by_epoch_too(tmp_path: Path) -> None:
         ([entry(0), "[]"], "nnd.jsonl, line 2: not written by NNDCallback"),
         ([entry(0), entry("many")], "nnd.jsonl, line 2: not written by NNDCallback"),
         ([entry(0), entry(0), entry(5)], "nnd_demo: step 0 and step 0 both have step 0"),
-        ([entry(0)], "nnd.jsonl: holds fewer than two evaluations"),
-        ([], "nnd.jsonl: holds fewer than two evaluations"),
+        ([entry(0)], "nnd.jsonl: no such file, or fewer than two evaluations"),
+        ([], "nnd.jsonl: no such file, or fewer than two evaluations"),
         (
             [entry(0), entry(1, signature="set:s|prompt:q || n")],
             "nnd_demo, step 1: the protocol changed during this log: prompt:p, prompt:q",
@@ -279,12 +279,12 @@ def made_trend(x: str = "parameters", places: Sequence[float] = (1_000_000, 3_50
 def test_the_table_as_a_whole() -> None:
     lines = to_markdown(report_trend(made_trend())).splitlines()
     assert lines[2:8] == [
-        "| task | category | family | model | parameters | tests | prompts | pass rate | std. error | 95% interval |",
-        "|---|---|---|---|---:|---:|---:|---:|---:|---:|",
-        "| nnd_demo | all | fam\\|ily | m0 | 1,000,000 | 1,234 | 40 | 0.600 | 0.0500 | 0.500 to 0.700 |",
-        "| nnd_demo | all | fam\\|ily | m1 | 3,500,000 | 1,234 | 40 | 0.600 | 0.0500 | 0.500 to 0.700 |",
-        "| nnd_demo | x | fam\\|ily | m0 | 1,000,000 | 1,234 | 9† | 0.700 | 0.0500 | 0.600 to 0.800 |",
-        "| nnd_demo | x | fam\\|ily | m1 | 3,500,000 | 1,234 | 9† | 0.700 | 0.0500 | 0.600 to 0.800 |",
+        "| task | category | family | model | parameters | tests | prompts | pass rate | 95% interval |",
+        "|---|---|---|---|---:|---:|---:|---:|---:|",
+        "| nnd_demo | all | fam\\|ily | m0 | 1,000,000 | 1,234 | 40 | 0.600 | 0.500 to 0.700 |",
+        "| nnd_demo | all | fam\\|ily | m1 | 3,500,000 | 1,234 | 40 | 0.600 | 0.500 to 0.700 |",
+        "| nnd_demo | x | fam\\|ily | m0 | 1,000,000 | 1,234 | 9† | 0.700 | 0.600 to 0.800 |",
+        "| nnd_demo | x | fam\\|ily | m1 | 3,500,000 | 1,234 | 9† | 0.700 | 0.600 to 0.800 |",
     ]
     assert "- A note." in lines
     assert any(line.startswith("- † fewer than 10 prompts") for line in lines)
@@ -307,7 +307,7 @@ def test_json_holds_every_number_and_what_is_not_known_is_null(tmp_path: Path) -
         assert [row[column] for row in rows] == trend.points[column].tolist()
     unknown = next(row for row in rows if row["category"] == "z")
     assert (unknown["low"], unknown["clusters"]) == (None, None)
-    assert "| nnd_demo | y | step 0 | 0 | 50 | 1† | 0.500 | - | - |" in to_markdown(report)
+    assert "| nnd_demo | y | step 0 | 0 | 50 | 1† | 0.500 | - |" in to_markdown(report)
 
 
 def lines_of(axes: Any) -> dict[str, tuple[list[float], list[float], list[list[float]]]]:
