@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ import typer
 from nnd_tasks.analysis.selecting import HELP as SELECT
 from nnd_tasks.cli import completion
 from nnd_tasks.cli.console import check_folder, parts_of, say, show, show_lines, warn
-from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, app, examples
+from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, Format, Out, app, examples
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.curves.charts import Chart
@@ -27,57 +26,39 @@ Select = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELE
 @app.command(
     rich_help_panel=CONCLUSIONS,
     epilog=examples(
-        ("nnd compare results", "every pair of models below results/"),
-        ("nnd compare results --brief", "one line per pair: difference, interval, verdict"),
         (
-            "nnd compare results/small results/large --select shots=0 --out tables",
-            "two runs, as Markdown, JSON, CSV and LaTeX too",
+            "nnd compare results --brief",
+            "every pair of models below results/, one line per pair: difference, interval, verdict",
         ),
-        ("nnd compare results --adjust", "with length and word frequency taken out"),
+        (
+            "nnd compare results/small results/large --select shots=0 --adjust --out tables",
+            "two runs, and files of all tables",
+        ),
     ),
 )
 def compare(
     runs: Runs,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, JSON, CSV and LaTeX there.")] = None,
+    out: Out = None,
     allow: Allow = "",
     select: Select = None,
     resamples: Annotated[int, typer.Option(help="Sign flips drawn for p values.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the sign flips.")] = 0,
-    table: Annotated[Path | None, typer.Option(help="Write one row per model and test, as parquet.")] = None,
     adjust: Annotated[
         bool, typer.Option("--adjust", help="Also rates with length and word frequency taken out.")
     ] = False,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""
-    from nnd_tasks.analysis.compare.adjusted import with_adjusted
-    from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
-    from nnd_tasks.analysis.compare.margin_parts import margin_parts
-    from nnd_tasks.analysis.compare.output import file_names, markdown, write_comparison
-    from nnd_tasks.analysis.compare.paired import compare_runs
-    from nnd_tasks.analysis.results import read_runs, write_table
-    from nnd_tasks.cli.brief import brief_comparisons
+    from nnd_tasks.analysis.compare import compare_runs, report_comparison
+    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.show.terminal import show_reports
 
-    check_folder("--out", out_dir)
-    chosen = read_runs(runs, select or ())
-    if table is not None:
-        say(f"written: {write_table(chosen, table)}")
-    comparisons = compare_runs(chosen, parts_of(allow), resamples, seed)
-    if adjust:
-        comparisons = [with_adjusted(comparison) for comparison in comparisons]
-    if brief:
-        show(brief_comparisons(comparisons))
-    for comparison, name in zip(comparisons, file_names(comparisons), strict=True):
-        if out_dir is not None or not brief:
-            comparison = replace(comparison, parts=margin_parts(comparison.paired))
-        diagnostics = {run.model: diagnostics_of(run) for run in comparison.paired.runs}
-        if not brief:
-            show(markdown(comparison, diagnostics, signatures=False))
-        if out_dir is not None:
-            for path in write_comparison(comparison, out_dir / name, diagnostics):
-                say(f"written: {path}")
-    for line in comparisons[0].not_compared:
-        warn(f"note: {line}")
+    check_folder("--out", out)
+    comparisons = compare_runs(read_runs(runs, select or ()), parts_of(allow), resamples, seed)
+    only_brief = brief and out is None and form == "text"
+    reports = [report_comparison(one, adjusted=adjust, brief=only_brief) for one in comparisons]
+    show_reports(reports, out=out, form=form, brief=brief)
 
 
 @app.command(

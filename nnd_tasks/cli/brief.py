@@ -5,35 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nnd_tasks.analysis.compare.model_verdicts import verdicts
-from nnd_tasks.analysis.compare.output import between, few, odd
+from nnd_tasks.analysis.marks import is_few
 from nnd_tasks.baselines import ALL
 from nnd_tasks.cli.console import table
-from nnd_tasks.formats import number, p_value
+from nnd_tasks.formats import number
 from nnd_tasks.markdown import unlinked
 
 if TYPE_CHECKING:
-    from nnd_tasks.analysis.compare.paired import Comparison
     from nnd_tasks.analysis.curves.charts import Chart, Point
     from nnd_tasks.analysis.familiarity.familiarity import Familiarity
     from nnd_tasks.analysis.signal.signals import SetSignals
     from nnd_tasks.analysis.verify.verify_sets import SetReport
-
-
-def brief_comparisons(comparisons: Sequence[Comparison]) -> str:
-    """Return what each comparison says in a sentence per pair of models, then a row per pair: difference, interval and p."""
-    said, rows = [], []
-    for comparison in comparisons:
-        title = comparison.paired.title
-        said += [f"- {unlinked(f'{title}: {line}')}" for line in [*comparison.paired.notes, *verdicts(comparison)]]
-        whole = comparison.categories[0]
-        for difference in whole.differences:
-            pair = f"{difference.second} - {difference.first}"
-            interval = between(difference.low, difference.high) + few(whole.clusters) + odd(difference)
-            shown = [number(difference.difference, signed=True), interval, p_value(difference.p_holm)]
-            rows.append([title, pair, *shown, number(difference.detectable)])
-    numbers = ["difference", "95% interval", "p (Holm)", "MDE"]
-    return "\n".join([*said, "", table(["task", "pair", *numbers], rows, numbers)])
 
 
 def brief_chart(chart: Chart) -> str:
@@ -46,7 +28,7 @@ def brief_chart(chart: Chart) -> str:
 
 
 def _few(point: Point) -> str:
-    return "" if point.clusters is None else few(point.clusters)
+    return "" if point.clusters is None else "†" if is_few(point.clusters) else ""
 
 
 def brief_signals(found: Sequence[SetSignals]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.analysis.compare.power import marked_points, planned_by_category
+from nnd_tasks.analysis.power import marked_points, planned_by_category
 from nnd_tasks.datasets import (
     built_sets,
     dataset_folder,

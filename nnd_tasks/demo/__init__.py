@@ -16,14 +16,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nnd_tasks.analysis.compare.output import to_json
-from nnd_tasks.analysis.compare.paired import compare_runs
+from nnd_tasks.analysis.compare import compare_runs, report_comparison
 from nnd_tasks.analysis.results import read_runs
-from nnd_tasks.demo.comparison_table import comparison_table
+from nnd_tasks.demo.comparison_table import demo_table
 from nnd_tasks.demo.model import TrainingSettings, make_models
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand, write_text
 from nnd_tasks.sets.build import build_set
+from nnd_tasks.show.forms import to_json
+from nnd_tasks.show.terminal import print_table
 from nnd_tasks.wording import counted
 
 #: Where the comparison is written, below the demo's folder.
@@ -76,8 +77,9 @@ def run_demo(
 
     console.rule("4. compare them, test by test")
     [comparison] = compare_runs(read_runs(samples))
-    write_text(folder / COMPARISON, to_json(comparison))
-    console.print(comparison_table(comparison))
+    report = report_comparison(comparison)
+    write_text(folder / COMPARISON, to_json(report))
+    print_table(demo_table(comparison))
     console.print(
         "The interval is that of the difference: paired by test, clustered by prompt. Where it lies above 0, training has "
         "taught the model to tell such candidates from good ones."

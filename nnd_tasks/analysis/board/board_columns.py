@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnd_tasks.analysis.board.standings import Standing
+from nnd_tasks.analysis.compare import CategoryResult
 from nnd_tasks.analysis.compare.adjusted import ADJUSTED
 from nnd_tasks.analysis.compare.adjusted_output import rate_cell
 from nnd_tasks.analysis.compare.output import few, underpowered
-from nnd_tasks.analysis.compare.paired import CategoryResult
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.signal.measures import PASS_RATE
 from nnd_tasks.baselines import ALL, strongest

@@ -15,8 +15,8 @@ from nnd_tasks import __version__
 from nnd_tasks.analysis.board.board_columns import OF_CATEGORIES, OF_MODELS, beaten, size_text
 from nnd_tasks.analysis.board.standings import Standing, standings_of
 from nnd_tasks.analysis.compare.output import few
-from nnd_tasks.analysis.compare.power import LARGEST_MDE, is_underpowered
 from nnd_tasks.analysis.html_pages import policy_hash, templates
+from nnd_tasks.analysis.power import LARGEST_MDE, is_underpowered
 from nnd_tasks.analysis.report.html_examples import failed_examples
 from nnd_tasks.analysis.report.html_report import command_of
 from nnd_tasks.analysis.results import Run, read_runs

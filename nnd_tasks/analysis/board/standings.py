@@ -15,9 +15,7 @@ from statistics import median
 from typing import Any
 
 from nnd_tasks.analysis import selecting
-from nnd_tasks.analysis.compare.adjusted import Adjusted, adjust
-from nnd_tasks.analysis.compare.diagnostics import Diagnostics, diagnostics_of
-from nnd_tasks.analysis.compare.paired import (
+from nnd_tasks.analysis.compare import (
     CategoryResult,
     Comparison,
     Difference,
@@ -26,6 +24,8 @@ from nnd_tasks.analysis.compare.paired import (
     compare,
     rank,
 )
+from nnd_tasks.analysis.compare.adjusted import Adjusted, adjust
+from nnd_tasks.analysis.compare.diagnostics import Diagnostics, diagnostics_of
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, asked_texts, pair
 from nnd_tasks.analysis.signal.signals import SetSignals, find_signals

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Literal
 
-from nnd_tasks.analysis.compare.paired import category_rates
+from nnd_tasks.analysis.compare import category_rates
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.analysis.tags import (

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from scipy.special import stdtrit
 
-from nnd_tasks.analysis.compare.power import LEVEL
 from nnd_tasks.analysis.curves.charts import EPOCH, Chart, Point, ordered, short, together, training_curve
+from nnd_tasks.analysis.power import LEVEL
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.analysis.samples import read_lines
 from nnd_tasks.analysis.tags import STEP, read_tags

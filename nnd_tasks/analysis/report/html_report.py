@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks import __version__, show
+from nnd_tasks.analysis.compare import CategoryResult, Comparison, Rate, category_rates, compare
 from nnd_tasks.analysis.compare.diagnostics import NEAR, Diagnostics, diagnostics_of
 from nnd_tasks.analysis.compare.margin_parts import CAPTION, margin_parts, margin_parts_table
 from nnd_tasks.analysis.compare.model_verdicts import verdicts
 from nnd_tasks.analysis.compare.output import baselines_of, between, few, odd, underpowered
-from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Rate, category_rates, compare
-from nnd_tasks.analysis.compare.power import LARGEST_MDE, LEVEL, POWER
 from nnd_tasks.analysis.curves import around_errors
 from nnd_tasks.analysis.html_pages import policy_hash, templates
+from nnd_tasks.analysis.power import LARGEST_MDE, LEVEL, POWER
 from nnd_tasks.analysis.report.browsing import Packed, pack
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, failed_examples
 from nnd_tasks.analysis.results import Run, notes_on, read_runs
