@@ -27,6 +27,11 @@ from nnd_tasks.statistics import FEW, paired_difference, summarize_rate
 #: More resamples would take hours.
 MOST_RESAMPLES = 1_000_000
 _CHUNK = 1 << 22  # entries of a block of resamples
+#: Columns of `Comparison.differences`.
+_DIFFERENCE = (
+    *("category", "prompts", "first", "second", "difference", "standard_error", "low", "high", "disagrees"),
+    *("p", "p_holm", "mcnemar", "mde", "underpowered"),
+)
 
 
 @dataclass(frozen=True)
@@ -194,7 +199,7 @@ def compare(paired: Paired, resamples: int = RESAMPLES, seed: int = 0) -> Compar
     """Compare every pair of models on all tests and on each category.
 
     Args:
-        paired: models on the same tests, at least two.
+        paired: models on the same tests; of one alone there are no differences.
         resamples: of the permutation test.
         seed: of its sign flips.
     """
@@ -205,7 +210,8 @@ def compare(paired: Paired, resamples: int = RESAMPLES, seed: int = 0) -> Compar
     for family in (categories[:1], categories[1:]):
         hypotheses = math.comb(len(paired.runs), 2) * len(family)
         rows = [row for category in family for row in _differences(category, paired, resamples, seed, hypotheses)]
-        families.append(pd.DataFrame(rows).assign(p_holm=holm([row["p"] for row in rows])))
+        table = pd.DataFrame(rows, columns=list(_DIFFERENCE))
+        families.append(table.assign(p_holm=holm([row["p"] for row in rows])))
     differences = pd.concat(families, ignore_index=True)
     ranks = rank(rates[rates["category"] == ALL], families[0]) if len(paired.runs) > 2 else pd.DataFrame()
     return Comparison(paired, rates, differences, ranks, resamples, seed)
@@ -213,6 +219,8 @@ def compare(paired: Paired, resamples: int = RESAMPLES, seed: int = 0) -> Compar
 
 def _differences(category: str, paired: Paired, resamples: int, seed: int, hypotheses: int) -> list[dict[str, Any]]:
     """Return rows of `Comparison.differences` for all pairs of models on a category, without ``p_holm``."""
+    if len(paired.models) < 2:
+        return []
     passed, counts, tests = _outcomes(paired, category)
     pairs = list(combinations(range(len(paired.models)), 2))
     p_values = permutation_p(np.stack([counts[:, b] - counts[:, a] for a, b in pairs], axis=1), resamples, seed)
@@ -275,9 +283,10 @@ def rank(rates: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
 # ---------------------------------------------------------------- the report
 
 #: How a rate is written.
-RATE = "{rate:.3f} [{low:.3f}, {high:.3f}]"
+RATE = "{rate:.3f}{beaten:§} [{low:.3f}, {high:.3f}]"
 LEGEND: Mapping[str, str] = {
     **FEW_PROMPTS,
+    "§": 'a baseline, such as "the longer text wins", passes as many tests or more.',
     "‡": f"underpowered: too few prompts to detect what models really differ by (fewer than {FEW}, or an MDE above "
     f"{LARGEST_MDE}). none: no difference can be found, as no p can be small enough with so few prompts (or --resamples).",
     "≠": "interval and p (before Holm) do not agree on whether 0 is possible. They are two methods, and this is a close call or "
@@ -344,11 +353,13 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False, brief: 
     whole = comparison.differences[comparison.differences["category"] == ALL].assign(task=paired.title)
     names = ("second - first", "difference", "95% interval", "p (Holm)", "MDE")
     summary = {"task": "{task}", **{name: differences.columns[name] for name in names}}
-    tables = [rates_table(comparison.rates)]
+    diagnostics = pd.concat([diagnostics_of(run) for run in paired.runs], ignore_index=True)
+    rates = comparison.rates.merge(diagnostics[["category", "model", "best_baseline"]], how="left")
+    tables = [rates_table(rates.assign(beaten=rates["best_baseline"] >= rates["rate"]))]
     if not brief:
-        if len(comparison.ranks):
-            tables.append(ranks_table(comparison.ranks))
-        tables += [differences, diagnostics_table(pd.concat([diagnostics_of(run) for run in paired.runs]))]
+        tables += [ranks_table(comparison.ranks)] if len(comparison.ranks) else []
+        tables += [differences] if len(whole) else []
+        tables.append(diagnostics_table(diagnostics))
     notes = []
     if adjusted:
         from nnd_tasks.analysis.adjust import adjust, adjusted_tables  # the import of splines takes long
@@ -369,7 +380,7 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False, brief: 
         tables=tables,
         notes=[*notes, *(f"Not in this table: {line}" for line in comparison.not_compared)],
         legend=LEGEND,
-        brief=Table("differences", whole, summary),
+        brief=Table("differences", whole, summary) if len(whole) else None,
         facts={
             "set": paired.set,
             "task": paired.title,

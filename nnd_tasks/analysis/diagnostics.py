@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from nnd_tasks.analysis.set_tables import table_of
-from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
+from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, strongest, writers_of
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.show.report import Table
 
@@ -27,8 +27,8 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
 
     Returns:
         A row per category (``all`` first): ``category``; ``model``; a baseline's pass rate under its name, for those of
-        `nnd_tasks.baselines.BASELINES` that decide some of the tests; ``near``: share of tests decided by a margin smaller than
-        `NEAR`; ``flips_bytes``, ``flips_sum``: share of tests whose outcome changes with the log-likelihood per byte, or the
+        `nnd_tasks.baselines.BASELINES` that decide some of the tests; ``best_baseline``: the highest rate of those that decide
+        all; ``near``: share of tests decided by a margin smaller than `NEAR`; ``flips_bytes``, ``flips_sum``: share of tests whose outcome changes with the log-likelihood per byte, or the
         summed one, instead of the one per token; ``pmi``: pass rate by the mean log-likelihood with context less that without;
         ``survives``: share of the passes that also pass without context. The last two are nan where the run did not score the
         candidates without context.
@@ -51,6 +51,7 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
             "category": name,
             "model": run.model,
             **rates,
+            "best_baseline": (strongest(rates) or (None, math.nan))[1],
             **_diagnose(tests if name == ALL else tests[tests["category"] == name]),
         }
         for name, rates in baselines.items()
