@@ -38,8 +38,8 @@ class Adjusted:
 
     Attributes:
         rates: a row per category (``all`` first). For each rate of `RAW` and `ADJUSTED` its value under its name, and
-            ``NAME_standard_error``, ``NAME_low``, ``NAME_high``; ``change``, ``change_low``, ``change_high``: adjusted rate less
-            ``pass_rate``, paired by test. By sum and by byte a tie fails; in the adjusted rate it counts half.
+            ``NAME_standard_error``, ``NAME_low``, ``NAME_high``; ``change`` likewise: adjusted rate less ``pass_rate``, paired
+            by test. By sum and by byte a tie fails; in the adjusted rate it counts half.
         link: what one unit of ``length`` (token) or ``frequency`` (nat of unigram surprise) adds to a sum of
             log-probabilities, in nats, with its 95% interval by the jackknife over prompts (``NAME_low``, ``NAME_high``); nan
             where it cannot be learned. It is of the best straight line; what is taken out for length is a curve. And
@@ -97,7 +97,8 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
             row |= {f"{name}_{key}": value for key, value in found.items()}
         if link:
             change = paired_difference(counts["pass_rate"], counts[ADJUSTED], tests_of, influence=moved)
-            row |= {"change": change.difference, "change_low": change.low, "change_high": change.high}
+            row |= {"change": change.difference, "change_standard_error": change.standard_error}
+            row |= {"change_low": change.low, "change_high": change.high}
         rows.append(row)
     absent = [] if link else [ADJUSTED, f"{ADJUSTED}_low", f"{ADJUSTED}_high", "change", "change_low", "change_high"]
     rates = pd.DataFrame(rows).assign(**dict.fromkeys(absent, math.nan))
