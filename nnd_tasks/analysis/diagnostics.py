@@ -28,10 +28,10 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
     Returns:
         A row per category (``all`` first): ``category``; ``model``; a baseline's pass rate under its name, for those of
         `nnd_tasks.baselines.BASELINES` that decide some of the tests; ``best_baseline``: the highest rate of those that decide
-        all; ``near``: share of tests decided by a margin smaller than `NEAR`; ``flips_bytes``, ``flips_sum``: share of tests whose outcome changes with the log-likelihood per byte, or the
-        summed one, instead of the one per token; ``pmi``: pass rate by the mean log-likelihood with context less that without;
-        ``survives``: share of the passes that also pass without context. The last two are nan where the run did not score the
-        candidates without context.
+        all; ``near``: share of tests decided by a margin smaller than `NEAR`; ``flips_bytes``, ``flips_sum``: share of tests
+        whose outcome changes with the log-likelihood per byte, or the summed one, instead of the one per token; ``pmi``: pass
+        rate by the mean log-likelihood with context less that without; ``survives``: share of the passes that also pass without
+        context. The last two are nan where the run did not score the candidates without context.
     """
     tests = run.tests[run.tests["passed"].notna()]
     pairs = [

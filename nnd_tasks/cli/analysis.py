@@ -13,6 +13,7 @@ from nnd_tasks.analysis.selecting import HELP as SELECT
 from nnd_tasks.cli import completion
 from nnd_tasks.cli.console import check_folder, parts_of, say, show, show_lines, warn
 from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, Format, Out, app, examples
+from nnd_tasks.errors import NNDError
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.curves.charts import Chart
@@ -64,69 +65,58 @@ def compare(
 @app.command(
     rich_help_panel=CONCLUSIONS,
     epilog=examples(
-        ("nnd report results -o report.html", "with the failed tests to look at"),
+        ("nnd report results -o report.html", "a page with every test to look at"),
+        ("nnd report anna ben --site site --select limit=all", "a site of two people's runs, on whole sets"),
     ),
 )
 def report(
     runs: Runs,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    site: Annotated[
+        Path | None, typer.Option(help="Folder for a site instead: a front page, and a page per set.")
+    ] = None,
+    test: Annotated[str | None, typer.Option(metavar="TEST_ID", help="Print one test, and write its page.")] = None,
     allow: Allow = "",
     select: Select = None,
+    out: Out = None,
+    form: Format = "text",
 ) -> None:
-    """Write one HTML page: rates, differences, what to know before reading them, failed tests, signatures, commands."""
-    from nnd_tasks.analysis.report.html_report import write_report
+    """Write a page: rates, differences, what to know before reading them, all tests, signatures, commands.
 
-    say(f"written: {write_report(runs, output, parts_of(allow), select=select or ())}")
-
-
-@app.command(
-    rich_help_panel=CONCLUSIONS,
-    epilog=examples(
-        ("nnd surprise results --out figures", "of runs with --metadata '{\"tokens\": true}'"),
-    ),
-)
-def surprise(
-    runs: Runs,
-    select: Select = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
-) -> None:
-    """Show how surprising the tokens before, in and after marked errors are to each model."""
-    from nnd_tasks.analysis.curves.around_errors import around_errors, markdown, write
+    With --out or --format it gives the same numbers as files, with surprise around marked errors.
+    """
     from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.files import expand, write_text
 
-    check_folder("--out", out_dir)
-    places = around_errors(read_runs(runs, select or ()))
-    show(markdown(places))
-    for path in write(places, out_dir) if out_dir is not None else ():
-        say(f"written: {path}")
+    for option, folder in (("--out", out), ("--site", site)):
+        check_folder(option, folder)
+    if site is not None:
+        from nnd_tasks.analysis.site import write_site
 
+        front, skipped = write_site(runs, site, select or ())
+        for line in skipped:
+            warn(f"left out: {line}")
+        say(f"written: {front}")
+        return
+    from nnd_tasks.analysis.one_test import find_test, render_test, report_test
+    from nnd_tasks.analysis.page import render_report, report_pages
+    from nnd_tasks.analysis.side_by_side import pair
+    from nnd_tasks.show.terminal import show_reports
 
-@app.command(
-    rich_help_panel=CONCLUSIONS,
-    epilog=examples(
-        ("nnd board results --out site", "pages that any static host can serve"),
-        ("nnd board anna ben --out site --select limit=all", "whole sets only, of two people"),
-    ),
-)
-def board(
-    runs: Runs,
-    out_dir: Annotated[Path, typer.Option("--out", help="The folder to write, or an earlier board to replace.")],
-    select: Select = None,
-    texts: Annotated[
-        str,
-        typer.Option(
-            help="Texts of failed tests to show: free (those that anyone may publish), all or none.",
-            autocompletion=completion.choices("free", "all", "none"),
-        ),
-    ] = "free",
-) -> None:
-    """Write a static site of all models and sets, from result folders of many people."""
-    from nnd_tasks.analysis.board.board_pages import write_board
-
-    page, skipped = write_board(runs, out_dir, select or (), texts)
-    for line in skipped:
-        warn(f"left out: {line}")
-    say(f"written: {page}")
+    path = expand(output)
+    if path.is_dir():
+        raise NNDError(f"--output {path}: is a folder; name a file, such as {path / 'report.html'}")
+    chosen = read_runs(runs, select or ())
+    if test is not None:
+        pairs = find_test(test, chosen, parts_of(allow))
+        show_reports([report_test(test, paired) for paired in pairs], out=out, form=form)
+        page = render_test(test, pairs)
+    else:
+        if out is not None or form != "text":
+            show_reports(report_pages(pair(chosen, parts_of(allow))), out=out, form=form, brief=form == "text")
+        page = render_report(chosen, runs, parts_of(allow), select or ())
+    write_text(path, page)
+    warn(f"written: {path}")
 
 
 @app.command(

@@ -13,7 +13,7 @@ import typer
 from nnd_tasks.cli import completion
 from nnd_tasks.cli.console import say, show, table, warn
 from nnd_tasks.cli.typer_app import SETS, Brief, app, examples
-from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.errors import visible
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
@@ -55,15 +55,12 @@ def list_sets(
     epilog=examples(
         ("nnd show quiz_design --tests 2", "its card, its prompt and two tests"),
         ("nnd show summeval --config clean", "another config of it"),
-        ("nnd show TEST_ID --results results -o test.html", "one test, what models made of it, and as a page"),
     ),
 )
 def show_set(
     name: Annotated[
         str,
-        typer.Argument(
-            help="A set, as `nnd list` shows them; with --results, the id of a test.", autocompletion=completion.sets
-        ),
+        typer.Argument(help="A set, as `nnd list` shows them.", autocompletion=completion.sets),
     ],
     config: Annotated[
         str | None,
@@ -71,28 +68,8 @@ def show_set(
     ] = None,
     count: Annotated[int, typer.Option("--tests", min=0, help="How many tests to show.")] = 5,
     brief: Brief = False,
-    results: Annotated[
-        list[Path] | None,
-        typer.Option(help="Show one test: what --output_path named, or results_*.json files; repeatable."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="With --results: write the test as an HTML page, too.")
-    ] = None,
 ) -> None:
-    """Show a set: the facts of its card, its prompt as a model reads it, and some of its tests.
-
-    With --results, show one test: its texts, the marked errors, and what each model made of it, with the tokens that a run kept.
-    """
-    if results:
-        from nnd_tasks.analysis.report.one_test import describe_test, find_test, write_page
-
-        pairs = find_test(name, results)
-        show("\n".join(describe_test(name, pairs)))
-        if output is not None:
-            say(f"written: {write_page(name, pairs, output)}")
-        return
-    if output is not None:
-        raise NNDError("--output: is for one test; add --results FOLDER and give the id of the test")
+    """Show a set: the facts of its card, its prompt as a model reads it, and some of its tests."""
     from nnd_tasks.cli.catalogue import describe
 
     show("\n".join(describe(name, config, count, brief=brief)))

@@ -123,6 +123,7 @@ def templates() -> jinja2.Environment:
     )
     environment.filters["numeric"] = numeric_columns
     environment.filters["picture"] = _picture
+    environment.tests["nan"] = is_missing
     return environment
 
 
