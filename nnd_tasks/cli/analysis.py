@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.analysis.selecting import HELP as SELECT
-from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import check_folder, parts_of, say, show, show_lines, warn
-from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, Format, Out, app, examples
+from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, Format, Out, app, examples, parts_of
 from nnd_tasks.errors import NNDError
+from nnd_tasks.show.console import check_folder, say, warn
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.curves.charts import Chart

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import say, show, warn
 from nnd_tasks.cli.typer_app import CONTRIBUTE, Brief, app, examples
 from nnd_tasks.errors import NNDError
+from nnd_tasks.show.console import say, say_lines, warn
 
 
 @app.command(
@@ -21,9 +20,7 @@ from nnd_tasks.errors import NNDError
     ),
 )
 def publish(
-    name: Annotated[
-        str, typer.Argument(help="A set that is built here, or a dataset folder.", autocompletion=completion.built)
-    ],
+    name: Annotated[str, typer.Argument(help="A set that is built here, or a dataset folder.")],
     repo: Annotated[str, typer.Option(help="The dataset repository of the hub: NAMESPACE/NAME.")],
     source: Annotated[
         str | None,
@@ -53,7 +50,6 @@ def publish(
     from hub_upload.plan import make_plan
     from hub_upload.upload import check_repo, find_token, upload
     from nnd_tasks.files import expand
-    from nnd_tasks.markdown import fenced
 
     check_repo(repo)
     if out is not None and not dry_run:
@@ -74,10 +70,11 @@ def publish(
     if out is not None:
         plan.write(expand(out))
     say(f"{plan.name} {plan.version}, {what}, for {plan.repo}:")
-    head = "       bytes  sha256                                                            file"
-    show("\n".join([*fenced("", head, plan.list_files()), ""]))
+    say("       bytes  sha256                                                            file")
+    say_lines(plan.list_files())
     for path, content in plan.files.items():
         if not brief and path.endswith((".md", ".yaml")):
+            say()
             say(f"{path}:")
-            show("\n".join(["", *fenced("", content.decode("utf-8")), ""]))
+            say_lines(content.decode("utf-8"))
     say(f"dry run: nothing was uploaded{f'; written: {out}' if out else ''}")

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from nnd_tasks import __version__
+from nnd_tasks.errors import NNDError
 from nnd_tasks.show import Form
 
 #: Panels of `nnd --help`, in this order.
@@ -36,6 +37,23 @@ def examples(*lines: tuple[str, str]) -> str:
 
 #: The beginning of examples that run a model.
 RUN_GPT2 = "nnd run --model hf --model_args pretrained=gpt2,softmax_dtype=float32"
+
+
+def parts_of(names: str) -> list[str]:
+    """Return what stands between commas."""
+    return [part.strip() for part in names.split(",") if part.strip()]
+
+
+#: Verb of an earlier release -> what to type now.
+OLD_VERBS = {
+    "scaling": "nnd trend RESULTS",
+    "curve": "nnd trend RESULTS --x step",
+    "surprise": "nnd report RESULTS --out FOLDER",
+    "board": "nnd report RESULTS --site FOLDER",
+    "models": "nnd run: it says at its start whether a model shares prefixes",
+    "unregister": "nnd register --undo",
+    "tasks-dir": "nnd register --print",
+}
 
 app = typer.Typer(
     name="nnd",
@@ -68,3 +86,13 @@ def _main(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Options shared by all commands."""
+
+
+def _name_new_verb(old: str, new: str) -> None:
+    @app.command(old, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+    def stop() -> None:
+        raise NNDError(f"nnd {old} is now: {new}")
+
+
+for _old, _new in OLD_VERBS.items():
+    _name_new_verb(_old, _new)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,12 @@ def print_table(table: Table) -> None:
     for row in cells.to_numpy():
         drawn.add_row(*(Text(visible(cell)) for cell in row))
     open_console().print(drawn)
+
+
+def print_counts(counts: Mapping[str, int]) -> None:
+    """Print how many tests each category has."""
+    table = pd.DataFrame(counts.items(), columns=["category", "tests"])
+    print_table(Table("categories", table, {"category": "{category}", "tests": "{tests:,}"}))
 
 
 def show_reports(
