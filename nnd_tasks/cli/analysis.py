@@ -17,7 +17,7 @@ from nnd_tasks.show.console import check_folder, say, warn
 if TYPE_CHECKING:
     from nnd_tasks.analysis.curves.charts import Chart
 
-_X = completion.choices("parameters", "step", "epoch")
+
 Runs = Annotated[list[Path], typer.Argument(help="What --output_path named, or results_*.json files.")]
 Allow = Annotated[str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")]
 Select = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)]
@@ -128,7 +128,7 @@ def report(
 def scaling(
     runs: Runs,
     x: Annotated[
-        str, typer.Option("--x", help="parameters, step, or a numeric column of --tags.", autocompletion=_X)
+        str, typer.Option("--x", help="parameters, step, or a numeric column of --tags.")
     ] = "parameters",
     tags: Annotated[
         Path | None, typer.Option(help="CSV, YAML or JSON: model, and where wanted family and numbers.")
@@ -163,7 +163,7 @@ def curve(
         list[Path], typer.Argument(help="What --output_path named, of each checkpoint; or what NNDCallback wrote.")
     ],
     x: Annotated[
-        str, typer.Option("--x", help="step; epoch of a log; or a numeric column of --tags.", autocompletion=_X)
+        str, typer.Option("--x", help="step; epoch of a log; or a numeric column of --tags.")
     ] = "step",
     tags: Annotated[Path | None, typer.Option(help="CSV, YAML or JSON: model, step and other numbers.")] = None,
     allow: Allow = "",
@@ -277,7 +277,7 @@ def verify(
         typer.Argument(
             metavar="[quiz_design|summeval|all]",
             help="What to verify on.",
-            autocompletion=completion.choices("quiz_design", "summeval", "all"),
+
         ),
     ] = "all",
     source: Annotated[
@@ -317,7 +317,7 @@ def verify(
 def reproduce(
     experiment: Annotated[
         str | None,
-        typer.Argument(help="Leave it out to see all of them and their models.", autocompletion=completion.experiments),
+        typer.Argument(help="Leave it out to see all of them and their models."),
     ] = None,
     only: Annotated[str | None, typer.Option(help="Names of models, separated by commas.")] = None,
     limit: Annotated[

@@ -373,9 +373,7 @@ def test_compare_and_report_show_the_parts_where_there_are_token_scores(
     [row] = [row for row in cells if row[:2] == ["swap", "m-at"]]
     assert row[2:5] == ["12", "0", "1.0 / 1.0"]
     assert row[5].startswith("+2.55 [+2.")
-    pages = [
-        html.document_fromstring(write_report([tmp_path / k], tmp_path / f"{k}.html").read_bytes()) for k in found
-    ]
+    pages = [html.document_fromstring(write_report([tmp_path / k], tmp_path / f"{k}.html").read_bytes()) for k in found]
     [table] = pages[0].xpath("//table[@class='parts']")
     assert [[" ".join(cell.text_content().split()) for cell in row] for row in table.xpath("tbody/tr")] == [
         [*key, *values] for key, values in cells.items()
