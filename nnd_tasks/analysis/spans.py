@@ -127,4 +127,6 @@ def _draw(task: str, around: pd.DataFrame) -> Figure:
             series.append(Series(model, line["place"].map(PLACES.index).tolist(), *ends))
         panels.append(Panel(VALUES[value], series))
     x_label = "tokens before, in and after an error"
-    return draw_panels(panels, f"Surprise around marked errors: {task}", x_label, y_label="nats", chance=None, ticks=PLACES)
+    return draw_panels(
+        panels, f"Surprise around marked errors: {task}", x_label, y_label="nats", chance=None, ticks=PLACES
+    )

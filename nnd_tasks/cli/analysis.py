@@ -42,7 +42,6 @@ def compare(
     allow: Allow = "",
     select: Select = None,
     resamples: Annotated[int, typer.Option(help="Sign flips drawn for p values.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Seed of the sign flips.")] = 0,
     adjust: Annotated[
         bool, typer.Option("--adjust", help="Also rates with length and word frequency taken out.")
     ] = False,
@@ -55,7 +54,7 @@ def compare(
     from nnd_tasks.show.terminal import show_reports
 
     check_folder("--out", out)
-    comparisons = compare_runs(read_runs(runs, select or ()), parts_of(allow), resamples, seed)
+    comparisons = compare_runs(read_runs(runs, select or ()), parts_of(allow), resamples)
     only_brief = brief and out is None and form == "text"
     reports = [report_comparison(one, adjusted=adjust, brief=only_brief) for one in comparisons]
     show_reports(reports, out=out, form=form, brief=brief)
@@ -127,9 +126,7 @@ def report(
 )
 def scaling(
     runs: Runs,
-    x: Annotated[
-        str, typer.Option("--x", help="parameters, step, or a numeric column of --tags.")
-    ] = "parameters",
+    x: Annotated[str, typer.Option("--x", help="parameters, step, or a numeric column of --tags.")] = "parameters",
     tags: Annotated[
         Path | None, typer.Option(help="CSV, YAML or JSON: model, and where wanted family and numbers.")
     ] = None,
@@ -162,9 +159,7 @@ def curve(
     runs: Annotated[
         list[Path], typer.Argument(help="What --output_path named, of each checkpoint; or what NNDCallback wrote.")
     ],
-    x: Annotated[
-        str, typer.Option("--x", help="step; epoch of a log; or a numeric column of --tags.")
-    ] = "step",
+    x: Annotated[str, typer.Option("--x", help="step; epoch of a log; or a numeric column of --tags.")] = "step",
     tags: Annotated[Path | None, typer.Option(help="CSV, YAML or JSON: model, step and other numbers.")] = None,
     allow: Allow = "",
     select: Select = None,
@@ -277,7 +272,6 @@ def verify(
         typer.Argument(
             metavar="[quiz_design|summeval|all]",
             help="What to verify on.",
-
         ),
     ] = "all",
     source: Annotated[

@@ -214,7 +214,11 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
     rows = pd.DataFrame(facts.items(), columns=["fact", "value"])
     tables = [Table("facts", rows, {"fact": "{fact}", "value": "{value}"})]
     if len(tests):
-        columns: dict[str, Cell] = {"category": "{category}", "part": "{part}", "text": lambda row: _shorten(row["text"])}
+        columns: dict[str, Cell] = {
+            "category": "{category}",
+            "part": "{part}",
+            "text": lambda row: _shorten(row["text"]),
+        }
         tables.append(Table("examples", tests, columns))
     brief = rows[rows["fact"].isin(("summary", "license", "not built", "built in", "tests"))]
     return Report(

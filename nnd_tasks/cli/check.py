@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from nnd_tasks.cli.typer_app import CONTRIBUTE, Brief, app, examples
+from nnd_tasks.cli.typer_app import CONTRIBUTE, app, examples
 from nnd_tasks.show.console import say, say_lines
 
 
@@ -39,7 +39,6 @@ def check(
     ] = "text",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to this file.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count too.")] = False,
-    brief: Brief = False,
 ) -> None:
     """Look for everything that a reviewer of a set would look for.
 
@@ -55,11 +54,10 @@ def check(
     from nnd_tasks.sets.licences import terms_of, texts_may_go
 
     report = check_set(name, configs=config or (), tasks=tasks or ())
-    shown = report.brief() if brief else report
     part = next((part for part in read_report(report.folder).values() if isinstance(part, dict)), {})
     closed = any(one.code.startswith("card_license") for one in report.findings)
     texts = form == "text" or (texts_may_go(terms_of(report.name, part)) and not closed)
-    content = shown.json() if form == "json" else shown.markdown(texts=texts)
+    content = report.json() if form == "json" else report.markdown(texts=texts)
     if output is not None:
         write_text(output, f"{content}\n", hint="name another file with --output")
         say(f"{report.totals}; written: {output}")

@@ -98,9 +98,8 @@ def demo(
     folder: Annotated[Path, typer.Option("--out", help="Folder for the demo's data, model and results.")] = Path(
         ".demo"
     ),
-    no_shared_prefix: Annotated[bool, typer.Option("--no-shared-prefix", help=_SHARING)] = False,
 ) -> None:
     """Run the whole chain offline on the embedded set with a tiny model."""
     from nnd_tasks.demo import run_demo
 
-    run_demo(folder, shared_prefix=not no_shared_prefix)
+    run_demo(folder)

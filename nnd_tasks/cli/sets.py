@@ -54,7 +54,6 @@ def show_set(
     name: Annotated[str, typer.Argument(help="A set, as `nnd list` shows them.")],
     config: Annotated[str | None, typer.Option(help="One of its configs. Default: its default.")] = None,
     count: Annotated[int, typer.Option("--tests", min=0, help="How many tests to show.")] = 5,
-    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Show a set: the facts of its card, its prompt as a model reads it, and some of its tests."""
@@ -62,8 +61,8 @@ def show_set(
     from nnd_tasks.show.terminal import show_reports
 
     report = report_set(name, config, count)
-    show_reports([report], form=form, brief=brief)
-    if form == "text" and not brief and report.facts["prompt"]:
+    show_reports([report], brief=brief)
+    if not brief and report.facts["prompt"]:
         say()
         say("What a model reads:")
         say()
@@ -99,7 +98,6 @@ def build(
             help="Replace a set of this name that another recipe made, its tasks, and its card.",
         ),
     ] = False,
-    brief: Brief = False,
 ) -> None:
     """Build a set into a Hugging Face dataset folder."""
     from nnd_tasks.sets.build import build_set
@@ -109,13 +107,13 @@ def build(
     set_recipe = find_recipe(name)
     result = build_set(set_recipe, source, out_dir, trust=trust, replace=replace, progress=sys.stderr.isatty())
     tasks = [] if out_dir is not None else write_tasks(set_recipe, result, replace=replace)
-    _print_build(result, brief)
+    _print_build(result)
     if tasks:
         names = ",".join(task.name for task in tasks)
         say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")
 
 
-def _print_build(result: Made, brief: bool) -> None:
+def _print_build(result: Made) -> None:
     from nnd_tasks.show.terminal import print_counts
 
     for summary in result.summaries.values():
@@ -123,9 +121,8 @@ def _print_build(result: Made, brief: bool) -> None:
             f"{summary.name}: {counted(summary.tests, 'test')}, {counted(summary.clusters, 'prompt')}, "
             f"{counted(summary.candidates, 'candidate')}"
         )
-        if not brief:
-            print_counts(summary.categories)
-    if result.kept and not brief:
+        print_counts(summary.categories)
+    if result.kept:
         say(f"kept as they were: {', '.join(result.kept)}")
     for note in result.notes:
         warn(f"note: {note}")

@@ -52,7 +52,6 @@ def stress_build(
         str,
         typer.Option(
             help="wikitext, cnndm, wmt or ted; a .txt or .jsonl file; or a path for `datasets` (PATH:SPLIT).",
-
         ),
     ],
     source: Annotated[
@@ -257,9 +256,7 @@ def _show_reports(reports: Sequence[StressReport], out_dir: Path | None, brief: 
 )
 def stress_metrics(
     name: Annotated[str, typer.Argument(help="A set that `nnd stress build` made.")],
-    corpus: Annotated[
-        str, typer.Option(help="What it was built from: the references are there.")
-    ],
+    corpus: Annotated[str, typer.Option(help="What it was built from: the references are there.")],
     source: Annotated[
         Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
     ] = None,
@@ -308,7 +305,6 @@ def stress_self(
         str,
         typer.Option(
             help="Where prompts are taken from: as for `nnd stress build`, or a set that is built here.",
-
         ),
     ],
     judges: Annotated[str, typer.Option(help="Models that score only, separated by commas.")] = "",
