@@ -23,8 +23,8 @@ from scipy.special import ndtr, ndtri, stdtrit
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from nnd_tasks.analysis.compare.paired import holm, permutation_p  # noqa: E402
-from nnd_tasks.analysis.compare.power import LEVEL  # noqa: E402
+from nnd_tasks.analysis.compare import holm, permutation_p  # noqa: E402
+from nnd_tasks.analysis.power import LEVEL  # noqa: E402
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference  # noqa: E402
 
 PROMPTS = (4, 7, 10, 20, 30, 100, 300)

@@ -26,8 +26,7 @@ from nnd_tasks.datasets import (
     read_table,
 )
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, read_text
-from nnd_tasks.folders import rewriting
+from nnd_tasks.files import read_text
 from nnd_tasks.harness.task_yaml import dump_task_yaml, read_task_yaml
 from nnd_tasks.markdown import fenced
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN
@@ -70,16 +69,6 @@ class UploadPlan:
         return "\n".join(
             f"{len(data):>12,}  {hashlib.sha256(data).hexdigest()}  {path}" for path, data in self.files.items()
         )
-
-    def write(self, folder: Path) -> None:
-        """Write all files into a new or empty folder; raise NNDError if it is neither, or cannot be written."""
-        with changing(f"--out {folder}"):
-            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-                raise NNDError(f"--out {folder}: something is there already; name a new folder, or an empty one")
-            with rewriting(folder) as new:
-                for path, data in self.files.items():
-                    (new / path).parent.mkdir(parents=True, exist_ok=True)
-                    (new / path).write_bytes(data)
 
 
 def make_plan(

@@ -76,7 +76,7 @@ def clustered_standard_error(passed: ArrayLike, tests: ArrayLike, influence: Arr
 
 
 #: Assumed correlation of tests that share a prompt, for the degrees of freedom of an interval. Small models gave 0.11 to 0.21
-#: (`nnd_tasks.analysis.compare.power`). Where all prompts have equally many tests it has no effect.
+#: (`nnd_tasks.analysis.power`). Where all prompts have equally many tests it has no effect.
 WITHIN = 0.15
 #: How many prompts whose tests all have the same outcome `effective_tests` adds. Without them intervals miss rates near 1 in
 #: up to 9% of simulated runs (``benchmarks/coverage.py``).
@@ -175,6 +175,13 @@ def confidence_interval(
     rare = int(min((x > 0).sum(), (x < n).sum()))
     size = effective_tests(rate, error, total, float(n @ n) / total, rare)
     return wilson(rate, size, float(stdtrit(degrees, 0.5 + level / 2)))
+
+
+def summarize_rate(passed: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None) -> dict[str, float]:
+    """Return ``rate``, ``standard_error``, and ``low`` and ``high`` of the 95% interval; arguments as above."""
+    low, high = confidence_interval(passed, tests, influence=influence)
+    error = clustered_standard_error(passed, tests, influence)
+    return {"rate": pooled_rate(passed, tests), "standard_error": error, "low": low, "high": high}
 
 
 @dataclass(frozen=True, slots=True)

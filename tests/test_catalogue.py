@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
-from nnd_tasks.cli.catalogue import catalogue, describe
+from nnd_tasks.cli.catalogue import list_sets, report_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
 from tests.conftest import REPO, SOURCES
@@ -48,9 +48,16 @@ def built(own: Path, tmp_path: Path) -> Path:
 
 
 def entries() -> dict[str, dict[str, Any]]:
-    done = CliRunner().invoke(app, ["list", "--json"])
+    """Return set -> the row of its first config."""
+    done = CliRunner().invoke(app, ["list", "--format", "json"])
     assert done.exit_code == 0
-    return {entry["name"]: entry for entry in json.loads(done.output)}
+    rows = json.loads(done.output)["tables"]["sets"]
+    return {row["name"]: row for row in reversed(rows)}
+
+
+def facts_of(name: str) -> dict[str, str]:
+    table = report_set(name).tables[0].data
+    return dict(zip(table["fact"], table["value"], strict=True))
 
 
 def test_every_recipe_is_listed_built_or_not(own: Path) -> None:
@@ -59,23 +66,24 @@ def test_every_recipe_is_listed_built_or_not(own: Path) -> None:
     assert all(not entry["built"] and "nnd build" in entry["state"] for entry in found.values())
     assert all(entry["shipped"] == (name != "mine") for name, entry in found.items())
     assert all(entry["license"] and Path(entry["recipe"]).is_file() for entry in found.values())
-    assert [entry.name for entry in catalogue()] == list(found)
+    assert list(dict.fromkeys(list_sets()["name"])) == list(found)[::-1]
 
 
 @pytest.mark.parametrize("name", list(SOURCES))
 def test_every_set_of_ours_can_be_shown_before_it_is_built(name: str) -> None:
-    lines = list(describe(name))
-    assert f"({name})" in lines[0]
-    assert any(line.startswith("- rule: ") and len(line) > 20 for line in lines)
-    assert lines[-1] == f"- not built; run: `nnd build {name}`"
+    assert f"({name})" in report_set(name).title
+    facts = facts_of(name)
+    assert len(facts["rule"]) > 15
+    assert facts["not built"] == f"run: nnd build {name}"
 
 
 def test_a_set_of_ones_own_is_listed_and_shown_with_its_tests(built: Path) -> None:
     entry = entries()["mine"]
     assert entry["built"]
-    assert [(config["name"], config["tests"]) for config in entry["configs"]] == [("default", 1)]
-    lines = list(describe("mine"))
-    assert any("1 test of 1 of config default" in line for line in lines)
+    assert (entry["config"], entry["tests"]) == ("default", 1)
+    report = report_set("mine")
+    assert report.notes == ["1 test of 1 of config default."]
+    assert report.tables[1].data["text"].tolist() == ["q", "a", "b"]
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
@@ -87,9 +95,8 @@ def test_a_broken_recipe_hides_neither_the_others_nor_its_data(content: bytes, b
     assert found["mine"]["built"]
     done = CliRunner().invoke(app, ["list"])
     assert (done.exit_code, "recipe unreadable" in done.output) == (0, True)
-    lines = list(describe("mine"))
-    assert any("recipe unreadable" in line for line in lines)
-    assert any("1 test of 1" in line for line in lines)
+    assert "_recipe" in facts_of("mine")["recipe unreadable"]
+    assert report_set("mine").notes == ["1 test of 1 of config default."]
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
@@ -97,14 +104,14 @@ def test_a_broken_recipe_of_a_set_that_is_not_built_is_one_line(content: bytes, 
     own.write_bytes(content)
     assert "recipe unreadable" in entries()["mine"]["state"]
     with pytest.raises(NNDError, match="_recipe"):
-        list(describe("mine"))
+        report_set("mine")
 
 
 def test_a_recipe_that_somebody_sent_can_be_shown(tmp_path: Path) -> None:
     path = tmp_path / "sent" / "_recipe"
     path.parent.mkdir()
     path.write_text(BASE, encoding="utf-8")
-    assert "not built" in list(describe(str(path)))[-1]
+    assert "not built" in facts_of(str(path))
 
 
 @pytest.mark.parametrize("template", ["{{ nothing }}", "{{"])
@@ -112,15 +119,14 @@ def test_a_prompt_that_cannot_be_rendered_is_shown_as_it_is(template: str, built
     (built.parent / "nnd_mine.yaml").write_text(
         f"task: nnd_mine\ndoc_to_text: {json.dumps(template)}\n", encoding="utf-8"
     )
-    lines = list(describe("mine"))
-    assert lines[lines.index("```") : lines.index("```") + 3] == ["```", template, "```"]
+    assert report_set("mine").facts["prompt"] == template
 
 
 def test_a_prompt_is_shown_as_a_model_reads_it(built: Path) -> None:
     (built.parent / "nnd_a.yaml").write_text("{", encoding="utf-8")
     (built.parent / "nnd_mine.yaml").write_text('task: nnd_mine\ndoc_to_text: "{{context}}?"\n', encoding="utf-8")
-    lines = list(describe("mine"))
-    assert lines[lines.index("```") : lines.index("```") + 3] == ["```", "q?", "```"]
+    assert report_set("mine").facts["prompt"] == "q?"
+    assert "What a model reads:\n\nq?\n" in CliRunner().invoke(app, ["show", "mine"]).output
 
 
 def test_what_names_say_is_no_markup_and_no_escape(nnd_home: Path) -> None:
@@ -135,6 +141,5 @@ def test_the_errors_of_a_set_that_nobody_judged_are_made(nnd_home: Path) -> None
     page = (REPO / "docs" / "sets.md").read_text("utf-8")
     unjudged = re.findall(r"^\| `(\w+)` \| nobody:", page, re.MULTILINE)
     assert "demo" in unjudged
-    assert {entry.name: entry.errors for entry in catalogue() if entry.name in unjudged} == dict.fromkeys(
-        unjudged, "made"
-    )
+    sets = list_sets().drop_duplicates("name").set_index("name")
+    assert set(sets.loc[unjudged, "errors"]) == {"made"}

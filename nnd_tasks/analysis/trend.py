@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from nnd_tasks.analysis.compare.paired import category_rates
-from nnd_tasks.analysis.compare.power import LEVEL
+from nnd_tasks.analysis.compare import category_rates
 from nnd_tasks.analysis.model_names import short_names
+from nnd_tasks.analysis.power import LEVEL
 from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.analysis.side_by_side import pair_several
 from nnd_tasks.analysis.tags import (
@@ -115,11 +115,9 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
         if paired.tests.empty:
             raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(paired.models)}")
         places = {run.model: find_number(run, x, tags) for run in paired.runs}
-        for result in category_rates(paired):
-            about = {"task": paired.title, "tests": result.tests, "clusters": result.clusters}
-            for model, rate in result.rates.items():
-                place = {"category": result.category, "family": families[model], "model": model, "x": places[model]}
-                rows.append(about | place | asdict(rate))
+        rates = category_rates(paired).rename(columns={"prompts": "clusters"}).drop(columns="few")
+        about = {"task": paired.title, "family": rates["model"].map(families), "x": rates["model"].map(places)}
+        rows += rates.assign(**about).to_dict("records")
         notes += [f"{paired.title}: {note}" for note in paired.notes]
         signatures |= {f"{paired.task_of(run)}: {run.model}": run.line for run in paired.runs}
     if not all(tags and tags.text(run, "family") for run in models):

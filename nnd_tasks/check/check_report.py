@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,6 @@ class CheckReport:
     def exit_code(self, *, strict: bool = False) -> int:
         """Return the exit status: 2 with errors, 3 with warnings only where those count, else 0."""
         return 2 if self.counts["error"] else 3 if strict and self.counts["warning"] else 0
-
-    def brief(self) -> CheckReport:
-        """Return the report without notes and rows."""
-        return replace(self, findings=[replace(one, rows=()) for one in self.findings if one.severity])
 
     def json(self) -> str:
         """Return the report for programs; its keys are an interface."""

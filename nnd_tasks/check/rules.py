@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from nnd_tasks.analysis.compare.power import LARGEST_MDE, planned_by_category, points
+from nnd_tasks.analysis.power import LARGEST_MDE, planned_by_category, points
 from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.check import texts
 from nnd_tasks.check.texts import RULES

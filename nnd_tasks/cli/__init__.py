@@ -58,7 +58,7 @@ def _check_endpoint() -> None:
 
 def _say(line: str) -> None:
     """Print the line that this process ends with; where several have failed, one of them does."""
-    from nnd_tasks.cli.console import warn
+    from nnd_tasks.show.console import warn
 
     if not os.environ.get("WORLD_SIZE"):
         warn(line)

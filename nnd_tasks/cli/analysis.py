@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from nnd_tasks.analysis.selecting import HELP as SELECT
-from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import check_folder, parts_of, say, show, show_lines, warn
-from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, Format, Out, app, examples
+from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, Format, Out, app, examples, parts_of
+from nnd_tasks.errors import NNDError
+from nnd_tasks.show.console import check_folder, say, warn
 
 Runs = Annotated[list[Path], typer.Argument(help="What --output_path named, or results_*.json files.")]
 Allow = Annotated[str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")]
@@ -22,103 +21,95 @@ Select = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELE
 @app.command(
     rich_help_panel=CONCLUSIONS,
     epilog=examples(
-        ("nnd compare results", "every pair of models below results/"),
-        ("nnd compare results --brief", "one line per pair: difference, interval, verdict"),
         (
-            "nnd compare results/small results/large --select shots=0 --out tables",
-            "two runs, as Markdown, JSON, CSV and LaTeX too",
+            "nnd compare results --brief",
+            "every pair of models below results/, one line per pair: difference, interval, verdict",
         ),
-        ("nnd compare results --adjust", "with length and word frequency taken out"),
+        (
+            "nnd compare results/small results/large --select shots=0 --adjust --out tables",
+            "two runs, and files of all tables",
+        ),
     ),
 )
 def compare(
     runs: Runs,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, JSON, CSV and LaTeX there.")] = None,
+    out: Out = None,
     allow: Allow = "",
     select: Select = None,
     resamples: Annotated[int, typer.Option(help="Sign flips drawn for p values.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Seed of the sign flips.")] = 0,
-    table: Annotated[Path | None, typer.Option(help="Write one row per model and test, as parquet.")] = None,
     adjust: Annotated[
         bool, typer.Option("--adjust", help="Also rates with length and word frequency taken out.")
     ] = False,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""
-    from nnd_tasks.analysis.compare.adjusted import with_adjusted
-    from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
-    from nnd_tasks.analysis.compare.margin_parts import margin_parts
-    from nnd_tasks.analysis.compare.output import file_names, markdown, write_comparison
-    from nnd_tasks.analysis.compare.paired import compare_runs
-    from nnd_tasks.analysis.results import read_runs, write_table
-    from nnd_tasks.cli.brief import brief_comparisons
+    from nnd_tasks.analysis.compare import compare_runs, report_comparison
+    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.show.terminal import show_reports
 
-    check_folder("--out", out_dir)
-    chosen = read_runs(runs, select or ())
-    if table is not None:
-        say(f"written: {write_table(chosen, table)}")
-    comparisons = compare_runs(chosen, parts_of(allow), resamples, seed)
-    if adjust:
-        comparisons = [with_adjusted(comparison) for comparison in comparisons]
-    if brief:
-        show(brief_comparisons(comparisons))
-    for comparison, name in zip(comparisons, file_names(comparisons), strict=True):
-        if out_dir is not None or not brief:
-            comparison = replace(comparison, parts=margin_parts(comparison.paired))
-        diagnostics = {run.model: diagnostics_of(run) for run in comparison.paired.runs}
-        if not brief:
-            show(markdown(comparison, diagnostics, signatures=False))
-        if out_dir is not None:
-            for path in write_comparison(comparison, out_dir / name, diagnostics):
-                say(f"written: {path}")
-    for line in comparisons[0].not_compared:
-        warn(f"note: {line}")
+    check_folder("--out", out)
+    comparisons = compare_runs(read_runs(runs, select or ()), parts_of(allow), resamples)
+    only_brief = brief and out is None and form == "text"
+    reports = [report_comparison(one, adjusted=adjust, brief=only_brief) for one in comparisons]
+    show_reports(reports, out=out, form=form, brief=brief)
 
 
 @app.command(
     rich_help_panel=CONCLUSIONS,
     epilog=examples(
-        ("nnd report results -o report.html", "with the failed tests to look at"),
+        ("nnd report results -o report.html", "a page with every test to look at"),
+        ("nnd report anna ben --site site --select limit=all", "a site of two people's runs, on whole sets"),
     ),
 )
 def report(
     runs: Runs,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    site: Annotated[
+        Path | None, typer.Option(help="Folder for a site instead: a front page, and a page per set.")
+    ] = None,
+    test: Annotated[str | None, typer.Option(metavar="TEST_ID", help="Print one test, and write its page.")] = None,
     allow: Allow = "",
     select: Select = None,
+    out: Out = None,
+    form: Format = "text",
 ) -> None:
-    """Write one HTML page: rates, differences, what to know before reading them, failed tests, signatures, commands."""
-    from nnd_tasks.analysis.report.html_report import write_report
+    """Write a page: rates, differences, what to know before reading them, all tests, signatures, commands.
 
-    say(f"written: {write_report(runs, output, parts_of(allow), select=select or ())}")
+    With --out or --format it gives the same numbers as files, with surprise around marked errors.
+    """
+    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.files import expand, write_text
 
+    for option, folder in (("--out", out), ("--site", site)):
+        check_folder(option, folder)
+    if site is not None:
+        from nnd_tasks.analysis.site import write_site
 
-@app.command(
-    rich_help_panel=CONCLUSIONS,
-    epilog=examples(
-        ("nnd board results --out site", "pages that any static host can serve"),
-        ("nnd board anna ben --out site --select limit=all", "whole sets only, of two people"),
-    ),
-)
-def board(
-    runs: Runs,
-    out_dir: Annotated[Path, typer.Option("--out", help="The folder to write, or an earlier board to replace.")],
-    select: Select = None,
-    texts: Annotated[
-        str,
-        typer.Option(
-            help="Texts of failed tests to show: free (those that anyone may publish), all or none.",
-            autocompletion=completion.choices("free", "all", "none"),
-        ),
-    ] = "free",
-) -> None:
-    """Write a static site of all models and sets, from result folders of many people."""
-    from nnd_tasks.analysis.board.board_pages import write_board
+        front, skipped = write_site(runs, site, select or ())
+        for line in skipped:
+            warn(f"left out: {line}")
+        say(f"written: {front}")
+        return
+    from nnd_tasks.analysis.one_test import find_test, render_test, report_test
+    from nnd_tasks.analysis.page import render_report, report_pages
+    from nnd_tasks.analysis.side_by_side import pair
+    from nnd_tasks.show.terminal import show_reports
 
-    page, skipped = write_board(runs, out_dir, select or (), texts)
-    for line in skipped:
-        warn(f"left out: {line}")
-    say(f"written: {page}")
+    path = expand(output)
+    if path.is_dir():
+        raise NNDError(f"--output {path}: is a folder; name a file, such as {path / 'report.html'}")
+    chosen = read_runs(runs, select or ())
+    if test is not None:
+        pairs = find_test(test, chosen, parts_of(allow))
+        show_reports([report_test(test, paired) for paired in pairs], out=out, form=form)
+        page = render_test(test, pairs)
+    else:
+        if out is not None or form != "text":
+            show_reports(report_pages(pair(chosen, parts_of(allow))), out=out, form=form, brief=form == "text")
+        page = render_report(chosen, runs, parts_of(allow), select or ())
+    write_text(path, page)
+    warn(f"written: {path}")
 
 
 @app.command(
@@ -249,7 +240,6 @@ def verify(
         typer.Argument(
             metavar="[quiz_design|summeval|all]",
             help="What to verify on.",
-            autocompletion=completion.choices("quiz_design", "summeval", "all"),
         ),
     ] = "all",
     source: Annotated[
@@ -289,7 +279,7 @@ def verify(
 def reproduce(
     experiment: Annotated[
         str | None,
-        typer.Argument(help="Leave it out to see all of them and their models.", autocompletion=completion.experiments),
+        typer.Argument(help="Leave it out to see all of them and their models."),
     ] = None,
     only: Annotated[str | None, typer.Option(help="Names of models, separated by commas.")] = None,
     limit: Annotated[

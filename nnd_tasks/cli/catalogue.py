@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.analysis.compare.power import marked_points, planned_by_category
+import pandas as pd
+
+from nnd_tasks.analysis.power import marked_points, planned_by_category
 from nnd_tasks.datasets import (
     built_sets,
     dataset_folder,
@@ -22,244 +24,219 @@ from nnd_tasks.datasets import (
     tasks_dir,
     user_tasks_dir,
 )
-from nnd_tasks.errors import NNDError, typed_reason_of, visible
+from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.languages import code_of, language_pair
-from nnd_tasks.markdown import code, fenced, plain, table
 from nnd_tasks.sets.card import ERRORS, find_fact
 from nnd_tasks.sets.shelf import SetRecipe, find_recipe, list_recipes
+from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.tables import pick_examples
 from nnd_tasks.wording import counted, did_you_mean
 
 _SHOWN = 300  # characters of a text
 
 
-@dataclass(frozen=True)
-class ConfigEntry:
-    """A config of a set that is built.
+def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFrame:
+    """Return a row per config of every set that has a recipe, then of sets that are built without one.
 
-    Attributes:
-        name: name of the config.
-        tests: number of its tests.
-        categories: category -> number of tests.
-        points: category -> smallest difference between two models that it can show, in percentage points, as text.
-    """
+    Args:
+        language: only sets with texts of this language.
+        task: only sets of this kind of task.
 
-    name: str
-    tests: int
-    categories: dict[str, int]
-    points: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A set.
-
-    Attributes:
-        name: name of the set.
-        kind: what a model is asked to do.
-        license: licence of texts and judgements.
-        errors: ``judged`` or ``made``; ``""`` where nothing says it.
-        languages: codes of the languages.
-        shipped: whether it comes with the package.
-        built: whether it is built and can be read.
-        folder: the dataset folder, where there is one.
-        recipe: the path of its recipe; ``""`` where it has none.
-        published: config -> number of tests in the authors' release, where it is not built.
-        configs: configs of the built set.
-        state: where it is built, how to build it, or what is wrong with it.
-    """
-
-    name: str
-    kind: str = ""
-    license: str = ""
-    errors: str = ""
-    languages: list[str] = field(default_factory=list)
-    shipped: bool = False
-    built: bool = False
-    folder: str = ""
-    recipe: str = ""
-    published: dict[str, int] = field(default_factory=dict)
-    configs: list[ConfigEntry] = field(default_factory=list)
-    state: str = ""
-
-
-def catalogue() -> list[Entry]:
-    """Return every set that has a recipe, then sets that are built without one. A set that cannot be read says why."""
-    recipes = list_recipes()
-    entries = [_of_recipe(one) for one in recipes.values()]
-    others = [name for name in built_sets() if name not in recipes]
-    return entries + [_with_data(Entry(name), dataset_folder(name)) for name in others]
-
-
-def _of_recipe(one: SetRecipe) -> Entry:
-    name, path, shipped = one.name, one.path, one.shipped
-    try:
-        recipe = one.recipe
-    except NNDError as error:
-        entry = _with_data(Entry(name, shipped=shipped, recipe=str(path)), dataset_folder(name))
-        state = f"recipe unreadable: {error}"
-        return replace(entry, state=f"{entry.state}; {state}" if entry.folder else state)
-    expected = {recipe.config or "default": sum(recipe.expected.values())} if recipe.expected else {}
-    published = dict(recipe.published) or expected
-    facts = recipe.facts
-    entry = Entry(name, facts.kind or "", facts.license or "", facts.errors, list(facts.language), shipped,
-                  recipe=str(path), published=published)  # fmt: skip
-    entry = _with_data(entry, dataset_folder(name))
-    pairs = [language_pair(config) or () for config in (*published, *(one.name for one in entry.configs))]
-    return replace(entry, languages=list(dict.fromkeys([*facts.language, *(code for pair in pairs for code in pair)])))
-
-
-def _with_data(entry: Entry, folder: Path) -> Entry:
-    """Return an entry with what is in its dataset folder."""
-    if entry.name not in built_sets():
-        return replace(entry, state=f"not built; run: {how_to_build(entry.name)}")
-    try:
-        configs = [_config(folder, name) for name in list_configs(folder)[0]]
-    except NNDError as error:
-        return replace(entry, folder=str(folder), state=f"unreadable: {error}")
-    except Exception as error:  # any error of a damaged set: it must not hide the other sets
-        why = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
-        return replace(entry, folder=str(folder), state=f"unreadable: {why}")
-    return replace(entry, built=True, folder=str(folder), configs=configs, state=f"built in {folder}")
-
-
-def _config(folder: Path, name: str) -> ConfigEntry:
-    table = read_table(folder, name, ["cluster_id", "category"])
-    clusters, categories = (column.to_pylist() for column in table.columns)
-    planned = planned_by_category(clusters, categories)
-    points = {category: marked_points(planned, category) for category in planned}
-    counts = Counter(categories)
-    return ConfigEntry(name, table.num_rows, {category: counts[category] for category in planned}, points)
-
-
-def narrowed(entries: Sequence[Entry], language: str | None = None, task: str | None = None) -> list[Entry]:
-    """Return the sets of a language and of a kind of task; None takes all.
+    Returns:
+        ``name``; ``kind``: what a model is asked to do; ``license``; ``errors``: ``judged``, ``made`` or empty; ``languages``:
+        codes; ``shipped``: it comes with the package; ``built``: it is built and can be read; ``folder``; ``recipe``: its path;
+        ``state``: where it is built, how to build it, or what is wrong with it; ``config``; ``tests``; ``categories``: category
+        -> number of tests, empty for a set that is not built; ``points``: category -> smallest difference between two models
+        that it can show, in percentage points, as text.
 
     Raises:
         NNDError: no set has this language, or this task.
     """
-    of_task = {entry.name: [kind.strip() for kind in entry.kind.split(",") if kind.strip()] for entry in entries}
-    of_language = {entry.name: [code.lower() for code in entry.languages] for entry in entries}
-    chosen = list(entries)
-    for option, value, known in (("--language", language, of_language), ("--task", task, of_task)):
-        if value is None:
-            continue
-        every = sorted({one for values in known.values() for one in values})
-        wanted = value.strip().lower()
-        if wanted not in every:
-            code = code_of(wanted) if option == "--language" else ""
-            meant = f"did you mean {code!r}?" if code in every else did_you_mean(wanted, every)
-            raise NNDError(f"{option} {value}: no set has it; {meant or 'there are: ' + ', '.join(every)}")
-        chosen = [entry for entry in chosen if wanted in known[entry.name]]
-    return chosen
-
-
-def listing(entries: Iterable[Entry], *, brief: bool = False) -> str:
-    """Return a table of sets as Markdown: a row per config, or with ``brief`` a row per set."""
+    recipes = list_recipes()
+    sets = [_describe_recipe(one) for one in recipes.values()]
+    sets += [_describe_folder({"name": name}) for name in built_sets() if name not in recipes]
+    chosen = _choose(_choose(sets, "--language", language, "languages"), "--task", task, "kind")
     rows = []
-    for entry in entries:
-        built = entry.state == f"built in {entry.folder}"
-        name, state = code(entry.name), f"built in {code(entry.folder)}" if built else plain(entry.state)
-        about = plain(
-            "; ".join(
-                part
-                for part in (
-                    "" if entry.shipped else "your own",
-                    entry.kind,
-                    entry.license,
-                    f"errors: {entry.errors}" if entry.errors else "",
-                )
-                if part
-            )
-        )
-        counts = {config.name: config.tests for config in entry.configs} or entry.published
-        if brief:
-            default = f"{next(iter(counts.values())):,}" if counts else "-"
-            rows.append([name, default, plain(entry.license), "built" if entry.built else state])
-            continue
-        categories = {
-            config.name: ", ".join(
-                f"{plain(category)} {count:,} ({config.points[category]})"
-                for category, count in config.categories.items()
-            )
-            for config in entry.configs
-        }
-        for config, tests in counts.items() or [("-", None)]:
-            tests_cell = "-" if tests is None else f"{tests:,}"
-            rows.append([name, about, plain(config), tests_cell, categories.get(config, "-"), state])
-            name = about = state = ""
-    if brief:
-        return "\n".join(table(["set", "tests", "licence", "state"], rows, right=["tests"]))
-    head = ["set", "about", "config", "tests", "categories", "state"]
+    for one in chosen:
+        counts = one.pop("published", {})
+        configs = one.pop("configs", []) or [{"config": name, "tests": tests} for name, tests in counts.items()]
+        rows += [{**one, **config} for config in configs or [{"config": "-"}]]
+    columns = {
+        **dict.fromkeys(("name", "kind", "license", "errors", "folder", "recipe", "state", "config"), ""),
+        **{"shipped": False, "built": False, "tests": None},
+    }
+    full = [
+        {**columns, "languages": [], "categories": {}, "points": {}, **row, "tests": row.get("tests")} for row in rows
+    ]
+    return pd.DataFrame(full).astype({"tests": "Int64"})
+
+
+def _describe_recipe(one: SetRecipe) -> dict[str, Any]:
+    about: dict[str, Any] = {"name": one.name, "shipped": one.shipped, "recipe": str(one.path)}
+    try:
+        recipe = one.recipe
+    except NNDError as error:
+        found = _describe_folder(about)
+        broken = f"recipe unreadable: {error}"
+        return {**found, "state": f"{found['state']}; {broken}" if found.get("folder") else broken}
+    facts = recipe.facts
+    expected = {recipe.config or "default": sum(recipe.expected.values())} if recipe.expected else {}
+    about |= {"kind": facts.kind or "", "license": facts.license or "", "errors": facts.errors}
+    found = _describe_folder({**about, "published": dict(recipe.published) or expected})
+    names = [*found["published"], *(config["config"] for config in found.get("configs", []))]
+    codes = [*facts.language, *(code for name in names for code in language_pair(name) or ())]
+    return {**found, "languages": list(dict.fromkeys(codes))}
+
+
+def _describe_folder(about: dict[str, Any]) -> dict[str, Any]:
+    """Return what is known of a set with what is in its dataset folder."""
+    name = about["name"]
+    folder = dataset_folder(name)
+    if name not in built_sets():
+        return {**about, "state": f"not built; run: {how_to_build(name)}"}
+    try:
+        configs = [_describe_config(folder, config) for config in list_configs(folder)[0]]
+    except NNDError as error:
+        return {**about, "folder": str(folder), "state": f"unreadable: {error}"}
+    except Exception as error:  # any error of a damaged set: it must not hide the other sets
+        why = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
+        return {**about, "folder": str(folder), "state": f"unreadable: {why}"}
+    return {**about, "built": True, "folder": str(folder), "configs": configs, "state": f"built in {folder}"}
+
+
+def _describe_config(folder: Path, name: str) -> dict[str, Any]:
+    table = read_table(folder, name, ["cluster_id", "category"])
+    clusters, categories = (column.to_pylist() for column in table.columns)
+    planned = planned_by_category(clusters, categories)
+    counts = Counter(categories)
+    points = {category: marked_points(planned, category) for category in planned}
+    return {
+        "config": name,
+        "tests": table.num_rows,
+        "categories": {category: counts[category] for category in planned},
+        "points": points,
+    }
+
+
+def _choose(sets: list[dict[str, Any]], option: str, value: str | None, key: str) -> list[dict[str, Any]]:
+    """Return the sets of a language, or of a task; None takes all."""
+    if value is None:
+        return sets
+
+    def values_of(one: dict[str, Any]) -> list[str]:
+        values = one.get(key, [])
+        return [part.strip().lower() for part in (values.split(",") if isinstance(values, str) else values)]
+
+    every = sorted({part for one in sets for part in values_of(one) if part})
+    wanted = value.strip().lower()
+    if wanted not in every:
+        code = code_of(wanted) if option == "--language" else ""
+        meant = f"did you mean {code!r}?" if code in every else did_you_mean(wanted, every)
+        raise NNDError(f"{option} {value}: no set has it; {meant or 'there are: ' + ', '.join(every)}")
+    return [one for one in sets if wanted in values_of(one)]
+
+
+def report_sets(sets: pd.DataFrame) -> Report:
+    """Return what `list_sets` found."""
+    columns: dict[str, Cell] = {
+        "set": "{name}",
+        "about": lambda row: "; ".join(
+            filter(None, ["" if row["shipped"] else "your own", row["kind"], row["license"]])
+        ),
+        "errors": "{errors}",
+        "config": "{config}",
+        "tests": "{tests:,}",
+        "categories": lambda row: (
+            ", ".join(f"{name} {count:,} ({row['points'][name]})" for name, count in row["categories"].items()) or "-"
+        ),
+        "state": "{state}",
+    }
+    first = sets.drop_duplicates("name").assign(
+        state=lambda table: table["state"].where(~table["built"], "built").str.replace("not built; run: ", "")
+    )
+    brief = {"set": "{name}", "tests": "{tests:,}", "licence": "{license}", "state": "{state}"}
     legend = (
         "In parentheses: smallest difference between two models that a category can show, in percentage points; ‡: too few "
         "tests to tell models apart; none: they can show none; ?: not known."
     )
-    return "\n".join([*table(head, rows, right=["tests"]), "", legend])
+    tables = [Table("sets", sets, columns)]
+    return Report("sets", "Sets", tables=tables, notes=[legend], brief=Table("sets", first, brief))
 
 
 # ---------------------------------------------------------------- one set
 
 
-def describe(name: str, config: str | None = None, count: int = 5, *, brief: bool = False) -> Iterator[str]:
-    """Yield lines of Markdown about a set: facts, its prompt, and tests of each category in turn.
+def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
+    """Return facts of a set, its prompt, and tests of each category in turn.
 
     Args:
         name: of the set, or the path of a dataset folder or a recipe.
         config: whose tests are shown; None takes the default one.
         count: how many tests.
-        brief: only what it is, its licence, and whether it is built.
 
     Raises:
         NNDError: there is no such set, or it has no such config.
     """
     folder = look_up_set(name)
-    recipe, broken = _recipe(name, needed=folder is None)
+    recipe, broken = _find_recipe(name, needed=folder is None)
+    title, facts = name, {}
     if recipe is not None:
-        facts = recipe.recipe.facts
-        yield f"# {plain(facts.title or name)} ({plain(name)})"
-        yield ""
-        for key in ("summary", "license") if brief else ("summary", "judges", "license", "language", "homepage"):
-            yield f"- {key}: {plain(find_fact(facts, key))}"
-        if not brief:
-            yield f"- rule: {plain(recipe.recipe.rule_text())}"
-            yield f"- errors: {plain(ERRORS[facts.errors])}"
-            yield f"- recipe: {code(str(recipe.path), in_table=False)}"
+        known = recipe.recipe.facts
+        title = f"{known.title or name} ({name})"
+        facts = {key: find_fact(known, key) for key in ("summary", "judges", "license", "language", "homepage")}
+        facts |= {"rule": recipe.recipe.rule_text(), "errors": ERRORS[known.errors], "recipe": str(recipe.path)}
     elif folder is not None:
         header, _ = read_card(folder)
-        yield f"# {plain(str(header.get('pretty_name', name)))} ({plain(name)})"
-        yield ""
-        yield f"- license: {plain(str(header.get('license', '')))}"
+        title = f"{header.get('pretty_name', name)} ({name})"
+        facts = {"license": str(header.get("license", ""))}
     if broken:
-        yield f"- recipe unreadable: {plain(broken)}"
+        facts["recipe unreadable"] = broken
+    tests = pd.DataFrame(columns=["category", "part", "text"])
+    notes, prompt = [], ""
     if folder is None:
-        yield f"- not built; run: {code(how_to_build(name), in_table=False)}"
-        return
-    names, default = list_configs(folder)
-    table = read_table(folder, config or default)
-    yield f"- built in {code(str(folder), in_table=False)}: {', '.join(map(plain, names))}"
-    if brief:
-        yield f"- {counted(table.num_rows, 'test')} in config {plain(config or default)}"
-        return
-    yield ""
-    own = recipe.name if recipe is not None else "" if "/" in name else name
-    title, prompt = _prompt(own, config or default, table.slice(0, 1).to_pylist()[0]) if own else ("", "")
-    if title:
-        yield title
-        yield ""
-        yield from fenced("", *map(visible, prompt.split("\n")))
-        yield ""
-    yield f"{counted(min(count, table.num_rows), 'test')} of {table.num_rows:,} of config {plain(config or default)}:"
-    for test in pick_examples(table, count):
-        yield ""
-        yield f"**{plain(test['category'])}**"
-        yield ""
-        for part in ("context", "high", "low"):
-            text = " ".join(test[part].split())
-            yield f"- {part}: {plain(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…')}"
+        facts["not built"] = f"run: {how_to_build(name)}"
+    else:
+        names, default = list_configs(folder)
+        chosen = config or default
+        table = read_table(folder, chosen)
+        facts |= {
+            "built in": str(folder),
+            "configs": ", ".join(names),
+            "tests": f"{table.num_rows:,} in config {chosen}",
+        }
+        own = recipe.name if recipe is not None else "" if "/" in name else name
+        prompt = _render_prompt(own, chosen, table.slice(0, 1).to_pylist()[0]) if own else ""
+        examples = pick_examples(table, count)
+        parts = ("context", "high", "low")
+        rows = [{"category": test["category"], "part": part, "text": test[part]} for test in examples for part in parts]
+        tests = pd.DataFrame(rows, columns=list(tests.columns))
+        notes = [f"{counted(len(examples), 'test')} of {table.num_rows:,} of config {chosen}."]
+    rows = pd.DataFrame(facts.items(), columns=["fact", "value"])
+    tables = [Table("facts", rows, {"fact": "{fact}", "value": "{value}"})]
+    if len(tests):
+        columns: dict[str, Cell] = {
+            "category": "{category}",
+            "part": "{part}",
+            "text": lambda row: _shorten(row["text"]),
+        }
+        tables.append(Table("examples", tests, columns))
+    brief = rows[rows["fact"].isin(("summary", "license", "not built", "built in", "tests"))]
+    return Report(
+        name=name,
+        title=title,
+        tables=tables,
+        notes=notes,
+        brief=replace(tables[0], data=brief),
+        facts={"prompt": prompt},
+    )
 
 
-def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
+def _shorten(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _find_recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
     """Return the recipe of a set, and what is wrong with it.
 
     Raises:
@@ -277,11 +254,26 @@ def _recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
         return None, str(error)
 
 
-def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
-    """Return a title and the prompt of a test as the set's task renders it; ``""`` where no task scores this config.
+def _render_prompt(name: str, config: str, row: dict[str, Any]) -> str:
+    """Return the prompt of a test as the set's task renders it; ``""`` where no task scores this config.
 
-    A template that cannot be rendered is shown as it is.
+    A template that cannot be rendered, or that may take any time as it has a loop or a product, is returned as it is.
     """
+    from jinja2 import TemplateError
+
+    from nnd_tasks.harness.sandbox import SANDBOX
+
+    for template in _find_templates(name, config):
+        if re.search(r"{%-?\s*(?!if|elif|else|endif|-)|\*", template):
+            return template
+        try:
+            return str(SANDBOX.from_string(template).render(row))
+        except (NNDError, TemplateError):
+            return template
+    return ""
+
+
+def _find_templates(name: str, config: str) -> Iterator[str]:
     from nnd_tasks.harness.task_yaml import read_task_yaml  # imports lm-eval
 
     for folder in (tasks_dir() / name, user_tasks_dir() / name):
@@ -292,18 +284,4 @@ def _prompt(name: str, config: str, row: dict[str, Any]) -> tuple[str, str]:
                 continue  # `nnd check` says what is wrong with it
             template = settings.get("doc_to_text")
             if settings.get("dataset_name", config) == config and isinstance(template, str):
-                return _rendered(template, row)
-    return "", ""
-
-
-def _rendered(template: str, row: dict[str, Any]) -> tuple[str, str]:
-    from jinja2 import TemplateError
-
-    from nnd_tasks.harness.sandbox import SANDBOX
-
-    try:
-        if re.search(r"{%-?\s*(?!if|elif|else|endif|-)|\*", template):  # a loop or a product may take any time
-            raise TemplateError
-        return "What a model reads:", str(SANDBOX.from_string(template).render(row))
-    except (NNDError, TemplateError):
-        return "What a model reads is made by this template:", template
+                yield template

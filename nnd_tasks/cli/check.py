@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import say, show, show_lines
-from nnd_tasks.cli.typer_app import CONTRIBUTE, Brief, app, examples
-from nnd_tasks.errors import NNDError
-
-FORMATS = ("text", "markdown", "json")
+from nnd_tasks.cli.typer_app import CONTRIBUTE, app, examples
+from nnd_tasks.show.console import say, say_lines
 
 
 @app.command(
     rich_help_panel=CONTRIBUTE,
     epilog=examples(
         ("nnd check answers", "a set that is built here"),
-        ("nnd check ./sent/_recipe", "a recipe that somebody sent, before anything is built"),
         ("nnd check answers --format markdown -o report.md", "for a pull request"),
     ),
 )
@@ -29,28 +24,21 @@ def check(
         typer.Argument(
             metavar="NAME|PATH",
             help="A set that is built here, a dataset folder, or a recipe (_recipe).",
-            autocompletion=completion.built,
         ),
     ],
     config: Annotated[
         list[str] | None,
-        typer.Option(help="Check only this config; repeatable.", autocompletion=completion.configs),
+        typer.Option(help="Check only this config; repeatable."),
     ] = None,
     tasks: Annotated[
         list[Path] | None, typer.Option(help="Folder of task YAMLs besides those that nnd run knows; repeatable.")
     ] = None,
     form: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="text; markdown, for a pull request; or json.",
-            metavar="FORMAT",
-            autocompletion=completion.choices(*FORMATS),
-        ),
+        Literal["text", "markdown", "json"],
+        typer.Option("--format", help="text; markdown, for a pull request; or json."),
     ] = "text",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to this file.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count too.")] = False,
-    brief: Brief = False,
 ) -> None:
     """Look for everything that a reviewer of a set would look for.
 
@@ -65,20 +53,16 @@ def check(
     from nnd_tasks.files import write_text
     from nnd_tasks.sets.licences import terms_of, texts_may_go
 
-    if form not in FORMATS:
-        raise NNDError(f"--format {form}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     report = check_set(name, configs=config or (), tasks=tasks or ())
-    shown = report.brief() if brief else report
     part = next((part for part in read_report(report.folder).values() if isinstance(part, dict)), {})
     closed = any(one.code.startswith("card_license") for one in report.findings)
     texts = form == "text" or (texts_may_go(terms_of(report.name, part)) and not closed)
-    content = shown.json() if form == "json" else shown.markdown(texts=texts)
+    content = report.json() if form == "json" else report.markdown(texts=texts)
     if output is not None:
         write_text(output, f"{content}\n", hint="name another file with --output")
         say(f"{report.totals}; written: {output}")
-    elif form == "text":
-        say(str(report.folder))
-        show(content)
     else:
-        show_lines(content)  # Markdown too: it is made to be copied
+        if form == "text":
+            say(str(report.folder))
+        say_lines(content)
     raise typer.Exit(report.exit_code(strict=strict))

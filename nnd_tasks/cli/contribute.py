@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nnd_tasks.cli.console import parts_of, say, show, table, warn
-from nnd_tasks.cli.typer_app import CONTRIBUTE, app, examples
-from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.cli.typer_app import CONTRIBUTE, app, examples, parts_of
+from nnd_tasks.errors import NNDError
+from nnd_tasks.show.console import say, warn
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def new(
     say(f"written to {draft.made.folder}")
     say(f"recipe: {draft.set_recipe.path}")
     for note in draft.made.notes:
-        warn(visible(f"note: {note}"))
+        warn(f"note: {note}")
     names = ",".join(task.name for task in tasks)
     say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")
     _print_missing(draft)
@@ -145,23 +145,23 @@ def _spans(value: str | None) -> dict[str, Any]:
 def _preview(draft: Draft) -> None:
     """Show the columns, the rule, some tests, and what is left out."""
     from nnd_tasks.sets.card import left_out
+    from nnd_tasks.show.terminal import print_counts
     from nnd_tasks.tables import pick_examples
 
     for role in draft.proposed:
         say(f"{role}: column {getattr(draft.recipe, role)!r}, by its name")
-    say(visible(f"rule: {draft.recipe.rule_text()}"))
+    say(f"rule: {draft.recipe.rule_text()}")
     config, tests = next(iter(draft.made.tables.items()))
     for test in pick_examples(tests, 3):
         say()
         say(f"[{test['category']}]")
         say()
         for part in ("context", "high", "low"):
-            text = visible(" ".join(test[part].split()))
+            text = " ".join(test[part].split())
             say(f"- {part}: {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
     say()
     say(counted(tests.num_rows, "test"))
-    counts = [[visible(name), f"{count:,}"] for name, count in draft.made.summaries[config].categories.items()]
-    show("\n" + table(["category", "tests"], counts, right=["tests"]) + "\n")
+    print_counts(draft.made.summaries[config].categories)
     report = draft.made.report[config]
     if report["dropped"]:
         say("left out")

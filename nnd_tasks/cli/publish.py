@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import say, show, warn
-from nnd_tasks.cli.typer_app import CONTRIBUTE, Brief, app, examples
-from nnd_tasks.errors import NNDError
+from nnd_tasks.cli.typer_app import CONTRIBUTE, app, examples
+from nnd_tasks.show.console import say, say_lines, warn
 
 
 @app.command(
@@ -21,9 +18,7 @@ from nnd_tasks.errors import NNDError
     ),
 )
 def publish(
-    name: Annotated[
-        str, typer.Argument(help="A set that is built here, or a dataset folder.", autocompletion=completion.built)
-    ],
+    name: Annotated[str, typer.Argument(help="A set that is built here, or a dataset folder.")],
     repo: Annotated[str, typer.Option(help="The dataset repository of the hub: NAMESPACE/NAME.")],
     source: Annotated[
         str | None,
@@ -37,13 +32,8 @@ def publish(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only check, and show the files and the card; asks the hub nothing.")
     ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="With --dry-run: write all that would be uploaded into this folder, new or empty."),
-    ] = None,
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Write into a repository of something else, too.")] = False,
-    brief: Brief = False,
 ) -> None:
     """Publish a set on the Hugging Face hub: card, parquet files, a tag for the version.
 
@@ -52,12 +42,8 @@ def publish(
     """
     from hub_upload.plan import make_plan
     from hub_upload.upload import check_repo, find_token, upload
-    from nnd_tasks.files import expand
-    from nnd_tasks.markdown import fenced
 
     check_repo(repo)
-    if out is not None and not dry_run:
-        raise NNDError("--out shows what would be uploaded; add --dry-run")
     if not dry_run:
         find_token()  # before the work begins
     plan = make_plan(name, repo, source=source, ids_only=ids_only, dry_run=dry_run)
@@ -71,13 +57,12 @@ def publish(
         state = "published" if done.changed else "nothing new, the hub has all of this already"
         say(f"{state}, {what}, tagged {plan.version}: {done.url}")
         return
-    if out is not None:
-        plan.write(expand(out))
     say(f"{plan.name} {plan.version}, {what}, for {plan.repo}:")
-    head = "       bytes  sha256                                                            file"
-    show("\n".join([*fenced("", head, plan.list_files()), ""]))
+    say("       bytes  sha256                                                            file")
+    say_lines(plan.list_files())
     for path, content in plan.files.items():
-        if not brief and path.endswith((".md", ".yaml")):
+        if path.endswith((".md", ".yaml")):
+            say()
             say(f"{path}:")
-            show("\n".join(["", *fenced("", content.decode("utf-8")), ""]))
-    say(f"dry run: nothing was uploaded{f'; written: {out}' if out else ''}")
+            say_lines(content.decode("utf-8"))
+    say("dry run: nothing was uploaded")

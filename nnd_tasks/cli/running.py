@@ -1,4 +1,4 @@
-"""Commands that run models, or let lm-eval run them: run, models, register, unregister, tasks-dir, demo."""
+"""Commands that run models, or let lm-eval run them: run, register, demo."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import say, show
 from nnd_tasks.cli.typer_app import RUN, RUN_GPT2, app, examples
+from nnd_tasks.show.console import say
 from nnd_tasks.wording import counted
 
 _SHARING = "For --model hf and vllm: read every request on its own, as lm-eval does."
@@ -27,7 +26,6 @@ _SHARING = "For --model hf and vllm: read every request on its own, as lm-eval d
             f"{RUN_GPT2} --tasks nnd_summeval,nnd_frank --sample 20",
             "20 prompts of each, from all categories",
         ),
-        ("nnd run ls tasks", "every task that lm_eval knows, ours too"),
     ),
 )
 def run(
@@ -38,7 +36,6 @@ def run(
             metavar="[OPTIONS OF LM_EVAL]...",
             help="Whatever lm_eval takes, such as --model, --model_args, --tasks, --batch_size, --device, --output_path, "
             "--log_samples, --limit, --use_cache. All of them follow below this help.",
-            autocompletion=completion.run_arguments,
         ),
     ] = None,
     sample: Annotated[
@@ -68,71 +65,41 @@ def run(
 @app.command(
     rich_help_panel=RUN,
     epilog=examples(
-        ("nnd models", "every type that is known"),
-        ("nnd models gpt2", "one model, by its config alone"),
-        ("nnd models ./checkpoint", "a folder with a config.json"),
+        ("nnd register", "then: lm_eval --model hf --tasks nnd_frank ..., as ever"),
+        ("nnd register --print", 'for: lm_eval --include_path "$(nnd register --print)" --tasks nnd_frank ...'),
     ),
 )
-def models(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            help="A folder with a config.json, that file, a name on the hub, or a type. Default: all types."
-        ),
-    ] = None,
+def register(
+    undo: Annotated[bool, typer.Option("--undo", help="Make lm_eval forget them again.")] = False,
+    only_print: Annotated[bool, typer.Option("--print", help="Only print the folder of our task YAMLs.")] = False,
 ) -> None:
-    """Print which models share prefixes, and why the others do not.
-
-    Sharing reads what several requests begin with only once. No weights are read for this command.
-    """
-    from nnd_tasks.cli.model_types import describe_model, model_types
-
-    show(model_types() if name is None else describe_model(name))
-
-
-@app.command(
-    rich_help_panel=RUN, epilog=examples(("nnd register", "then: lm_eval --model hf --tasks nnd_frank ..., as ever"))
-)
-def register() -> None:
     """Make our tasks known to the literal command lm_eval of this environment."""
+    if only_print:
+        from nnd_tasks.datasets import tasks_dir
+
+        typer.echo(tasks_dir())
+        return
     from nnd_tasks.runner.register import register as make
+    from nnd_tasks.runner.register import unregister
 
-    folder, count = make()
-    say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {folder}")
-
-
-@app.command(rich_help_panel=RUN, epilog=examples(("nnd unregister", "lm_eval is as it was before")))
-def unregister() -> None:
-    """Undo `nnd register`."""
-    from nnd_tasks.runner.register import unregister as undo
-
-    folder = undo()
-    say(f"removed {folder}" if folder else "nothing was registered")
-
-
-@app.command(
-    "tasks-dir",
-    rich_help_panel=RUN,
-    epilog=examples(("nnd tasks-dir", 'for: lm_eval --include_path "$(nnd tasks-dir)" --tasks nnd_frank ...')),
-)
-def tasks_dir() -> None:
-    """Print the folder of our task YAMLs, for lm_eval --include_path."""
-    from nnd_tasks.datasets import tasks_dir as find
-
-    typer.echo(find())
+    if undo:
+        folder = unregister()
+        say(f"removed {folder}" if folder else "nothing was registered")
+        return
+    place, count = make()
+    say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {place}")
 
 
 @app.command(
     rich_help_panel=RUN,
-    epilog=examples(("nnd demo", "about a minute on two cores"), ("nnd demo --dir /tmp/demo", "everything goes there")),
+    epilog=examples(("nnd demo", "about a minute on two cores"), ("nnd demo --out /tmp/demo", "everything goes there")),
 )
 def demo(
-    folder: Annotated[Path, typer.Option("--dir", help="Where to put the demo's data, model and results.")] = Path(
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the demo's data, model and results.")] = Path(
         ".demo"
     ),
-    no_shared_prefix: Annotated[bool, typer.Option("--no-shared-prefix", help=_SHARING)] = False,
 ) -> None:
     """Run the whole chain offline on the embedded set with a tiny model."""
     from nnd_tasks.demo import run_demo
 
-    run_demo(folder, shared_prefix=not no_shared_prefix)
+    run_demo(folder)

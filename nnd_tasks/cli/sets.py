@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import say, show, table, warn
-from nnd_tasks.cli.typer_app import SETS, Brief, app, examples
-from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.cli.typer_app import SETS, Brief, Format, app, examples
+from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
@@ -25,28 +21,25 @@ if TYPE_CHECKING:
     rich_help_panel=SETS,
     epilog=examples(
         ("nnd list --brief", "which sets there are"),
-        ("nnd list --task code", "sets of one task"),
-        ("nnd list > sets.md", "everything, as Markdown"),
+        ("nnd list --task code --format json", "sets of one task, for a program"),
     ),
 )
 def list_sets(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
-    brief: Brief = False,
     language: Annotated[str | None, typer.Option(help="Only sets with texts of this language, such as zh.")] = None,
     task: Annotated[str | None, typer.Option(help="Only sets of this task, such as code or summarization.")] = None,
+    form: Format = "text",
+    brief: Brief = False,
 ) -> None:
     """Show every set and recipe: size, categories, licence, built or not and where.
 
     In parentheses: the smallest difference between two models that a category can be expected to show, in percentage points, if
     they decide 30% of its tests differently; ‡ marks what is too small to tell models apart.
     """
-    from nnd_tasks.cli.catalogue import catalogue, listing, narrowed
+    from nnd_tasks.cli.catalogue import list_sets as find
+    from nnd_tasks.cli.catalogue import report_sets
+    from nnd_tasks.show.terminal import show_reports
 
-    entries = narrowed(catalogue(), language, task)
-    if as_json:
-        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
-    else:
-        show(listing(entries, brief=brief))
+    show_reports([report_sets(find(language, task))], form=form, brief=brief)
 
 
 @app.command(
@@ -55,67 +48,38 @@ def list_sets(
     epilog=examples(
         ("nnd show quiz_design --tests 2", "its card, its prompt and two tests"),
         ("nnd show summeval --config clean", "another config of it"),
-        ("nnd show TEST_ID --results results -o test.html", "one test, what models made of it, and as a page"),
     ),
 )
 def show_set(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="A set, as `nnd list` shows them; with --results, the id of a test.", autocompletion=completion.sets
-        ),
-    ],
-    config: Annotated[
-        str | None,
-        typer.Option(help="One of its configs. Default: its default.", autocompletion=completion.configs),
-    ] = None,
+    name: Annotated[str, typer.Argument(help="A set, as `nnd list` shows them.")],
+    config: Annotated[str | None, typer.Option(help="One of its configs. Default: its default.")] = None,
     count: Annotated[int, typer.Option("--tests", min=0, help="How many tests to show.")] = 5,
     brief: Brief = False,
-    results: Annotated[
-        list[Path] | None,
-        typer.Option(help="Show one test: what --output_path named, or results_*.json files; repeatable."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="With --results: write the test as an HTML page, too.")
-    ] = None,
 ) -> None:
-    """Show a set: the facts of its card, its prompt as a model reads it, and some of its tests.
+    """Show a set: the facts of its card, its prompt as a model reads it, and some of its tests."""
+    from nnd_tasks.cli.catalogue import report_set
+    from nnd_tasks.show.terminal import show_reports
 
-    With --results, show one test: its texts, the marked errors, and what each model made of it, with the tokens that a run kept.
-    """
-    if results:
-        from nnd_tasks.analysis.report.one_test import describe_test, find_test, write_page
-
-        pairs = find_test(name, results)
-        show("\n".join(describe_test(name, pairs)))
-        if output is not None:
-            say(f"written: {write_page(name, pairs, output)}")
-        return
-    if output is not None:
-        raise NNDError("--output: is for one test; add --results FOLDER and give the id of the test")
-    from nnd_tasks.cli.catalogue import describe
-
-    show("\n".join(describe(name, config, count, brief=brief)))
+    report = report_set(name, config, count)
+    show_reports([report], brief=brief)
+    if not brief and report.facts["prompt"]:
+        say()
+        say("What a model reads:")
+        say()
+        say_lines(report.facts["prompt"])
 
 
 @app.command(
     rich_help_panel=SETS,
     epilog=examples(
         ("nnd build quiz_design", "downloads from the publisher"),
-        ("nnd build challenge300 --source ~/data/challenge300-outputs.tsv", "from a file that you have"),
         ("nnd build mqm --source mqm_ted_zhen.tsv", "and a task with a prompt for its languages"),
-        (
-            "nnd build ./from_a_colleague --source ratings.csv --trust",
-            "a set that somebody sent, whose prepare.py you read",
-        ),
     ),
 )
 def build(
     name: Annotated[
         str,
-        typer.Argument(
-            help="A set, as `nnd list` shows them, or the path of a recipe (_recipe).", autocompletion=completion.sets
-        ),
+        typer.Argument(help="A set, as `nnd list` shows them, or the path of a recipe (_recipe)."),
     ],
     source: Annotated[
         str | None,
@@ -134,7 +98,6 @@ def build(
             help="Replace a set of this name that another recipe made, its tasks, and its card.",
         ),
     ] = False,
-    brief: Brief = False,
 ) -> None:
     """Build a set into a Hugging Face dataset folder."""
     from nnd_tasks.sets.build import build_set
@@ -144,22 +107,22 @@ def build(
     set_recipe = find_recipe(name)
     result = build_set(set_recipe, source, out_dir, trust=trust, replace=replace, progress=sys.stderr.isatty())
     tasks = [] if out_dir is not None else write_tasks(set_recipe, result, replace=replace)
-    _print_build(result, brief)
+    _print_build(result)
     if tasks:
         names = ",".join(task.name for task in tasks)
         say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")
 
 
-def _print_build(result: Made, brief: bool) -> None:
+def _print_build(result: Made) -> None:
+    from nnd_tasks.show.terminal import print_counts
+
     for summary in result.summaries.values():
         say(
             f"{summary.name}: {counted(summary.tests, 'test')}, {counted(summary.clusters, 'prompt')}, "
             f"{counted(summary.candidates, 'candidate')}"
         )
-        if not brief:
-            counts = [[visible(category), f"{count:,}"] for category, count in summary.categories.items()]
-            show("\n" + table(["category", "tests"], counts, right=["tests"]) + "\n")
-    if result.kept and not brief:
+        print_counts(summary.categories)
+    if result.kept:
         say(f"kept as they were: {', '.join(result.kept)}")
     for note in result.notes:
         warn(f"note: {note}")

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import check_folder, parts_of, say, show, table, warn
-from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, app, examples
+from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, app, examples, parts_of
 from nnd_tasks.errors import NNDError
+from nnd_tasks.show.console import check_folder, say, warn
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Panels of `nnd stress --help`.
 _SETS, _VERDICTS = "Sets of synthetic errors", "Verdicts"
-_CORPORA = completion.choices("wikitext", "cnndm", "wmt", "ted")
+
 
 stress = typer.Typer(
     help="Blind spots: synthetic errors, as sets to test likelihoods with.",
@@ -52,7 +51,6 @@ def stress_build(
         str,
         typer.Option(
             help="wikitext, cnndm, wmt or ted; a .txt or .jsonl file; or a path for `datasets` (PATH:SPLIT).",
-            autocompletion=_CORPORA,
         ),
     ],
     source: Annotated[
@@ -155,7 +153,7 @@ def stress_attack(
     models: Annotated[str, typer.Option(help="Folders or names of models to attack, separated by commas.")],
     corpus: Annotated[
         str,
-        typer.Option(help="As for `nnd stress build`; texts with sources allow more edits.", autocompletion=_CORPORA),
+        typer.Option(help="As for `nnd stress build`; texts with sources allow more edits."),
     ],
     source: Annotated[
         Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
@@ -256,10 +254,8 @@ def _show_reports(reports: Sequence[StressReport], out_dir: Path | None, brief: 
     ),
 )
 def stress_metrics(
-    name: Annotated[str, typer.Argument(help="A set that `nnd stress build` made.", autocompletion=completion.built)],
-    corpus: Annotated[
-        str, typer.Option(help="What it was built from: the references are there.", autocompletion=_CORPORA)
-    ],
+    name: Annotated[str, typer.Argument(help="A set that `nnd stress build` made.")],
+    corpus: Annotated[str, typer.Option(help="What it was built from: the references are there.")],
     source: Annotated[
         Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
     ] = None,
@@ -308,7 +304,6 @@ def stress_self(
         str,
         typer.Option(
             help="Where prompts are taken from: as for `nnd stress build`, or a set that is built here.",
-            autocompletion=_CORPORA,
         ),
     ],
     judges: Annotated[str, typer.Option(help="Models that score only, separated by commas.")] = "",

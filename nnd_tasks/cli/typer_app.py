@@ -39,14 +39,28 @@ def examples(*lines: tuple[str, str]) -> str:
 #: The beginning of examples that run a model.
 RUN_GPT2 = "nnd run --model hf --model_args pretrained=gpt2,softmax_dtype=float32"
 
-#: Old names of verbs -> what is typed now.
-_RENAMED = {"scaling": "nnd trend", "curve": "nnd trend", "surprise": "nnd report"}
+
+def parts_of(names: str) -> list[str]:
+    """Return what stands between commas."""
+    return [part.strip() for part in names.split(",") if part.strip()]
+
+
+#: Verb of an earlier release -> what to type now.
+OLD_VERBS = {
+    "scaling": "nnd trend RESULTS",
+    "curve": "nnd trend RESULTS --x step",
+    "surprise": "nnd report RESULTS --out FOLDER",
+    "board": "nnd report RESULTS --site FOLDER",
+    "models": "nnd run: it says at its start whether a model shares prefixes",
+    "unregister": "nnd register --undo",
+    "tasks-dir": "nnd register --print",
+}
 
 
 class _Verbs(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] in _RENAMED:
-            raise NNDError(f"nnd {args[0]}: is now `{_RENAMED[args[0]]}`")
+        if args[0] in OLD_VERBS:
+            raise NNDError(f"nnd {args[0]} is now: {OLD_VERBS[args[0]]}")
         return super().resolve_command(ctx, args)
 
 

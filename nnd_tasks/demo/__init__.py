@@ -16,14 +16,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nnd_tasks.analysis.compare.output import to_json
-from nnd_tasks.analysis.compare.paired import compare_runs
+from nnd_tasks.analysis.compare import compare_runs, report_comparison
 from nnd_tasks.analysis.results import read_runs
-from nnd_tasks.demo.comparison_table import comparison_table
+from nnd_tasks.demo.comparison_table import demo_table
 from nnd_tasks.demo.model import TrainingSettings, make_models
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import expand, write_text
 from nnd_tasks.sets.build import build_set
+from nnd_tasks.show.forms import to_json
+from nnd_tasks.show.terminal import print_table
 from nnd_tasks.wording import counted
 
 #: Where the comparison is written, below the demo's folder.
@@ -33,9 +34,7 @@ _SHARING = "hf-shared-prefix: "
 _SAMPLES = "samples_nnd_demo_*.jsonl"
 
 
-def run_demo(
-    folder: Path, seed: int = 0, *, shared_prefix: bool = True, settings: TrainingSettings | None = None
-) -> None:
+def run_demo(folder: Path, seed: int = 0, *, settings: TrainingSettings | None = None) -> None:
     """Build, train, score twice, and print the comparison; everything is written below ``folder``.
 
     A trained model that an earlier run left there is used again.
@@ -43,7 +42,6 @@ def run_demo(
     Args:
         folder: gets ``nnd/demo`` (the set), ``untrained``, ``trained``, ``results`` and ``comparison.json``.
         seed: of the model and its training text.
-        shared_prefix: read what requests have in common once.
         settings: of the model and its training, such as fewer steps; None takes the defaults with this seed.
 
     Raises:
@@ -71,13 +69,13 @@ def run_demo(
         console.print(f"used again, from an earlier run with the same settings: {visible(_short(folder / 'trained'))}")
 
     console.rule("3. score it with lm_eval, untrained and trained")
-    options = [] if shared_prefix else ["--no-shared-prefix"]
-    samples = _score(console, folder, ("untrained", "trained"), options)
+    samples = _score(console, folder, ("untrained", "trained"))
 
     console.rule("4. compare them, test by test")
     [comparison] = compare_runs(read_runs(samples))
-    write_text(folder / COMPARISON, to_json(comparison))
-    console.print(comparison_table(comparison))
+    report = report_comparison(comparison)
+    write_text(folder / COMPARISON, to_json(report))
+    print_table(demo_table(comparison))
     console.print(
         "The interval is that of the difference: paired by test, clustered by prompt. Where it lies above 0, training has "
         "taught the model to tell such candidates from good ones."
@@ -96,7 +94,7 @@ def _short(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _score(console: Console, folder: Path, models: Sequence[str], options: Sequence[str]) -> list[Path]:
+def _score(console: Console, folder: Path, models: Sequence[str]) -> list[Path]:
     """Score models side by side, each in a process of its own, and return the samples files that lm_eval wrote.
 
     Raises:
@@ -106,7 +104,7 @@ def _score(console: Console, folder: Path, models: Sequence[str], options: Seque
     commands = [
         [
             *("--model", "hf", "--model_args", f"pretrained={_short(folder / model)}", "--device", "cpu"),
-            *("--tasks", "nnd_demo", "--output_path", _short(output), "--log_samples", *options),
+            *("--tasks", "nnd_demo", "--output_path", _short(output), "--log_samples"),
         ]
         for model, output in zip(models, outputs, strict=True)
     ]

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
-from nnd_tasks.analysis.compare.output import between
-from nnd_tasks.analysis.compare.paired import Comparison
+from nnd_tasks.analysis.compare import Comparison
+from nnd_tasks.show.report import Cell, Table, interval
 
 
-def comparison_table(comparison: Comparison) -> Table:
-    """Return a table of two models with a row per category and, set off at the end, one for all tests."""
-    first, second = comparison.paired.models
-    table = Table(title="Share of tests passed", title_justify="left")
-    table.add_column("category")
-    for name in ("tests", first, second, "difference", "95% interval"):
-        table.add_column(name, justify="right")
-    everything, *categories = comparison.categories
-    for result in (*categories, everything):
-        if result is everything:
-            table.add_section()
-        [difference] = result.differences
-        rates = (f"{result.rates[model].rate:.3f}" for model in (first, second))
-        interval = between(difference.low, difference.high)
-        table.add_row(result.category, str(result.tests), *rates, f"{difference.difference:+.3f}", interval)
-    return table
+def demo_table(comparison: Comparison) -> Table:
+    """Return a row per category: the rates of two models and their difference."""
+    differences = comparison.differences[["category", "difference", "low", "high"]]
+    data = comparison.rates[["category", "tests", "model", "rate"]].merge(differences, on="category")
+    columns: dict[str, Cell] = {
+        "category": "{category}",
+        "tests": "{tests:,}",
+        "{model}": "{rate:.3f}",
+        "difference": "{difference:+.3f}",
+        "95% interval": lambda row: interval(row["low"], row["high"]),
+    }
+    return Table("demo", data, columns, "Share of tests passed")

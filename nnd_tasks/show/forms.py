@@ -38,7 +38,7 @@ def to_markdown(report: Report, *, files: bool = True) -> str:
 
 def escape_markdown(text: str) -> str:
     """Return text on one line, in which no character begins a cell, emphasis, code or a tag."""
-    return re.sub(r"[\\`*|]|<(?=[A-Za-z/!?])", r"\\\g<0>", visible(" ".join(text.split())))
+    return re.sub(r"[`*|]|<(?=[A-Za-z/!?])", r"\\\g<0>", visible(" ".join(text.split())))
 
 
 def _bullets(lines: Sequence[str]) -> list[str]:
@@ -123,6 +123,7 @@ def templates() -> jinja2.Environment:
     )
     environment.filters["numeric"] = numeric_columns
     environment.filters["picture"] = _picture
+    environment.tests["nan"] = is_missing
     return environment
 
 

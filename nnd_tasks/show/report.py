@@ -111,10 +111,11 @@ def write_cell(cell: Cell, row: Mapping[str, Any]) -> str:
     """Return a cell as text; `MISSING` where none of its values is there."""
     if callable(cell):
         return cell(row)
-    fields = [name for _, name, _, _ in string.Formatter().parse(cell) if name]
-    values = [row[name] for name in fields if not isinstance(row[name], bool)]
+    fields = [(name, spec or "") for _, name, spec, _ in string.Formatter().parse(cell) if name]
+    values = [row[name] for name, _ in fields if not isinstance(row[name], bool)]
     if values and all(map(is_missing, values)):
-        return MISSING
+        marks = (spec for name, spec in fields if row[name] is True)
+        return MISSING + "".join(marks)
     return _WRITER.vformat(cell, (), row)
 
 

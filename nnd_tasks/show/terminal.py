@@ -1,87 +1,24 @@
-"""What is printed: lines, and reports as tables on a terminal or in the form that ``--format`` names.
-
-Colours and drawn tables are for a terminal; a pipe or a file gets Markdown. FORCE_COLOR asks for a terminal's form in a pipe,
-NO_COLOR for tables without colours; COLUMNS is the width.
-"""
+"""Reports as they are printed, drawn on a terminal or in the form that ``--format`` names, and written to files."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from rich.console import Console
 from rich.table import Table as DrawnTable
 from rich.text import Text
 
-from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.errors import visible
 from nnd_tasks.files import expand
 from nnd_tasks.show import Form, forms
+from nnd_tasks.show.console import on_terminal, open_console, say, say_lines
 from nnd_tasks.show.figures import save_files
 from nnd_tasks.show.report import Report, Table, file_stem, numeric_columns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-#: What a line begins with -> its style on a terminal.
-_STYLES = {
-    "nnd: error:": "bold red",
-    "error:": "bold red",
-    "warning:": "yellow",
-    "left out:": "yellow",
-    "note:": "cyan",
-}
-
-
-def on_terminal(*, stderr: bool = False) -> bool:
-    """Tell whether output goes to a terminal that can draw, or FORCE_COLOR is set."""
-    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
-        return True
-    stream = sys.stderr if stderr else sys.stdout
-    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
-
-
-def open_console(*, stderr: bool = False) -> Console:
-    """Return the console for output, or for errors and notes; it reads the environment each time."""
-    drawn = on_terminal(stderr=stderr)
-    coloured = drawn and not os.environ.get("NO_COLOR")
-    return Console(
-        stderr=stderr,
-        emoji=False,
-        markup=False,
-        highlight=False,
-        force_terminal=drawn,
-        no_color=not coloured,
-        color_system="auto" if coloured else None,
-    )
-
-
-def _print_lines(lines: Iterable[str], console: Console) -> None:
-    for line in lines:
-        text = Text(visible(line))
-        for begin, style in _STYLES.items():
-            if line.startswith(begin):
-                text.stylize(style, 0, len(begin))
-                break
-        console.print(text, soft_wrap=True)
-
-
-def say(line: str = "") -> None:
-    """Print one line as it is, without what a terminal would obey."""
-    _print_lines([line], open_console())
-
-
-def warn(line: str) -> None:
-    """Print one line on standard error."""
-    _print_lines([line], open_console(stderr=True))
-
-
-def say_lines(text: str) -> None:
-    """Print a text of several lines as it is, without what a terminal would obey."""
-    _print_lines(text.rstrip("\n").split("\n"), open_console())
 
 
 def print_table(table: Table) -> None:
@@ -96,6 +33,12 @@ def print_table(table: Table) -> None:
     for row in cells.to_numpy():
         drawn.add_row(*(Text(visible(cell)) for cell in row))
     open_console().print(drawn)
+
+
+def print_counts(counts: Mapping[str, int]) -> None:
+    """Print how many tests each category has."""
+    table = pd.DataFrame(counts.items(), columns=["category", "tests"])
+    print_table(Table("categories", table, {"category": "{category}", "tests": "{tests:,}"}))
 
 
 def show_reports(
@@ -186,9 +129,3 @@ def write_reports(reports: Sequence[Report], folder: Path) -> list[Path]:
             files |= {place / f"{stem}_{name}.{suffix}": draw() for suffix in ("png", "svg")}
     save_files(files)
     return list(files)
-
-
-def check_folder(option: str, folder: Path | None) -> None:
-    """Raise NNDError for an output folder that is a file: before the work, not after it."""
-    if folder is not None and folder.expanduser().is_file():
-        raise NNDError(f"{option} {folder}: is a file; name a folder")

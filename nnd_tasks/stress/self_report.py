@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import stdtrit
 
-from nnd_tasks.analysis.compare.paired import holm
+from nnd_tasks.analysis.compare import holm
 from nnd_tasks.analysis.familiarity.effects import Effects, Floats
 from nnd_tasks.analysis.familiarity.familiarity_report import shown
 from nnd_tasks.analysis.familiarity.own import Estimate

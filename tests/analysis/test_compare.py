@@ -7,33 +7,18 @@ import json
 import math
 import random
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from nnd_tasks.analysis.compare import paired as module
-from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
-from nnd_tasks.analysis.compare.model_verdicts import verdicts
-from nnd_tasks.analysis.compare.output import (
-    between,
-    file_names,
-    markdown,
-    rows_of,
-    to_csv,
-    to_json,
-    to_latex,
-    write_comparison,
-)
-from nnd_tasks.analysis.compare.paired import (
+from nnd_tasks.analysis import compare as module
+from nnd_tasks.analysis.compare import (
     EXACT,
-    CategoryResult,
-    Difference,
-    Rate,
     cluster_counts,
     compare,
     compare_runs,
@@ -41,8 +26,10 @@ from nnd_tasks.analysis.compare.paired import (
     mcnemar,
     permutation_p,
     rank,
+    report_comparison,
 )
-from nnd_tasks.analysis.compare.power import (
+from nnd_tasks.analysis.diagnostics import diagnostics_of
+from nnd_tasks.analysis.power import (
     DISAGREEMENT,
     LEVEL,
     POWER,
@@ -53,8 +40,22 @@ from nnd_tasks.analysis.compare.power import (
     planned,
     planned_by_category,
 )
+from nnd_tasks.analysis.verdicts import give_verdicts
 from nnd_tasks.errors import NNDError
+from nnd_tasks.show.forms import to_csv, to_json, to_latex, to_markdown
+from nnd_tasks.show.report import interval
 from tests.analysis.runs import PROTOCOL, make_paired, make_run
+
+
+def markdown(comparison: Any) -> str:
+    return to_markdown(report_comparison(comparison))
+
+
+def whole_of(comparison: Any) -> list[Any]:
+    """Return the differences on all tests."""
+    found = comparison.differences
+    return list(found[found["category"] == "all"].itertuples())
+
 
 outcomes = st.lists(
     st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("xy"), st.booleans(), st.booleans(), st.booleans()),
@@ -175,10 +176,10 @@ def test_nothing_is_detectable_where_no_p_value_can_be_small_enough() -> None:
     assert planned([8] * 10) <= DISAGREEMENT
     rows = [(True, False), (True, False), (False, False), (True, True)] * 4
     four = compare(make_paired(rows, [f"k{i // 4}" for i in range(15)] + ["k0"]), resamples=100)
-    assert math.isinf(four.categories[0].differences[0].detectable)
+    assert math.isinf(whole_of(four)[0].mde)
     assert "| none‡ |" in markdown(four)
     assert "none: no difference can be found" in markdown(four)
-    assert json.loads(to_json(four))["categories"][0]["differences"][0]["detectable"] is None
+    assert json.loads(to_json(report_comparison(four)))["tables"]["differences"][0]["mde"] is None
 
 
 @pytest.mark.parametrize(("clusters", "hypotheses"), [(10, 1), (40, 15)])
@@ -206,9 +207,11 @@ def test_equal_models_seldom_give_a_table_with_a_false_alarm() -> None:
     alarms = old = 0
     for _ in range(12):
         found = compare(make_paired(rng.random((180, 6)) < 0.7, clusters, categories), resamples=2000)
-        tables = [[result.differences[i] for result in found.categories[1:]] for i in range(15)]
-        alarms += any(one.p_holm < LEVEL for table in tables for one in table)
-        old += any(min(holm([one.p for one in table])) < LEVEL for table in tables)
+        by_category = found.differences[found.differences["category"] != "all"]
+        alarms += (by_category["p_holm"] < LEVEL).any()
+        pairs = by_category.groupby(["first", "second"])["p"]
+        assert len(pairs) == 15
+        old += any(min(holm(p.tolist())) < LEVEL for _, p in pairs)
     assert alarms <= 1
     assert old >= 3, "the test can tell"
 
@@ -217,24 +220,24 @@ def test_an_interval_and_a_p_value_that_disagree_are_marked() -> None:
     # Every prompt differs, by nearly the same: t is sure, but of four prompts no p is below 0.125.
     rows = [(False, True)] * 3 + [(True, True)]
     found = compare(make_paired((rows * 3) + [(False, True)] * 4, [f"k{i // 4}" for i in range(16)]), resamples=100)
-    [difference] = found.categories[0].differences
+    [difference] = whole_of(found)
     assert difference.low > 0
     assert difference.p == 0.125
     assert difference.disagrees
     text = markdown(found)
     assert f"+{difference.high:.3f} ≠ | 0.125 |" in text
     assert "≠ interval and p (before Holm) do not agree" in text
-    assert r"$\neq$" in to_latex(found)
+    assert r"$\neq$" in to_latex(report_comparison(found))
     same = compare(make_paired(rows * 4, [f"k{i % 8}" for i in range(16)]), resamples=100)
-    assert not any(one.disagrees for result in same.categories for one in result.differences)
+    assert not same.differences["disagrees"].any()
     assert "≠" not in markdown(same)
 
 
 def test_an_interval_is_never_shown_as_one_number() -> None:
-    assert between(0.1, 0.2) == "+0.100 to +0.200"
-    assert between(-0.00004, 0.00003) == "-0.00004 to +0.00003"
-    assert between(0.123401, 0.123402) == "+0.123401 to +0.123402"
-    assert between(math.nan, math.nan) == "no interval"
+    assert interval(0.1, 0.2) == "+0.100 to +0.200"
+    assert interval(-0.00004, 0.00003) == "-0.00004 to +0.00003"
+    assert interval(0.123401, 0.123402) == "+0.123401 to +0.123402"
+    assert interval(math.nan, math.nan) == "no interval"
     # One test of 3,000 is decided differently.
     rows = [(True, True)] * 2999 + [(False, True)]
     text = markdown(compare(make_paired(rows, [f"k{i // 3}" for i in range(3000)]), resamples=100))
@@ -267,32 +270,29 @@ def test_what_is_planned_has_the_variance_that_is_assumed() -> None:
 def test_a_comparison_adds_up(rows: list[Any]) -> None:
     paired = make_paired([row[2:] for row in rows], [row[0] for row in rows], [row[1] for row in rows])
     found = compare(paired, resamples=100)
-    assert [result.category for result in found.categories] == ["all", *sorted({row[1] for row in rows})]
-    for result in found.categories:
-        chosen = [row for row in rows if result.category in ("all", row[1])]
-        assert result.tests == len(chosen)
-        assert result.clusters == len({row[0] for row in chosen})
-        for j in range(3):
-            assert result.rates[f"m{j}"].rate == pytest.approx(sum(row[2 + j] for row in chosen) / len(chosen))
-        for difference in result.differences:
-            rates = result.rates[difference.second].rate, result.rates[difference.first].rate
-            assert difference.difference == pytest.approx(rates[0] - rates[1])
-            assert 0 < difference.p <= 1
-            assert difference.p <= difference.p_holm <= 1
-    for family in (found.categories[:1], found.categories[1:]):  # which models; which models on which errors
-        differences = [difference for result in family for difference in result.differences]
-        assert [one.p_holm for one in differences] == holm([one.p for one in differences])
-    assert [place.model for place in found.ranks] == sorted(
-        (f"m{j}" for j in range(3)), key=lambda model: (-found.categories[0].rates[model].rate, model)
-    )
+    assert list(dict.fromkeys(found.rates["category"])) == ["all", *sorted({row[1] for row in rows})]
+    rates = {(one.category, one.model): one for one in found.rates.itertuples()}
+    for (category, model), one in rates.items():
+        chosen = [row for row in rows if category in ("all", row[1])]
+        assert one.tests == len(chosen)
+        assert one.prompts == len({row[0] for row in chosen})
+        assert one.rate == pytest.approx(sum(row[2 + int(model[1])] for row in chosen) / len(chosen))
+    for one in found.differences.itertuples():
+        both = rates[one.category, one.second].rate, rates[one.category, one.first].rate
+        assert one.difference == pytest.approx(both[0] - both[1])
+        assert 0 < one.p <= 1
+        assert one.p <= one.p_holm <= 1
+    of_all = found.differences["category"] == "all"
+    for family in (found.differences[of_all], found.differences[~of_all]):  # which models; which models on which errors
+        assert family["p_holm"].tolist() == holm(family["p"].tolist())
+    order = sorted((f"m{j}" for j in range(3)), key=lambda model: (-rates["all", model].rate, model))
+    assert found.ranks["model"].tolist() == order
 
 
 def ranking(*pairs: tuple[str, str, float, float], rates: dict[str, float]) -> Any:
-    corrected = holm([p for *_, p in pairs])
-    differences = [
-        Difference(a, b, d, 0, 0, p, c, 1, 0.1, 0.03) for (a, b, d, p), c in zip(pairs, corrected, strict=True)
-    ]
-    return rank(CategoryResult("all", 9, 9, {m: Rate(r, 0, 0, 0) for m, r in rates.items()}, differences))
+    differences = pd.DataFrame(pairs, columns=["first", "second", "difference", "p"])
+    differences["p_holm"] = holm([p for *_, p in pairs])
+    return list(rank(pd.DataFrame(rates.items(), columns=["model", "rate"]), differences).itertuples())
 
 
 def test_the_rank_table_says_what_its_groups_mean() -> None:
@@ -300,8 +300,8 @@ def test_the_rank_table_says_what_its_groups_mean() -> None:
     clusters = [f"k{i}" for i in range(60)]
     rows = [(i % 10 < 8, i % 10 < 6 or i % 20 == 9, i % 20 < 10) for i in range(60)]
     found = compare(make_paired(rows, clusters), resamples=2000)
-    differ = {(one.first, one.second) for one in found.categories[0].differences if one.p_holm < LEVEL}
-    assert {place.group for place in found.ranks} == {1}
+    differ = {(one.first, one.second) for one in whole_of(found) if one.p_holm < LEVEL}
+    assert set(found.ranks["group"]) == {1}
     assert ("m0", "m2") in differ
     text = markdown(found)
     assert "told apart" not in text
@@ -327,12 +327,12 @@ def test_a_better_model_is_found() -> None:
     clusters = [f"k{i // 4}" for i in range(400)]
     rows = [(draw.random() < 0.5, draw.random() < 0.5, draw.random() < 0.8) for _ in clusters]
     found = compare(make_paired(rows, clusters, ["x", "y"] * 200), resamples=2000)
-    best = {(d.first, d.second): d for d in found.categories[0].differences}
+    best = {(d.first, d.second): d for d in whole_of(found)}
     assert best["m0", "m2"].p < 0.001
     assert best["m0", "m2"].low > 0.15
     assert best["m0", "m1"].p > 0.05
-    assert found.ranks[0].model == "m2"
-    assert [place.group for place in found.ranks] == [1, 2, 2]
+    assert found.ranks["model"][0] == "m2"
+    assert found.ranks["group"].tolist() == [1, 2, 2]
 
 
 # ---------------------------------------------------------------- tables
@@ -350,49 +350,22 @@ def test_markdown_has_every_number_and_marks_what_is_unreliable(comparison: Any)
     # All three prompts differ by the same: there is no interval, and with three no p below 0.25.
     assert "| all | m1 - m0 | +0.250 | no interval | 0.250 | 0.250 | 0.508 | -‡ |" in text
     assert "† fewer than 10 prompts" in text
-    assert "- m0: `set:nnd/demo || name:m0`" in text
+    assert "| m0 | set:nnd/demo \\|\\| name:m0 |" in text
 
 
-def test_csv_json_and_latex_hold_the_same_numbers(comparison: Any, tmp_path: Any) -> None:
-    rows = rows_of(comparison)
-    assert len(rows) == 3
-    assert rows[0]["difference"] == 0.25
-    head, first, *_ = to_csv(comparison).splitlines()
+def test_csv_json_and_latex_hold_the_same_numbers(comparison: Any) -> None:
+    report = report_comparison(comparison)
+    tables = {table.name: table for table in report.tables}
+    head, first, *_ = to_csv(tables["differences"]).splitlines()
     fields = dict(zip(head.split(","), first.split(","), strict=True))
-    assert float(fields["second_rate"]) == 0.75
-    assert float(fields["p_holm"]) == 0.25
-    assert fields["low"] == ""
-    found = json.loads(to_json(comparison))
-    assert found["categories"][0]["differences"][0]["difference"] == 0.25
-    assert found["categories"][0]["differences"][0]["low"] is None
-    latex = to_latex(comparison)
+    assert (float(fields["difference"]), float(fields["p_holm"]), fields["low"]) == (0.25, 0.25, "")
+    found = json.loads(to_json(report))["tables"]
+    assert found["differences"][0]["difference"] == 0.25
+    assert found["differences"][0]["low"] is None
+    assert found["rates"][1]["rate"] == 0.75
+    latex = to_latex(report)
     assert r"x\_1 & 6 & 3$\dagger$" in latex
     assert r"y\&z" in latex
-    written = write_comparison(comparison, tmp_path / "deep" / file_names([comparison])[0])
-    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == sorted(path.name for path in written)
-    assert {path.suffix for path in written} == {".md", ".json", ".csv", ".tex"}
-    (tmp_path / "file").write_text("")
-    with pytest.raises(NNDError, match="cannot be written"):
-        write_comparison(comparison, tmp_path / "file" / "x")
-
-
-def test_files_of_two_comparisons_are_never_mixed(comparison: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    before = {path: path.read_bytes() for path in write_comparison(comparison, tmp_path / "x")}
-    written: list[Path] = []
-    write = Path.write_text
-
-    def full(path: Path, text: str, *args: Any, **kwargs: Any) -> int:
-        written.append(path)
-        if len(written) == 3:
-            raise OSError(28, "No space left on device")
-        return write(path, f"other {text}", *args, **kwargs)
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(NNDError, match="No space left on device"):
-        write_comparison(comparison, tmp_path / "x")
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert len({path.name for path in written}) == 3
-    assert not {path.name for path in written} & {f".x.{suffix}.new" for suffix in ("md", "json", "csv", "tex")}
 
 
 def test_what_cannot_be_compared_is_named() -> None:
@@ -420,7 +393,7 @@ def _verdicts(first: dict[str, list[int]], second: dict[str, list[int]]) -> list
         [(name, k, value) for name, row in model.items() for k, value in enumerate(row)] for model in (first, second)
     ]
     passed = np.array([[value for *_, value in model] for model in outcomes]).T
-    return verdicts(
+    return give_verdicts(
         compare(make_paired(passed, [str(k) for _, k, _ in outcomes[0]], [name for name, *_ in outcomes[0]]))
     )
 
@@ -477,32 +450,28 @@ def test_a_run_that_fits_no_other_is_told_with_the_reason() -> None:
     assert "prompt 'p' and 'q'" in found.not_compared[0]
     assert found.not_compared[1].endswith("no other model ran on nnd/else (default)")
     assert all(line in markdown(found) for line in found.not_compared)
-    assert json.loads(to_json(found))["not_compared"] == found.not_compared
 
 
-def test_two_tasks_on_one_set_are_written_side_by_side() -> None:
+def test_two_tasks_on_one_set_have_reports_of_their_own() -> None:
     runs = [make_run(model, [True, False], ["k", "l"], task=task) for task in ("nnd_x", "nnd_y") for model in "ab"]
-    found = compare_runs(runs, resamples=100)
-    assert file_names(found) == ["demo_default_nnd_x", "demo_default_nnd_y"]
-    assert file_names(found[:1]) == ["demo_default"]
-    assert ["Task: nnd_x." in markdown(one) for one in found] == [True, False]
-    assert [json.loads(to_json(one))["task"] for one in found] == ["nnd_x", "nnd_y"]
+    found = [report_comparison(one) for one in compare_runs(runs, resamples=100)]
+    assert [(one.name, one.facts["task"]) for one in found] == [("compare nnd_x", "nnd_x"), ("compare nnd_y", "nnd_y")]
 
 
-def test_the_diagnostics_stand_beside_the_rates_in_every_form(comparison: Any) -> None:
-    diagnostics = {run.model: diagnostics_of(run) for run in comparison.paired.runs}
-    head, first, *_ = to_csv(comparison, diagnostics).splitlines()
-    fields = dict(zip(head.split(","), first.split(","), strict=True))
-    assert float(fields["rule_overlap"]) == diagnostics["m0"]["all"].baselines["overlap"]
-    assert float(fields["second_flips_bytes"]) == diagnostics["m1"]["all"].flips_bytes
-    assert float(fields["second_flips_sum"]) == diagnostics["m1"]["all"].flips_sum
-    assert "overlap" in to_latex(comparison, diagnostics)
-    assert "overlap" not in to_latex(comparison)
+def test_the_diagnostics_stand_beside_the_rates(comparison: Any) -> None:
+    diagnostics = diagnostics_of(comparison.paired.runs[1]).iloc[0]
+    [row] = [
+        row
+        for row in json.loads(to_json(report_comparison(comparison)))["tables"]["diagnostics"]
+        if (row["category"], row["model"]) == ("all", "m1")
+    ]
+    for name in ("overlap", "flips_bytes", "flips_sum"):
+        assert row[name] == diagnostics[name]
 
 
 def test_latex_keeps_hyphens_and_turns_minus_signs() -> None:
     runs = [make_run("tiny-lm-m/step-01244", [True, True], ["k", "l"]), make_run("x", [False, False], ["k", "l"])]
-    latex = to_latex(compare_runs(runs, resamples=100)[0])
+    latex = to_latex(report_comparison(compare_runs(runs, resamples=100)[0]))
     assert "x - tiny-lm-m/step-01244" in latex
     assert r"& $-$1.000 & no interval &" in latex
 

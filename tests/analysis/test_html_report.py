@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import html
-from typer.testing import CliRunner
-
 from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 from nnd_tasks.analysis.compare.paired import category_rates, compare
+from typer.testing import CliRunner
+
 from nnd_tasks.analysis.report import html_report
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, SHORT, contrast, worst
 from nnd_tasks.analysis.report.html_report import command_of, render, sections_of, write_report

@@ -16,21 +16,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnd_tasks.analysis.compare.adjusted import with_adjusted
-from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
-from nnd_tasks.analysis.compare.margin_parts import margin_parts
-from nnd_tasks.analysis.compare.model_verdicts import verdicts
-from nnd_tasks.analysis.compare.paired import compare_runs
+from nnd_tasks.analysis.adjust import ADJUSTED, RAW, TAKEN_OUT, adjust
+from nnd_tasks.analysis.compare import compare_runs
+from nnd_tasks.analysis.diagnostics import diagnostics_of
 from nnd_tasks.analysis.error_spans import around_errors
 from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
+from nnd_tasks.analysis.margins import margin_parts
 from nnd_tasks.analysis.reproduce.experiments import load_experiments
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
 from nnd_tasks.analysis.results import Run, read_runs, to_table
 from nnd_tasks.analysis.signal.signals import find_signals
 from nnd_tasks.analysis.trend import Trend, find_trend, read_logs
+from nnd_tasks.analysis.verdicts import give_verdicts
 from nnd_tasks.analysis.verify.verification import verify_rates
 from nnd_tasks.analysis.verify.verify_report import cells as paper_cells
 from nnd_tasks.analysis.verify.verify_sets import Metrics, verify_quiz_design, verify_sets
+from nnd_tasks.baselines import BASELINES
 from tests.analysis.judged_runs import write_scores, write_set
 from tests.analysis.stored_runs import write_models, write_training
 from tests.conftest import DATA, needs_data
@@ -62,46 +63,77 @@ def collect_compare(folder: Path) -> Pins:
     for comparison in compare_runs(read_runs([write_models(folder)])):
         task = comparison.paired.title
         pins[f"{task}/left_out"] = comparison.paired.left_out
-        for result in comparison.categories:
-            name = result.category
-            pins |= flat({"tests": result.tests, "clusters": result.clusters}, task, name)
-            for model, rate in result.rates.items():
-                pins |= flat(rate, task, model, name)
-            for one in result.differences:
-                pins |= flat(one, task, f"{one.second} - {one.first}", name)
-                pins[f"{task}/{one.second} - {one.first}/{name}/disagrees"] = one.disagrees
-        for rank in comparison.ranks:
-            pins |= flat({"best": rank.best, "worst": rank.worst, "group": rank.group}, task, rank.model)
-        pins |= {f"{task}/verdict/{i}": said for i, said in enumerate(verdicts(comparison))}
+        for row in comparison.rates.to_dict("records"):
+            pins |= flat({"tests": row["tests"], "clusters": row["prompts"]}, task, row["category"])
+            rate = {name: row[name] for name in ("rate", "standard_error", "low", "high")}
+            pins |= flat(rate, task, row["model"], row["category"])
+        for row in comparison.differences.rename(columns={"mde": "detectable"}).to_dict("records"):
+            names = ("difference", "low", "high", "p", "p_holm", "mcnemar", "detectable", "standard_error", "disagrees")
+            one = {name: row[name] for name in names}
+            pins |= flat(one, task, f"{row['second']} - {row['first']}", row["category"])
+        for row in comparison.ranks.to_dict("records"):
+            pins |= flat({name: row[name] for name in ("best", "worst", "group")}, task, row["model"])
+        pins |= {f"{task}/verdict/{i}": said for i, said in enumerate(give_verdicts(comparison))}
     return pins
 
 
 def collect_diagnostics(folder: Path) -> Pins:
     """Baselines, flips, near ties, and what holds without the context; the baseline of systems with a set that is built."""
     runs = [(run.task, run) for run in read_runs([write_models(folder)])]
+    pins: Pins = {}
     with _built(folder, "score"):
         runs += [("built", run) for run in _liking(folder / "built")]
-        found = {(task, run.model): diagnostics_of(run) for task, run in runs}
-    return {key: value for names, one in found.items() for key, value in flat(one, *names).items()}
+        for task, run in runs:
+            found = diagnostics_of(run).drop(columns=["model", "best_baseline"])
+            for row in found.dropna(axis="columns").to_dict("records"):
+                rules = {f"baselines/{name}": row.pop(name) for name in BASELINES if name in row}
+                pins |= flat({**rules, **row}, task, run.model, row["category"])
+    return pins
 
 
 def collect_adjust(folder: Path) -> Pins:
     """Rates with length, and with word frequency where tokens are kept, taken out; coefficients; shares of longer texts."""
     pins: Pins = {}
-    for comparison in map(with_adjusted, compare_runs(read_runs([write_models(folder)]))):
-        for model, one in comparison.adjusted.items():
-            names = comparison.paired.title, model
-            pins |= flat(one.rates, *names) | flat(one.changes, *names, "change")
-            pins |= flat(one.coefficients, *names, "coefficient") | flat(one.longer, *names, "longer")
-            pins |= flat({"better_longer": one.better_longer, "notes": len(one.notes)}, *names)
+    for comparison in compare_runs(read_runs([write_models(folder)])):
+        for run in comparison.paired.runs:
+            found = adjust(run, set(comparison.paired.tests["test_id"]))
+            names = comparison.paired.title, run.model
+            for row in found.rates.to_dict("records"):
+                for rate in (*RAW, ADJUSTED):
+                    value = {key: row[f"{rate}_{key}"] for key in ("standard_error", "low", "high")}
+                    pins |= flat({"rate": row[rate], **value}, *names, row["category"], rate)
+                ends = ("standard_error", "low", "high")
+                change = {"difference": row["change"], **{end: row[f"change_{end}"] for end in ends}}
+                pins |= flat(change, *names, "change", row["category"])
+            for name in TAKEN_OUT if run.tokens.exists() else TAKEN_OUT[:1]:
+                value = {
+                    "value": found.link[name],
+                    "low": found.link[f"{name}_low"],
+                    "high": found.link[f"{name}_high"],
+                }
+                pins |= flat(value, *names, "coefficient", name)
+            longer = {rate: found.link[f"longer_{rate}"] for rate in (*RAW, ADJUSTED)}
+            pins |= flat(longer, *names, "longer")
+            pins |= flat({"better_longer": found.link["better_longer"], "notes": len(found.notes)}, *names)
     return pins
 
 
 def collect_margin_parts(folder: Path) -> Pins:
     """Every part of the margins; only one of the sets has tokens."""
     found = [margin_parts(comparison.paired) for comparison in compare_runs(read_runs([write_models(folder)]))]
-    [parts] = [one for one in found if one]
-    return flat(parts)
+    [parts] = [one for one in found if len(one)]
+    pins: Pins = {}
+    for row in parts.to_dict("records"):
+        names = row.pop("model"), row.pop("category")
+        ends = ("standard_error", "low", "high")
+        for value, main in {
+            "at": "mean",
+            "after": "mean",
+            **dict.fromkeys(("noticed", "only_after", "lost_after"), "rate"),
+        }.items():
+            pins |= flat({main: row.pop(value), **{end: row.pop(f"{value}_{end}") for end in ends}}, *names, value)
+        pins |= flat(row, *names)
+    return pins
 
 
 # ---------------------------------------------------------------- curves and signal

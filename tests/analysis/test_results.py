@@ -15,12 +15,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
-
-from nnd_tasks.analysis.compare import diagnostics as reading
 from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 from nnd_tasks.analysis.compare.output import markdown
 from nnd_tasks.analysis.compare.paired import compare_runs
+from typer.testing import CliRunner
+
+from nnd_tasks.analysis.compare import diagnostics as reading
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.results import Run, read_runs, to_table
 from nnd_tasks.analysis.selecting import PARTS, value_of

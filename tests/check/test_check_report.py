@@ -37,7 +37,6 @@ def test_markdown_has_sizes_rows_counts_and_tables() -> None:
     posted = report(WARNING).markdown(texts=False)
     assert "bold" not in posted
     assert "Texts are left out" in posted
-    assert "`abc`" not in report(NOTE, WARNING).brief().markdown()
 
 
 TEXT = ("text", "text_special")

@@ -13,14 +13,12 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from nnd_tasks import markdown as md
-from nnd_tasks.cli import console
 from nnd_tasks.sets.build import build_set
+from nnd_tasks.show import console
 
 #: What draws boxes and lines.
 BOXES = re.compile(r"[\u2500-\u257f]")
 ESCAPE = "\x1b"
-TABLE = console.table(["set", "tests"], [["a_b", "1,234"], ["[bold]c|d", "5"]], right=["tests"])
 
 
 def in_terminal(*arguments: str, **environment: str) -> str:
@@ -82,9 +80,8 @@ def test_a_terminal_that_wants_no_colours_gets_none(variable: str, value: str, d
     [
         (["list"], True),
         (["list", "--brief"], True),
-        (["show", "demo"], False),
+        (["show", "demo"], True),
         (["build", "demo"], True),
-        (["stress", "errors"], True),
         (["check", "demo"], True),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -120,62 +117,10 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-# ---------------------------------------------------------------- the module
-
-
-@pytest.mark.parametrize(
-    ("environment", "tty", "expected"),
-    [
-        ({}, False, False),
-        ({}, True, True),
-        ({"TERM": "dumb"}, True, False),
-        ({"FORCE_COLOR": "1"}, False, True),
-        ({"FORCE_COLOR": "0"}, False, False),
-        ({"NO_COLOR": "1"}, True, True),
-    ],
-)
-def test_what_is_a_terminal(
-    environment: dict[str, str], tty: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("FORCE_COLOR", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: tty, raising=False)
-    assert console.on_terminal() == expected
-
-
-def test_forced_colours_draw_in_a_pipe_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    console.show(TABLE)
-    shown = capsys.readouterr().out
-    assert ESCAPE in shown
-    assert "[bold]c|d" in shown, "names mean themselves"
-
-
-def test_a_table_in_a_pipe_is_markdown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-    console.show(TABLE)
-    shown = capsys.readouterr().out
-    assert "[bold]c\\|d" in shown, "names mean themselves; | would end the cell"
-    assert is_markdown_table(shown)
-    assert shown.splitlines()[1] == "|---|---:|"
-
-
-@pytest.mark.parametrize(
-    "text", ["&#155;2J", "&#x9b;2J", "&#27;[2J", "&#8238;abc", "\x1b[2J", "&#1114112;", "&#x200b;x"]
-)
-def test_no_number_of_a_character_steers_a_terminal(
-    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("NO_COLOR", "1")
-    console.show(f"a {text} b")
-    shown = capsys.readouterr().out
-    assert all(character.isprintable() or character == "\n" for character in shown), repr(shown)
+@pytest.mark.parametrize("command", ["list", "show demo"])
+def test_brief_is_shorter(command: str, demo: Path, printed: Callable[..., str]) -> None:
+    whole, short = (printed(*command.split(), *more).splitlines() for more in ((), ("--brief",)))
+    assert 0 < len(short) < len(whole)
 
 
 def test_errors_and_notes_have_a_style_on_a_terminal_only(
@@ -183,25 +128,11 @@ def test_errors_and_notes_have_a_style_on_a_terminal_only(
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    console.warn("note: a [b] c")
-    assert capsys.readouterr().err == "note: a [b] c\n"
+    console.warn("note: a [b] \x1b[2J c")
+    assert capsys.readouterr().err == "note: a [b] \\x1b[2J c\n"
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     console.warn("note: a [b] c")
     shown = capsys.readouterr().err
     assert ESCAPE in shown
     assert re.sub(r"\x1b\[[\d;]*m", "", shown) == "note: a [b] c\n"
-
-
-def test_texts_in_a_pipe_have_their_own_characters(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-    text = r"`No error` <b> a & b, *x* _y_ $z$ [1] ~ # @c \n 1|2 https://a.example &lt;"
-    console.show(f"- high: {md.unlinked(text)}\n\n{md.code('&#96; stays')}")
-    assert capsys.readouterr().out == f"- high: {text}\n\n`&#96; stays`\n"
-    console.show(console.table(["name"], [[text]]))
-    assert capsys.readouterr().out.splitlines()[2] == f"| {text} |".replace("1|2", r"1\|2")
-    console.show(r"a &#27;[2J &#8238; &#10;")
-    assert "\x1b" not in (shown := capsys.readouterr().out)
-    assert shown.count("\n") == 1

@@ -23,8 +23,10 @@ def test_what_is_loaded_from_the_hub_is_what_was_built(
 ) -> None:
     tables = {"all": some_tests(), "part": some_tests(12)}
     folder = own_set(tables=tables).folder
-    make_plan("mine", "nnd/mine").write(tmp_path / "open")
-    make_plan("mine", "nnd/mine", ids_only=True).write(tmp_path / "ids")
+    for place, ids_only in ((tmp_path / "open", False), (tmp_path / "ids", True)):
+        for path, content in make_plan("mine", "nnd/mine", ids_only=ids_only).files.items():
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_bytes(content)
     shutil.rmtree(folder)
     place, load = tmp_path / "open", datasets.load_dataset
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nnd_tasks.analysis.compare.paired import holm
+from nnd_tasks.analysis.compare import holm
 from nnd_tasks.analysis.familiarity.judged_texts import JudgedTexts, judged_texts
 from nnd_tasks.analysis.familiarity.own import Own, own_texts
 from nnd_tasks.analysis.results import Run

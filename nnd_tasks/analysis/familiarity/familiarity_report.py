@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from nnd_tasks.analysis.compare.output import FEW_NOTE, between, few, write_each
-from nnd_tasks.analysis.compare.power import LEVEL
 from nnd_tasks.analysis.familiarity.familiarity import Effect, Familiarity
 from nnd_tasks.analysis.familiarity.own import Estimate, Own
+from nnd_tasks.analysis.power import LEVEL
 from nnd_tasks.formats import TextTable, csv_text, json_text, number, p_value
 from nnd_tasks.markdown import unlinked
 from nnd_tasks.wording import counted

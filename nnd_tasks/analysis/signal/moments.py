@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from nnd_tasks.analysis.compare.power import LEVEL
+from nnd_tasks.analysis.power import LEVEL
 
 Floats = NDArray[np.float64]
 #: Parts in which the prompts are left out, one at a time, for the error of a ratio of two signal-to-noise ratios.

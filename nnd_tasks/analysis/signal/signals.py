@@ -13,8 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from nnd_tasks.analysis.compare.paired import holm, permutation_p
-from nnd_tasks.analysis.compare.power import LEVEL, RESAMPLES
+from nnd_tasks.analysis.compare import holm, permutation_p
+from nnd_tasks.analysis.power import LEVEL, RESAMPLES
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, pair_several
 from nnd_tasks.analysis.signal.measures import (

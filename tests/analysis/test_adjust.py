@@ -16,15 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nnd_tasks.analysis.compare.adjusted import ADJUSTED, adjust, with_adjusted
-from nnd_tasks.analysis.compare.length_link import Floats, Margins, curve, fit, influence, left_over, won
-from nnd_tasks.analysis.compare.output import markdown, rows_of, to_json, to_latex
-from nnd_tasks.analysis.compare.paired import compare
+from nnd_tasks.analysis.adjust import ADJUSTED, Adjusted, adjust
+from nnd_tasks.analysis.compare import compare, report_comparison
+from nnd_tasks.analysis.length_link import Floats, Margins, curve, fit, influence, left_over, won
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.samples import COLUMNS
 from nnd_tasks.analysis.side_by_side import pair
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.token_table import SCHEMA
+from nnd_tasks.show.forms import to_json, to_markdown
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, pooled_rate
 from tests.analysis.fake_runs import write_run
 from tests.analysis.runs import make_run
@@ -264,40 +264,45 @@ def surprise_of(texts: list[list[list[int]]], prompt: int, ids: list[int]) -> fl
     return sum(math.log((counts.total() + kinds) / (counts[i] + 1)) for i in ids)
 
 
+def rate_of(found: Adjusted, name: str, category: str = "all") -> float:
+    return float(found.rates.set_index("category").loc[category, name])
+
+
 def test_a_run_of_length_and_frequency_passes_half_and_both_prices_are_found(tmp_path: Path) -> None:
     texts = some_texts(np.random.default_rng(0))
     run = scored_run(tmp_path, texts, lambda p, i, ids: -2.5 * len(ids) - 0.8 * surprise_of(texts, p, ids))
     found = adjust(run)
-    assert found.coefficients["length"].value == pytest.approx(-2.5, rel=1e-6)
-    assert found.coefficients["frequency"].value == pytest.approx(-0.8, rel=1e-6)
-    assert {rates[ADJUSTED].rate for rates in found.rates.values()} == {0.5}
+    assert found.link["length"] == pytest.approx(-2.5, rel=1e-6)
+    assert found.link["frequency"] == pytest.approx(-0.8, rel=1e-6)
+    assert set(found.rates[ADJUSTED]) == {0.5}
     assert found.notes == []
-    assert found.longer["pass_rate_sum"] < 0.1
-    assert found.longer[ADJUSTED] == 0.5
+    assert found.link["longer_pass_rate_sum"] < 0.1
+    assert found.link[f"longer_{ADJUSTED}"] == 0.5
 
 
 def test_raw_rates_are_those_of_the_run_and_changes_are_to_the_rate_by_token(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     run = scored_run(tmp_path, some_texts(rng), lambda p, i, ids: float(-3 * len(ids) + 4 * (i == 0) + rng.normal()))
     found = adjust(run)
-    assert list(found.rates) == ["all", "a", "b"]
-    for category, rates in found.rates.items():
+    assert found.rates["category"].tolist() == ["all", "a", "b"]
+    for rates in found.rates.to_dict("records"):
+        category = rates["category"]
         tests = run.tests if category == "all" else run.tests[run.tests["category"] == category]
-        assert rates["pass_rate"].rate == pytest.approx(tests["passed"].mean())
-        assert rates["pass_rate_sum"].rate == pytest.approx((tests["margin_sum"] > 0).mean())
-        assert rates["pass_rate_bytes"].rate == pytest.approx((tests["margin_bytes"] > 0).mean())
-        assert found.changes[category].difference == pytest.approx(rates[ADJUSTED].rate - rates["pass_rate"].rate)
-        assert rates[ADJUSTED].low <= rates[ADJUSTED].rate <= rates[ADJUSTED].high
-    assert found.rates["all"][ADJUSTED].rate > 0.95 > found.rates["all"]["pass_rate_sum"].rate
+        assert rates["pass_rate"] == pytest.approx(tests["passed"].mean())
+        assert rates["pass_rate_sum"] == pytest.approx((tests["margin_sum"] > 0).mean())
+        assert rates["pass_rate_bytes"] == pytest.approx((tests["margin_bytes"] > 0).mean())
+        assert rates["change"] == pytest.approx(rates[ADJUSTED] - rates["pass_rate"])
+        assert rates[f"{ADJUSTED}_low"] <= rates[ADJUSTED] <= rates[f"{ADJUSTED}_high"]
+    assert rate_of(found, ADJUSTED) > 0.95 > rate_of(found, "pass_rate_sum")
     part = adjust(run, set(run.tests["test_id"][:50]))
-    assert part.rates["all"]["pass_rate"].rate == pytest.approx(run.tests["passed"][:50].mean())
+    assert rate_of(part, "pass_rate") == pytest.approx(run.tests["passed"][:50].mean())
 
 
 def test_without_tokens_only_length_is_taken_out_and_a_note_says_so(tmp_path: Path) -> None:
     run = scored_run(tmp_path, some_texts(np.random.default_rng(2)), lambda p, i, ids: -3.0 * len(ids), tokens=False)
     found = adjust(run)
-    assert list(found.coefficients) == ["length"]
-    assert found.rates["all"][ADJUSTED].rate == 0.5
+    assert math.isnan(found.link["frequency"])
+    assert rate_of(found, ADJUSTED) == 0.5
     [note] = found.notes
     assert "kept no tokens" in note
     assert "--metadata" in note
@@ -307,9 +312,9 @@ def test_too_few_prompts_have_no_adjusted_rate_and_a_note(tmp_path: Path) -> Non
     rng = np.random.default_rng(3)
     run = scored_run(tmp_path, some_texts(rng, 9), lambda p, i, ids: float(rng.normal() * len(ids)))
     found = adjust(run)
-    assert math.isnan(found.rates["all"][ADJUSTED].rate)
-    assert math.isnan(found.coefficients["length"].value)
-    assert not math.isnan(found.rates["all"]["pass_rate_sum"].rate)
+    assert math.isnan(rate_of(found, ADJUSTED))
+    assert math.isnan(found.link["length"])
+    assert not math.isnan(rate_of(found, "pass_rate_sum"))
     assert "fewer than 10 prompts" in found.notes[0]
 
 
@@ -318,8 +323,8 @@ def test_equal_lengths_have_nothing_to_take_out(tmp_path: Path) -> None:
     texts = [[[1, 2, 3], [4, 5, 6]] for _ in range(20)]
     run = scored_run(tmp_path, texts, lambda p, i, ids: float(rng.normal()), tokens=False)
     found = adjust(run)
-    assert found.rates["all"][ADJUSTED].rate == found.rates["all"]["pass_rate_sum"].rate
-    assert found.longer == {}
+    assert rate_of(found, ADJUSTED) == rate_of(found, "pass_rate_sum")
+    assert math.isnan(found.link["longer_pass_rate"])
     assert any(note.startswith("length: ") for note in found.notes)
 
 
@@ -327,7 +332,7 @@ def test_an_infinite_sum_keeps_its_outcome(tmp_path: Path) -> None:
     texts = some_texts(np.random.default_rng(5), 30)
     run = scored_run(tmp_path, texts, lambda p, i, ids: None if (p, i) == (7, 1) else -3.0 * len(ids), tokens=False)
     tests = len(run.tests)
-    assert adjust(run).rates["all"][ADJUSTED].rate == pytest.approx((0.5 * (tests - 1) + 1) / tests)
+    assert rate_of(adjust(run), ADJUSTED) == pytest.approx((0.5 * (tests - 1) + 1) / tests)
 
 
 def test_tokens_that_lack_a_candidate_are_an_error(tmp_path: Path) -> None:
@@ -352,10 +357,10 @@ def test_knowledge_that_grows_with_length_is_taken_out_with_it_and_a_note_says_s
     )
     found = adjust(run)
     assert truth == pytest.approx(0.71, abs=0.03)
-    assert found.rates["all"][ADJUSTED].rate == pytest.approx(0.5, abs=0.03)
+    assert rate_of(found, ADJUSTED) == pytest.approx(0.5, abs=0.03)
     [_, note] = found.notes
     assert note.startswith("b: in 100% of the tests that differ in length the better text is the longer one")
-    shown = markdown(with_adjusted(compare(pair([run, replace(run, model="n")])[0])))
+    shown = to_markdown(report_comparison(compare(pair([run, replace(run, model="n")])[0]), adjusted=True))
     assert shown.count("the better text is the longer one") == 2
     assert "taken out too as far as it grows with the difference in length" in shown
 
@@ -372,18 +377,16 @@ def test_every_form_of_a_comparison_has_the_rates(tmp_path: Path) -> None:
         made = scored_run(tmp_path / name, texts, lambda p, i, ids: float(-2 * len(ids) + rng.normal() * 3))
         runs.append(replace(made, model=name))
     [paired] = pair(runs)
-    plain = compare(paired, 100)
-    assert "adjusted" not in markdown(plain)
-    comparison = with_adjusted(plain)
-    shown = markdown(comparison)
+    comparison = compare(paired, 100)
+    assert "adjusted" not in to_markdown(report_comparison(comparison))
+    report = report_comparison(comparison, adjusted=True)
+    shown = to_markdown(report)
     assert "| category | model | by token | by sum | by byte | adjusted | adjusted - by token |" in shown
-    content = json.loads(to_json(comparison))["adjusted"]["two"]
-    rate = comparison.adjusted["two"].rates["a"][ADJUSTED]
-    assert content["categories"]["a"][ADJUSTED]["rate"] == rate.rate
-    assert f"{rate.rate:.3f} [{rate.low:.3f}, {rate.high:.3f}]" in shown
-    row = next(row for row in rows_of(comparison) if row["category"] == "a")
-    assert (row["second_pass_rate_adjusted"], row["second_pass_rate_adjusted_low"]) == (rate.rate, rate.low)
-    assert "longer wins" in to_latex(comparison)
+    adjusted = json.loads(to_json(report))["tables"]["adjusted"]
+    [row] = [row for row in adjusted if (row["category"], row["model"]) == ("a", "two")]
+    rate, low, high = (row[f"{ADJUSTED}{end}"] for end in ("", "_low", "_high"))
+    assert rate == rate_of(adjust(runs[1]), ADJUSTED, "a")
+    assert f"{rate:.3f} [{low:.3f}, {high:.3f}]" in shown
 
 
 def test_the_command_shows_them_where_they_are_asked_for(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:

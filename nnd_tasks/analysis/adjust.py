@@ -5,29 +5,23 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from nnd_tasks.analysis.compare.length_link import Floats, Link, Margins, curve, fit, influence, left_over, won
-from nnd_tasks.analysis.compare.paired import Comparison, Rate
+from nnd_tasks.analysis.length_link import Link, Margins, curve, fit, influence, left_over, won
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.harness.span_metrics import unigram_surprise
-from nnd_tasks.statistics import (
-    FEW,
-    PairedDifference,
-    clustered_standard_error,
-    confidence_interval,
-    paired_difference,
-    pooled_rate,
-)
+from nnd_tasks.show.report import Table
+from nnd_tasks.statistics import FEW, paired_difference, summarize_rate
 
 #: Rate -> column of the margins that it counts.
 RAW = {"pass_rate": "margin", "pass_rate_sum": "margin_sum", "pass_rate_bytes": "margin_bytes"}
@@ -38,42 +32,25 @@ TAKEN_OUT = ("length", "frequency")
 ONE_SIDED = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Coefficient:
-    """What one unit of length or frequency adds to a sum of log-probabilities, in nats; nan where it cannot be learned.
-
-    Attributes:
-        value: the coefficient.
-        low: lower end of its 95% interval, by the jackknife over prompts.
-        high: its upper end.
-    """
-
-    value: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True)
 class Adjusted:
     """What length and word frequency do to the rates of one run.
 
     Attributes:
-        coefficients: ``length`` and, where the run kept tokens, ``frequency`` -> coefficient, of the best straight line; what is
-            taken out for length is a curve.
-        rates: category, or ``all``, -> rate (of `RAW`, and `ADJUSTED`) -> its value. By sum and by byte a tie fails; in the
-            adjusted rate it counts half.
-        changes: category -> adjusted rate less ``pass_rate``, paired by test.
-        longer: rate -> of the tests whose texts differ in tokens, the share in which the longer one has the higher score.
-        better_longer: of the same tests, the share in which the longer text is the better one.
+        rates: a row per category (``all`` first). For each rate of `RAW` and `ADJUSTED` its value under its name, and
+            ``NAME_standard_error``, ``NAME_low``, ``NAME_high``; ``change`` likewise: adjusted rate less ``pass_rate``, paired
+            by test. By sum and by byte a tie fails; in the adjusted rate it counts half.
+        link: what one unit of ``length`` (token) or ``frequency`` (nat of unigram surprise) adds to a sum of
+            log-probabilities, in nats, with its 95% interval by the jackknife over prompts (``NAME_low``, ``NAME_high``); nan
+            where it cannot be learned. It is of the best straight line; what is taken out for length is a curve. And
+            ``longer_RATE``: of the tests whose texts differ in tokens, the share in which the longer one has the higher score;
+            ``better_longer``: the share in which it is the better one.
         notes: what could not be taken out, and why; and where knowledge may have been taken out with it.
     """
 
-    coefficients: Mapping[str, Coefficient]
-    rates: Mapping[str, Mapping[str, Rate]]
-    changes: Mapping[str, PairedDifference]
-    longer: Mapping[str, float]
-    better_longer: float
-    notes: list[str] = field(default_factory=list)
+    rates: pd.DataFrame
+    link: dict[str, float]
+    notes: list[str]
 
 
 def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
@@ -104,7 +81,7 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
     outcomes = {name: np.where(finite, passes(margin), decided).astype(float) for name, margin in scores.items()}
     outcomes["pass_rate"] = decided.astype(float)
     outcomes[ADJUSTED] = np.where(finite, won(rest), decided) if link else rest
-    rates, changes = {}, {}
+    rows = []
     for category in [ALL, *sorted(set(table["category"]))]:
         chosen = (table["category"].eq(category) | (category == ALL)).to_numpy(dtype=bool)
         tests_of = np.bincount(margins.prompts[chosen], minlength=margins.prompts.max() + 1)
@@ -113,37 +90,28 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
             for name, outcome in outcomes.items()
         }
         moved = influence(margins, link, rest, chosen & finite) if link else None
-        rates[category] = {
-            name: _rate(count, tests_of, moved if name == ADJUSTED else None) for name, count in counts.items()
-        }
+        row: dict[str, Any] = {"category": category}
+        for name, count in counts.items() if link else [(name, counts[name]) for name in RAW]:
+            found = summarize_rate(count, tests_of, moved if name == ADJUSTED else None)
+            row[name] = found.pop("rate")
+            row |= {f"{name}_{key}": value for key, value in found.items()}
         if link:
-            changes[category] = paired_difference(counts["pass_rate"], counts[ADJUSTED], tests_of, influence=moved)
+            change = paired_difference(counts["pass_rate"], counts[ADJUSTED], tests_of, influence=moved)
+            row |= {"change": change.difference, "change_standard_error": change.standard_error}
+            row |= {"change_low": change.low, "change_high": change.high}
+        rows.append(row)
+    absent = [] if link else [ADJUSTED, f"{ADJUSTED}_low", f"{ADJUSTED}_high", "change", "change_low", "change_high"]
+    rates = pd.DataFrame(rows).assign(**dict.fromkeys(absent, math.nan))
     longer = straight.columns[:, 0]
     differ = finite & (longer != 0)
-    shares = {
-        name: float(np.mean(won(margin[differ] * np.sign(longer[differ]))))
-        for name, margin in {**scores, ADJUSTED: rest}.items()
-        if differ.any()
-    }
-    better = float(np.mean(longer[differ] > 0)) if differ.any() else math.nan
+    found_link = _coefficients(names, line)
+    for name, margin in {**scores, ADJUSTED: rest}.items():
+        share = np.mean(won(margin[differ] * np.sign(longer[differ]))) if differ.any() else math.nan
+        found_link[f"longer_{name}"] = float(share)
+    found_link["better_longer"] = float(np.mean(longer[differ] > 0)) if differ.any() else math.nan
     categories = table["category"].to_numpy()[differ]
     notes = [*_notes(names, line, surprise is None), *(_one_sided(categories, longer[differ] > 0) if link else ())]
-    return Adjusted(_coefficients(names, line), rates, changes, shares, better, notes)
-
-
-def with_adjusted(comparison: Comparison) -> Comparison:
-    """Return a comparison with `adjust` of each of its runs, on the tests that all of them have scored."""
-    paired = comparison.paired
-    tests = set(paired.tests["test_id"])
-    return replace(comparison, adjusted={run.model: adjust(run, tests) for run in paired.runs})
-
-
-def _rate(passed: Floats, tests: NDArray[np.int64], moved: Floats | None) -> Rate:
-    """Return a pooled rate, with the noise of what was fitted; all nan where nothing could be fitted."""
-    if np.isnan(passed).any():
-        return Rate(math.nan, math.nan, math.nan, math.nan)
-    error = clustered_standard_error(passed, tests, moved)
-    return Rate(pooled_rate(passed, tests), error, *confidence_interval(passed, tests, influence=moved))
+    return Adjusted(rates, found_link, notes)
 
 
 def _one_sided(categories: NDArray[np.object_], longer: NDArray[np.bool_]) -> list[str]:
@@ -162,16 +130,14 @@ def _one_sided(categories: NDArray[np.object_], longer: NDArray[np.bool_]) -> li
     return notes
 
 
-def _coefficients(names: tuple[str, ...], link: Link | None) -> dict[str, Coefficient]:
+def _coefficients(names: tuple[str, ...], link: Link | None) -> dict[str, float]:
     """Return each coefficient with Student's interval."""
-    if link is None:
-        return {name: Coefficient(math.nan, math.nan, math.nan) for name in names}
-    half = stdtrit(len(link.without) - 1, 0.975) * np.sqrt(np.diagonal(link.covariance))
-    values = np.where(link.known, link.coefficients, math.nan)
-    return {
-        name: Coefficient(float(value), float(value - around), float(value + around))
-        for name, value, around in zip(names, values, half, strict=True)
-    }
+    found = {f"{name}{end}": math.nan for name in TAKEN_OUT for end in ("", "_low", "_high")}
+    if link is not None:
+        half = stdtrit(len(link.without) - 1, 0.975) * np.sqrt(np.diagonal(link.covariance))
+        for name, value, around in zip(names, np.where(link.known, link.coefficients, math.nan), half, strict=True):
+            found |= {name: float(value), f"{name}_low": float(value - around), f"{name}_high": float(value + around)}
+    return found
 
 
 def _notes(names: tuple[str, ...], link: Link | None, no_tokens: bool) -> list[str]:
@@ -189,6 +155,43 @@ def _notes(names: tuple[str, ...], link: Link | None, no_tokens: bool) -> list[s
     return notes + [
         f"{name}: in every category the better texts differ by equally much from the worse ones; nothing is taken out"
         for name in unknown
+    ]
+
+
+#: Rate -> heading of its column.
+_HEADS = {"pass_rate": "by token", "pass_rate_sum": "by sum", "pass_rate_bytes": "by byte", ADJUSTED: "adjusted"}
+
+
+def adjusted_tables(adjusted: Mapping[str, Adjusted]) -> list[Table]:
+    """Return a table of rates and one of what was learned.
+
+    Args:
+        adjusted: model -> what length and frequency do to its rates.
+    """
+    rates = pd.concat([one.rates.assign(model=model) for model, one in adjusted.items()], ignore_index=True)
+    order = list(dict.fromkeys(rates["category"]))
+    rates = rates.sort_values("category", key=lambda column: column.map(order.index), kind="stable")
+    links = pd.DataFrame([{"model": model, **one.link} for model, one in adjusted.items()])
+    both = {"category": "{category}", "model": "{model}"}
+    rate = {head: f"{{{name}:.3f}} [{{{name}_low:.3f}}, {{{name}_high:.3f}}]" for name, head in _HEADS.items()}
+    change = {"adjusted - by token": "{change:+.3f} [{change_low:+.3f}, {change_high:+.3f}]"}
+    units = {"nats per token": "length", "per nat of unigram surprise": "frequency"}
+    learned = {head: f"{{{name}:+.3f}} [{{{name}_low:+.3f}}, {{{name}_high:+.3f}}]" for head, name in units.items()}
+    longer = {f"longer wins {head}": f"{{longer_{name}:.3f}}" for name, head in _HEADS.items()}
+    about_rates = (
+        "Length and word frequency taken out. By token, by sum, by byte: the likelihoods that are compared. Adjusted: by sum, "
+        "less what so many tokens, and so rare ones, cost this model in the other prompts; a tie counts half. 95% intervals, "
+        "clustered by prompt, with the noise of what was learned. What a model knows is taken out too as far as it grows with "
+        "the difference in length, as where it notices each word that was left out."
+    )
+    about_links = (
+        "What was learned (95% intervals), and in how many of the tests whose texts differ in tokens the longer text wins, or "
+        "is the better one."
+    )
+    last = {"longer is better": "{better_longer:.3f}"}
+    return [
+        Table("adjusted", rates, {**both, **rate, **change}, about_rates),
+        Table("learned", links, {"model": "{model}", **learned, **longer, **last}, about_links),
     ]
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nnd_tasks.analysis.report.html_examples import prompt_fields
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired
 from nnd_tasks.analysis.token_files import CandidateTokens, TokenScores, run_tokens
@@ -21,6 +20,8 @@ from nnd_tasks.analysis.token_files import CandidateTokens, TokenScores, run_tok
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Fields of a document that are no part of the prompt.
+_NOT_PROMPT = {"cluster_id", "candidates", "error_spans", "scores", "no_context", "kind"}
 #: Characters of texts in one piece, about: the page unpacks a piece when one of its tests is looked at.
 _PIECE = 25_000
 #: A number n of a list, such as the lengths of tokens, is the character chr(48 + n): no letter that JSON escapes but one.
@@ -197,6 +198,11 @@ def _documents(
             pieces.append(_deflated({"texts": list(texts), "documents": documents}))
             texts, documents, size = {}, [], 0
     return pieces, first
+
+
+def prompt_fields(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return name and text of each field of a prompt that is not empty."""
+    return [(key, str(value)) for key, value in document.items() if key not in _NOT_PROMPT and value not in (None, "")]
 
 
 def _kept(text: str, limit: int, texts: dict[str, int]) -> list[int]:

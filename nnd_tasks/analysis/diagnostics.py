@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from nnd_tasks.analysis.set_tables import table_of
-from nnd_tasks.baselines import ALL, Writers, baseline_rates, writers_of
+from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, strongest, writers_of
 from nnd_tasks.harness.metrics import passes
+from nnd_tasks.show.report import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from nnd_tasks.analysis.results import Run
 
 #: Margins (nats per token) below which rounding may decide.
@@ -22,35 +22,17 @@ NEAR = 1e-6
 _remembered_rates = lru_cache(maxsize=4)(baseline_rates)
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostics:
-    """What puts a pass rate of one run on one category into proportion.
+def diagnostics_of(run: Run) -> pd.DataFrame:
+    """Return what puts the pass rates of a run into proportion, over the tests that it scored.
 
-    Attributes:
-        baselines: baseline -> its pass rate on the same tests.
-        near: share of tests decided by a margin smaller than `NEAR`.
-        flips_bytes: share of tests whose outcome changes with the log-likelihood per byte instead of per token.
-        flips_sum: share of tests whose outcome changes with the summed log-likelihood instead of the one per token.
-        pmi: pass rate by the mean log-likelihood with context less that without; None where the run did not score the
-            candidates without context.
-        survives: share of the passes that also pass without context; None likewise.
+    Returns:
+        A row per category (``all`` first): ``category``; ``model``; a baseline's pass rate under its name, for those of
+        `nnd_tasks.baselines.BASELINES` that decide some of the tests; ``best_baseline``: the highest rate of those that decide
+        all; ``near``: share of tests decided by a margin smaller than `NEAR`; ``flips_bytes``, ``flips_sum``: share of tests
+        whose outcome changes with the log-likelihood per byte, or the summed one, instead of the one per token; ``pmi``: pass
+        rate by the mean log-likelihood with context less that without; ``survives``: share of the passes that also pass without
+        context. The last two are nan where the run did not score the candidates without context.
     """
-
-    baselines: dict[str, float]
-    near: float
-    flips_bytes: float
-    flips_sum: float
-    pmi: float | None = None
-    survives: float | None = None
-
-    def as_data(self) -> dict[str, Any]:
-        """Return the diagnostics under the keys of JSON files, where the baselines are called ``trivial``."""
-        values = asdict(self)
-        return {"trivial": values.pop("baselines"), **values}
-
-
-def diagnostics_of(run: Run) -> dict[str, Diagnostics]:
-    """Return category, or ``all``, -> diagnostics of a run, over the tests that it scored."""
     tests = run.tests[run.tests["passed"].notna()]
     pairs = [
         (str(doc.get("context", "")), doc["candidates"][high], doc["candidates"][low])
@@ -64,10 +46,36 @@ def diagnostics_of(run: Run) -> dict[str, Diagnostics]:
     writers = tuple(known.get(name, ("", "")) for name in tests["test_id"]) if known else ()
     baselines = _remembered_rates(tuple(pairs), tuple(tests["category"]), texts, writers)
     tests = tests.assign(without=_margins_without_context(run, tests))
-    return {
-        name: _diagnostics(tests if name == ALL else tests[tests["category"] == name], rates)
+    rows = [
+        {
+            "category": name,
+            "model": run.model,
+            **rates,
+            "best_baseline": (strongest(rates) or (None, math.nan))[1],
+            **_diagnose(tests if name == ALL else tests[tests["category"] == name]),
+        }
         for name, rates in baselines.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def diagnostics_table(diagnostics: pd.DataFrame) -> Table:
+    """Return the table of `diagnostics_of` several runs."""
+    known = {name: f"{{{name}:.3f}}" for name in BASELINES if name in diagnostics}
+    headings = {
+        "flips, bytes": "flips_bytes",
+        "flips, sum": "flips_sum",
+        "near ties": "near",
+        "PMI": "pmi",
+        "survives": "survives",
     }
+    per_model = {f"{heading}: {{model}}": f"{{{name}:.3f}}" for heading, name in headings.items()}
+    caption = (
+        "Diagnostics: share of tests that baselines pass (system: of the tests with a text of that system), flips (share of "
+        "outcomes that differ from per-token scoring with the likelihood per byte, or the summed one), share decided by less "
+        "than 1e-6."
+    )
+    return Table("diagnostics", diagnostics, {"category": "{category}", **known, **per_model}, caption)
 
 
 @lru_cache(maxsize=4)
@@ -87,21 +95,19 @@ def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...], dict
     return tuple(dict.fromkeys(text for pair in pairs for text in pair)), writers
 
 
-def _diagnostics(tests: pd.DataFrame, baselines: dict[str, float]) -> Diagnostics:
+def _diagnose(tests: pd.DataFrame) -> dict[str, float]:
     token, summed, per_byte = (passes(tests[column].to_numpy()) for column in ("margin", "margin_sum", "margin_bytes"))
-    pmi = survives = None
+    pmi = survives = math.nan
     if tests["without"].notna().all():
         pmi = float(passes(tests["margin"] - tests["without"]).mean())
-        passed = passes(tests["margin"])
-        survives = float(passes(tests["without"][passed]).mean()) if passed.any() else math.nan
-    return Diagnostics(
-        baselines=baselines,
-        near=float((tests["margin"].abs() < NEAR).mean()),
-        flips_bytes=float((per_byte != token).mean()),
-        flips_sum=float((summed != token).mean()),
-        pmi=pmi,
-        survives=survives,
-    )
+        survives = float(passes(tests["without"][token]).mean()) if token.any() else math.nan
+    return {
+        "near": float((tests["margin"].abs() < NEAR).mean()),
+        "flips_bytes": float((per_byte != token).mean()),
+        "flips_sum": float((summed != token).mean()),
+        "pmi": pmi,
+        "survives": survives,
+    }
 
 
 def _margins_without_context(run: Run, tests: pd.DataFrame) -> list[float]:

@@ -4,7 +4,7 @@
   const PAGE = 20; // tests shown at once
   const SAME = 400; // characters of a stretch that two candidates share, above which its middle is folded
   const CELLS = 250000; // texts with more pairs of words between their first and last difference are one difference
-  const SHARED = 0.5; // texts that share less of their characters are shown without brackets; see margin_parts.py
+  const SHARED = 0.5; // texts that share less of their characters are shown without brackets; see margins.py
   const LEVELS = [10, 20, 40, 60, 90]; // tenths of a nat at which the colour of a token changes
   const LONG = 300; // characters above which a field of the prompt is folded
 
@@ -302,7 +302,7 @@
 
   const start = async () => {
     const browse = document.getElementById("browse");
-    if (!browse) return;
+    if (!browse) return; // a page without tests
     const tests = (await piece(0)).flatMap((section) => section.id.map((id, i) => ({ section, i })));
     const form = browse.querySelector("form");
     const output = browse.querySelector("output");
@@ -355,9 +355,31 @@
     await search();
     browse.hidden = false;
     performance.mark("nnd tests shown");
-    document.getElementById("failed")?.remove();
   };
   start().catch(() => { document.getElementById("old")?.removeAttribute("hidden"); });
+
+  // ---------------------------------------------------------------- tables that can be sorted
+
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const body = table.tBodies[0];
+    [...table.tHead.rows[0].cells].forEach((head, column) => {
+      const button = Object.assign(make("button", "sort", "↕"), { type: "button", ariaLabel: `Sort by ${head.textContent}` });
+      button.addEventListener("click", () => {
+        const text = (row) => row.cells[column].textContent.trim();
+        const numeric = [...body.rows].every((row) => !text(row) || !Number.isNaN(parseFloat(text(row))));
+        const up = head.ariaSort ? head.ariaSort === "descending" : !numeric;  // numbers begin with the largest, names with A
+        const order = (a, b) => (numeric ? parseFloat(a) - parseFloat(b) : a.localeCompare(b, "en"));
+        const filled = [...body.rows].filter(text);
+        filled.sort((a, b) => (up ? 1 : -1) * order(text(a), text(b)));
+        body.append(...filled, ...[...body.rows].filter((row) => !text(row)));  // what has no value stays last
+        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+        for (const other of table.querySelectorAll(".sort")) other.textContent = "↕";
+        head.setAttribute("aria-sort", up ? "ascending" : "descending");
+        button.textContent = up ? "↑" : "↓";
+      });
+      head.append(button);
+    });
+  }
 
   // On paper nothing can be unfolded.
   window.addEventListener("beforeprint", () => {

@@ -7,8 +7,7 @@ it can be divided where the two texts share most of their words. Token scores ar
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -16,19 +15,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nnd_tasks.analysis.alignment import Block, character_blocks
-from nnd_tasks.analysis.compare.paired import Difference, Rate
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired
 from nnd_tasks.analysis.token_files import CandidateTokens, run_tokens
 from nnd_tasks.baselines import ALL
-from nnd_tasks.formats import TextTable, number
-from nnd_tasks.statistics import (
-    ClusteredMean,
-    clustered_mean,
-    clustered_standard_error,
-    confidence_interval,
-    pooled_rate,
-)
+from nnd_tasks.show.report import Table
+from nnd_tasks.statistics import clustered_mean, summarize_rate
 
 #: What each token belongs to: the common beginning, the words that differ, or what both texts share after the first of them.
 BEFORE, AT, AFTER = range(3)
@@ -155,57 +147,40 @@ def _parts(
 # ---------------------------------------------------------------- per category
 
 
-@dataclass(frozen=True, slots=True)
-class MarginParts:
-    """Where one model wins and loses the tests of one category.
-
-    Of the tests that count, ``noticed`` + ``only_after`` - ``lost_after`` have a positive margin of sums.
-
-    Attributes:
-        tests: number of tests that count.
-        left_out: number of those that do not: their texts are equal, or share less than `SHARED`.
-        before: mean part of the common beginning, in nats: 0 but for rounding.
-        at: mean part of the words that differ.
-        after: mean part of what both texts share after the first difference.
-        tokens_high: mean number of tokens of the better text at its differing words; with more tokens comes a lower part.
-        tokens_low: the same of the worse text.
-        noticed: share of the tests whose part ``at`` is positive.
-        only_after: share of the tests whose part ``at`` is not positive, and whose whole margin is.
-        lost_after: share of the tests whose part ``at`` is positive, and whose whole margin is not.
-    """
-
-    tests: int
-    left_out: int
-    before: float
-    at: ClusteredMean
-    after: ClusteredMean
-    tokens_high: float
-    tokens_low: float
-    noticed: Rate
-    only_after: Rate
-    lost_after: Rate
-
-
-def margin_parts(paired: Paired) -> dict[str, dict[str, MarginParts]]:
-    """Return model -> category, or ``all``, -> where it wins and loses the tests that all models have scored.
+def margin_parts(paired: Paired) -> pd.DataFrame:
+    """Return where the models win and lose the tests that all of them have scored.
 
     Models without token scores are left out, and so is all where no test's texts share enough.
+
+    Returns:
+        A row per category (``all`` first) and model. ``tests``: number of tests that count; ``left_out``: of those that do not,
+        as their texts are equal or share less than `SHARED`; ``before``: mean part of the common beginning in nats, 0 but for
+        rounding; ``at``: of the words that differ, and ``after``: of what both texts share after the first difference, each with
+        ``NAME_standard_error``, ``NAME_low`` and ``NAME_high``; ``tokens_high``, ``tokens_low``: mean number of tokens of the
+        better and the worse text at the differing words; ``noticed``: share of the tests whose part ``at`` is positive;
+        ``only_after``: not positive, while the whole margin is; ``lost_after``: positive, while the whole margin is not, each
+        with its error and interval. ``noticed`` + ``only_after`` - ``lost_after`` have a positive margin of sums.
 
     Raises:
         NNDError: a file of token scores is damaged or belongs to another run.
     """
-    found: dict[str, dict[str, MarginParts]] = {}
+    rows = []
     for run in paired.runs:
         table = margin_table(run)
         if table is not None:
             table = table[table["test_id"].isin(paired.tests["test_id"])]
-            by_category = {name: table[table["category"] == name] for name in sorted(set(table["category"]))}
-            found[run.model] = {name: _summary(part) for name, part in {ALL: table, **by_category}.items()}
-    return found if any(one[ALL].tests for one in found.values()) else {}
+            names = [ALL, *sorted(set(table["category"]))]
+            rows += [{"category": name, "model": run.model, **_summarize(table, name)} for name in names]
+    found = pd.DataFrame(rows)
+    if found.empty or not found["tests"].any():
+        return pd.DataFrame()
+    order = list(dict.fromkeys(found["category"]))
+    return found.sort_values("category", key=lambda column: column.map(order.index), kind="stable", ignore_index=True)
 
 
-def _summary(table: pd.DataFrame) -> MarginParts:
+def _summarize(table: pd.DataFrame, category: str) -> dict[str, float]:
     """Return the means and shares of the tests of a category."""
+    table = table if category == ALL else table[table["category"] == category]
     tests = table[table["at"].notna()]
     codes, prompts = pd.factorize(tests["cluster_id"])
     counts = np.bincount(codes, minlength=len(prompts))
@@ -214,65 +189,42 @@ def _summary(table: pd.DataFrame) -> MarginParts:
         weights = values.to_numpy(dtype=np.float64)
         return np.asarray(np.bincount(codes, weights=weights, minlength=len(prompts)), dtype=np.float64)
 
-    def share(chosen: pd.Series) -> Rate:
-        passed = per_prompt(chosen)
-        error = clustered_standard_error(passed, counts)
-        return Rate(pooled_rate(passed, counts), error, *confidence_interval(passed, counts))
-
     noticed, won = tests["at"] > 0, tests["before"] + tests["at"] + tests["after"] > 0
-    means = {name: float(tests[name].mean()) for name in ("before", "tokens_high", "tokens_low")}
-    return MarginParts(
-        tests=len(tests),
-        left_out=len(table) - len(tests),
-        at=clustered_mean(per_prompt(tests["at"]), counts),
-        after=clustered_mean(per_prompt(tests["after"]), counts),
-        noticed=share(noticed),
-        only_after=share(~noticed & won),
-        lost_after=share(noticed & ~won),
-        **means,
+    row: dict[str, float] = {"tests": len(tests), "left_out": len(table) - len(tests)}
+    row |= {name: float(tests[name].mean()) for name in ("before", "tokens_high", "tokens_low")}
+    for name in ("at", "after"):
+        mean = clustered_mean(per_prompt(tests[name]), counts)
+        row |= {
+            name: mean.mean,
+            f"{name}_standard_error": mean.standard_error,
+            f"{name}_low": mean.low,
+            f"{name}_high": mean.high,
+        }
+    for name, chosen in {"noticed": noticed, "only_after": ~noticed & won, "lost_after": noticed & ~won}.items():
+        share = summarize_rate(per_prompt(chosen), counts)
+        row[name] = share.pop("rate")
+        row |= {f"{name}_{key}": value for key, value in share.items()}
+    return row
+
+
+def margins_table(parts: pd.DataFrame) -> Table:
+    """Return the table of `margin_parts`."""
+    columns = {
+        "category": "{category}",
+        "model": "{model}",
+        "tests": "{tests:,}",
+        "left out": "{left_out:,}",
+        "tokens at (better / worse)": "{tokens_high:.1f} / {tokens_low:.1f}",
+        "at": "{at:+.2f} [{at_low:+.2f}, {at_high:+.2f}]",
+        "after": "{after:+.2f} [{after_low:+.2f}, {after_high:+.2f}]",
+        "noticed at": "{noticed:.3f}",
+        "only after": "{only_after:.3f}",
+        "lost after": "{lost_after:.3f}",
+    }
+    caption = (
+        "Margin parts: log-probability of the better text less that of the worse one, in nats, at the words that differ and "
+        "after the first of them, with 95% intervals clustered by prompt. Noticed at: share of tests whose part at those words "
+        "is positive. Only after: it is not, but the whole margin is. Lost after: it is, but the whole margin is not. Of two "
+        "texts the one with more tokens at those words loses there in any case, noticed or not."
     )
-
-
-#: What stands above the table.
-CAPTION = (
-    "Margin parts: log-probability of the better text less that of the worse one, in nats, at the words that differ and after "
-    "the first of them, with 95% intervals clustered by prompt. Noticed at: share of tests whose part at those words is "
-    "positive. Only after: it is not, but the whole margin is. Lost after: it is, but the whole margin is not. Of two texts "
-    "the one with more tokens at those words loses there in any case, noticed or not."
-)
-
-
-def margin_parts_table(parts: Mapping[str, Mapping[str, MarginParts]]) -> TextTable:
-    """Return a row per category and model.
-
-    Args:
-        parts: as `margin_parts` returns them.
-    """
-    categories = dict.fromkeys(category for by_category in parts.values() for category in by_category)
-    head = ["category", "model", "tests", "left out", "tokens at (better / worse)", "at", "after"]
-    rows = []
-    for category in categories:
-        for model, one in ((model, parts[model][category]) for model in parts if category in parts[model]):
-            tokens = f"{number(one.tokens_high, 1)} / {number(one.tokens_low, 1)}" if one.tests else "-"
-            counts = [f"{one.tests:,}", f"{one.left_out:,}", tokens]
-            shares = [number(share.rate) for share in (one.noticed, one.only_after, one.lost_after)]
-            rows.append([category, model, *counts, _mean(one.at), _mean(one.after), *shares])
-    return TextTable([*head, "noticed at", "only after", "lost after"], rows, names=2)
-
-
-def _mean(value: ClusteredMean) -> str:
-    mean, low, high = (number(one, 2, signed=True) for one in (value.mean, value.low, value.high))
-    return mean if math.isnan(value.low) else f"{mean} [{low}, {high}]"
-
-
-def margin_cells(
-    parts: Mapping[str, Mapping[str, MarginParts]], difference: Difference, category: str
-) -> dict[str, float]:
-    """Return the parts of the margins of two models on a category as cells of a flat row; none where they have none."""
-    cells: dict[str, float] = {}
-    for which, model in (("first", difference.first), ("second", difference.second)):
-        if (one := parts.get(model, {}).get(category)) is not None:
-            values = {"parts_tests": one.tests, "at": one.at.mean, "after": one.after.mean}
-            values |= {name: getattr(one, name).rate for name in ("noticed", "only_after", "lost_after")}
-            cells |= {f"{which}_{name}": value for name, value in values.items()}
-    return cells
+    return Table("margin_parts", parts, columns, caption)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from lxml import html
 
 from nnd_tasks.analysis.alignment import Block, character_blocks
-from nnd_tasks.analysis.compare.margin_parts import (
+from nnd_tasks.analysis.margins import (
     AFTER,
     AT,
     BEFORE,
@@ -29,7 +28,7 @@ from nnd_tasks.analysis.compare.margin_parts import (
 )
 from nnd_tasks.analysis.report.html_report import write_report
 from nnd_tasks.analysis.results import read_runs
-from nnd_tasks.analysis.side_by_side import pair
+from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.analysis.token_files import CandidateTokens
 from nnd_tasks.harness.scored_tokens import tokens_and_characters
 from nnd_tasks.harness.token_table import SCHEMA
@@ -299,9 +298,14 @@ def after_it(number: int, word: str, after: bool) -> float:
     return -2.0 - number / 10 if after else -1.0
 
 
+def parts_of(paired: Paired) -> dict[str, Any]:
+    """Return category -> parts of the margins of a single model."""
+    return {row.category: row for row in margin_parts(paired).itertuples()}
+
+
 def test_a_model_that_notices_an_error_only_at_it_has_no_part_after_it(tmp_path: Path) -> None:
     [paired] = pair(read_runs([write_run(tmp_path / "m", "m", at_it)]))
-    parts = margin_parts(paired)["m"]
+    parts = parts_of(paired)
     assert list(parts) == ["all", "more", "other", "swap"]
     swap, more = parts["swap"], parts["more"]
     assert (swap.tests, swap.left_out, swap.tokens_high, swap.tokens_low) == (12, 0, 1, 1)
@@ -309,20 +313,20 @@ def test_a_model_that_notices_an_error_only_at_it_has_no_part_after_it(tmp_path:
     assert (parts["other"].tests, parts["other"].left_out) == (0, 24)
     assert (parts["all"].tests, parts["all"].left_out) == (24, 24)
     noise = np.arange(12) / 10
-    assert swap.at.mean == pytest.approx(np.mean(2 + noise), abs=1e-6)
-    assert more.at.mean == pytest.approx(np.mean(3 + noise), abs=1e-6)
-    assert swap.at.standard_error == pytest.approx(noise.std(ddof=1) / np.sqrt(12), abs=1e-6)
+    assert swap.at == pytest.approx(np.mean(2 + noise), abs=1e-6)
+    assert more.at == pytest.approx(np.mean(3 + noise), abs=1e-6)
+    assert swap.at_standard_error == pytest.approx(noise.std(ddof=1) / np.sqrt(12), abs=1e-6)
     for one in (swap, more):
-        assert (one.before, one.after.mean) == (0, 0)
-        assert (one.noticed.rate, one.only_after.rate, one.lost_after.rate) == (1, 0, 0)
+        assert (one.before, one.after) == (0, 0)
+        assert (one.noticed, one.only_after, one.lost_after) == (1, 0, 0)
 
 
 def test_a_model_that_notices_an_error_only_after_it_has_no_part_at_it(tmp_path: Path) -> None:
     [paired] = pair(read_runs([write_run(tmp_path / "m", "m", after_it)]))
-    swap = margin_parts(paired)["m"]["swap"]
-    assert swap.at.mean == 0
-    assert swap.after.mean == pytest.approx(3 * (1 + np.mean(np.arange(12) / 10)), abs=1e-6)
-    assert (swap.noticed.rate, swap.only_after.rate, swap.lost_after.rate) == (0, 1, 0)
+    swap = parts_of(paired)["swap"]
+    assert swap.at == 0
+    assert swap.after == pytest.approx(3 * (1 + np.mean(np.arange(12) / 10)), abs=1e-6)
+    assert (swap.noticed, swap.only_after, swap.lost_after) == (0, 1, 0)
 
 
 def test_the_shares_add_up_to_the_tests_with_a_positive_margin_of_sums(tmp_path: Path) -> None:
@@ -337,8 +341,8 @@ def test_the_shares_add_up_to_the_tests_with_a_positive_margin_of_sums(tmp_path:
     total = joined["before"] + joined["at"] + joined["after"]
     assert np.abs(total - joined["margin_sum"])[kept].max() < 1e-5
     for category in EDITED:
-        one = margin_parts(paired)["m"][category]
-        shares = one.noticed.rate, one.only_after.rate, one.lost_after.rate
+        one = parts_of(paired)[category]
+        shares = one.noticed, one.only_after, one.lost_after
         # A word more in the worse text can only make it less likely, which is no sign that the word is noticed.
         assert (shares[:2] == (1, 0)) if category == "more" else min(shares) > 0
         expected = (joined["margin_sum"][joined["category_x"] == category] > 0).mean()
@@ -351,36 +355,25 @@ def test_compare_and_report_show_the_parts_where_there_are_token_scores(
     for name, logprob in (("m-at", at_it), ("m-after", after_it)):
         write_run(tmp_path / "with" / name, name, logprob)
         write_run(tmp_path / "without" / name, name, logprob, tokens=False)
-    printed = {}
+    found = {}
     for kind in ("with", "without"):
-        done = nnd("compare", tmp_path / kind, "--out", tmp_path / "out" / kind)
+        done = nnd("compare", tmp_path / kind, "--format", "json")
         assert done.status == 0, done.err
-        printed[kind] = done.out.replace(f"out/{kind}", "out")
-    start = printed["with"].index("Margin parts:")
-    rows = printed["with"][start:].splitlines()[2:]
-    rows = rows[: rows.index("")]
-    assert (
-        printed["without"]
-        == printed["with"][:start] + printed["with"][start:].partition("\n\n")[2].partition("\n\n")[2]
-    )
-    cells = {(c[0], c[1]): c[2:] for c in ([cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:])}
-    assert cells["swap", "m-after"][:4] == ["12", "0", "1.0 / 1.0", "+0.00"]
-    assert cells["swap", "m-at"][3].startswith("+2.55 [+2.")
-    assert cells["swap", "m-at"][4:] == ["+0.00", "1.000", "0.000", "0.000"]
-    assert cells["other", "m-at"] == ["0", "24", "-", "-", "-", "-", "-", "-"]
-    files = {kind: {p.suffix: p.read_text() for p in (tmp_path / "out" / kind).iterdir()} for kind in printed}
-    found = json.loads(files["with"][".json"])["margin_parts"]["m-after"]["swap"]
-    assert found["only_after"]["rate"] == 1
-    assert found["at"]["mean"] == 0
-    assert "margin_parts" not in json.loads(files["without"][".json"])
-    by_category = {row["category"]: row for row in csv.DictReader(files["with"][".csv"].splitlines())}
-    models = [by_category["swap"][which] for which in ("first", "second")]
-    assert float(by_category["swap"][f"{('first', 'second')[models.index('m-after')]}_only_after"]) == 1
-    assert "only_after" not in files["without"][".csv"]
-    assert ("only after" in files["with"][".tex"], "only after" in files["without"][".tex"]) == (True, False)
-    pages = [
-        html.document_fromstring(write_report([tmp_path / k], tmp_path / f"{k}.html").read_bytes()) for k in printed
+        found[kind] = json.loads(done.out)["tables"]
+    assert found["without"].keys() == found["with"].keys() - {"margin_parts"}
+    parts = {(row["category"], row["model"]): row for row in found["with"]["margin_parts"]}
+    swap = parts["swap", "m-after"]
+    assert (swap["tests"], swap["left_out"], swap["tokens_high"], swap["at"], swap["only_after"]) == (12, 0, 1, 0, 1)
+    assert parts["swap", "m-at"]["at"] == pytest.approx(2.55)
+    assert (parts["other", "m-at"]["tests"], parts["other", "m-at"]["at"]) == (0, None)
+    shown = nnd("compare", tmp_path / "with").out
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines() if line.startswith("|")
     ]
+    [row] = [row for row in cells if row[:2] == ["swap", "m-at"]]
+    assert row[2:5] == ["12", "0", "1.0 / 1.0"]
+    assert row[5].startswith("+2.55 [+2.")
+    pages = [html.document_fromstring(write_report([tmp_path / k], tmp_path / f"{k}.html").read_bytes()) for k in found]
     [table] = pages[0].xpath("//table[@class='parts']")
     assert [[" ".join(cell.text_content().split()) for cell in row] for row in table.xpath("tbody/tr")] == [
         [*key, *values] for key, values in cells.items()
@@ -396,7 +389,7 @@ def test_one_model_with_token_scores_is_enough_and_damaged_ones_are_refused(
     write_run(tmp_path / "runs" / "m-at", "m-at", at_it)
     write_run(tmp_path / "runs" / "m-after", "m-after", after_it, tokens=False)
     [paired] = pair(read_runs([tmp_path / "runs"]))
-    assert list(margin_parts(paired)) == ["m-at"]
+    assert set(margin_parts(paired)["model"]) == {"m-at"}
     [file] = tmp_path.rglob("tokens_*.parquet")
     file.write_bytes(file.read_bytes()[:-100])
     done = nnd("compare", tmp_path / "runs")
@@ -408,7 +401,7 @@ def test_one_model_with_token_scores_is_enough_and_damaged_ones_are_refused(
 def test_texts_that_all_share_too_little_need_no_table(tmp_path: Path) -> None:
     [paired] = pair(read_runs([write_run(tmp_path / "m", "m", at_it, prompts=2, edits={})]))
     assert len(paired.tests) == 4
-    assert margin_parts(paired) == {}
+    assert margin_parts(paired).empty
 
 
 # ---------------------------------------------------------------- against the model itself

@@ -1,0 +1,240 @@
+"""The page of `nnd report`: what a comparison says, charts, commands to run again, and every test to look at."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from nnd_tasks import __version__
+from nnd_tasks.analysis import error_spans as spans
+from nnd_tasks.analysis.browsing import Packed, pack
+from nnd_tasks.analysis.compare import LEGEND, RATE, Comparison, compare, report_comparison
+from nnd_tasks.analysis.results import Run, notes_on
+from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
+from nnd_tasks.baselines import ALL, BASELINES
+from nnd_tasks.errors import NNDError
+from nnd_tasks.secrets import arguments_without_secrets, without_secrets
+from nnd_tasks.show.forms import templates
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.wording import counted
+
+#: Bytes that a page does not exceed by the data of its tests.
+PAGE_LIMIT = 18_000_000
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a page says about models on one set.
+
+    Attributes:
+        paired: the models on its tests.
+        comparison: of the models.
+        report: its tables.
+        around: surprise around marked errors; empty without these or token scores.
+        protocol: what all runs were asked.
+        differing: a row per part of the signature in which the runs differ, a column per model.
+        note: what was asked otherwise than in the first section of a site's page.
+    """
+
+    paired: Paired
+    comparison: Comparison
+    report: Report
+    around: pd.DataFrame
+    protocol: Mapping[str, str]
+    differing: pd.DataFrame
+    note: str = ""
+
+
+def make_section(paired: Paired, note: str = "") -> Section:
+    """Compute what a page says about models on one set.
+
+    Raises:
+        NNDError: no test was scored by every model, or token scores are damaged.
+    """
+    if paired.tests.empty:
+        raise NNDError(f"{paired.runs[0].path}: no test was scored by every model; leave {paired.title} out")
+    comparison = compare(paired)
+    protocol, differing = _compare_settings(paired.runs)
+    around = spans.around_errors(paired.runs)
+    return Section(paired, comparison, report_comparison(comparison), around, protocol, differing, note)
+
+
+def _compare_settings(runs: Sequence[Run]) -> tuple[dict[str, str], pd.DataFrame]:
+    """Return the protocol that all runs share, and what differs in any part of their signatures."""
+    rows = [
+        {"part": f"{key} ({name})", "model": run.model, "value": _write_setting(value)}
+        for run in runs
+        for name, part in (("protocol", run.protocol), ("model", run.model_info), ("environment", run.environment))
+        for key, value in part.items()
+    ]
+    rows += [{"part": "spans", "model": run.model, "value": run.spans} for run in runs if run.spans]
+    table = pd.DataFrame(rows).pivot_table(index="part", columns="model", values="value", aggfunc="first", sort=False)
+    table = table.fillna("none")
+    same = table.nunique(axis="columns") == 1
+    protocol = table[same & table.index.str.endswith(" (protocol)")].iloc[:, 0]
+    protocol.index = protocol.index.str.removesuffix(" (protocol)")
+    return dict(protocol), table[~same].reset_index()
+
+
+def _write_setting(value: Any) -> str:
+    """Return a value of a signature as text, without secrets: plain lm_eval may have stored some."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    value = without_secrets(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value or "none")
+
+
+def report_pages(pairs: Sequence[Paired]) -> list[Report]:
+    """Return the reports that a page is made of, for ``--out`` and ``--format``."""
+    reports = []
+    for section in map(make_section, pairs):
+        reports.append(section.report)
+        if len(section.around):
+            reports.append(spans.report_spans(section.around))
+    return reports
+
+
+def render_report(
+    runs: Sequence[Run], places: Sequence[str | Path], allow: Sequence[str] = (), select: Sequence[str] = ()
+) -> str:
+    """Return the page about some runs.
+
+    Args:
+        runs: of any sets.
+        places: where they were read, for the command that makes the page again.
+        allow: parts of the protocol that may differ.
+        select: as for `nnd_tasks.analysis.results.read_runs`, for that command.
+
+    Raises:
+        NNDError: runs cannot be compared, or token scores are damaged.
+    """
+    pairs = pair(runs, allow)
+    lone = not_compared(runs, pairs) if len({run.model for run in runs}) > 1 else []
+    again = ["nnd", "report", *map(str, places), *(["--allow", ",".join(allow)] if allow else [])]
+    again += [word for text in select for word in ("--select", text)]
+    return render_page("NND report", [make_section(paired) for paired in pairs], lone, shlex.join(again))
+
+
+def render_page(
+    title: str, sections: Sequence[Section], notes: Sequence[str] = (), again: str = "", *, texts: bool = True
+) -> str:
+    """Return a page.
+
+    Args:
+        title: of the page.
+        sections: one per set, or per group of runs.
+        notes: below the summary.
+        again: the command that makes the page; empty for none.
+        texts: let the reader look at the tests.
+    """
+    pairs = [section.paired for section in sections]
+    rates = pd.concat([section.report.tables[0].data.assign(task=section.paired.title) for section in sections])
+    whole = rates[rates["category"] == ALL]
+    summary = Table("summary", whole, {"model": "{model}", "{task}": RATE}, "Pass rate over all tests of a set.")
+    overview = Report("summary", title, tables=[summary], legend=LEGEND)
+    packed = pack(pairs, PAGE_LIMIT) if texts else None
+    return (
+        templates()
+        .get_template("page.html.j2")
+        .render(
+            overview=overview,
+            sections=sections,
+            notes=[*notes, *(note for section in sections for note in notes_on(section.paired.runs))],
+            again=again,
+            baselines=BASELINES,
+            commands=[(run, command_of(run), _not_in_command(run)) for paired in pairs for run in paired.runs],
+            spans=spans,
+            **frame_tests(title, pairs, packed),
+        )
+    )
+
+
+def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, alone: bool = False) -> dict[str, Any]:
+    """Return what a page needs that shows tests.
+
+    Args:
+        title: of the page.
+        pairs: models on the same tests, for each set.
+        packed: these tests; None shows none.
+        alone: the page shows one test, so it has no search.
+    """
+    models = dict.fromkeys(model for paired in pairs for model in paired.models)
+    tokens = [(model, model) for model in packed.models] if packed else []
+    every = [("*", "all models, side by side")]
+    categories = sorted({name for paired in pairs for name in paired.runs[0].tests["category"]})
+    return {
+        "title": title,
+        "version": __version__,
+        "packed": packed,
+        "alone": alone,
+        "marked": any("error_spans" in run.documents[0] for paired in pairs for run in paired.runs if run.documents),
+        "page_limit": PAGE_LIMIT,
+        "options": {
+            "task": [(paired.title, paired.title) for paired in pairs],
+            "model": [(model, model) for model in models],
+            "against": [("*", "any other model disagrees"), *((model, f"{model} disagrees") for model in models)],
+            "category": [(name, name) for name in categories],
+            "tokens": [*every, *tokens] if alone else [*tokens, *every],
+        },
+        "counted": counted,
+    }
+
+
+# ---------------------------------------------------------------- commands
+
+#: Flag of lm-eval -> key of the protocol.
+_FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multiturn"}
+
+
+def command_of(run: Run) -> str:
+    """Return a command that runs the same again, from what the results file keeps of the first one, without secrets."""
+    asked, protocol = run.command, run.protocol
+    model = str(asked.get("model") or "hf")
+    # `nnd run --model hf` becomes hf-shared-prefix, and vllm becomes vllm-shared-prefix.
+    words = ["nnd", "run", *(["--no-shared-prefix"] if asked.get("model") in ("hf", "vllm") else [])]
+    words += ["--model", model.removesuffix("-shared-prefix")]
+    if arguments := _write_arguments(asked.get("model_args")):
+        words += ["--model_args", arguments]
+    words += ["--tasks", run.task]
+    for option in ("device", "batch_size", "limit", "sample"):
+        if asked.get(option) is not None:
+            # A limit is a number or a share; lm-eval keeps both as floats.
+            words += [f"--{option}", f"{asked[option]:g}" if option == "limit" else str(asked[option])]
+    if protocol.get("shots"):
+        words += ["--num_fewshot", str(protocol["shots"])]
+    words += [f"--{flag}" for flag, key in _FLAGS.items() if protocol.get(key)]
+    if settings := asked.get("settings"):
+        words += ["--metadata", json.dumps(settings)]
+    return shlex.join([*words, "--log_samples", "--output_path", "results"])
+
+
+def _write_arguments(given: Any) -> str:
+    """Return model arguments as text: ``key=value`` pairs, or JSON where a value is more than a word."""
+    if isinstance(given, str):
+        with suppress(ValueError, RecursionError):
+            given = json.loads(given)
+    if not isinstance(given, Mapping):
+        return arguments_without_secrets(str(given or ""))
+    kept: dict[str, Any] = without_secrets(given, None)
+    plain = all(isinstance(value, str | int | float) and "," not in str(value) for value in kept.values())
+    return ",".join(f"{key}={value}" for key, value in kept.items()) if plain else json.dumps(kept, default=str)
+
+
+def _not_in_command(run: Run) -> list[str]:
+    """Return notes on settings whose exact value the results do not keep."""
+    notes = []
+    if run.protocol.get("system"):
+        notes.append(f"a system instruction was given (digest {run.protocol['system']}): add --system_instruction")
+    chosen = run.protocol.get("selection", ALL) != ALL
+    if chosen and run.command.get("limit") is None and run.command.get("sample") is None:
+        notes.append(f"only some prompts were chosen ({run.protocol['selection']}): add --samples")
+    if run.protocol.get("shots"):
+        notes.append(f"the seed of the examples was {run.protocol.get('shots_seed')}")
+    return notes

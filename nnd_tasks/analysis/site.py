@@ -1,0 +1,153 @@
+"""The site of `nnd report --site`: a front page of all models and sets, and a page for each set, from many people's results.
+
+Nobody's results may change the numbers of others: runs that were asked otherwise, or whose tests are others, stand apart, and
+files that cannot be used are named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from nnd_tasks.analysis import selecting
+from nnd_tasks.analysis.compare import LEGEND, RATE
+from nnd_tasks.analysis.page import Section, make_section, render_page
+from nnd_tasks.analysis.results import Run, read_runs
+from nnd_tasks.analysis.side_by_side import asked_texts, pair
+from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError, noting, visible
+from nnd_tasks.files import expand, write_texts
+from nnd_tasks.harness.signature import digest
+from nnd_tasks.sets.licences import terms_of, texts_may_go
+from nnd_tasks.show.forms import templates, to_json
+from nnd_tasks.show.report import Report, Table, file_stem
+from nnd_tasks.wording import some_of
+
+#: A run that scored a smaller share of its tests stands alone: only tests that all models of a group scored are counted.
+LEAST_SCORED = 0.9
+#: Sets of synthetic errors have no recipe; their names begin so, and end with that of the corpus.
+_BLINDSPOT = "blindspot_"
+
+
+def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str] = ()) -> tuple[Path, list[str]]:
+    """Write a site about the runs in some places.
+
+    Texts of tests are shown where their terms let anyone publish them.
+
+    Args:
+        places: as `nnd_tasks.analysis.results.read_runs` takes them; some files may be damaged.
+        folder: gets ``index.html``, a page per set, and ``results.json``.
+        select: as for `read_runs`.
+
+    Returns:
+        The front page, and a line for each file that could not be used.
+
+    Raises:
+        NNDError: no run can be used, or the folder cannot be written.
+    """
+    skipped: list[str] = []
+    sets = group_runs(read_runs(places, select, skipped), skipped)
+    if not sets:
+        raise NNDError(f"{', '.join(map(str, places))}: no results can be used: {some_of(skipped, 3, str)}")
+    place = expand(folder)
+    names = {name: f"set-{file_stem(name.removeprefix('nnd/'))}.html" for name in sets}
+    sections = [section for of_set in sets.values() for section in of_set]
+    pages = {
+        names[name]: render_page(name, of_set, texts=_texts_are_free(of_set[0].paired.runs[0]))
+        for name, of_set in sets.items()
+    }
+    rates = pd.concat([_overall_rates(section) for section in sections], ignore_index=True)
+    main = rates[rates["note"] == ""]
+    apart = rates[rates["note"] != ""]
+    columns = {"model": "{model}", "{set}": RATE}
+    asked = {"set": "{set}", "what differs": "{note}", "model": "{model}", "pass rate": RATE}
+    front = Report(
+        name="index",
+        title="NND board",
+        tables=[Table("rates", main, columns), *([Table("apart", apart, asked)] if len(apart) else [])],
+        legend=LEGEND,
+        notes=[f"left out: {line}" for line in skipped],
+    )
+    pages["index.html"] = templates().get_template("site.html.j2").render(front=front, pages=names)
+    pages["results.json"] = json.dumps([json.loads(to_json(section.report)) for section in sections], indent=1)
+    write_texts({place / name: text for name, text in pages.items()})
+    return place / "index.html", skipped
+
+
+def _overall_rates(section: Section) -> pd.DataFrame:
+    rates = section.report.tables[0].data
+    return rates[rates["category"] == ALL].assign(set=section.paired.set, note=section.note)
+
+
+def _texts_are_free(run: Run) -> bool:
+    name = str(run.protocol.get("set", "")).removeprefix("nnd/")
+    terms = terms_of(name, {"corpus": name.removeprefix(_BLINDSPOT)} if name.startswith(_BLINDSPOT) else {})
+    return bool(terms) and texts_may_go(terms)
+
+
+def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Section]]:
+    """Return set -> groups of runs that were asked the same, the main group first.
+
+    The main group of a set is one that compares models, then one of the whole set, then that with the most models.
+
+    Args:
+        runs: of any sets.
+        skipped: takes a line for each run that cannot be shown.
+    """
+    groups: dict[str, dict[str, dict[str, Run]]] = defaultdict(lambda: defaultdict(dict))
+    for run in sorted(runs, key=lambda run: (run.set, run.task, run.model, run.date)):
+        if run.tests["passed"].isna().all():
+            skipped.append(f"{run.path}: no test was scored")
+        else:
+            groups[run.set][_group_key(run)][_model_key(run)] = run  # the newest of a model
+    sets: dict[str, list[Section]] = {}
+    for name, of_set in groups.items():
+        ordered = sorted((list(of_model.values()) for of_model in of_set.values()), key=_order_key)
+        for group in ordered:
+            with noting(skipped):
+                [paired] = pair(group)
+                sets.setdefault(name, []).append(make_section(paired, _differs(group[0], ordered[0][0])))
+    return sets
+
+
+def _group_key(run: Run) -> str:
+    """Return what must be equal in a group: the task, what was asked, all texts, and the window where prompts lost their end."""
+    alone = run.model if run.tests["passed"].notna().mean() < LEAST_SCORED else ""
+    window = run.model_info.get("window") if run.truncated else ""
+    texts = digest(sorted(asked_texts(run).reset_index().to_numpy().tolist()))
+    return json.dumps([run.task, _asked(run), texts, window, alone], sort_keys=True, default=str)
+
+
+def _model_key(run: Run) -> str:
+    """Return what tells a model from others; weights in two folders are one model where their digests are equal."""
+    info = dict(run.model_info)
+    return json.dumps(info | ({"name": "", "tokenizer": ""} if info.get("weights") else {}), sort_keys=True)
+
+
+def _order_key(group: Sequence[Run]) -> tuple[bool, bool, int]:
+    return len(group) == 1, group[0].protocol.get("selection", ALL) != ALL, -len(group)
+
+
+def _asked(run: Run) -> dict[str, Any]:
+    return {"task": run.task, **run.protocol, "version": str(run.version).partition("-")[0]}
+
+
+def _differs(run: Run, main: Run) -> str:
+    """Return what a run was asked otherwise than the main group."""
+    if run is main:
+        return ""
+    mine, theirs = _asked(run), _asked(main)
+    said = []
+    for key in {**mine, **theirs}:
+        if mine.get(key) != theirs.get(key):
+            own, other = selecting.texts_apart([mine.get(key), theirs.get(key)])
+            said.append(f"{key} {own:.60} in place of {other:.60}")
+    return (
+        visible("; ".join(said))
+        or "other tests, another window, or too few tests scored, though the protocol is the same"
+    )

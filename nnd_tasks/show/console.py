@@ -1,0 +1,80 @@
+"""Lines that are printed, on standard output or standard error.
+
+Colours and drawn tables are for a terminal; a pipe or a file gets Markdown. FORCE_COLOR asks for a terminal's form in a pipe,
+NO_COLOR for tables without colours; COLUMNS is the width.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from nnd_tasks.errors import NNDError, visible
+
+#: What a line begins with -> its style on a terminal.
+_STYLES = {
+    "nnd: error:": "bold red",
+    "error:": "bold red",
+    "warning:": "yellow",
+    "left out:": "yellow",
+    "note:": "cyan",
+}
+
+
+def on_terminal(*, stderr: bool = False) -> bool:
+    """Tell whether output goes to a terminal that can draw, or FORCE_COLOR is set."""
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    stream = sys.stderr if stderr else sys.stdout
+    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+
+
+def open_console(*, stderr: bool = False) -> Console:
+    """Return the console for output, or for errors and notes; it reads the environment each time."""
+    drawn = on_terminal(stderr=stderr)
+    coloured = drawn and not os.environ.get("NO_COLOR")
+    return Console(
+        stderr=stderr,
+        emoji=False,
+        markup=False,
+        highlight=False,
+        force_terminal=drawn,
+        no_color=not coloured,
+        color_system="auto" if coloured else None,
+    )
+
+
+def _print_lines(lines: Iterable[str], console: Console) -> None:
+    for line in lines:
+        text = Text(visible(line))
+        for begin, style in _STYLES.items():
+            if line.startswith(begin):
+                text.stylize(style, 0, len(begin))
+                break
+        console.print(text, soft_wrap=True)
+
+
+def say(line: str = "") -> None:
+    """Print one line as it is, without what a terminal would obey."""
+    _print_lines([line], open_console())
+
+
+def warn(line: str) -> None:
+    """Print one line on standard error."""
+    _print_lines([line], open_console(stderr=True))
+
+
+def say_lines(text: str) -> None:
+    """Print a text of several lines as it is, without what a terminal would obey."""
+    _print_lines(text.rstrip("\n").split("\n"), open_console())
+
+
+def check_folder(option: str, folder: Path | None) -> None:
+    """Raise NNDError for an output folder that is a file: before the work, not after it."""
+    if folder is not None and folder.expanduser().is_file():
+        raise NNDError(f"{option} {folder}: is a file; name a folder")
