@@ -62,20 +62,19 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
 def diagnostics_table(diagnostics: pd.DataFrame) -> Table:
     """Return the table of `diagnostics_of` several runs."""
     known = {name: f"{{{name}:.3f}}" for name in BASELINES if name in diagnostics}
-    headings = {
-        "flips, bytes": "flips_bytes",
-        "flips, sum": "flips_sum",
-        "near ties": "near",
-        "PMI": "pmi",
-        "survives": "survives",
+    own = {
+        "near ties": "{near:.3f}",
+        "flips, bytes": "{flips_bytes:.3f}",
+        "flips, sum": "{flips_sum:.3f}",
+        "PMI": "{pmi:.3f}",
+        "survives": "{survives:.3f}",
     }
-    per_model = {f"{heading}: {{model}}": f"{{{name}:.3f}}" for heading, name in headings.items()}
     caption = (
         "Diagnostics: share of tests that baselines pass (system: of the tests with a text of that system), flips (share of "
         "outcomes that differ from per-token scoring with the likelihood per byte, or the summed one), share decided by less "
         "than 1e-6."
     )
-    return Table("diagnostics", diagnostics, {"category": "{category}", **known, **per_model}, caption)
+    return Table("diagnostics", diagnostics, {"category": "{category}", "model": "{model}", **known, **own}, caption)
 
 
 @lru_cache(maxsize=4)

@@ -132,8 +132,8 @@ def interval(low: float, high: float) -> str:
     return f"{low:+.{digits}f} to {high:+.{digits}f}"
 
 
-#: What cells of numbers look like: 0.7 [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
-_NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡≠]|to|none|no interval|<(?=0\.))*")
+#: What cells of numbers look like: 0.7§ [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
+_NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡§≠]|to|none|no interval|<(?=0\.))*")
 
 
 def numeric_columns(cells: pd.DataFrame) -> list[bool]:

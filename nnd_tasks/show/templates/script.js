@@ -207,7 +207,7 @@
       body.append(make("tr", "", name, outcome, ...[...values, ...pair.map(mean)].map((value) => make("td", "", value))));
     });
     const table = make("table", "outcomes", make("thead", "", make("tr", "", ...cells)), body);
-    const box = make("div", "scroll fit", table);
+    const box = make("div", "scroll", table);
     box.tabIndex = 0;
     box.setAttribute("role", "region");
     box.setAttribute("aria-label", `Outcomes of test ${test.section.id[test.i]}`);
