@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lxml import html
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -18,3 +20,13 @@ def open_page(browser: Browser, path: Path, **options: Any) -> tuple[Page, list[
     page.on("request", lambda request: None if request.url == path.as_uri() else complaints.append(request.url))
     page.goto(path.as_uri())
     return page, complaints
+
+
+def parse(text: str) -> html.HtmlElement:
+    """Return a page as elements."""
+    return html.document_fromstring(text)
+
+
+def text_of(element: html.HtmlElement) -> str:
+    """Return the text of an element, on one line."""
+    return " ".join(element.text_content().split())
