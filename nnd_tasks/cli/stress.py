@@ -13,6 +13,7 @@ from nnd_tasks.cli import completion
 from nnd_tasks.cli.console import check_folder, parts_of, say, show, table, warn
 from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, app, examples
 from nnd_tasks.errors import NNDError
+from nnd_tasks.show.terminal import print_table
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
@@ -51,16 +52,14 @@ def stress_build(
     corpus: Annotated[
         str,
         typer.Option(
-            help="wikitext, cnndm, wmt or ted; a .txt or .jsonl file; or a path for `datasets` (PATH:SPLIT).",
+            help="wikitext, cnndm, wmt or ted; or a .txt or .jsonl file.",
             autocompletion=_CORPORA,
         ),
     ],
     source: Annotated[
         Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
     ] = None,
-    errors: Annotated[
-        str, typer.Option(help="all, or names separated by commas; `nnd stress errors` lists them.")
-    ] = "all",
+    errors: Annotated[str, typer.Option(help="all, or names separated by commas; a card lists them.")] = "all",
     levels: Annotated[
         str | None,
         typer.Option(help="three, paper (all of the paper's), or numbers separated by commas.", show_default="three"),
@@ -86,7 +85,6 @@ def stress_build(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace a set of this name that was made in another way.")
     ] = False,
-    workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     brief: Brief = False,
 ) -> None:
     """Build a set of gold texts against the same texts with one error."""
@@ -110,24 +108,12 @@ def stress_build(
         prompt=None if prompt is None else prompt.replace("\\n", "\n"),
         out=out_dir,
         replace=replace,
-        workers=workers,
         progress=sys.stderr.isatty(),
     )
     say(f"{counted(result.summary.tests, 'test')} from {counted(result.summary.clusters, 'text')}")
     if not brief:
-        rows = [
-            [
-                error,
-                f"{result.summary.categories.get(error, 0):,}",
-                ", ".join(levels),
-                f"{result.unchanged.get(error, 0):,}",
-                f"{result.repeated.get(error, 0):,}",
-            ]
-            for error, levels in result.levels.items()
-        ]
-        numbers = ["tests", "texts left as they were", "levels or seeds that gave nothing new"]
-        show("\n" + table(["error", numbers[0], "levels", *numbers[1:]], rows, numbers) + "\n")
-    for error, what in result.left_out.items():
+        print_table(result.tables[0])
+    for error, what in result.report["left_out"].items():
         warn(f"left out: {error} needs {what}")
     say(f"written to {result.folder}")
     _say_task(result.task)
@@ -355,32 +341,3 @@ def stress_self(
     show(markdown(report))
     for path in write_self_report(report, out_dir):
         say(f"written: {path}")
-
-
-@stress.command(
-    "errors",
-    rich_help_panel=_SETS,
-    epilog=examples(
-        ("nnd stress errors", "with an example of each"),
-        ("nnd stress errors --brief", "their names"),
-    ),
-)
-def stress_errors(brief: Brief = False) -> None:
-    """Show every error type: what it does, what its levels count, what it needs."""
-    from nnd_tasks.stress.registry import ERRORS, NEEDS
-    from nnd_tasks.stress.synthesize import SynthesisPlan  # noqa: F401 - registers the errors
-
-    rows = [
-        [
-            error.name,
-            error.kind,
-            error.unit,
-            error.definition,
-            f"{error.example[0]} → {error.example[1]}" if error.example else "",
-            ", ".join(NEEDS[need] for need in sorted(error.needs)),
-        ]
-        for error in ERRORS.values()
-    ]
-    head = ["error", "kind", "levels", "what it does", "example", "needs"]
-    columns = 2 if brief else len(head)
-    show(table(head[:columns], [row[:columns] for row in rows]))

@@ -26,7 +26,7 @@ from nnd_tasks.schema import short_hash
 from nnd_tasks.stress.corpora import Gold
 from nnd_tasks.stress.likelihood import Likelihood
 from nnd_tasks.stress.noise import noise_ratio
-from nnd_tasks.stress.registry import ERRORS, ErrorType, Resources
+from nnd_tasks.stress.errors import ERRORS, ErrorType, Resources
 from nnd_tasks.stress.text import Parser, Word, join
 from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS, like
 

@@ -16,7 +16,7 @@ from nnd_tasks.analysis.verify.text_metrics import FAITHFUL, Metric
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.corpora import Corpus
-from nnd_tasks.stress.registry import ERRORS
+from nnd_tasks.stress.errors import ERRORS
 from nnd_tasks.stress.stress_report import StressReport
 from nnd_tasks.stress.verdict import Scored, Verdict, amount_of, decide, judge, rep_4gram
 

@@ -17,7 +17,7 @@ from nnd_tasks.formats import TextTable, json_text, number
 from nnd_tasks.markdown import code, unlinked
 from nnd_tasks.show.figures import save_files
 from nnd_tasks.stress import sentences, words  # noqa: F401 - importing them registers their error types
-from nnd_tasks.stress.registry import ERRORS
+from nnd_tasks.stress.errors import ERRORS
 from nnd_tasks.stress.verdict import CONFIDENCE, Scored, Verdict, judge, rep_4gram
 from nnd_tasks.wording import figure_text
 

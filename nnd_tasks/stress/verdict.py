@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from nnd_tasks.statistics import clustered_mean, confidence_interval
-from nnd_tasks.stress.registry import ERRORS
+from nnd_tasks.stress.errors import ERRORS
 
 #: The intervals of one error hold together with this confidence.
 CONFIDENCE = 0.95
