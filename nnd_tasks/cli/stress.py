@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import check_folder, parts_of, say, show, table, warn
+from nnd_tasks.cli.console import check_folder, parts_of, say, show, warn
 from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, app, examples
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.terminal import print_table
@@ -169,7 +169,6 @@ def stress_attack(
 ) -> None:
     """Search for errors that models prefer to the gold text."""
     from nnd_tasks.stress.attack_set import build_attack_set
-    from nnd_tasks.stress.attack_tables import attack_table, transfer_table
 
     if not batch_size.isdigit() and batch_size.partition(":")[0] != "auto":
         raise NNDError(f"--batch_size {batch_size}: expected a number, or auto")
@@ -190,12 +189,9 @@ def stress_attack(
         replace=replace,
         progress=sys.stderr.isatty(),
     )
-    head, rows = attack_table(result.attacks)
-    show("\n" + table(head, rows, head[2:7]) + "\n")
-    if len({attack.model for attack in result.attacks}) > 1:
-        say("Share of the errors found against a model (rows) that a model (columns) prefers too:")
-        head, rows = transfer_table(result.transfer, list(dict.fromkeys(attack.model for attack in result.attacks)))
-        show("\n" + table(head, rows, head[1:]) + "\n")
+    for found in result.tables:
+        say(found.caption)
+        print_table(found)
     say(f"written to {result.folder}")
     _say_task(result.task)
 
