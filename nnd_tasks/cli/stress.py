@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nnd_tasks.cli import completion
-from nnd_tasks.cli.console import check_folder, parts_of, say, show, warn
-from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, app, examples
+from nnd_tasks.cli.console import parts_of
+from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, Format, Out, app, examples
 from nnd_tasks.errors import NNDError
-from nnd_tasks.show.terminal import print_table
+from nnd_tasks.show.terminal import check_folder, print_table, say, show_reports, warn
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.sets.tasks import UserTask
-    from nnd_tasks.stress.stress_report import StressReport
 
 #: Panels of `nnd stress --help`.
 _SETS, _VERDICTS = "Sets of synthetic errors", "Verdicts"
@@ -207,27 +205,15 @@ def stress_attack(
 )
 def stress_report(
     results: Annotated[Path, typer.Argument(help="What --output_path named, or one samples_*.jsonl.")],
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+    out: Out = None,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Show per error whether the likelihood falls as the error grows, as in the paper, with intervals and pass rates."""
-    from nnd_tasks.stress.stress_report import read_reports
+    from nnd_tasks.stress.stress_report import report_results
 
-    check_folder("--out", out_dir)
-    _show_reports(read_reports(results), out_dir, brief)
-
-
-def _show_reports(reports: Sequence[StressReport], out_dir: Path | None, brief: bool) -> None:
-    """Print reports and, where a folder is named, write them there."""
-    from nnd_tasks.stress.stress_report import markdown, summary, write_reports
-
-    if overview := summary(reports, least=1 if brief else 2):
-        show(overview)
-    for report in reports if not brief else ():
-        show(markdown(report))
-    if out_dir is not None:
-        for path in write_reports(reports, out_dir):
-            say(f"written: {path}")
+    check_folder("--out", out)
+    show_reports(report_results(results), out=out, form=form, brief=brief)
 
 
 @stress.command(
@@ -253,23 +239,24 @@ def stress_metrics(
     reference: Annotated[
         Path | None, typer.Option(help="Texts, one per line, for mauve. Default: the references of the corpus.")
     ] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+    out: Out = None,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """The same verdict for text metrics: does a metric's score fall as the error grows?"""
     from nnd_tasks.analysis.verify.text_metrics import find_metric
     from nnd_tasks.datasets import find_set
     from nnd_tasks.stress.corpora import read_corpus
-    from nnd_tasks.stress.metric_scores import stress_metric
+    from nnd_tasks.stress.metric_scores import report_metric
 
-    check_folder("--out", out_dir)
+    check_folder("--out", out)
     folder = find_set(name)
     texts = read_corpus(corpus, source, reference)
     adapters = {part: find_metric(part, model, encoder) for part in parts_of(metrics)}
     if not adapters:
         raise NNDError("--metrics: empty; give names separated by commas, such as rouge2,bleu")
-    for part, metric in adapters.items():
-        _show_reports([stress_metric(part, metric, folder, texts)], out_dir, brief)
+    reports = [report_metric(part, metric, folder, texts) for part, metric in adapters.items()]
+    show_reports(reports, out=out, form=form, brief=brief)
 
 
 @stress.command(
@@ -311,13 +298,15 @@ def stress_self(
     batch_size: Annotated[
         str, typer.Option("--batch_size", help="As for lm_eval; another one draws other texts.")
     ] = "8",
-    out_dir: Annotated[Path, typer.Option("--out", help="Keep texts, scores and tables there.")] = Path("nnd_self"),
+    out: Out = Path("nnd_self"),
+    form: Format = "text",
+    brief: Brief = False,
 ) -> None:
-    """Let models write, and each score all texts: does it like its own best? Interrupted, it goes on when run again."""
-    from nnd_tasks.stress.self_report import markdown, self_report, write_self_report
-    from nnd_tasks.stress.self_texts import SelfPlan, self_scores
+    """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
+    from nnd_tasks.stress.self_report import report_own_texts
+    from nnd_tasks.stress.self_texts import SelfPlan, score_own_texts
 
-    check_folder("--out", out_dir)
+    check_folder("--out", out)
     plan = SelfPlan(
         models=tuple(parts_of(models)),
         corpus=corpus,
@@ -333,7 +322,5 @@ def stress_self(
         device=device,
         batch_size=batch_size,
     )
-    report = self_report(self_scores(plan, out_dir, progress=sys.stderr.isatty()))
-    show(markdown(report))
-    for path in write_self_report(report, out_dir):
-        say(f"written: {path}")
+    report = report_own_texts(score_own_texts(plan, progress=sys.stderr.isatty()))
+    show_reports([report], out=out, form=form, brief=brief)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from nnd_tasks.stress.noise import noise_ratio
+from nnd_tasks.stress.registry import Resources
 from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
@@ -21,8 +23,6 @@ from nnd_tasks.stress.attack import LEAST, Found, edit_types, propose_edits, pro
 from nnd_tasks.stress.attack_set import build_attack_set
 from nnd_tasks.stress.corpora import Gold
 from nnd_tasks.stress.likelihood import Likelihood
-from nnd_tasks.stress.noise import noise_ratio
-from nnd_tasks.stress.registry import Resources
 from nnd_tasks.stress.text import Parser
 from tests.random_models import evaluate
 

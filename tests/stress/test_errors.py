@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-
-from nnd_tasks.errors import NNDError
-from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.levels import OTHER, PAPER, choose
 from nnd_tasks.stress.noise import noise_ratio
 from nnd_tasks.stress.registry import ERRORS, Resources, count_of
-from nnd_tasks.stress.sentences import _switched
 from nnd_tasks.stress.synthesize import frequent_ngrams
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.stress.corpora import read_corpus
+from nnd_tasks.stress.sentences import _switched
 from nnd_tasks.stress.text import Parser, join
 from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS, PUNCTUATION, SPAN
 from tests.stress.pipeline import ENTITIES, NOUNS, VERBS, rough, tagged

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.levels import PAPER
 from nnd_tasks.stress.registry import ERRORS, Resources, drawn
+
+from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.sentences import _negated, _switched
 from nnd_tasks.stress.text import Parser, join
 from tests.stress.pipeline import rough

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from nnd_tasks.stress.levels import PAPER
+from nnd_tasks.stress.noise import noise_ratio
+from nnd_tasks.stress.registry import ERRORS
 from typer.testing import CliRunner
 
 import nnd_tasks
@@ -22,9 +25,6 @@ from nnd_tasks.sets.write import making
 from nnd_tasks.stress import levels as level_tables
 from nnd_tasks.stress import synthesize as synthesize_module
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.levels import PAPER
-from nnd_tasks.stress.noise import noise_ratio
-from nnd_tasks.stress.registry import ERRORS
 from nnd_tasks.stress.stress_set import build_stress_set
 from tests import commands
 from tests.conftest import REPO
