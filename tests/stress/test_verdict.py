@@ -15,18 +15,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.stress.stress_report import StressReport, draw, markdown, read_reports, write_reports
-from nnd_tasks.stress.verdict import Scored, judge, rep_4gram
+from nnd_tasks.show.forms import to_markdown
+from nnd_tasks.show.terminal import write_reports
+from nnd_tasks.stress.stress_report import draw_levels, report_results
+from nnd_tasks.stress.verdict import judge, rep_4gram
 
 
-def one(error: str, level: str, score: float, *, noise: float = 0.1, seed: int = 0, text: str = "a") -> Scored:
-    return Scored(text, error, level, seed, noise, score)
+def one(
+    error: str, level: str, score: float, *, noise: float = 0.1, seed: int = 0, text: str = "a"
+) -> dict[str, Any]:
+    return {"text": text, "error": error, "level": level, "seed": seed, "noise": noise, "score": score}
+
+
+def judged(gold: Mapping[str, float], scored: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Judge tests; a gold text that no error changed is made known by an error of its own, which is left out."""
+    rows = [*scored, *(one("unchanged elsewhere", "1", -9.0, text=text) for text in gold)]
+    tests = pd.DataFrame(rows)
+    found = judge(tests.assign(gold=tests["text"].map(gold)))
+    return found[found["error"] != "unchanged elsewhere"]
 
 
 def outcome(error: str, gold: float, levels: dict[str, float], texts: int = 20) -> str:
     """Return the verdict where all texts score alike."""
     scored = [one(error, level, score, text=str(i)) for level, score in levels.items() for i in range(texts)]
-    return judge({str(i): gold for i in range(texts)}, scored)[0].outcome
+    return str(judged({str(i): gold for i in range(texts)}, scored)["outcome"].iloc[0])
 
 
 def test_scores_must_fall_with_every_level() -> None:
