@@ -13,12 +13,14 @@ import pytest
 import spacy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from nnd_tasks.stress.levels import PAPER
-from nnd_tasks.stress.registry import ERRORS, count_of
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.text import Parser, join
+from nnd_tasks.stress.errors import ERRORS, PAPER, choose_levels
+from nnd_tasks.stress.sentences import switch
+from nnd_tasks.stress.set_writing import compute_noise
+from nnd_tasks.stress.stress_set import find_ngrams
+from nnd_tasks.stress.text import Draft, Parser, count_of, is_spoken, join
 from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS, PUNCTUATION, SPAN
 from tests.stress.pipeline import ENTITIES, NOUNS, VERBS, rough, tagged
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nnd_tasks.stress.levels import PAPER
-from nnd_tasks.stress.registry import ERRORS
 
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.text import Parser, join
+from nnd_tasks.stress.errors import ERRORS, PAPER
+from nnd_tasks.stress.sentences import negate, switch
+from nnd_tasks.stress.text import Draft, Parser, join
 from tests.stress.pipeline import rough
 
 PARSER = Parser(rough())

@@ -68,7 +68,12 @@ def build(corpus: Any, out: Path, **settings: Any) -> Any:
 def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path, tmp_path: Path) -> None:
     result = build(plain, tmp_path / "out")
     rows = read_table(result.folder).to_pylist()
-    assert set(result.report["left_out"]) == NEED_TAGS | {"bert_diverge", "copy_source", "frequent_3gram", "frequent_4gram"}
+    assert set(result.report["left_out"]) == NEED_TAGS | {
+        "bert_diverge",
+        "copy_source",
+        "frequent_3gram",
+        "frequent_4gram",
+    }
     assert set(result.report["levels"]) | set(result.report["left_out"]) == set(ERRORS)
     assert len({row["cluster_id"] for row in rows}) == 3, "the repeated text is one"
     without = sum(result.report["unchanged"].values()) + sum(result.report["repeated"].values())
@@ -167,7 +172,11 @@ def test_wrong_arguments_are_named(
         ("a.jsonl", "{\n", "a.jsonl, line 1: is not valid JSON"),
         ("a.jsonl", '{"gold": ' + "[" * 100_000 + "\n", "a.jsonl, line 1: its lists and objects are nested too deeply"),
         ("a.jsonl", '{"gold": "x", "source": 3}\n', "line 1: `source` must be a text"),
-        ("a.jsonl", '{"gold": "x", "references": [1]}\n', "line 1: `source` must be a text, `references` a list of texts"),
+        (
+            "a.jsonl",
+            '{"gold": "x", "references": [1]}\n',
+            "line 1: `source` must be a text, `references` a list of texts",
+        ),
     ],
 )
 def test_wrong_corpora_are_named(name: str, content: str, message: str, tmp_path: Path) -> None:

@@ -21,9 +21,7 @@ from nnd_tasks.stress.stress_report import draw_levels, report_results
 from nnd_tasks.stress.verdict import judge, rep_4gram
 
 
-def one(
-    error: str, level: str, score: float, *, noise: float = 0.1, seed: int = 0, text: str = "a"
-) -> dict[str, Any]:
+def one(error: str, level: str, score: float, *, noise: float = 0.1, seed: int = 0, text: str = "a") -> dict[str, Any]:
     return {"text": text, "error": error, "level": level, "seed": seed, "noise": noise, "score": score}
 
 
