@@ -40,9 +40,10 @@ class Scorer:
     ) -> None:
         path = expand(model)
         pretrained = str(path) if path.exists() else model
-        self.name, self.lm = name, None
+        self.name = name
+        self.lm: Any = None
         # lm-eval takes the CPU where there is no such GPU.
-        self._loading = {"device": device or "cuda:0", "batch_size": batch_size}
+        self._loading: dict[str, Any] = {"device": device or "cuda:0", "batch_size": batch_size}
         self._arguments = {"softmax_dtype": "float32", **simple_parse_args_string(model_args), "pretrained": pretrained}
         self.counter = TokenCounter(self._arguments, "hf")
 
@@ -77,7 +78,7 @@ class Scorer:
         means = [-math.inf] * len(pairs)
         fitting = [i for i, (context, own) in enumerate(lengths) if own and not self.counter.overlong(context, own)]
         requests = [Instance("loglikelihood", {}, pairs[i], i) for i in fitting]
-        answers = self.lm.loglikelihood(requests, disable_tqdm=True) if requests and self.lm else []
+        answers = self.lm.loglikelihood(requests, disable_tqdm=True) if requests else ()
         for i, (total, _) in zip(fitting, answers, strict=True):
             means[i] = float(total) / lengths[i][1]
         return means

@@ -134,7 +134,7 @@ def draw_levels(levels: pd.DataFrame, metric: str, title: str) -> Figure:
     shown = [kind for kind in _KINDS if (kinds == kind).any()]
     figure = Figure(figsize=(6.5 * max(len(shown), 2), 5.5), layout="constrained")
     for axes, kind in zip(figure.subplots(1, len(shown), sharey=True, squeeze=False)[0], shown, strict=True):
-        for i, (error, own) in enumerate(levels[kinds == kind].groupby("error", sort=False)):
+        for i, (name, own) in enumerate(levels[kinds == kind].groupby("error", sort=False)):
             outcome = own["outcome"].iloc[0]
             start = pd.DataFrame({"noise": [0.0], "score": [own["gold"].iloc[0]], "deviation": [0.0]})
             curve = pd.concat([start, own[[*start]]])
@@ -145,7 +145,7 @@ def draw_levels(levels: pd.DataFrame, metric: str, title: str) -> Figure:
                 marker="osD^v<>*XP"[i % 10],
                 markersize=4,
                 linewidth=3.2 if outcome == "fail" else 1.2,
-                label=figure_text(error if outcome == "pass" else f"{error} ({outcome})"),
+                label=figure_text(name if outcome == "pass" else f"{name} ({outcome})"),
             )
             axes.fill_between(x, y - spread, y + spread, color=line.get_color(), alpha=0.15)
         axes.set_title(kind)

@@ -167,7 +167,7 @@ def is_spoken(word: Token) -> bool:
     return any(char.isalnum() for char in word.text)
 
 
-def is_alone(words: Sequence[Token], i: int) -> bool:
+def is_alone(words: Doc | Sequence[Token], i: int) -> bool:
     """Tell whether a word stands alone, not as a part of a contraction."""
     before = i > 0 and not words[i - 1].whitespace_ and is_spoken(words[i - 1])
     after = i + 1 < len(words) and not words[i].whitespace_ and is_spoken(words[i + 1])

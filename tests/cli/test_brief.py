@@ -16,8 +16,6 @@ from nnd_tasks.analysis.compare.paired import CategoryResult, Comparison, Differ
 from nnd_tasks.analysis.curves.charts import Point
 from nnd_tasks.cli import brief, main
 from nnd_tasks.sets.build import build_set
-from nnd_tasks.stress.stress_report import StressReport, summary
-from nnd_tasks.stress.verdict import Level, Verdict
 
 RATE = Rate(0.5, 0.01, 0.48, 0.52)
 DIFFERENCE = Difference("small", "large", 0.1, 0.05, 0.15, 0.001, 0.002, 0.001, 0.04, 0.014)
@@ -63,13 +61,6 @@ def test_a_verification_has_a_row_per_score() -> None:
     assert brief.brief_verification([report]).splitlines()[2:] == ["| summeval | bleu | 0.50 | - |"]
 
 
-def test_a_stress_report_of_one_model_has_its_verdicts_in_brief() -> None:
-    verdict = Verdict("truncation", 0.0, (Level("0.5", 0.5, -1.0, 0.0, -0.1, 0.9, 10, (-2, -1), (0.8, 0.95)),), "pass")
-    report = StressReport("nnd_mine", "score", [verdict], [], model="m")
-    assert summary([report]) == ""
-    assert summary([report], least=1).splitlines()[-1] == "| `truncation` | pass 0.900 (0.800 to 0.950) |"
-
-
 @pytest.fixture
 def lines_of(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], nnd_home: object
@@ -86,7 +77,7 @@ def lines_of(
     return run
 
 
-@pytest.mark.parametrize("command", ["list", "show demo", "build demo", "stress errors"])
+@pytest.mark.parametrize("command", ["list", "show demo", "build demo"])
 def test_brief_is_shorter(command: str, lines_of: Callable[..., int]) -> None:
     words = command.split()
     whole, short = lines_of(*words), lines_of(*words, "--brief")

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 import yaml
-from nnd_tasks.stress.errors import ERRORS
-from nnd_tasks.stress.set_writing import compute_noise
 from typer.testing import CliRunner
 
 import nnd_tasks
@@ -23,6 +21,8 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.write import making
 from nnd_tasks.stress import set_writing
 from nnd_tasks.stress.corpora import read_corpus
+from nnd_tasks.stress.errors import ERRORS
+from nnd_tasks.stress.set_writing import compute_noise
 from nnd_tasks.stress.stress_set import build_stress_set
 from tests import commands
 from tests.conftest import REPO
@@ -260,7 +260,7 @@ def test_a_corpus_that_is_not_there_says_where_to_look(tmp_path: Path, monkeypat
     ):
         read_corpus("ted")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(NNDError, match="bytes.txt: is not UTF-8"):
+    with pytest.raises(NNDError, match=r"bytes\.txt: is not UTF-8"):
         read_corpus(str(tmp_path / "bytes.txt"))
 
 
