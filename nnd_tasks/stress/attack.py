@@ -26,7 +26,7 @@ import numpy as np
 
 from nnd_tasks.schema import short_hash
 from nnd_tasks.stress.corpora import Gold
-from nnd_tasks.stress.errors import ErrorType
+from nnd_tasks.stress.error_types import ErrorType
 from nnd_tasks.stress.likelihood import Scorer
 from nnd_tasks.stress.set_writing import compute_noise
 from nnd_tasks.stress.text import Draft, Parser, is_spoken, like

@@ -23,7 +23,7 @@ from nnd_tasks.show.report import Table
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.attack import SEARCHES, keep_edits, nearest_words, propose_edits, propose_errors, search
 from nnd_tasks.stress.corpora import Gold, read_corpus
-from nnd_tasks.stress.errors import choose_errors
+from nnd_tasks.stress.error_types import choose_errors
 from nnd_tasks.stress.likelihood import Scorer
 from nnd_tasks.stress.set_writing import PROMPT, NewSet, StressSet, make_row
 from nnd_tasks.stress.stress_set import find_means, prepare_draft

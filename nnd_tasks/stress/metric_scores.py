@@ -63,7 +63,7 @@ def report_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: C
         raise NNDError(f"metric {name} gave scores that are no numbers")
     known = dict(zip(wanted, scores, strict=True))
     for column, side in (("gold", "high"), ("score", "low")):
-        tests[column] = [known[(*of, text)] for of, text in zip(of_row, rows[side], strict=True)]
+        tests[column] = [known[source, gold, text] for (source, gold), text in zip(of_row, rows[side], strict=True)]
     return report_scores(f"{folder.name}_{name}", name, tests, judge(tests))
 
 

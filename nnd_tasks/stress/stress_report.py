@@ -12,7 +12,7 @@ from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.show.report import Report, Table
-from nnd_tasks.stress.errors import ERRORS
+from nnd_tasks.stress.error_types import ERRORS
 from nnd_tasks.stress.verdict import CONFIDENCE, judge, rep_4gram
 from nnd_tasks.wording import figure_text
 
@@ -99,11 +99,11 @@ def report_scores(task: str, metric: str, tests: pd.DataFrame, levels: pd.DataFr
         for outcome in ("fail", "undecided")
     ]
     notes = [
-        f"Score: {metric}; of the gold texts {levels['gold'].iloc[0]:.4f} ({DIVERSITY}: {diversity['gold'].iloc[0]:.4f}). "
-        "A metric passes an error when every level scores below the one before it, and the first below gold (`step`); where levels are "
-        "kinds and no grades, when each scores below gold; and when each level has a pass rate above 0.5. It is undecided while "
-        f"an interval holds 0 or 0.5. The intervals are over texts; those of one error hold together with {CONFIDENCE:.0%}. "
-        "Texts that an error left as they were keep their score."
+        f"Score: {metric}; of the gold texts {levels['gold'].iloc[0]:.4f} ({DIVERSITY}: {diversity['gold'].iloc[0]:.4f}).",
+        "A metric passes an error when every level scores below the one before it, and the first below gold (`step`); where "
+        "levels are kinds and no grades, when each scores below gold; and when each level has a pass rate above 0.5.",
+        "It is undecided while an interval holds 0 or 0.5. The intervals are over texts; those of one error hold together with "
+        f"{CONFIDENCE:.0%}. Texts that an error left as they were keep their score.",
     ]
     if len(unscored):
         said = ", ".join(f"{error} {count:,}" for error, count in unscored.items())

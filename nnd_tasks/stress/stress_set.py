@@ -18,7 +18,7 @@ from nnd_tasks.files import expand
 from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Table
 from nnd_tasks.stress.corpora import Corpus, Gold, read_corpus
-from nnd_tasks.stress.errors import NEEDS, ErrorType, choose_errors, choose_levels
+from nnd_tasks.stress.error_types import NEEDS, ErrorType, choose_errors, choose_levels
 from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.set_writing import NewSet, StressSet, compute_noise, make_row
 from nnd_tasks.stress.text import Draft, Parser, is_spoken, join, load_parser
@@ -60,7 +60,7 @@ def build_stress_set(
         place: file or folder of a corpus of the paper.
         errors: ``all``, or names that are separated by commas; ``all`` leaves out those for which the corpus lacks something
             or a package is not installed.
-        levels: ``three``, ``paper``, or numbers that are separated by commas; see `nnd_tasks.stress.errors.choose_levels`.
+        levels: ``three``, ``paper``, or numbers that are separated by commas; see `nnd_tasks.stress.error_types.choose_levels`.
         texts: how many of the gold texts, drawn at random with a fixed seed; None takes all.
         seeds: how often each error is made, each time with other random choices.
         spacy: a spaCy pipeline; None takes ``en_core_web_sm`` if it is installed.

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.statistics import clustered_mean, confidence_interval
-from nnd_tasks.stress.errors import ERRORS
+from nnd_tasks.stress.error_types import ERRORS
 
 #: The intervals of one error hold together with this confidence.
 CONFIDENCE = 0.95

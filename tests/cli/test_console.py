@@ -84,7 +84,6 @@ def test_a_terminal_that_wants_no_colours_gets_none(variable: str, value: str, d
         (["list", "--brief"], True),
         (["show", "demo"], False),
         (["build", "demo"], True),
-        (["stress", "errors"], True),
         (["check", "demo"], True),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -21,7 +21,7 @@ from nnd_tasks.stress import attack_set
 from nnd_tasks.stress.attack import LEAST, keep_edits, propose_edits, propose_errors, search
 from nnd_tasks.stress.attack_set import build_attack_set
 from nnd_tasks.stress.corpora import Gold
-from nnd_tasks.stress.errors import ERRORS
+from nnd_tasks.stress.error_types import ERRORS
 from nnd_tasks.stress.likelihood import Scorer
 from nnd_tasks.stress.set_writing import compute_noise
 from nnd_tasks.stress.text import Draft, Parser

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.errors import ERRORS, PAPER, choose_levels
+from nnd_tasks.stress.error_types import ERRORS, PAPER, choose_levels
 from nnd_tasks.stress.sentences import switch
 from nnd_tasks.stress.set_writing import compute_noise
 from nnd_tasks.stress.stress_set import find_ngrams

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.errors import ERRORS, PAPER
+from nnd_tasks.stress.error_types import ERRORS, PAPER
 from nnd_tasks.stress.sentences import negate, switch
 from nnd_tasks.stress.text import Draft, Parser, join
 from tests.stress.pipeline import rough

@@ -21,7 +21,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.write import making
 from nnd_tasks.stress import set_writing
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.errors import ERRORS
+from nnd_tasks.stress.error_types import ERRORS
 from nnd_tasks.stress.set_writing import compute_noise
 from nnd_tasks.stress.stress_set import build_stress_set
 from tests import commands
