@@ -35,7 +35,6 @@ COMMANDS = {
     "familiarity a b": (1, "nnd build made_up"),
     "verify rouge": (1, "nnd: error: "),
     "reproduce": (0, "quiz_design"),
-    "stress errors": (0, "truncation"),
     "stress build x --corpus nowhere --source .": (1, "nnd: error: "),
     "stress report nowhere": (1, "nnd: error: "),
     "stress metrics nowhere --corpus ted --source .": (1, "nnd: error: "),
