@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, app, examples, parts_of
+from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, Format, Out, app, examples, parts_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import check_folder, say, warn
+from nnd_tasks.show.terminal import print_table, show_reports
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.sets.tasks import UserTask
-    from nnd_tasks.stress.stress_report import StressReport
 
 #: Panels of `nnd stress --help`.
 _SETS, _VERDICTS = "Sets of synthetic errors", "Verdicts"
@@ -50,15 +49,13 @@ def stress_build(
     corpus: Annotated[
         str,
         typer.Option(
-            help="wikitext, cnndm, wmt or ted; a .txt or .jsonl file; or a path for `datasets` (PATH:SPLIT).",
+            help="wikitext, cnndm, wmt or ted; or a .txt or .jsonl file.",
         ),
     ],
     source: Annotated[
         Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
     ] = None,
-    errors: Annotated[
-        str, typer.Option(help="all, or names separated by commas; `nnd stress errors` lists them.")
-    ] = "all",
+    errors: Annotated[str, typer.Option(help="all, or names separated by commas; a card lists them.")] = "all",
     levels: Annotated[
         str | None,
         typer.Option(help="three, paper (all of the paper's), or numbers separated by commas.", show_default="three"),
@@ -84,7 +81,6 @@ def stress_build(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace a set of this name that was made in another way.")
     ] = False,
-    workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
     brief: Brief = False,
 ) -> None:
     """Build a set of gold texts against the same texts with one error."""
@@ -108,24 +104,12 @@ def stress_build(
         prompt=None if prompt is None else prompt.replace("\\n", "\n"),
         out=out_dir,
         replace=replace,
-        workers=workers,
         progress=sys.stderr.isatty(),
     )
     say(f"{counted(result.summary.tests, 'test')} from {counted(result.summary.clusters, 'text')}")
     if not brief:
-        rows = [
-            [
-                error,
-                f"{result.summary.categories.get(error, 0):,}",
-                ", ".join(levels),
-                f"{result.unchanged.get(error, 0):,}",
-                f"{result.repeated.get(error, 0):,}",
-            ]
-            for error, levels in result.levels.items()
-        ]
-        numbers = ["tests", "texts left as they were", "levels or seeds that gave nothing new"]
-        show("\n" + table(["error", numbers[0], "levels", *numbers[1:]], rows, numbers) + "\n")
-    for error, what in result.left_out.items():
+        print_table(result.tables[0])
+    for error, what in result.report["left_out"].items():
         warn(f"left out: {error} needs {what}")
     say(f"written to {result.folder}")
     _say_task(result.task)
@@ -181,7 +165,6 @@ def stress_attack(
 ) -> None:
     """Search for errors that models prefer to the gold text."""
     from nnd_tasks.stress.attack_set import build_attack_set
-    from nnd_tasks.stress.attack_tables import attack_table, transfer_table
 
     if not batch_size.isdigit() and batch_size.partition(":")[0] != "auto":
         raise NNDError(f"--batch_size {batch_size}: expected a number, or auto")
@@ -202,12 +185,9 @@ def stress_attack(
         replace=replace,
         progress=sys.stderr.isatty(),
     )
-    head, rows = attack_table(result.attacks)
-    show("\n" + table(head, rows, head[2:7]) + "\n")
-    if len({attack.model for attack in result.attacks}) > 1:
-        say("Share of the errors found against a model (rows) that a model (columns) prefers too:")
-        head, rows = transfer_table(result.transfer, list(dict.fromkeys(attack.model for attack in result.attacks)))
-        show("\n" + table(head, rows, head[1:]) + "\n")
+    for found in result.tables:
+        say(found.caption)
+        print_table(found)
     say(f"written to {result.folder}")
     _say_task(result.task)
 
@@ -223,27 +203,15 @@ def stress_attack(
 )
 def stress_report(
     results: Annotated[Path, typer.Argument(help="What --output_path named, or one samples_*.jsonl.")],
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+    out: Out = None,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Show per error whether the likelihood falls as the error grows, as in the paper, with intervals and pass rates."""
-    from nnd_tasks.stress.stress_report import read_reports
+    from nnd_tasks.stress.stress_report import report_results
 
-    check_folder("--out", out_dir)
-    _show_reports(read_reports(results), out_dir, brief)
-
-
-def _show_reports(reports: Sequence[StressReport], out_dir: Path | None, brief: bool) -> None:
-    """Print reports and, where a folder is named, write them there."""
-    from nnd_tasks.stress.stress_report import markdown, summary, write_reports
-
-    if overview := summary(reports, least=1 if brief else 2):
-        show(overview)
-    for report in reports if not brief else ():
-        show(markdown(report))
-    if out_dir is not None:
-        for path in write_reports(reports, out_dir):
-            say(f"written: {path}")
+    check_folder("--out", out)
+    show_reports(report_results(results), out=out, form=form, brief=brief)
 
 
 @stress.command(
@@ -267,23 +235,24 @@ def stress_metrics(
     reference: Annotated[
         Path | None, typer.Option(help="Texts, one per line, for mauve. Default: the references of the corpus.")
     ] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
+    out: Out = None,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """The same verdict for text metrics: does a metric's score fall as the error grows?"""
     from nnd_tasks.analysis.verify.text_metrics import find_metric
     from nnd_tasks.datasets import find_set
     from nnd_tasks.stress.corpora import read_corpus
-    from nnd_tasks.stress.metric_scores import stress_metric
+    from nnd_tasks.stress.metric_scores import report_metric
 
-    check_folder("--out", out_dir)
+    check_folder("--out", out)
     folder = find_set(name)
     texts = read_corpus(corpus, source, reference)
     adapters = {part: find_metric(part, model, encoder) for part in parts_of(metrics)}
     if not adapters:
         raise NNDError("--metrics: empty; give names separated by commas, such as rouge2,bleu")
-    for part, metric in adapters.items():
-        _show_reports([stress_metric(part, metric, folder, texts)], out_dir, brief)
+    reports = [report_metric(part, metric, folder, texts) for part, metric in adapters.items()]
+    show_reports(reports, out=out, form=form, brief=brief)
 
 
 @stress.command(
@@ -324,13 +293,15 @@ def stress_self(
     batch_size: Annotated[
         str, typer.Option("--batch_size", help="As for lm_eval; another one draws other texts.")
     ] = "8",
-    out_dir: Annotated[Path, typer.Option("--out", help="Keep texts, scores and tables there.")] = Path("nnd_self"),
+    out: Out = Path("nnd_self"),
+    form: Format = "text",
+    brief: Brief = False,
 ) -> None:
-    """Let models write, and each score all texts: does it like its own best? Interrupted, it goes on when run again."""
-    from nnd_tasks.stress.self_report import markdown, self_report, write_self_report
-    from nnd_tasks.stress.self_texts import SelfPlan, self_scores
+    """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
+    from nnd_tasks.stress.self_report import report_own_texts
+    from nnd_tasks.stress.self_texts import SelfPlan, score_own_texts
 
-    check_folder("--out", out_dir)
+    check_folder("--out", out)
     plan = SelfPlan(
         models=tuple(parts_of(models)),
         corpus=corpus,
@@ -346,36 +317,5 @@ def stress_self(
         device=device,
         batch_size=batch_size,
     )
-    report = self_report(self_scores(plan, out_dir, progress=sys.stderr.isatty()))
-    show(markdown(report))
-    for path in write_self_report(report, out_dir):
-        say(f"written: {path}")
-
-
-@stress.command(
-    "errors",
-    rich_help_panel=_SETS,
-    epilog=examples(
-        ("nnd stress errors", "with an example of each"),
-        ("nnd stress errors --brief", "their names"),
-    ),
-)
-def stress_errors(brief: Brief = False) -> None:
-    """Show every error type: what it does, what its levels count, what it needs."""
-    from nnd_tasks.stress.registry import ERRORS, NEEDS
-    from nnd_tasks.stress.synthesize import SynthesisPlan  # noqa: F401 - registers the errors
-
-    rows = [
-        [
-            error.name,
-            error.kind,
-            error.unit,
-            error.definition,
-            f"{error.example[0]} → {error.example[1]}" if error.example else "",
-            ", ".join(NEEDS[need] for need in sorted(error.needs)),
-        ]
-        for error in ERRORS.values()
-    ]
-    head = ["error", "kind", "levels", "what it does", "example", "needs"]
-    columns = 2 if brief else len(head)
-    show(table(head[:columns], [row[:columns] for row in rows]))
+    report = report_own_texts(score_own_texts(plan, progress=sys.stderr.isatty()))
+    show_reports([report], out=out, form=form, brief=brief)

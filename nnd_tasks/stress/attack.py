@@ -14,21 +14,26 @@ takes the smallest. Where none does, the best goes on to the next step. Two kind
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnd_tasks.schema import short_hash
 from nnd_tasks.stress.corpora import Gold
-from nnd_tasks.stress.likelihood import Likelihood
-from nnd_tasks.stress.noise import noise_ratio
-from nnd_tasks.stress.registry import ERRORS, ErrorType, Resources
-from nnd_tasks.stress.text import Parser, Word, join
-from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS, like
+from nnd_tasks.stress.error_types import ErrorType
+from nnd_tasks.stress.likelihood import Scorer
+from nnd_tasks.stress.set_writing import compute_noise
+from nnd_tasks.stress.text import Draft, Parser, is_spoken, like
+from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS
+
+if TYPE_CHECKING:
+    from spacy.tokens import Token
 
 #: Kinds of searches -> what they change.
 SEARCHES: Mapping[str, str] = {"errors": "error types, by their smallest amount", "edits": "single words"}
@@ -58,8 +63,6 @@ _CLASSES = (
 )
 #: Words of which only one can be right where the other is.
 _AGREE = ("a an", "is are am", "was were", "has have", "does do", "this these", "that those")
-_SWAPS: Mapping[str, tuple[str, ...]]
-_BREAKS: Mapping[str, tuple[str, ...]]
 
 
 def _others(groups: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -82,23 +85,6 @@ _NEEDED = frozenset({*ARTICLES, *_others(_AGREE[:-2]), *_MISSED.split()})
 _FUNCTION = frozenset({*_NEEDED, *PREPOSITIONS, *_SWAPS})
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A text that is worse than the gold text, and that a model prefers.
-
-    Attributes:
-        text: the changed text.
-        steps: what was changed, in order.
-        gain: its mean log-likelihood less that of the gold text, in nats per token.
-        noise: word-level Levenshtein distance over the words of the gold text.
-    """
-
-    text: str
-    steps: tuple[str, ...]
-    gain: float
-    noise: float
-
-
 #: ``(text, steps so far) -> changed text -> what was changed``.
 Propose = Callable[[str, Sequence[str]], Mapping[str, str]]
 
@@ -109,67 +95,74 @@ def search(
     propose: Propose,
     score: Callable[[Sequence[tuple[str, str]]], Sequence[float]],
     steps: int,
-) -> Found | None:
+) -> dict[str, Any]:
     """Search for a change that raises the likelihood of a gold text; see the module.
 
     Args:
         gold: the text.
         context: what a model reads before it.
         propose: the changes to try.
-        score: mean log-likelihood per token of (context, text) pairs, in nats.
+        score: mean log-likelihood per token of (context, text) pairs, in nats; ``-inf`` where a text does not fit the window.
         steps: most changes, one after the other.
 
     Returns:
-        What was found; None where no change raises it in so many steps.
+        ``too_long``; and if a change raises it in so many steps, the changed ``text``, what was changed (``steps``), the ``gain``
+        in nats per token, and the ``noise`` (word-level Levenshtein distance over the words of the gold text).
     """
     [base] = score([(context, gold.text)])
+    if base == -math.inf:
+        return {"too_long": True}
     current, seen = gold.text, {gold.text}
     trail: tuple[str, ...] = ()
     for _ in range(steps):
         options = {text: what for text, what in propose(current, trail).items() if text not in seen and text.strip()}
         if not options:
-            return None
+            break
         seen |= options.keys()
         scores = dict(zip(options, score([(context, text) for text in options]), strict=True))
-        higher = [text for text, value in scores.items() if value > base + LEAST]
-        if higher:
-            text = min(higher, key=lambda text: (noise_ratio(gold.text, text), -scores[text], text))
-            return Found(text, (*trail, options[text]), scores[text] - base, noise_ratio(gold.text, text))
+        noises = {text: compute_noise(gold.text, text) for text, value in scores.items() if value > base + LEAST}
+        if noises:
+            text = min(noises, key=lambda text: (noises[text], -scores[text], text))
+            gain = scores[text] - base
+            return {
+                "too_long": False,
+                "text": text,
+                "steps": (*trail, options[text]),
+                "gain": gain,
+                "noise": noises[text],
+            }
         current = max(scores, key=lambda text: (scores[text], text))
         trail = (*trail, options[current])
-    return None
+    return {"too_long": False}
 
 
 # ---------------------------------------------------------------- error types
 
 
-def edit_types(wanted: Iterable[str], *, named: bool) -> list[ErrorType]:
+def keep_edits(errors: Iterable[ErrorType], *, named: bool) -> list[ErrorType]:
     """Return those of the error types that change a part of a text; targeted ones replace it or aim at a metric.
 
     Args:
-        wanted: names of error types.
+        errors: the types.
         named: the user named them; else those are left out of which a single one may do no harm.
     """
-    return [ERRORS[name] for name in wanted if ERRORS[name].kind != "targeted" and (named or name not in _HARMLESS)]
+    return [error for error in errors if error.kind != "targeted" and (named or error.name not in _HARMLESS)]
 
 
-def propose_errors(types: Sequence[ErrorType], resources: Resources) -> Propose:
-    """Return what proposes each error type by its smallest amount, `TRIES` times.
+def propose_errors(errors: Sequence[ErrorType], draft: Draft) -> Propose:
+    """Return what proposes each error type by its smallest amount, `TRIES` times; one that was used before no more.
 
     Args:
-        types: the types; one that was used before is not proposed again.
-        resources: what they need, for the text at hand.
+        errors: the types.
+        draft: what they need, for the text at hand.
     """
 
     def propose(text: str, trail: Sequence[str]) -> dict[str, str]:
         options: dict[str, str] = {}
-        for kind in types:
-            if kind.name in trail:
-                continue
-            amount = _ONE if kind.unit.startswith("share") else 1
-            for attempt in range(TRIES):
-                rng = random.Random(short_hash(text, kind.name, str(attempt)))  # noqa: S311
-                options.setdefault(kind.make(text, amount, rng, resources), kind.name)
+        for error, attempt in product(errors, range(TRIES)):
+            if error.name not in trail:
+                rng = random.Random(short_hash(text, error.name, str(attempt)))  # noqa: S311
+                options.setdefault(error.make(draft, text, _ONE if error.counts_shares else 1, rng), error.name)
         return options
 
     return propose
@@ -187,46 +180,37 @@ def propose_edits(parser: Parser, nearest: Mapping[str, Sequence[str]] | None) -
     """
 
     def propose(text: str, _: Sequence[str]) -> dict[str, str]:
-        words = parser.parse(text).words
+        words = parser.parse(text)
         options: dict[str, str] = {}
         for i, word in enumerate(words):
+            before, after = text[: word.idx], text[word.idx + len(word.text) :]
             # Within a sentence, the capital letter of "I" is no reason for another one.
-            inside = i and (words[i - 1].spoken or words[i - 1].text == ",")
+            inside = i and (is_spoken(words[i - 1]) or words[i - 1].text == ",")
             model = "i" if word.text == "I" and inside else word.text
             for other in _replacements(word, nearest):
-                new = like(other, model)
-                options.setdefault(
-                    join([*words[:i], replace(word, text=new), *words[i + 1 :]]),
-                    f"{word.text.lower()} → {other.lower()}",
-                )
-            if word.text.lower() in _NEEDED:
-                options.setdefault(_without(words, i), f"{word.text.lower()} →")
+                options.setdefault(f"{before}{like(other, model)}{after}", f"{word.lower_} → {other.lower()}")
+            if word.lower_ in _NEEDED:  # a capital letter at the beginning of a sentence goes on to the next word
+                rest = after.removeprefix(word.whitespace_)
+                rest = rest[:1].upper() + rest[1:] if word.text[:1].isupper() else rest
+                options.setdefault((before + rest).rstrip(), f"{word.lower_} →")
         return options
 
     return propose
 
 
-def _without(words: Sequence[Word], i: int) -> str:
-    """Return a text without a word; a capital letter at the beginning of a sentence goes on to the next word."""
-    kept = [*words[:i], *words[i + 1 :]]
-    if words[i].text[:1].isupper() and i < len(kept):
-        kept[i] = replace(kept[i], text=kept[i].text[:1].upper() + kept[i].text[1:])
-    return join(kept)
-
-
-def _replacements(word: Word, nearest: Mapping[str, Sequence[str]] | None) -> Iterator[str]:
+def _replacements(word: Token, nearest: Mapping[str, Sequence[str]] | None) -> Iterator[str]:
     """Yield the words that may replace a word and make the text worse."""
-    text = word.text.lower()
+    text = word.lower_
     yield from (_BREAKS if nearest is None else _SWAPS).get(text, ())
     if nearest is None:
         return
     if re.fullmatch(r"[1-9][0-9]{0,3}", text):
         yield from (str(int(text) + 1), str(int(text) - 1))
-    if text not in _SWAPS and word.spoken:
+    if text not in _SWAPS and is_spoken(word):
         yield from nearest.get(text, ())
 
 
-def nearest_words(words: Iterable[str], corpus: Counter[str], model: Likelihood) -> dict[str, list[str]]:
+def nearest_words(words: Iterable[str], corpus: Counter[str], scorer: Scorer) -> dict[str, list[str]]:
     """Return word -> the `NEAREST` words of a corpus by the cosine of their input embeddings (mean over their tokens).
 
     Forms of the same word (one begins with the other) are left out, as they may be right too.
@@ -234,17 +218,18 @@ def nearest_words(words: Iterable[str], corpus: Counter[str], model: Likelihood)
     Args:
         words: in lower case.
         corpus: how often each word occurs in it; its `VOCABULARY` most frequent words of letters are taken.
-        model: whose embeddings.
+        scorer: whose embeddings; it is loaded.
     """
     vocabulary = [word for word, _ in sorted(corpus.items(), key=lambda item: (-item[1], item[0])) if word.isalpha()]
     vocabulary = vocabulary[:VOCABULARY]
     wanted = sorted({word for word in words if word.isalpha() and word not in _FUNCTION})
     if not vocabulary or not wanted:
         return {}
-    table = model.lm.model.get_input_embeddings().weight.detach().float().cpu().numpy()
+    lm: Any = scorer.lm
+    table = lm.model.get_input_embeddings().weight.detach().float().cpu().numpy()
 
     def embed(text: str) -> np.ndarray:
-        vector = table[model.lm.tok_encode(f" {text}", add_special_tokens=False)].mean(axis=0)
+        vector = table[lm.tok_encode(f" {text}", add_special_tokens=False)].mean(axis=0)
         return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-12))
 
     known = np.stack([embed(word) for word in vocabulary])

@@ -3,67 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
-import json
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import jinja2
+import pandas as pd
 from tqdm import tqdm
 
 from nnd_tasks.analysis.model_names import short_names
-from nnd_tasks.datasets import dataset_folder
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import expand
 from nnd_tasks.harness.signature import weights_digest
-from nnd_tasks.schema import short_hash
-from nnd_tasks.sets.tasks import UserTask, shipped_task
-from nnd_tasks.sets.write import making
+from nnd_tasks.sets.tasks import shipped_task
+from nnd_tasks.show.report import Table
 from nnd_tasks.statistics import confidence_interval
-from nnd_tasks.stress.attack import (
-    SEARCHES,
-    Found,
-    Propose,
-    edit_types,
-    nearest_words,
-    propose_edits,
-    propose_errors,
-    search,
-)
-from nnd_tasks.stress.attack_tables import Attack, card_lines
+from nnd_tasks.stress.attack import SEARCHES, keep_edits, nearest_words, propose_edits, propose_errors, search
 from nnd_tasks.stress.corpora import Gold, read_corpus
-from nnd_tasks.stress.likelihood import Likelihood
-from nnd_tasks.stress.set_writing import PROMPT, check_name, check_same, some_of, write_stress_set, write_stress_task
-from nnd_tasks.stress.stress_set import wanted_errors
-from nnd_tasks.stress.synthesize import SynthesisPlan, resources_of
-from nnd_tasks.stress.text import Parser, find_pipeline
-from nnd_tasks.tables import ConfigSummary
-from nnd_tasks.wording import did_you_mean
+from nnd_tasks.stress.error_types import choose_errors
+from nnd_tasks.stress.likelihood import Scorer
+from nnd_tasks.stress.set_writing import PROMPT, NewSet, StressSet, make_row
+from nnd_tasks.stress.stress_set import find_means, prepare_draft
+from nnd_tasks.stress.text import load_parser
+from nnd_tasks.wording import counted, did_you_mean
 
-
-@dataclass(frozen=True)
-class AttackResult:
-    """What `build_attack_set` made.
-
-    Attributes:
-        folder: the dataset folder.
-        summary: of its tests.
-        attacks: one for each model and search.
-        transfer: (attacked model, scoring model) -> share of the errors found against the first that the second prefers too, and
-            its 95% interval.
-        task: the task that scores the set.
-    """
-
-    folder: Path
-    summary: ConfigSummary
-    attacks: list[Attack]
-    transfer: dict[tuple[str, str], tuple[float, float, float]]
-    task: UserTask
+#: Changes that a report lists for each search, and that a table shows, the most frequent first.
+_LISTED, _SHOWN = 8, 4
 
 
 def build_attack_set(
@@ -83,7 +51,7 @@ def build_attack_set(
     out: str | Path | None = None,
     replace: bool = False,
     progress: bool = True,
-) -> AttackResult:
+) -> StressSet:
     """Search for errors that models prefer, and build the set ``name`` of them and the task ``nnd_NAME``.
 
     Its categories are the attacked models, its subcategories the searches.
@@ -109,12 +77,11 @@ def build_attack_set(
         NNDError: an argument is wrong, the corpus or a model cannot be read, nothing was found, or another process builds this
             set.
     """
-    check_name(name)
+    golds = read_corpus(corpus, expand(place) if place else None)
+    new = NewSet(name, golds, out, prompt, replace)
+    new.check(steps=steps, texts=texts)
     if shipped_task(f"nnd_{name}"):
         raise NNDError(f"{name} is the set of a task that comes with nnd-tasks; take another name")
-    for argument, value, least in (("--steps", steps, "1"), ("--texts", texts, "0 (all)")):
-        if value is not None and value < 1:
-            raise NNDError(f"{argument} {value}: expected {least} or more")
     for one in searches:
         if one not in SEARCHES:
             meant = did_you_mean(one, SEARCHES, end=" ")
@@ -124,95 +91,67 @@ def build_attack_set(
     if repeated := [model for model, count in Counter(models).items() if count > 1]:
         raise NNDError(f"--models: {repeated[0]} is named twice")
     names = short_names([(str(expand(model)), "{}") for model in models])
-    gold_corpus = read_corpus(corpus, expand(place) if place else None)
-    if prompt is not None and not gold_corpus.texts[0].source:
-        raise NNDError(f"--prompt: the texts of corpus {gold_corpus.name} have no source; leave it out")
-    parser = Parser(find_pipeline(spacy))
-    wanted, _ = wanted_errors(errors, gold_corpus, parser, None)
-    types = edit_types(wanted, named=errors != "all")
+    scorers = [
+        Scorer(model, short, device=device, batch_size=batch_size) for model, short in zip(models, names, strict=True)
+    ]
+    parser = load_parser(spacy)
+    known, _ = choose_errors(errors, golds.name, find_means(golds, parser, None))
+    types = keep_edits(known, named=errors != "all")
     if "errors" in searches and not types:
-        raise NNDError(f"--errors {errors}: none of them changes a part of a text; `nnd stress errors` lists them")
-    chosen = some_of(gold_corpus.texts, texts)
-    contexts = _contexts(chosen, prompt)
-    plan = SynthesisPlan(
-        tuple(chosen), tuple(one.text for one in gold_corpus.texts), {kind.name: (1.0,) for kind in types}, (0,)
-    )
+        raise NNDError(f"--errors {errors}: none of them changes a part of a text")
+    drawn = golds.draw(texts)
+    contexts = _render_prompts(drawn, prompt)
     weights = [weights_digest(str(expand(model))) for model in models]
-    settings = [list(models), weights, list(searches), steps, prompt]
-    key = short_hash("attack", plan.key(parser.name), json.dumps(settings))
-    folder = (expand(out) if out is not None else dataset_folder(name)).absolute()
-    with making(folder, timeout=0):
-        if not replace:
-            check_same(folder, key)
-        resources = resources_of(plan, parser, progress)
-        if replaces := bool(chosen[0].source and "edits" in searches):  # content words, where there is a source
-            counts = Counter(_words(plan.corpus, parser))
-            own = set(_words((gold.text for gold in chosen), parser))
-        attacks: list[Attack] = []
-        for model, short in zip(models, names, strict=True):
-            with _loaded(model, device, batch_size) as scorer:
-                near = nearest_words(own, counts, scorer) if replaces else None
-                proposals: Mapping[str, Callable[[Gold], Propose]] = {
-                    "errors": lambda gold: propose_errors(types, dataclasses.replace(resources, source=gold.source)),
-                    "edits": lambda _, near=near: propose_edits(parser, near),  # type: ignore[misc]
-                }
-                attacks += [
-                    _attack(short, kind, chosen, contexts, proposals[kind], scorer, steps, progress=progress)
-                    for kind in searches
-                ]
-        tests = [
-            _test(gold, attack, attack.found[gold]) for attack in attacks for gold in chosen if gold in attack.found
-        ]
-        if not tests:
+    named = [error.name for error in types]
+    with new.making("attack", len(drawn), named, [*models], weights, [*searches], steps, prompt, parser.name) as report:
+        draft = prepare_draft(golds, parser, types, progress=progress)
+        replaces = bool(drawn[0].source and "edits" in searches)  # content words, where there is a source
+        words = [[word.lower_ for gold in part for word in parser.parse(gold.text)] for part in (golds.texts, drawn)]
+        rows = []
+        for scorer in scorers:
+            with scorer.loaded():
+                near = nearest_words(words[1], Counter(words[0]), scorer) if replaces else None
+                tried = list(product(searches, range(len(drawn))))
+                for kind, i in tqdm(tried, desc=f"attacking {scorer.name}", unit="text", disable=not progress):
+                    own = dataclasses.replace(draft, source=drawn[i].source)
+                    propose = propose_errors(types, own) if kind == "errors" else propose_edits(parser, near)
+                    found = search(drawn[i], contexts[i], propose, scorer.score, steps)
+                    rows.append({"model": scorer.name, "search": kind, "gold": i, "text": None, **found})
+        attempts = pd.DataFrame(rows)
+        if (too_long := attempts.groupby("model")["too_long"].all()).any():
+            raise NNDError(f"{too_long.idxmax()}: no text of the corpus fits its window; take shorter texts")
+        found = attempts[attempts["text"].notna()]
+        if found.empty:
             raise NNDError(
-                f"corpus {gold_corpus.name}: no change of up to {steps} steps raises the likelihood of any text; try more "
-                "--texts or --steps"
+                f"corpus {golds.name}: no change of up to {steps} steps raises the likelihood of any text; try more --texts or "
+                "--steps"
             )
-        by_gold = {(gold.source, gold.text): context for gold, context in zip(chosen, contexts, strict=True)}
-        transfer: dict[tuple[str, str], tuple[float, float, float]] = {}
-        for model, short in zip(models, names, strict=True):
-            with _loaded(model, device, batch_size) as scorer:
-                transfer |= {(attacked, short): rate for attacked, rate in _fooled(scorer, tests, by_gold).items()}
-        report = {
-            "plan": key,
-            "texts": len(chosen),
-            "steps": steps,
-            "attacks": [
-                {
-                    "model": attack.model,
-                    "search": attack.search,
-                    "texts": attack.texts,
-                    "too_long": attack.too_long,
-                    "found": len(attack.found),
-                    "gain": fmean(found.gain for found in attack.found.values()) if attack.found else None,
-                    "noise": fmean(found.noise for found in attack.found.values()) if attack.found else None,
-                    "changes": dict(attack.common()),
-                }
-                for attack in attacks
-            ],
-            "transfer": [[*pair, *rate] for pair, rate in transfer.items()],
-            "pipeline": parser.name,
-        }
-        summary = write_stress_set(
-            folder,
-            gold_corpus,
-            tests,
-            name=name,
-            report=report,
-            made=lambda summary, _: card_lines(summary, attacks, transfer, names),
-            replace=replace,
-            summary="Gold texts and small changes that make them worse, found by a search against language models.",
+        tests = pd.DataFrame(
+            make_row(drawn[one.gold], one.text, one.model, one.search, one.noise, 0, "attack", one.model, one.search)
+            for one in found.itertuples()
         )
-        task = write_stress_task(name, out, folder, prompt, chosen)
-    return AttackResult(folder, summary, attacks, transfer, task)
+        attacks = pd.DataFrame(_summarize(part) for _, part in attempts.groupby(["model", "search"], sort=False))
+        fooled = []
+        for scorer in scorers:
+            with scorer.loaded():
+                fooled += _count_fooled(scorer, tests, [contexts[i] for i in found["gold"]])
+        transfer = pd.DataFrame(fooled)
+        details = attacks.drop(columns=["rate", "low", "high", "common"]).to_dict("records")
+        report |= {"texts": len(drawn), "steps": steps, "attacks": details, "pipeline": parser.name}
+        report["transfer"] = transfer.to_numpy().tolist()
+        return new.write(
+            tests,
+            report,
+            _describe(attacks, transfer),
+            f"{counted(len(tests), 'test')}: for each gold text the smallest change, in as few greedy steps as possible, that a "
+            "model prefers to the text (He et al., ACL 2023, appendix J). `category` is the model that was attacked, which fails "
+            "these tests by construction; `subcategory` is the search: `errors` combines the error types of the stress sets, "
+            "`edits` deletes and replaces words.",
+            "Gold texts and small changes that make them worse, found by a search against language models.",
+        )
 
 
-def _words(texts: Iterable[str], parser: Parser) -> Iterator[str]:
-    """Yield the words of texts in lower case."""
-    return (word.text.lower() for text in texts for word in parser.parse(text).words)
-
-
-def _contexts(texts: Sequence[Gold], prompt: str | None) -> list[str]:
+def _render_prompts(texts: Sequence[Gold], prompt: str | None) -> list[str]:
     """Return what a model reads before each text, as the task renders it.
 
     Raises:
@@ -229,92 +168,66 @@ def _contexts(texts: Sequence[Gold], prompt: str | None) -> list[str]:
         raise NNDError(f"--prompt: {reason_of(error)}; it may use {{{{context}}}}") from error
 
 
-@contextmanager
-def _loaded(model: str, device: str | None, batch_size: int | str) -> Iterator[Likelihood]:
-    """Load a model, and give its memory back at the end."""
-    scorer = Likelihood(model, device=device, batch_size=batch_size)
-    try:
-        yield scorer
-    finally:
-        del scorer.lm
-        gc.collect()
-
-
-def _attack(
-    model: str,
-    kind: str,
-    texts: Sequence[Gold],
-    contexts: Sequence[str],
-    propose: Callable[[Gold], Propose],
-    scorer: Likelihood,
-    steps: int,
-    *,
-    progress: bool,
-) -> Attack:
-    """Search for errors in each text."""
-
-    def score(pairs: Sequence[tuple[str, str]]) -> list[float]:
-        fitting = [pair for pair in pairs if scorer.fits(*pair)]
-        known = dict(zip(fitting, scorer.means(fitting), strict=True))
-        return [known.get(pair, float("-inf")) for pair in pairs]
-
-    found: dict[Gold, Found] = {}
-    too_long = 0
-    pairs = list(zip(texts, contexts, strict=True))
-    for gold, context in tqdm(pairs, desc=f"{model}, {kind}", unit="text", disable=not progress):
-        if not scorer.fits(context, gold.text):
-            too_long += 1
-        elif one := search(gold, context, propose(gold), score, steps):
-            found[gold] = one
-    if too_long == len(texts):
-        raise NNDError(f"{model}: no text of the corpus fits its window; take shorter texts")
-    return Attack(model, kind, len(texts) - too_long, too_long, found)
-
-
-def _test(gold: Gold, attack: Attack, found: Found) -> dict[str, Any]:
-    cluster = short_hash("stress", gold.source, gold.text)
+def _summarize(attempts: pd.DataFrame) -> dict[str, Any]:
+    """Return what one search found against one model; ``rate`` is of the texts that fit the window, with its 95% interval."""
+    fitting = attempts[~attempts["too_long"]]
+    found = fitting[fitting["text"].notna()]
+    counts = Counter(step for steps in found["steps"] for step in steps)
+    changes = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_LISTED])
+    low, high = confidence_interval(fitting["text"].notna().tolist(), [1] * len(fitting))
     return {
-        "test_id": short_hash(cluster, "attack", attack.model, attack.search, found.text),
-        "context_id": cluster,
-        "cluster_id": cluster,
-        "context": gold.source,
-        "high": gold.text,
-        "low": found.text,
-        "category": attack.model,
-        "high_first": True,
-        "subcategory": attack.search,
-        "noise_ratio": found.noise,
-        "seed": 0,
+        "model": attempts["model"].iloc[0],
+        "search": attempts["search"].iloc[0],
+        "texts": len(fitting),
+        "too_long": len(attempts) - len(fitting),
+        "found": len(found),
+        "rate": len(found) / len(fitting),
+        "low": low,
+        "high": high,
+        "gain": found["gain"].mean() if len(found) else None,
+        "noise": found["noise"].mean() if len(found) else None,
+        "changes": changes,
+        "common": ", ".join(f"{what} ({count})" for what, count in [*changes.items()][:_SHOWN]),
     }
 
 
-def _fooled(
-    scorer: Likelihood, tests: Sequence[dict[str, Any]], contexts: Mapping[tuple[str, str], str]
-) -> dict[str, tuple[float, float, float]]:
-    """Return attacked model -> share of its tests that a model fails, and its 95% interval over gold texts.
+def _count_fooled(scorer: Scorer, tests: pd.DataFrame, contexts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a row per attacked model: the share of its tests that a model fails, and its 95% interval over gold texts.
 
     Tests that do not fit the model's window are left out.
 
     Args:
-        scorer: the model.
+        scorer: the model; it is loaded.
         tests: found against all models.
-        contexts: (source, gold text) -> what the model reads before it.
+        contexts: what the model reads before each.
     """
-    asked = []
-    for test in tests:
-        context = contexts[test["context"], test["high"]]
-        better, worse = (context, test["high"]), (context, test["low"])
-        if scorer.fits(*better) and scorer.fits(*worse):
-            asked.append((test, better, worse))
-    pairs = list(dict.fromkeys(pair for _, *both in asked for pair in both))
-    means = dict(zip(pairs, scorer.means(pairs), strict=True))
-    counts: dict[str, dict[str, list[int]]] = {}
-    for test, better, worse in asked:
-        one = counts.setdefault(test["category"], {}).setdefault(test["cluster_id"], [0, 0])
-        one[0] += means[better] <= means[worse]
-        one[1] += 1
-    rates = {}
-    for attacked, clusters in counts.items():
-        failed, total = zip(*clusters.values(), strict=True)
-        rates[attacked] = (sum(failed) / sum(total), *confidence_interval(failed, total))
-    return rates
+    pairs = {side: list(zip(contexts, tests[side], strict=True)) for side in ("high", "low")}
+    asked = list(dict.fromkeys([*pairs["high"], *pairs["low"]]))
+    means = dict(zip(asked, scorer.score(asked), strict=True))
+    scores = tests.assign(**{side: [means[pair] for pair in pairs[side]] for side in pairs})
+    scores = scores[scores[["high", "low"]].min(axis=1) > -math.inf]
+    scores["failed"] = scores["high"] <= scores["low"]
+    rows = []
+    for attacked, part in scores.groupby("category", sort=False):
+        texts = part.groupby("cluster_id", sort=False)["failed"].agg(["sum", "count"])
+        low, high = confidence_interval(texts["sum"].tolist(), texts["count"].tolist())
+        rate = float(part["failed"].mean())
+        rows.append({"attacked": attacked, "scoring": scorer.name, "rate": rate, "low": low, "high": high})
+    return rows
+
+
+def _describe(attacks: pd.DataFrame, transfer: pd.DataFrame) -> list[Table]:
+    """Return tables of what the searches found, and whom else it fools."""
+    found = {
+        "model": "{model}",
+        "search": "{search}",
+        "texts": "{texts:,}",
+        "found": "{rate:.3f}",
+        "95% interval": "{low:.3f} to {high:.3f}",
+        "gain, nats per token": "{gain:.3f}",
+        "noise ratio": "{noise:.3f}",
+        "most frequent": "{common}",
+    }
+    shares = {"found against": "{attacked}", "{scoring}": "{rate:.3f} ({low:.3f} to {high:.3f})"}
+    caption = "Share of the errors found against a model (rows) that a model (columns) prefers too:"
+    return [Table("attacks", attacks, found), Table("transfer", transfer, shares, caption)]

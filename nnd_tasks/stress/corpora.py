@@ -1,22 +1,25 @@
-"""Corpora of gold texts: the paper's four, or the user's own file or dataset."""
+"""Corpora of gold texts: the paper's four, or the user's own file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.datasets import nnd_home
-from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import expand, is_missing_path, read_text
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand, read_text
 from nnd_tasks.schema import normalize
 from nnd_tasks.sets.fetch import sha256_of
 from nnd_tasks.wording import did_you_mean
-from nnd_tasks.yaml_json import parse_json
+from nnd_tasks.yaml_json import parse_json, read_yaml
 
 #: Bytes that a corpus file may have; it is read into memory.
 _MOST_BYTES = 2_000_000_000
+#: Corpus of the paper -> what ``corpora.yaml`` says of it.
+KNOWN: Mapping[str, Mapping[str, Any]] = read_yaml(Path(__file__).with_name("corpora.yaml"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,149 +42,92 @@ class Corpus:
     """Gold texts, and facts about them.
 
     Attributes:
-        name: ``wikitext``, ``cnndm``, ``wmt``, ``ted``, or the name of a file or dataset.
-        texts: the gold texts, without repeats.
+        name: key of `KNOWN`, or the name of a file.
+        texts: the gold texts, without repeats; all have a source or none.
         sha256: file -> hash of its bytes.
         title: what the texts are, for the card.
-        languages: languages of the gold texts.
-        terms: terms or licence of the texts.
-        reference: other texts of the same kind, in which n-grams are counted; ``()`` where there are none.
+        reference: other texts of the same kind, in which n-grams are counted; empty where there are none.
     """
 
     name: str
     texts: list[Gold]
-    sha256: dict[str, str] = field(default_factory=dict)
-    title: str = ""
-    languages: tuple[str, ...] = ()
-    terms: str = "other"
-    reference: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Known:
-    """A corpus of the paper: its file, its title and terms, and the file of its reference texts."""
-
-    file: str
+    sha256: dict[str, str]
     title: str
-    terms: str
-    reference: str = ""
+    reference: list[str]
 
-
-#: The corpora of the paper (its section 3), whose files come from the repository ``blindspot_nlg``.
-KNOWN: Mapping[str, _Known] = {
-    "wikitext": _Known(
-        "wikitext_gold.txt", "WikiText-103 paragraphs", "CC BY-SA (Wikipedia)", "wikitext_reference.txt"
-    ),
-    "cnndm": _Known("cnndm.jsonl", "CNN/DailyMail reference summaries", "of CNN and the Daily Mail"),
-    "wmt": _Known("wmt21_de_en.jsonl", "WMT21 German-English translations", "of the WMT21 shared task (research)"),
-    "ted": _Known("ted_zh_en.jsonl", "TED talks, Chinese-English translations", "CC BY-NC-ND (TED)"),
-}
+    def draw(self, count: int | None) -> list[Gold]:
+        """Return so many of the texts, drawn at random with a fixed seed, in their order; None takes all."""
+        if count is None or count >= len(self.texts):
+            return self.texts
+        return [self.texts[i] for i in sorted(random.Random(0).sample(range(len(self.texts)), count))]  # noqa: S311
 
 
 def read_corpus(name: str, place: Path | None = None, reference: Path | None = None) -> Corpus:
     """Return the corpus ``name``.
 
     Args:
-        name: one of `KNOWN`, a file (``.txt``: one text per line; ``.jsonl``: ``gold``, and ``source``, ``reference`` or
-            ``references`` where there are any), or a path for `datasets.load_dataset`.
+        name: one of `KNOWN`, or a file (``.txt``: one text per line; ``.jsonl``: ``gold``, and ``source``, ``reference`` or
+            ``references`` where there are any).
         place: a file, or a folder that holds the paper's files; None looks in ``$NND_HOME/blindspot``.
         reference: a file of one text per line, to count n-grams in.
 
     Raises:
         NNDError: there is no such corpus, it cannot be read, or it is empty.
     """
-    more: tuple[str, ...] = ()
-    if place is not None and name not in KNOWN:
-        raise NNDError(f"--source is for the corpora {', '.join(KNOWN)}; --corpus {name} is a file or dataset itself")
-    if name in KNOWN:
-        known = KNOWN[name]
-        folder = expand(place) if place is not None else nnd_home() / "blindspot"
-        path = folder if folder.is_file() else folder / known.file
-        if not path.is_file():
-            raise NNDError(
-                f"corpus {name}: there is no {known.file} in {folder}; name the folder of the paper's texts with --source "
-                "(they come from github.com/cloudygoose/blindspot_nlg; docs/blind_spots.md says what the file holds)"
-            )
-        beside = path.with_name(known.reference) if known.reference else None
-        if reference is None and beside is not None and beside.is_file():
-            reference = beside
-        title, terms = known.title, known.terms
-        rows, hashes = _rows(path), {path.name: sha256_of(path)}
-    else:
-        title, terms = Path(name).name, "other"
-        path = expand(name)
-        if path.is_file():
-            rows, hashes = _rows(path), {path.name: sha256_of(path)}
-        else:
-            rows, hashes = _from_datasets(name), {}
-    if reference is not None:
-        reference = expand(reference)
-        more = tuple(gold.text for gold in _rows(reference))
-        hashes[reference.name] = sha256_of(reference)
-    texts = list({(gold.source, gold.text): gold for gold in rows if gold.text.strip()}.values())
+    known = KNOWN.get(name)
+    if place is not None and known is None:
+        raise NNDError(f"--source is for the corpora {', '.join(KNOWN)}; --corpus {name} is a file itself")
+    folder = nnd_home() / "blindspot" if place is None else expand(place)
+    path = expand(name) if known is None else folder if folder.is_file() else folder / known["file"]
+    if not path.is_file():
+        if known is None:
+            meant = did_you_mean(name, KNOWN, end=" ")
+            raise NNDError(f"corpus {name}: there is no such file, and it is not one of {', '.join(KNOWN)}; {meant}")
+        raise NNDError(
+            f"corpus {name}: there is no {path.name} in {folder}; name the folder of the paper's texts with --source "
+            "(they come from github.com/cloudygoose/blindspot_nlg; docs/blind_spots.md says what the file holds)"
+        )
+    beside = path.with_name(known.get("reference", path.name)) if known else path
+    if reference is None and beside != path and beside.is_file():
+        reference = beside
+    texts = list({(gold.source, gold.text): gold for gold in _read(path) if gold.text.strip()}.values())
     if not texts:
         raise NNDError(f"corpus {name}: it holds no text")
-    lacking = sum(not gold.source for gold in texts)
-    if 0 < lacking < len(texts):
+    if 0 < (lacking := sum(not gold.source for gold in texts)) < len(texts):
         raise NNDError(
             f"corpus {name}: {lacking:,} of {len(texts):,} texts have no source; give every text one, or none"
         )
-    languages = {"wmt": ("en", "de"), "ted": ("en", "zh")}.get(name, ("en",)) if name in KNOWN else ()
-    called = Path(name).stem
-    if name in KNOWN or called in KNOWN:  # a file called like a corpus of the paper keeps its path, to differ from it
-        called = name
-    return Corpus(called, texts, hashes, title, languages, terms, more)
+    files = [path] if reference is None else [path, expand(reference)]
+    # A file that is called like a corpus of the paper keeps its path, to differ from it.
+    called = name if path.stem in KNOWN or known else path.stem
+    return Corpus(
+        called,
+        texts,
+        {file.name: sha256_of(file) for file in files},
+        known["title"] if known else path.name,
+        [gold.text for file in files[1:] for gold in _read(file)],
+    )
 
 
-def _rows(path: Path) -> Iterator[Gold]:
+def _read(path: Path) -> Iterator[Gold]:
     """Yield the gold texts of a text file, one per line, or of a JSONL file."""
     # Not str.splitlines: texts may hold other characters that it takes for the end of a line.
     lines = read_text(path, limit=_MOST_BYTES).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    if path.suffix not in (".jsonl", ".json"):
-        return (Gold(normalize(line.strip())) for line in lines)
-    return _json_rows(path, lines)
-
-
-def _json_rows(path: Path, lines: Iterable[str]) -> Iterator[Gold]:
     for number, line in enumerate(map(str.strip, lines), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        yield _gold(parse_json(line, where), where)
+        if path.suffix not in (".jsonl", ".json"):
+            yield Gold(normalize(line))
+        elif line:
+            yield _read_row(line, f"{path}, line {number}")
 
 
-def _gold(row: Any, where: str) -> Gold:
+def _read_row(line: str, where: str) -> Gold:
     """Return the gold text of a JSON object; raise NNDError where a part is missing or of a wrong type."""
-    if not isinstance(row, Mapping) or not isinstance(row.get("gold"), str):
+    row = parse_json(line, where)
+    if not isinstance(row, dict) or not isinstance(row.get("gold"), str):
         raise NNDError(f"{where}: expected an object with the text in `gold`")
-    source = row.get("source", "")
-    references = row.get("references", row.get("reference", ()))
-    references = [references] if isinstance(references, str) else references
-    if not isinstance(source, str) or not isinstance(references, (list, tuple)):
+    references = row.get("references", row.get("reference", []))
+    others = [references] if isinstance(references, str) else references
+    if not isinstance(others, list) or not all(isinstance(text, str) for text in [row.get("source", ""), *others]):
         raise NNDError(f"{where}: `source` must be a text, `references` a list of texts")
-    if not all(isinstance(text, str) for text in references):
-        raise NNDError(f"{where}: `references` must be texts")
-    gold = normalize(row["gold"].strip())
-    others = dict.fromkeys(normalize(text.strip()) for text in references)
-    return Gold(gold, normalize(source.strip()), tuple(text for text in others if text and text != gold))
-
-
-def _from_datasets(name: str) -> Iterator[Gold]:
-    """Yield the gold texts of ``PATH:SPLIT`` for `datasets.load_dataset`."""
-    import datasets
-
-    path, _, split = name.partition(":")
-    if is_missing_path(path, ".txt", ".jsonl", ".json"):
-        raise NNDError(f"corpus {name}: there is no such file or folder")
-    meant = did_you_mean(name, KNOWN, end=" ")
-    try:
-        rows = datasets.load_dataset(path, split=split or "test")
-    except Exception as error:  # datasets and the hub raise many kinds
-        raise NNDError(
-            f"corpus {name}: is not one of {', '.join(KNOWN)}, is not a file, and could not be loaded as a dataset "
-            f"({reason_of(error)}); {meant}write PATH:SPLIT for another split than test"
-        ) from error
-    column = next((column for column in ("gold", "text") if column in rows.column_names), None)
-    if column is None:
-        raise NNDError(f"corpus {name}: has neither a column `gold` nor `text`, only {', '.join(rows.column_names)}")
-    return (_gold({**row, "gold": row[column]}, f"{name}, row {i}") for i, row in enumerate(rows))
+    gold, source, *others = (normalize(text.strip()) for text in (row["gold"], row.get("source", ""), *others))
+    return Gold(gold, source, tuple(text for text in dict.fromkeys(others) if text and text != gold))

@@ -2,73 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from lm_eval.api.instance import Instance
+from lm_eval.utils import simple_parse_args_string
 
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.files import expand, is_missing_path
+from nnd_tasks.files import expand
 from nnd_tasks.harness.lengths import TokenCounter
 
 
-def load_model(name: str, arguments: Mapping[str, Any], device: str | None, batch_size: int | str) -> Any:
-    """Return lm-eval's model of type ``hf`` that shares prefixes.
-
-    Args:
-        name: of the model, for errors.
-        arguments: as for ``--model_args``.
-        device: as lm-eval's ``--device``; None takes a GPU where there is one.
-        batch_size: as lm-eval's ``--batch_size``.
-
-    Raises:
-        NNDError: the model cannot be loaded.
-    """
-    from nnd_tasks.models.shared_prefix import SharedPrefixLM
-
-    try:
-        # lm-eval takes the CPU where there is no such GPU.
-        return SharedPrefixLM(**arguments, device=device or "cuda:0", batch_size=batch_size)
-    except Exception as error:  # transformers raises many kinds
-        raise NNDError(f"the model {name} cannot be loaded ({typed_reason_of(error)})") from error
-
-
-class Likelihood:
-    """A model of lm-eval that scores texts as the tasks do.
+class Scorer:
+    """A model of lm-eval's type ``hf`` that scores texts as the tasks do.
 
     Args:
         model: folder or name of a causal or sequence-to-sequence model of transformers.
+        name: for people.
+        model_args: further arguments, as for lm-eval.
         device: as lm-eval's ``--device``; None takes a GPU where there is one.
         batch_size: as lm-eval's ``--batch_size``.
 
     Attributes:
-        lm: lm-eval's model.
+        name: for people.
         counter: counts its tokens.
+        lm: lm-eval's model, within `loaded`.
 
     Raises:
-        NNDError: the model cannot be loaded.
+        NNDError: there is no such model, or it has no tokenizer.
     """
 
-    def __init__(self, model: str, *, device: str | None = None, batch_size: int | str = 1) -> None:
-        if is_missing_path(model):
-            raise NNDError(f"{model}: there is no such model folder")
+    def __init__(
+        self, model: str, name: str, *, model_args: str = "", device: str | None = None, batch_size: int | str = 1
+    ) -> None:
         path = expand(model)
-        name = str(path) if path.exists() else model
-        arguments: dict[str, Any] = {"pretrained": name, "softmax_dtype": "float32"}
-        self.counter = TokenCounter(arguments, "hf")
-        self.lm = load_model(model, arguments, device, batch_size)
+        pretrained = str(path) if path.exists() else model
+        self.name = name
+        self.lm: Any = None
+        # lm-eval takes the CPU where there is no such GPU.
+        self._loading: dict[str, Any] = {"device": device or "cuda:0", "batch_size": batch_size}
+        self._arguments = {"softmax_dtype": "float32", **simple_parse_args_string(model_args), "pretrained": pretrained}
+        self.counter = TokenCounter(self._arguments, "hf")
 
-    def fits(self, context: str, text: str) -> bool:
-        """Tell whether a text with its whole context fits the model's window, and has a token of its own."""
-        prompt, tokens = self.counter.lengths(context, text)
-        return tokens > 0 and not self.counter.overlong(prompt, tokens)
+    @contextmanager
+    def loaded(self) -> Iterator[Any]:
+        """Load the model, and give its memory back at the end.
 
-    def means(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        Raises:
+            NNDError: it cannot be loaded.
+        """
+        from nnd_tasks.models.shared_prefix import SharedPrefixLM
+
+        try:
+            self.lm = SharedPrefixLM(**self._arguments, **self._loading)
+        except Exception as error:  # transformers raises many kinds
+            raise NNDError(f"the model {self.name} cannot be loaded ({typed_reason_of(error)})") from error
+        try:
+            yield self.lm
+        finally:
+            self.lm = None
+            gc.collect()
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the mean log-likelihood per token, in nats, of each text after its context.
 
+        It is ``-inf`` for a text without a token of its own, and for one that does not fit the window with its whole context.
+
         Args:
-            pairs: (context, text); each has a token of its own.
+            pairs: (context, text).
         """
-        requests = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
-        answers = self.lm.loglikelihood(requests, disable_tqdm=True)
-        return [float(total) / self.counter.lengths(*pair)[1] for (total, _), pair in zip(answers, pairs, strict=True)]
+        lengths = [self.counter.lengths(*pair) if pair[1].strip() else (0, 0) for pair in pairs]
+        means = [-math.inf] * len(pairs)
+        fitting = [i for i, (context, own) in enumerate(lengths) if own and not self.counter.overlong(context, own)]
+        requests = [Instance("loglikelihood", {}, pairs[i], i) for i in fitting]
+        answers = self.lm.loglikelihood(requests, disable_tqdm=True) if requests else ()
+        for i, (total, _) in zip(fitting, answers, strict=True):
+            means[i] = float(total) / lengths[i][1]
+        return means

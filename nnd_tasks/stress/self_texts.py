@@ -1,47 +1,34 @@
-"""Texts that models write from the same prompts, each scored by all of them (He et al., 2023, section 5.4).
-
-Everything goes into one folder, in pieces, so that an interrupted run goes on where it stopped: ``settings.json``,
-``texts_N_MODEL.jsonl`` (``prompt``, ``text``) and ``scores_N_MODEL.jsonl`` (``prompt``, ``writer``, ``sum``, ``tokens``).
-"""
+"""Texts that models write from the same prompts, each scored by all of them (He et al., 2023, section 5.4)."""
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from lm_eval.api.instance import Instance
-from lm_eval.utils import simple_parse_args_string
 from tqdm import tqdm
 
-from nnd_tasks.analysis.compare.output import file_stem
 from nnd_tasks.analysis.familiarity.effects import Floats
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.datasets import look_up_set, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, expand, read_text, write_text
-from nnd_tasks.folders import only_writer
-from nnd_tasks.formats import json_text
-from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.harness.signature import weights_digest
+from nnd_tasks.files import expand
 from nnd_tasks.stress.corpora import KNOWN, read_corpus
-from nnd_tasks.stress.likelihood import load_model
+from nnd_tasks.stress.likelihood import Scorer
 from nnd_tasks.wording import counted
-from nnd_tasks.yaml_json import json_lines, read_json
 
-SETTINGS = "settings.json"
-#: Prompts of a piece. A piece is written whole, and has random numbers of its own, so that an interruption changes no text.
+#: Prompts that are asked at once; each piece has random numbers of its own.
 PIECE = 20
-_MOST_BYTES = 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -93,13 +80,6 @@ class SelfPlan:
         if not self.batch_size.isdigit() or int(self.batch_size) < 1:
             raise NNDError(f"--batch_size {self.batch_size}: must be a whole number, as the texts depend on it")
 
-    def settings(self, prompts: Sequence[str]) -> dict[str, Any]:
-        """Return what the texts and scores depend on, but for the devices."""
-        parts = ("models", "judges", "corpus", "texts", "words", "tokens", "temperature", "top_k", "seed", "model_args")
-        values = {name: getattr(self, name) for name in (*parts, "batch_size")}
-        weights = [weights_digest(str(expand(model))) for model in (*self.models, *self.judges)]
-        return {**json.loads(json.dumps(values)), "weights": weights, "prompts": list(prompts)}
-
 
 @dataclass(frozen=True, eq=False)
 class SelfScores:
@@ -108,69 +88,73 @@ class SelfScores:
     Attributes:
         scorers: names of the models, then of the judges.
         writers: names of the models, the first of `scorers`.
-        scores: mean log-likelihood per token in nats, shape (prompts, scorers, writers); nan for a text without any token.
+        scores: mean log-likelihood per token in nats, shape (prompts, scorers, writers); not finite for a text without any
+            token, and for one that does not fit the scorer's window.
         tokens: mean number of a text's tokens as its writer counts them, per writer.
+        texts: ``prompt``, and a column per writer.
     """
 
     scorers: list[str]
     writers: list[str]
     scores: Floats
     tokens: list[float]
+    texts: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
-def self_scores(plan: SelfPlan, folder: Path, *, progress: bool = False) -> SelfScores:
-    """Let each model write from each prompt, and each model and judge score all texts; what ``folder`` has is not made again.
+def score_own_texts(plan: SelfPlan, *, progress: bool = False) -> SelfScores:
+    """Let each model write from each prompt, and each model and judge score all texts.
 
     Args:
         plan: what is asked.
-        folder: gets texts and scores.
         progress: show bars.
 
     Raises:
-        NNDError: the plan makes no sense, the folder holds texts of another plan or is in use, or a model cannot be loaded or
-            has too small a window.
+        NNDError: the plan makes no sense, or a model cannot be loaded or has too small a window.
     """
     plan.check()
-    folder = expand(folder)
-    prompts = prompts_of(plan)
+    prompts = draw_prompts(plan)
     several = (*plan.models, *plan.judges)
     names = short_names([(model, "{}") for model in several])
-    files = [f"{number}_{file_stem(name)}.jsonl" for number, name in enumerate(names, start=1)]
-    models = [_Model(name, model, plan) for name, model in zip(names, several, strict=True)]
-    writers = names[: len(plan.models)]
-    for model in models[: len(writers)]:  # before the first of them writes
-        model.check_room(prompts)
-    with changing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with only_writer(
-            folder / "run", 0.5, f"{folder}: another run writes there; wait for it, or name another --out"
-        ):
-            _keep_settings(folder / SETTINGS, plan.settings(prompts))
-            texts: dict[str, list[str]] = {}
-            for model, file in zip(models[: len(writers)], files, strict=False):
-                rows = _filled(
-                    folder / f"texts_{file}", len(prompts), partial(model.write, prompts), model.name, progress
-                )
-                texts[model.name] = [row["text"] for row in rows]
-                model.unload()
-            scores = np.full((len(prompts), len(names), len(writers)), math.nan)
-            tokens = np.full((len(prompts), len(writers)), math.nan)
-            for column, (model, file) in enumerate(zip(models, files, strict=True)):
-                score = partial(model.score, prompts, texts)
-                rows = _filled(folder / f"scores_{file}", len(prompts), score, model.name, progress)
-                model.unload()
-                for number, row in enumerate(rows):
-                    for place, writer in enumerate(writers):
-                        if one := row["scores"][writer]:
-                            scores[number, column, place] = one["sum"] / one["tokens"]
-                            if column == place:
-                                tokens[number, place] = one["tokens"]
-    known = np.isfinite(tokens)
-    means = np.where(known, tokens, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    return SelfScores(names, writers, scores, means.tolist())
+    settings: Any = {"model_args": plan.model_args, "device": plan.device, "batch_size": int(plan.batch_size)}
+    scorers = [Scorer(model, name, **settings) for model, name in zip(several, names, strict=True)]
+    writers = scorers[: len(plan.models)]
+    for scorer, prompt in product(writers, prompts):  # before the first of them writes
+        if scorer.counter.overlong(len(scorer.counter.tok_encode(prompt)), plan.tokens):
+            raise NNDError(
+                f"{scorer.name}: the prompt {prompt[:40]!r}… and {plan.tokens:,} tokens do not fit its window of "
+                f"{scorer.counter.window:,}; take fewer --words or --tokens"
+            )
+    pieces = [range(start, min(start + PIECE, len(prompts))) for start in range(0, len(prompts), PIECE)]
+    texts = pd.DataFrame({"prompt": prompts})
+    scores = np.full((len(prompts), len(scorers), len(writers)), -math.inf)
+    for scorer in writers:
+        with scorer.loaded() as lm:
+            steps = tqdm(pieces, f"texts of {scorer.name}", disable=not progress)
+            texts[scorer.name] = [text for piece in steps for text in _write(lm, plan, prompts, piece)]
+    for column, scorer in enumerate(scorers):
+        with scorer.loaded():
+            for piece in tqdm(pieces, f"scores of {scorer.name}", disable=not progress):
+                pairs = [(prompts[i], texts[writer.name][i]) for i in piece for writer in writers]
+                scores[piece, column] = np.reshape(scorer.score(pairs), (len(piece), len(writers)))
+    tokens = []
+    for column, writer in enumerate(writers):
+        own = [i for i in range(len(prompts)) if np.isfinite(scores[i, column, column])]
+        lengths = [writer.counter.lengths(prompts[i], texts[writer.name][i])[1] for i in own]
+        tokens.append(sum(lengths) / max(len(lengths), 1))
+    return SelfScores(names, names[: len(writers)], scores, tokens, texts)
 
 
-def prompts_of(plan: SelfPlan) -> list[str]:
+def _write(lm: Any, plan: SelfPlan, prompts: Sequence[str], piece: range) -> list[str]:
+    """Return the texts that a model writes from some of the prompts."""
+    how = {"until": [], "max_gen_toks": plan.tokens, "do_sample": plan.temperature > 0, "temperature": plan.temperature}
+    how |= {"top_k": plan.top_k} if plan.temperature else {}
+    requests = [Instance("generate_until", {}, (prompts[i], dict(how)), i - piece[0]) for i in piece]
+    with _keep_spaces(lm), torch.random.fork_rng():
+        torch.manual_seed(plan.seed * 1_000_003 + piece[0])
+        return list(lm.generate_until(requests, disable_tqdm=True))
+
+
+def draw_prompts(plan: SelfPlan) -> list[str]:
     """Return the beginnings of texts that models go on from.
 
     They are of contexts of a set; of sources of a corpus where it has any; or of its gold texts.
@@ -196,63 +180,8 @@ def prompts_of(plan: SelfPlan) -> list[str]:
     return texts if len(texts) <= plan.texts else random.Random(0).sample(texts, plan.texts)  # noqa: S311
 
 
-def _keep_settings(path: Path, settings: dict[str, Any]) -> None:
-    """Write what the texts of a folder depend on, or raise NNDError where it holds texts of something else."""
-    if path.exists():
-        earlier = read_json(path, limit=_MOST_BYTES)
-        keys = [key for key in settings if not isinstance(earlier, dict) or earlier.get(key) != settings[key]]
-        if keys:
-            raise NNDError(
-                f"{path.parent}: holds texts made with other settings ({', '.join(keys)}); name another folder with --out, or "
-                "remove this one"
-            )
-    else:
-        write_text(path, json_text(settings) + "\n")
-
-
-# ---------------------------------------------------------------- pieces
-
-
-def _filled(
-    path: Path, size: int, make: Callable[[int, int], list[dict[str, Any]]], name: str, progress: bool
-) -> list[dict[str, Any]]:
-    """Return the rows of a file, one per prompt; those that are not there yet are made, and written piece by piece.
-
-    Args:
-        path: of the file.
-        size: number of prompts.
-        make: returns the rows from one number to another.
-        name: of the model, for the bar.
-        progress: show a bar.
-
-    Raises:
-        NNDError: the file cannot be read or written, or holds something else.
-    """
-    rows = _read(path) if path.exists() else []
-    with tqdm(
-        total=size, initial=len(rows), desc=f"{path.name.partition('_')[0]} of {name}", disable=not progress
-    ) as bar:
-        while len(rows) < size:
-            start = len(rows)
-            rows += make(start, min(start + PIECE, size))
-            write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-            bar.update(len(rows) - start)
-    return rows
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    lines = read_text(path, limit=_MOST_BYTES).split("\n")
-    rows: list[dict[str, Any]] = []
-    for where, _, row in json_lines(lines, str(path), hint="; remove the file and run again", skip_blank=True):
-        fits = isinstance(row, dict) and row.get("prompt") == len(rows)
-        if not fits or not isinstance(row.get("text", ""), str) or not isinstance(row.get("scores", {}), dict):
-            raise NNDError(f"{where}: is not what this command wrote; remove the file and run again")
-        rows.append(row)
-    return rows
-
-
 @contextmanager
-def _spaces_kept(lm: Any) -> Iterator[None]:
+def _keep_spaces(lm: Any) -> Iterator[None]:
     """Let a model of lm-eval keep the space that its texts begin with; without it they would run into the prompt.
 
     Tokenizers of the SentencePiece kind drop it where they decode a text alone, so texts are decoded after another token.
@@ -273,94 +202,3 @@ def _spaces_kept(lm: Any) -> Iterator[None]:
         yield
     finally:
         del lm.tok_decode
-
-
-class _Model:
-    """A model of lm-eval's type ``hf`` that shares prefixes, with what counts its tokens; it is loaded when it is needed.
-
-    Args:
-        name: for people.
-        path: folder, or name on the hub.
-        plan: says how it is loaded and how it writes.
-
-    Raises:
-        NNDError: there is no such model, or it has no tokenizer.
-    """
-
-    def __init__(self, name: str, path: str, plan: SelfPlan) -> None:
-        self.name, self._plan = name, plan
-        self._arguments = {"softmax_dtype": "float32", **simple_parse_args_string(plan.model_args), "pretrained": path}
-        self._counter = TokenCounter(self._arguments, "hf")
-        self._loaded: Any = None
-
-    @property
-    def _lm(self) -> Any:
-        if self._loaded is None:
-            plan = self._plan
-            self._loaded = load_model(self.name, self._arguments, plan.device, int(plan.batch_size))
-        return self._loaded
-
-    def unload(self) -> None:
-        """Let go of the weights."""
-        self._loaded = None
-
-    def check_room(self, prompts: Sequence[str]) -> None:
-        """Raise NNDError where a prompt and the text that follows may not fit the window."""
-        for prompt in prompts:
-            self._check(prompt, len(self._counter.tok_encode(prompt)), self._plan.tokens)
-
-    def _check(self, prompt: str, context: int, tokens: int) -> None:
-        if self._counter.overlong(context, tokens):
-            raise NNDError(
-                f"{self.name}: a prompt of {context:,} tokens and a text of {tokens:,} do not fit its window of "
-                f"{self._counter.window:,} ({prompt[:40]!r}…); take fewer --words or --tokens"
-            )
-
-    def write(self, prompts: Sequence[str], start: int, end: int) -> list[dict[str, Any]]:
-        """Return the texts that the model writes from the prompts ``start`` to ``end``."""
-        plan = self._plan
-        how = {
-            "until": [],
-            "max_gen_toks": plan.tokens,
-            "do_sample": plan.temperature > 0,
-            "temperature": plan.temperature,
-        }
-        how |= {"top_k": plan.top_k} if plan.temperature else {}
-        requests = [
-            Instance("generate_until", {}, (prompt, dict(how)), i) for i, prompt in enumerate(prompts[start:end])
-        ]
-        model = self._lm
-        with _spaces_kept(model), torch.random.fork_rng():
-            torch.manual_seed(plan.seed * 1_000_003 + start)
-            texts = model.generate_until(requests, disable_tqdm=True)
-        return [{"prompt": start + i, "text": text} for i, text in enumerate(texts)]
-
-    def score(
-        self, prompts: Sequence[str], texts: Mapping[str, Sequence[str]], start: int, end: int
-    ) -> list[dict[str, Any]]:
-        """Return the log-likelihoods, in nats, of all texts of some prompts; None for a text without any token.
-
-        Args:
-            prompts: all of them.
-            texts: writer -> text of each prompt.
-            start: number of the first prompt.
-            end: number after the last one.
-        """
-        rows: list[dict[str, Any]] = []
-        asked: list[tuple[dict[str, Any], str, int]] = []
-        requests: list[Instance] = []
-        for number, prompt in enumerate(prompts[start:end], start):
-            scores: dict[str, Any] = dict.fromkeys(texts)
-            rows.append({"prompt": number, "scores": scores})
-            for writer, written in texts.items():
-                text = written[number]
-                context, tokens = self._counter.lengths(prompt, text) if text.strip() else (0, 0)
-                if tokens:
-                    self._check(prompt, context, tokens)
-                    asked.append((scores, writer, tokens))
-                    requests.append(Instance("loglikelihood", {}, (prompt, text), len(requests)))
-        answers = self._lm.loglikelihood(requests, disable_tqdm=True) if requests else []
-        for (given, writer, tokens), (total, _) in zip(asked, answers, strict=True):
-            if math.isfinite(total):
-                given[writer] = {"sum": float(total), "tokens": tokens}
-        return rows

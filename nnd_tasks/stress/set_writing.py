@@ -1,31 +1,37 @@
-"""What all sets of synthetic errors have in common: their names, gold texts, folders, cards and tasks."""
+"""What all sets of synthetic errors have in common: their rows, folders, cards and tasks."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pandas as pd
+from rapidfuzz.distance import Levenshtein
 
 from nnd_tasks import __version__
-from nnd_tasks.baselines import table_rates
-from nnd_tasks.datasets import read_report
+from nnd_tasks.datasets import dataset_folder, read_report
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
+from nnd_tasks.schema import short_hash
+from nnd_tasks.sets.build import Made
 from nnd_tasks.sets.card import About
 from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.sets.shelf import list_recipes
-from nnd_tasks.sets.tasks import UserTask, write_task
-from nnd_tasks.sets.write import write_dataset
-from nnd_tasks.stress.corpora import Corpus, Gold
-from nnd_tasks.stress.synthesize import VERSION
-from nnd_tasks.tables import ConfigSummary, check_table, summarize
+from nnd_tasks.sets.tasks import UserTask, shipped_task, write_task
+from nnd_tasks.sets.write import making, write_dataset
+from nnd_tasks.show.forms import markdown_table
+from nnd_tasks.show.report import Table
+from nnd_tasks.stress.corpora import KNOWN, Corpus, Gold
+from nnd_tasks.tables import ConfigSummary
 
 CONFIG = "stress"
 PROMPT = "{{context}}\n\n"
-#: What a set is, for its card.
-SUMMARY = "Gold texts and the same texts with one synthetic error each (He et al., ACL 2023)."
+#: The N of the tasks' version N-X, to raise when the same command comes to give other tests.
+VERSION = 3
 CITATION = """@inproceedings{he2023blind,
   title = {On the Blind Spots of Model-Based Evaluation Metrics for Text Generation},
   author = {He, Tianxing and Zhang, Jingyu and Wang, Tianle and Kumar, Sachin and Cho, Kyunghyun and Glass, James and
@@ -35,98 +41,163 @@ CITATION = """@inproceedings{he2023blind,
 }"""
 
 
-def check_name(name: str) -> None:
-    """Raise NNDError for a name that a set of synthetic errors may not have."""
-    if not name.isidentifier():
-        raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
-    if name in list_recipes():
-        raise NNDError(f"{name} is the name of a set of `nnd build`; take another")
+@dataclass(frozen=True)
+class StressSet:
+    """A set of synthetic errors that was written.
+
+    Attributes:
+        folder: the dataset folder.
+        summary: of its tests.
+        report: what is stored in ``build_report.json``.
+        tables: how the tests were made, as on the card.
+        task: the task that scores the set.
+    """
+
+    folder: Path
+    summary: ConfigSummary
+    report: Mapping[str, Any]
+    tables: Sequence[Table]
+    task: UserTask
 
 
-def some_of(texts: list[Gold], count: int | None) -> list[Gold]:
-    """Return so many of the texts, drawn at random with a fixed seed, in their order; None takes all."""
-    if count is None or count >= len(texts):
-        return texts
-    return [texts[i] for i in sorted(random.Random(0).sample(range(len(texts)), count))]  # noqa: S311
-
-
-def write_stress_set(
-    folder: Path,
-    corpus: Corpus,
-    tests: list[dict[str, Any]],
-    *,
-    name: str,
-    report: Mapping[str, Any],
-    made: Callable[[ConfigSummary, Mapping[str, Any]], tuple[str, ...]],
-    replace: bool,
-    summary: str = SUMMARY,
-) -> ConfigSummary:
-    """Write a set of synthetic errors into its folder.
+def compute_noise(gold: str, noised: str, *, switching: bool = False) -> float:
+    """Return the word-level Levenshtein distance over the number of gold words (paper, Eq. 1).
 
     Args:
-        folder: the dataset folder.
-        corpus: the gold texts.
-        tests: rows of the set, in the columns of the schema.
-        name: of the set.
-        report: what its build report says besides the corpus.
-        made: returns lines for the card on how the tests were made.
-        replace: overwrite other data there.
-        summary: of the set, in a sentence.
+        gold: the gold text, of at least one word.
+        noised: the same text with an error.
+        switching: the error only moves words, so the distance is halved (paper, note 7).
     """
-    table = check_table(pa.Table.from_pylist(tests), f"corpus {corpus.name}")
-    counts = summarize(CONFIG, table)
-    whole = {
-        "corpus": corpus.name,
-        "source_sha256": corpus.sha256,
-        "fingerprint": counts.fingerprint,
-        "trivial_rules": table_rates(table),
-        **report,
-        "nnd_tasks": __version__,
+    words = gold.split()
+    return Levenshtein.distance(words, noised.split()) / len(words) / (1 + switching)
+
+
+def make_row(
+    gold: Gold, low: str, category: str, subcategory: str, noise: float, seed: int, *key: str
+) -> dict[str, Any]:
+    """Return a test as a row in the columns of the schema; ``key`` and the texts give its id."""
+    cluster = short_hash("stress", gold.source, gold.text)
+    return {
+        "test_id": short_hash(cluster, *key, low),
+        "context_id": cluster,
+        "cluster_id": cluster,
+        "context": gold.source,
+        "high": gold.text,
+        "low": low,
+        "category": category,
+        "high_first": True,
+        "subcategory": subcategory,
+        "noise_ratio": noise,
+        "seed": seed,
     }
-    facts = Facts(
-        title=f"blind spots: {corpus.title}",
-        summary=summary,
-        judges="nobody, a program put the errors in.",
-        license="other",
-        license_note=f"The texts stand under the terms {corpus.terms}.",
-        language=corpus.languages,
-        homepage="",
-        citation=CITATION,
-    )
-    about = About(name, facts, synthetic=True, made=made(counts, whole))
-    write_dataset(folder, {CONFIG: table}, about=about, report={CONFIG: whole}, default=CONFIG, replace=replace)
-    return counts
 
 
-def write_stress_task(
-    name: str, out: str | Path | None, folder: Path, prompt: str | None, texts: Sequence[Gold]
-) -> UserTask:
-    """Write the task ``nnd_NAME`` of a set of synthetic errors.
+@dataclass(frozen=True)
+class NewSet:
+    """A set of synthetic errors that is to be written.
 
-    Args:
-        name: of the set.
-        out: where the user wants the set; None for its own place.
-        folder: the dataset folder.
+    Attributes:
+        name: of the set; letters, digits and ``_``.
+        corpus: the gold texts.
+        out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
         prompt: template of what comes before a text that has a source; None takes `PROMPT`.
-        texts: gold texts of the set.
+        replace: overwrite a set of this name that was made in another way.
     """
-    return write_task(
-        f"nnd_{name}",
-        {
-            "dataset_path": f"nnd/{name}" if out is None else str(folder),
+
+    name: str
+    corpus: Corpus
+    out: str | Path | None
+    prompt: str | None
+    replace: bool
+
+    @property
+    def folder(self) -> Path:
+        """The dataset folder."""
+        return (dataset_folder(self.name) if self.out is None else expand(self.out)).absolute()
+
+    def check(self, **numbers: int | None) -> None:
+        """Raise NNDError where the set cannot be made.
+
+        Args:
+            numbers: options -> values, each of which must be 1 or more, or None.
+        """
+        for option, value in numbers.items():
+            if value is not None and value < 1:
+                raise NNDError(f"--{option} {value}: expected {'0 (all)' if option == 'texts' else '1'} or more")
+        name, corpus = self.name, self.corpus
+        if not name.isidentifier():
+            raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
+        if name in list_recipes():
+            raise NNDError(f"{name} is the name of a set of `nnd build`; take another")
+        shipped = shipped_task(f"nnd_{name}")
+        if shipped and name != f"blindspot_{corpus.name}":
+            raise NNDError(f"{name} is the set of the task nnd_{name}, made from another corpus; take another name")
+        if self.prompt is not None and (shipped or not corpus.texts[0].source):
+            why = f"{name} has a task of its own" if shipped else f"the texts of corpus {corpus.name} have no source"
+            raise NNDError(f"--prompt: {why}; leave it out")
+
+    @contextmanager
+    def making(self, *settings: object) -> Iterator[dict[str, Any]]:
+        """Yield the beginning of the build report, while no other process makes the set.
+
+        Args:
+            settings: all that the tests depend on besides the corpus.
+
+        Raises:
+            NNDError: the folder holds a set that was made with other settings, or another process makes it.
+        """
+        plan = short_hash(json.dumps([self.corpus.sha256, settings, __version__, VERSION]))
+        with making(self.folder, timeout=0):  # no waiting for another build of this set, which may take hours
+            if not self.replace and read_report(self.folder).get(CONFIG, {}).get("plan", plan) != plan:
+                raise NNDError(
+                    f"{self.folder}: holds a stress set of other texts, errors, levels, seeds, models or tools; take another "
+                    "name, or --replace it"
+                )
+            yield {
+                "plan": plan,
+                "corpus": self.corpus.name,
+                "source_sha256": self.corpus.sha256,
+                "nnd_tasks": __version__,
+            }
+
+    def write(
+        self, tests: pd.DataFrame, report: Mapping[str, Any], tables: Sequence[Table], made: str, summary: str
+    ) -> StressSet:
+        """Write the set, and the task ``nnd_NAME`` that scores it.
+
+        Args:
+            tests: rows of `make_row`.
+            report: what is stored in ``build_report.json``.
+            tables: how the tests were made, for the card.
+            made: the same in words.
+            summary: of the set, in a sentence.
+        """
+        sets = Made()
+        sets.add(CONFIG, tests, report)
+        known = KNOWN.get(self.corpus.name, {})
+        facts = Facts(
+            title=f"blind spots: {self.corpus.title}",
+            summary=summary,
+            judges="nobody, a program put the errors in.",
+            license="other",
+            license_note=f"The texts stand under the terms {known.get('terms', 'other')}.",
+            language=tuple(known.get("languages", ())),
+            homepage="",
+            citation=CITATION,
+        )
+        lines = [made, *(line for table in tables for line in ("", table.caption, "", *markdown_table(table)))]
+        about = About(self.name, facts, synthetic=True, made=tuple(lines))
+        write_dataset(
+            self.folder, sets.tables, about=about, report=sets.report, default=CONFIG, known=sets.summaries,
+            replace=self.replace,
+        )  # fmt: skip
+        prompt = PROMPT if self.prompt is None else self.prompt
+        fields = {
+            "dataset_path": f"nnd/{self.name}" if self.out is None else str(self.folder),
             "dataset_name": CONFIG,
-            "doc_to_text": (PROMPT if prompt is None else prompt) if texts[0].source else "",
+            "doc_to_text": prompt if self.corpus.texts[0].source else "",
             "target_delimiter": "",
             "metadata": {"version": f"{VERSION}-A"},
-        },
-    )
-
-
-def check_same(folder: Path, key: str) -> None:
-    """Raise NNDError when ``folder`` holds a stress set that was made from another plan."""
-    before = read_report(folder).get(CONFIG, {}).get("plan", key)
-    if before != key:
-        raise NNDError(
-            f"{folder}: holds a stress set of other texts, errors, levels, seeds, models or tools; take another name, or "
-            "--replace it"
-        )
+        }
+        task = write_task(f"nnd_{self.name}", fields)
+        return StressSet(self.folder, sets.summaries[CONFIG], sets.report[CONFIG], tables, task)

@@ -1,55 +1,35 @@
-"""Build a set of synthetic near-negatives into a dataset folder."""
+"""Build a set of synthetic near-negatives: every error type, level and seed in every text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import dataclasses
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.datasets import dataset_folder
+import pandas as pd
+from tqdm import tqdm
+
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.markdown import table as markdown_table
-from nnd_tasks.sets.tasks import UserTask, shipped_task
-from nnd_tasks.sets.write import making
-from nnd_tasks.stress import levels as level_tables
-from nnd_tasks.stress.corpora import Corpus, read_corpus
+from nnd_tasks.schema import short_hash
+from nnd_tasks.show.report import Table
+from nnd_tasks.stress.corpora import Corpus, Gold, read_corpus
+from nnd_tasks.stress.error_types import NEEDS, ErrorType, choose_errors, choose_levels
 from nnd_tasks.stress.masked import load_fill
-from nnd_tasks.stress.registry import ERRORS, NEEDS
-from nnd_tasks.stress.set_writing import check_name, check_same, some_of, write_stress_set, write_stress_task
-from nnd_tasks.stress.synthesize import SynthesisPlan, frequent_ngrams, synthesize
-from nnd_tasks.stress.text import Parser, find_pipeline
-from nnd_tasks.tables import ConfigSummary
-from nnd_tasks.wording import counted, did_you_mean
+from nnd_tasks.stress.set_writing import NewSet, StressSet, compute_noise, make_row
+from nnd_tasks.stress.text import Draft, Parser, is_spoken, join, load_parser
+from nnd_tasks.wording import counted
 
-#: Words of a text of frequent n-grams: "length 256" in the paper (section 5.3).
-_NGRAM_WORDS = {"wikitext": 256}
-#: Corpora whose last sentence stays where it is (section 5.5.2).
-_KEEP_LAST = {"wikitext"}
-
-
-@dataclass(frozen=True)
-class StressResult:
-    """What `build_stress_set` made.
-
-    Attributes:
-        folder: the dataset folder.
-        summary: of its tests.
-        levels: error type -> names of its levels.
-        unchanged: error type -> how often it left a text unchanged, which gave no test.
-        repeated: error type -> how often a level or seed gave the same text as a lower level or an earlier seed.
-        left_out: error type -> what it would need.
-        task: the task that scores the set.
-    """
-
-    folder: Path
-    summary: ConfigSummary
-    levels: dict[str, list[str]]
-    unchanged: dict[str, int]
-    repeated: dict[str, int]
-    left_out: dict[str, str]
-    task: UserTask
+#: What becomes of a text at a level and seed -> what a table calls the number of such cases.
+_STATES = {
+    "tests": "tests",
+    "unchanged": "texts left as they were",
+    "repeated": "nothing new at a level or seed",
+}
 
 
 def build_stress_set(
@@ -67,18 +47,20 @@ def build_stress_set(
     prompt: str | None = None,
     out: str | Path | None = None,
     replace: bool = False,
-    workers: int = 1,
     progress: bool = True,
-) -> StressResult:
+) -> StressSet:
     """Build the set ``name`` of synthetic near-negatives, and the task ``nnd_NAME`` that scores it.
+
+    All levels of an error draw the same random numbers, so that a higher level adds to a lower one. A test depends on the text,
+    the error, its levels up to this one and the seeds alone, not on other texts or errors.
 
     Args:
         name: of the set; letters, digits and ``_``.
-        corpus: a corpus of the paper (``wikitext``, ``cnndm``, ``wmt``, ``ted``), a file, or a path for `datasets`.
+        corpus: a corpus of the paper (``wikitext``, ``cnndm``, ``wmt``, ``ted``), or a file.
         place: file or folder of a corpus of the paper.
         errors: ``all``, or names that are separated by commas; ``all`` leaves out those for which the corpus lacks something
             or a package is not installed.
-        levels: ``three``, ``paper``, or numbers that are separated by commas; see `nnd_tasks.stress.levels.choose`.
+        levels: ``three``, ``paper``, or numbers that are separated by commas; see `nnd_tasks.stress.error_types.choose_levels`.
         texts: how many of the gold texts, drawn at random with a fixed seed; None takes all.
         seeds: how often each error is made, each time with other random choices.
         spacy: a spaCy pipeline; None takes ``en_core_web_sm`` if it is installed.
@@ -87,174 +69,153 @@ def build_stress_set(
         prompt: template of what comes before a text whose corpus has sources; None takes `set_writing.PROMPT`.
         out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
         replace: overwrite a set of this name that was made from other texts, errors or levels.
-        workers: number of processes.
         progress: show progress.
 
     Raises:
         NNDError: an argument is wrong, the corpus cannot be read, or another process builds this set.
     """
-    for argument, value, least in (("--texts", texts, "0 (all)"), ("--seeds", seeds, "1"), ("--workers", workers, "1")):
-        if value is not None and value < 1:
-            raise NNDError(f"{argument} {value}: expected {least} or more")
-    check_name(name)
-    shipped = shipped_task(f"nnd_{name}")
-    if shipped and name != f"blindspot_{corpus}":
-        raise NNDError(
-            f"{name} is the set of the task nnd_{name}, made from another corpus than {corpus}; take another name"
-        )
-    gold_corpus = read_corpus(corpus, expand(place) if place else None, expand(reference) if reference else None)
-    if prompt is not None and (shipped or not gold_corpus.texts[0].source):
-        why = f"{name} has a task of its own" if shipped else f"the texts of corpus {gold_corpus.name} have no source"
-        raise NNDError(f"--prompt: {why}; leave it out")
-    parser = Parser(find_pipeline(spacy))
-    wanted, left_out = wanted_errors(errors, gold_corpus, parser, mlm)
-    chosen = level_tables.choose(gold_corpus.name, wanted, levels)
-    ngrams = _ngrams(gold_corpus, parser, chosen, left_out, named=errors != "all")
-    if "bert_diverge" in chosen and mlm is not None:
-        load_fill(mlm)  # a wrong folder is an error now, not after hours
+    golds = read_corpus(corpus, expand(place) if place else None, expand(reference) if reference else None)
+    new = NewSet(name, golds, out, prompt, replace)
+    new.check(texts=texts, seeds=seeds)
+    parser = load_parser(spacy)
+    chosen, left_out = choose_errors(errors, golds.name, find_means(golds, parser, mlm))
+    amounts = {error.name: choose_levels(error, golds.name, levels) for error in chosen}
+    ngrams, too_few = _count_ngrams(golds, parser, amounts)
+    if too_few and errors != "all":
+        raise NNDError("; ".join(f"--errors {error} needs {what}" for error, what in too_few.items()))
+    left_out |= too_few
+    chosen = [error for error in chosen if error.name not in too_few]
     if not chosen:
-        raise NNDError(
-            f"corpus {gold_corpus.name}: none of the errors can be made; they need: {', '.join(left_out.values())}"
-        )
-    chosen_texts = some_of(gold_corpus.texts, texts)
-    plan = SynthesisPlan(
-        texts=tuple(chosen_texts),
-        corpus=tuple(one.text for one in gold_corpus.texts),
-        levels=chosen,
-        seeds=tuple(range(seeds)),
-        keep_last=gold_corpus.name in _KEEP_LAST,
+        raise NNDError(f"corpus {golds.name}: no error can be made; they need: {', '.join(left_out.values())}")
+    named = {error.name: [*map(error.name_level, amounts[error.name])] for error in chosen}
+    long = golds.name == "wikitext"
+    draft = dataclasses.replace(
+        prepare_draft(golds, parser, chosen, progress=progress),
         ngrams=ngrams,
-        ngram_words=_NGRAM_WORDS.get(gold_corpus.name),
-        pipeline=spacy,
-        masked=mlm,
+        ngram_words=256 if long else None,  # section 5.3
+        keep_last=long,  # section 5.5.2
+        fill=load_fill(mlm) if mlm is not None and "bert_diverge" in named else lambda words, place: (),
     )
-    folder = (expand(out) if out is not None else dataset_folder(name)).absolute()
-    key = plan.key(parser.name)
-    with making(folder, timeout=0):  # no waiting for another build of this set, which may take hours
-        if not replace:
-            check_same(folder, key)
-        made = synthesize(plan, parser, workers=workers, progress=progress)
-        if not made.tests:
-            raise NNDError(f"corpus {gold_corpus.name}: no error changed any text, so there is no test")
-        named = {error: [ERRORS[error].level(amount) for amount in amounts] for error, amounts in chosen.items()}
-        report = {
-            "plan": key,
-            "texts": len(chosen_texts),
+    drawn = golds.draw(texts)
+    with new.making(len(drawn), named, seeds, parser.name, mlm) as report:
+        rows = []
+        for gold in tqdm(drawn, "making tests", unit="text", disable=not progress):
+            own = dataclasses.replace(draft, source=gold.source)
+            rows += [row for error in chosen for row in _make_tests(own, gold, error, amounts[error.name], seeds)]
+        tests = pd.DataFrame(rows)
+        states = pd.crosstab(tests["category"], tests.pop("state")).reindex(columns=[*_STATES], fill_value=0)
+        if not states["tests"].any():
+            raise NNDError(f"corpus {golds.name}: no error changed any text, so there is no test")
+        report |= {
+            "texts": len(drawn),
             "seeds": seeds,
             "levels": named,
-            "unchanged": dict(made.unchanged),
-            "repeated": dict(made.repeated),
+            **{state: states[state][states[state] > 0].to_dict() for state in ("unchanged", "repeated")},
             "left_out": left_out,
             "pipeline": parser.name,
             "masked_model": Path(mlm).name if mlm else None,
         }
-        summary = write_stress_set(
-            folder,
-            gold_corpus,
-            made.tests,
-            name=name,
-            report=report,
-            made=_made,
-            replace=replace,
+        tests = tests[tests["low"] != ""].reset_index(drop=True)
+        return new.write(
+            tests,
+            report,
+            _describe(chosen, named, states, left_out),
+            f"{counted(len(tests), 'test')} from {counted(len(drawn), 'text')} with {counted(seeds, 'seed')}; `category` is the "
+            "error, `subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of the gold text "
+            f"(halved for switching). Words, sentences and tags: {parser.name}.",
+            "Gold texts and the same texts with one synthetic error each (He et al., ACL 2023).",
         )
-        task = write_stress_task(name, out, folder, prompt, chosen_texts)
-    return StressResult(folder, summary, named, dict(made.unchanged), dict(made.repeated), left_out, task)
 
 
-def _ngrams(
-    corpus: Corpus, parser: Parser, levels: dict[str, tuple[float, ...]], left_out: dict[str, str], *, named: bool
-) -> dict[int, tuple[tuple[str, ...], ...]] | None:
-    """Return the frequent n-grams that the levels ask for.
-
-    Args:
-        corpus: has the reference texts in which n-grams are counted.
-        parser: splits them into words.
-        levels: error type -> amounts; an error for which there are too few n-grams is removed.
-        left_out: error type -> why it was removed; gets the errors that are removed here.
-        named: the user named the errors, so that none may be removed.
-
-    Raises:
-        NNDError: an error that the user named has too few n-grams.
-    """
-    sizes = {name: int(name[len("frequent_")]) for name in levels if name.startswith("frequent_")}
-    if not sizes:
-        return None
-    most = int(max(amount for name in sizes for amount in levels[name]))
-    ngrams = frequent_ngrams(corpus.reference, parser, most)
-    for name, size in sizes.items():
-        if len(ngrams[size]) < max(levels[name]):
-            why = f"a larger reference corpus: {len(ngrams[size]):,} {size}-grams for a level of {max(levels[name]):g}"
-            if named:
-                raise NNDError(f"--errors {name} needs {why}")
-            left_out[name] = why
-            del levels[name]
-    return ngrams
+def _make_tests(
+    draft: Draft, gold: Gold, error: ErrorType, amounts: Iterable[float], seeds: int
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each level and seed; ``state`` is a key of `_STATES`, and ``low`` is empty where there is no test."""
+    known = {gold.text}
+    for amount, seed in product(amounts, range(seeds)):
+        rng = random.Random(short_hash(gold.text, error.name, str(seed)))  # noqa: S311
+        noised = error.make(draft, gold.text, amount, rng)
+        level = error.name_level(amount)
+        state = "tests"
+        if noised == gold.text or not noised.strip():
+            state = "unchanged"
+        elif noised in known:
+            state = "repeated"
+        low = noised if state == "tests" else ""
+        known.add(low)
+        noise = compute_noise(gold.text, low, switching=error.switching)
+        row = make_row(gold, low, error.name, level, noise, seed, error.name, level, str(seed))
+        yield {**row, "state": state}
 
 
-def wanted_errors(errors: str, corpus: Corpus, parser: Parser, mlm: str | None) -> tuple[list[str], dict[str, str]]:
-    """Return the error types to make, and error type -> why it is left out.
+def find_means(corpus: Corpus, parser: Parser, mlm: str | None) -> set[str]:
+    """Return which of `NEEDS` are there."""
+    have = (parser.tags, parser.entities, bool(corpus.texts[0].source), bool(corpus.reference), mlm is not None)
+    return {need for need, there in zip(NEEDS, have, strict=True) if there}
 
-    Raises:
-        NNDError: the user named an error type that is unknown or cannot be made.
-    """
-    have = {
-        "tags": parser.tags,
-        "entities": parser.entities,
-        "source": all(gold.source for gold in corpus.texts),
-        "reference corpus": bool(corpus.reference),
-        "masked model": mlm is not None,
+
+def prepare_draft(corpus: Corpus, parser: Parser, errors: Iterable[ErrorType], *, progress: bool) -> Draft:
+    """Return a draft with the sentences and words of a corpus, where an error needs them."""
+    if not {"sentence_replacement", "injection", "positioned_error_random"} & {error.name for error in errors}:
+        return Draft(parser)
+    sentences: list[tuple[str, str]] = []
+    vocabulary: dict[str, None] = {}
+    for gold in tqdm(corpus.texts, desc="reading the corpus", disable=not progress):
+        sentences += [(join(sentence), gold.text) for sentence in parser.sentences(gold.text)]
+        vocabulary |= dict.fromkeys(word.text for word in parser.parse(gold.text) if is_spoken(word))
+    return Draft(parser, sentences_of_others=sentences, vocabulary=list(vocabulary))
+
+
+def _count_ngrams(
+    corpus: Corpus, parser: Parser, amounts: dict[str, list[float]]
+) -> tuple[dict[int, list[tuple[str, ...]]], dict[str, str]]:
+    """Return the frequent n-grams that errors ask for, and error type -> what it needs where there are too few of them."""
+    sizes = {name: int(name[len("frequent_")]) for name in amounts if name.startswith("frequent_")}
+    ngrams = find_ngrams(corpus.reference, parser) if sizes else {}
+    return ngrams, {
+        name: f"a larger reference corpus: {len(ngrams[size]):,} {size}-grams for a level of {most:g}"
+        for name, size in sizes.items()
+        if len(ngrams[size]) < (most := max(amounts[name]))
     }
-    known = level_tables.PAPER.get(corpus.name, level_tables.OTHER)
-    names = list(ERRORS) if errors == "all" else [part.strip() for part in errors.split(",") if part.strip()]
-    if not names:
-        raise NNDError("--errors: none is named; take all, or names separated by commas")
-    wanted: list[str] = []
-    left_out: dict[str, str] = {}
-    for name in names:
-        if name not in ERRORS:
-            meant = did_you_mean(name, ERRORS, end=" ")
-            raise NNDError(f"--errors: there is no error {name!r}; {meant}there are: {', '.join(ERRORS)}")
-        missing = [NEEDS[need] for need in sorted(ERRORS[name].needs) if not have[need]]
-        if name not in known:
-            has = any(name in table for table in level_tables.PAPER.values())
-            other = f"another corpus: the paper does not make it on {corpus.name}"
-            missing.insert(0, other if has else "amounts, which nnd_tasks/stress/levels.py sets for no corpus")
-        if not missing:
-            wanted.append(name)
-        elif errors != "all":
-            raise NNDError(f"--errors {name} needs {missing[0]}")
-        else:
-            left_out[name] = missing[0]
-    return list(dict.fromkeys(wanted)), left_out
 
 
-def _made(summary: ConfigSummary, report: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return lines for the card on how the tests were made: each error with its levels, and which errors were left out."""
-    head = [
-        "error",
-        "kind",
-        "what it does",
-        "levels",
-        "tests",
-        "texts left as they were",
-        "nothing new at a level or seed",
-    ]
+def find_ngrams(texts: Sequence[str], parser: Parser) -> dict[int, list[tuple[str, ...]]]:
+    """Return the 3- and 4-grams of words in lower case, the most frequent first; those with punctuation are left out.
+
+    Equally frequent n-grams are in alphabetical order.
+    """
+    counts: dict[int, Counter[tuple[str, ...]]] = {3: Counter(), 4: Counter()}
+    for text in texts:
+        run: list[str] = []
+        for word in [*(word.lower_ for word in parser.parse(text)), "."]:
+            if word[:1].isalpha():
+                run.append(word)
+                continue
+            for size, counter in counts.items():
+                counter.update(zip(*(run[i:] for i in range(size)), strict=False))
+            run = []
+    return {size: sorted(counter, key=lambda gram: (-counter[gram], gram)) for size, counter in counts.items()}
+
+
+def _describe(
+    errors: Sequence[ErrorType], levels: dict[str, list[str]], states: pd.DataFrame, left_out: dict[str, str]
+) -> list[Table]:
+    """Return how the tests were made: each error with its levels, and which errors were left out."""
     rows = [
-        [
-            f"`{error}`",
-            ERRORS[error].kind,
-            ERRORS[error].definition,
-            f"{', '.join(names)} ({ERRORS[error].unit})",
-            *[f"{counts.get(error, 0):,}" for counts in (summary.categories, report["unchanged"], report["repeated"])],
-        ]
-        for error, names in report["levels"].items()
+        {
+            "error": error.name,
+            "kind": error.kind,
+            "definition": error.definition,
+            "levels": f"{', '.join(levels[error.name])} ({error.unit})",
+            **states.loc[error.name],
+        }
+        for error in errors
     ]
-    left_out = [f"- `{error}`: needs {what}" for error, what in report["left_out"].items()]
-    return (
-        f"{counted(summary.tests, 'test')} from {counted(report['texts'], 'text')} with {counted(report['seeds'], 'seed')}; "
-        "`category` is the error, `subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of "
-        f"the gold text (halved for switching). Words, sentences and tags: {report['pipeline']}.",
-        "",
-        *markdown_table(head, rows),
-        *(["", "Left out:", "", *left_out] if left_out else []),
-    )
+    columns = {"error": "{error}", "kind": "{kind}", "what it does": "{definition}", "levels": "{levels}"}
+    columns |= {heading: f"{{{state}:,}}" for state, heading in _STATES.items()}
+    missing = pd.DataFrame(left_out.items(), columns=["error", "needs"])
+    tables = [
+        Table("errors", pd.DataFrame(rows), columns),
+        Table("left_out", missing, {"error": "{error}", "needs": "{needs}"}, "Left out:"),
+    ]
+    return [table for table in tables if len(table.data)]

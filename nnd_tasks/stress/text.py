@@ -1,17 +1,19 @@
-"""Texts as words, sentences and entities, from spaCy's ``Doc``.
-
-Each word keeps the white space after it, so that the words joined are the text.
-"""
+"""A text in words and sentences, from spaCy, and what an error may use to change it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nnd_tasks.errors import NNDError
 
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Span, Token
+
+_Item = TypeVar("_Item")
 #: The pipeline of the paper's authors for most errors (`en_core_web_trf` for the rest).
 PIPELINE = "en_core_web_sm"
 #: What ends in a full stop within a sentence, in lower case; "no." only before a number.
@@ -22,136 +24,163 @@ _ABBREVIATIONS = (
 ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
-    """One token.
-
-    Attributes:
-        text: as it stands in the text.
-        space: the white space after it.
-        tag: fine-grained part of speech (Penn Treebank), ``""`` without a tagger.
-        pos: coarse part of speech (Universal Dependencies), ``""`` without a tagger.
-        lemma: base form, ``""`` without a lemmatizer.
-        stop: it is in spaCy's list of stop words.
-    """
-
-    text: str
-    space: str
-    tag: str = ""
-    pos: str = ""
-    lemma: str = ""
-    stop: bool = False
-
-    @property
-    def spoken(self) -> bool:
-        """Whether it has a letter or digit, and so is neither punctuation nor a symbol."""
-        return any(char.isalnum() for char in self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A text in parts.
-
-    Attributes:
-        words: all words, marks and symbols.
-        sentences: (first word, word after the last) of each.
-        entities: (first word, word after the last, label) of each named entity.
-    """
-
-    words: tuple[Word, ...]
-    sentences: tuple[tuple[int, int], ...]
-    entities: tuple[tuple[int, int, str], ...]
-
-    def begins(self, word: int) -> bool:
-        """Tell whether a word begins a sentence."""
-        return any(word == start for start, _ in self.sentences)
-
-    def core(self, start: int, end: int) -> int:
-        """Return the end of a sentence without its closing punctuation."""
-        while end > start and not self.words[end - 1].spoken:
-            end -= 1
-        return end
-
-
-def join(words: Sequence[Word]) -> str:
-    """Return words as a text; the white space after the last one is dropped."""
-    return "".join(word.text + word.space for word in words).rstrip()
-
-
 class Parser:
     """Splits texts with a spaCy pipeline, and remembers the latest results.
 
     Args:
-        nlp: a spaCy ``Language``; None takes spaCy's rules for English, without a tagger.
+        nlp: a spaCy ``Language``.
 
     Attributes:
-        name: of the pipeline, for the build report.
+        name: name, version and parts of the pipeline, for the build report.
         tags: the pipeline finds parts of speech and lemmas.
         entities: the pipeline finds named entities.
     """
 
-    def __init__(self, nlp: Any = None) -> None:
-        nlp = nlp if nlp is not None else rules()
+    def __init__(self, nlp: Any) -> None:
         if not ({"parser", "senter", "sentencizer"} & set(nlp.pipe_names)):
             nlp.add_pipe("sentencizer")
-        self._nlp = nlp
-        meta = nlp.meta
-        self.name = f"{meta['lang']}_{meta['name']} {meta['version']} ({', '.join(nlp.pipe_names)})"
+        self.name = f"{nlp.meta['lang']}_{nlp.meta['name']} {nlp.meta['version']} ({', '.join(nlp.pipe_names)})"
         sample = nlp("She went to Paris.")
         self.tags = sample.has_annotation("TAG") and sample.has_annotation("LEMMA")
         self.entities = sample.has_annotation("ENT_IOB")
-        self.parse = lru_cache(maxsize=256)(self._parse)
+        self.parse: Callable[[str], Doc] = lru_cache(maxsize=256)(nlp)
 
-    def _parse(self, text: str) -> Parsed:
-        doc = self._nlp(text)
-        words = tuple(
-            Word(token.text, token.whitespace_, token.tag_, token.pos_, token.lemma_, token.is_stop) for token in doc
-        )
-        starts = [sent.start for sent in doc.sents]
-        starts = starts[:1] + [start for start in starts[1:] if not _goes_on(words, start, cased=not text.islower())]
-        sentences = tuple(zip(starts, [*starts[1:], len(words)], strict=False))
-        return Parsed(words, sentences, tuple((ent.start, ent.end, ent.label_) for ent in doc.ents))
+    def sentences(self, text: str) -> list[Span]:
+        """Return the sentences of a text."""
+        doc = self.parse(text)
+        starts = [span.start for span in doc.sents]
+        starts = starts[:1] + [start for start in starts[1:] if not _goes_on(doc, start, cased=not text.islower())]
+        return [doc[start:end] for start, end in zip(starts, [*starts[1:], len(doc)], strict=False)]
 
 
-def _goes_on(words: Sequence[Word], start: int, *, cased: bool) -> bool:
-    """Tell whether the sentence before the word at ``start`` goes on there, though a pipeline ended it.
+def load_parser(name: str | None = None) -> Parser:
+    """Return a parser with a spaCy pipeline.
 
-    It does after an abbreviation ("Lt. Col."), and where the next word has no capital letter ("Yahoo! was"), in ``cased`` texts.
-    """
-    last = join(words[max(start - 3, 0) : start]).split()[-1:]
-    before = "".join(last).lstrip("(").lower()
-    if before.endswith(".") and (before[:-1] in ABBREVIATIONS or (before == "no." and words[start].text[0].isdigit())):
-        return True
-    return cased and next((word.text[0].islower() for word in words[start:] if word.spoken), False)
-
-
-def rules() -> Any:
-    """Return spaCy's rules for English: words, stop words and sentences that end in punctuation.
+    Args:
+        name: of the pipeline, or its folder; None takes the authors' choice if it is installed, else spaCy's rules for English:
+            words, stop words and sentences that end in punctuation.
 
     Raises:
-        NNDError: spaCy is not installed.
+        NNDError: spaCy, or the named pipeline, is not installed.
     """
     try:
         import spacy
     except ImportError as error:
         raise NNDError("stress tests need spaCy: in a clone of nnd-tasks, pip install '.[stress]'") from error
-    return spacy.blank("en")
-
-
-def find_pipeline(name: str | None) -> Any:
-    """Return a spaCy pipeline by name or folder; None takes the authors' choice if it is installed, else `rules`.
-
-    Raises:
-        NNDError: spaCy, or the named pipeline, is not installed.
-    """
-    blank = rules()
-    import spacy
-
     try:
-        return spacy.load(name or PIPELINE)
+        return Parser(spacy.load(name or PIPELINE))
     except (OSError, ValueError) as error:
         if name is None:
-            return blank
-        raise NNDError(
-            f"the spaCy pipeline {name!r} is not installed; run: python -m spacy download {name} (or name a folder)"
-        ) from error
+            return Parser(spacy.blank("en"))
+        get = f"python -m spacy download {name}"
+        raise NNDError(f"the spaCy pipeline {name!r} is not installed; run: {get} (or name a folder)") from error
+
+
+def _goes_on(doc: Doc, start: int, *, cased: bool) -> bool:
+    """Tell whether the sentence before the word at ``start`` goes on there, though a pipeline ended it.
+
+    It does after an abbreviation ("Lt. Col."), and where the next word has no capital letter ("Yahoo! was"), in ``cased`` texts.
+    """
+    last = doc[max(start - 3, 0) : start].text.split()[-1:]
+    before = "".join(last).lstrip("(").lower()
+    if before.endswith(".") and (before[:-1] in ABBREVIATIONS or (before == "no." and doc[start].text[0].isdigit())):
+        return True
+    return cased and next((word.text[0].islower() for word in doc[start:] if is_spoken(word)), False)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A text that gets an error, and what the error may use.
+
+    Attributes:
+        parser: splits and, where it can, tags texts.
+        text: the text.
+        amount: the level.
+        rng: gives the random choices.
+        source: the text that the text was written from; ``""`` where there is none.
+        sentences_of_others: (sentence, the text that it is from) of the corpus, to replace sentences by irrelevant ones.
+        vocabulary: the words of the corpus, each once.
+        ngrams: length -> the most frequent n-grams of a reference corpus, the most frequent first.
+        ngram_words: length of a text of frequent n-grams, in words; None takes that of the text.
+        keep_last: never move the last sentence.
+        fill: function of `nnd_tasks.stress.masked.load_fill`.
+    """
+
+    parser: Parser
+    text: str = ""
+    amount: float = 1
+    rng: random.Random = field(default_factory=random.Random)
+    source: str = ""
+    sentences_of_others: Sequence[tuple[str, str]] = ()
+    vocabulary: Sequence[str] = ()
+    ngrams: Mapping[int, Sequence[tuple[str, ...]]] = field(default_factory=dict)
+    ngram_words: int | None = None
+    keep_last: bool = False
+    fill: Callable[[Sequence[str], int], Sequence[str]] = lambda words, place: ()
+
+    @cached_property
+    def doc(self) -> Doc:
+        """The words."""
+        return self.parser.parse(self.text)
+
+    @cached_property
+    def sentences(self) -> list[Span]:
+        """The sentences."""
+        return self.parser.sentences(self.text)
+
+    def draw(self, items: Sequence[_Item], count: int | None = None) -> list[_Item]:
+        """Return so many of the items, by default the amount, at random.
+
+        The order does not depend on the count, so that a higher level takes the items of a lower one, and more.
+        `random.Random.sample` alone does not promise that.
+        """
+        return self.rng.sample(items, len(items))[: int(self.amount) if count is None else count]
+
+    def draw_share(self, items: Sequence[_Item]) -> list[_Item]:
+        """Return that share of the items that is the amount, at random."""
+        return self.draw(items, count_of(self.amount, len(items)))
+
+    def respell(self, new: Mapping[int, str]) -> str:
+        """Return the text with other words at some places."""
+        return "".join(new.get(word.i, word.text) + word.whitespace_ for word in self.doc).rstrip()
+
+    def replace(self, new: Mapping[Span, str]) -> str:
+        """Return the text with other texts for some spans; the white space after them stays."""
+        parts = [word.text_with_ws for word in self.doc]
+        for span, text in new.items():
+            parts[span.start : span.end] = [text + span[-1].whitespace_, *[""] * (len(span) - 1)]
+        return "".join(parts).rstrip()
+
+
+def count_of(amount: float, items: int) -> int:
+    """Return a share of a number of items, rounded half up; at least 1 where there are items."""
+    return min(items, max(1, int(amount * items + 0.5))) if items else 0
+
+
+def join(words: Iterable[Token]) -> str:
+    """Return words as a text; the white space after the last one is dropped."""
+    return "".join(word.text_with_ws for word in words).rstrip()
+
+
+def is_spoken(word: Token) -> bool:
+    """Tell whether a word has a letter or digit, and so is neither punctuation nor a symbol."""
+    return any(char.isalnum() for char in word.text)
+
+
+def is_alone(words: Doc | Sequence[Token], i: int) -> bool:
+    """Tell whether a word stands alone, not as a part of a contraction."""
+    before = i > 0 and not words[i - 1].whitespace_ and is_spoken(words[i - 1])
+    after = i + 1 < len(words) and not words[i].whitespace_ and is_spoken(words[i + 1])
+    return not (before or after)
+
+
+def find_end(sentence: Span) -> int:
+    """Return the end of a sentence without its closing punctuation."""
+    return max((word.i + 1 for word in sentence if is_spoken(word)), default=sentence.start)
+
+
+def like(word: str, model: str) -> str:
+    """Return ``word`` with the capital letters of ``model``."""
+    if model.isupper() and len(model) > 1:
+        return word.upper()
+    return word[:1].upper() + word[1:] if model[:1].isupper() else word

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import spacy
 import torch
 import yaml
 from typer.testing import CliRunner
@@ -17,13 +18,13 @@ from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_report, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import attack_set
-from nnd_tasks.stress.attack import LEAST, Found, edit_types, propose_edits, propose_errors, search
+from nnd_tasks.stress.attack import LEAST, keep_edits, propose_edits, propose_errors, search
 from nnd_tasks.stress.attack_set import build_attack_set
 from nnd_tasks.stress.corpora import Gold
-from nnd_tasks.stress.likelihood import Likelihood
-from nnd_tasks.stress.noise import noise_ratio
-from nnd_tasks.stress.registry import Resources
-from nnd_tasks.stress.text import Parser
+from nnd_tasks.stress.error_types import ERRORS
+from nnd_tasks.stress.likelihood import Scorer
+from nnd_tasks.stress.set_writing import compute_noise
+from nnd_tasks.stress.text import Draft, Parser
 from tests.random_models import evaluate
 
 TEXTS = [
@@ -34,7 +35,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def parser() -> Parser:
-    return Parser()
+    return Parser(spacy.blank("en"))
 
 
 @pytest.fixture
@@ -67,20 +68,20 @@ def test_the_smallest_of_the_changes_that_score_higher_is_taken() -> None:
     found = run(
         {"a b c d": ["x b c d", "x y c d", "a b c z"]}, {"a b c d": -2, "x b c d": -3, "x y c d": -1, "a b c z": -1.5}
     )
-    assert (found.text, found.steps, found.noise) == ("a b c z", ("to a b c z",), 0.25)
-    assert found.gain == pytest.approx(0.5)
+    assert (found["text"], found["steps"], found["noise"]) == ("a b c z", ("to a b c z",), 0.25)
+    assert found["gain"] == pytest.approx(0.5)
 
 
 def test_the_search_goes_on_from_the_best_change() -> None:
     changes = {"a b c d": ["x b c d", "a y c d"], "a y c d": ["a b c d", "a y z d"], "x b c d": ["x b c q"]}
     scores = {"a b c d": -2, "x b c d": -4, "a y c d": -3, "a y z d": -1, "x b c q": 0}
-    assert run(changes, scores).steps == ("to a y c d", "to a y z d")
-    assert run(changes, scores, steps=1) is None
+    assert run(changes, scores)["steps"] == ("to a y c d", "to a y z d")
+    assert "text" not in run(changes, scores, steps=1)
 
 
 @pytest.mark.parametrize("gain", [0.0, LEAST / 2, -1.0])
 def test_what_scores_no_higher_is_no_error_that_a_model_prefers(gain: float) -> None:
-    assert run({"a b c d": ["x b c d"]}, {"a b c d": -2.0, "x b c d": -2.0 + gain}) is None
+    assert "text" not in run({"a b c d": ["x b c d"]}, {"a b c d": -2.0, "x b c d": -2.0 + gain})
 
 
 def test_words_are_changed_so_that_the_text_is_worse(parser: Parser) -> None:
@@ -115,16 +116,17 @@ def test_words_are_changed_so_that_the_text_is_worse(parser: Parser) -> None:
 
 
 def test_an_error_type_is_used_once_and_makes_one_error(parser: Parser) -> None:
-    types = edit_types(["article_removal", "local_swap", "injection", "token_drop"], named=False)
+    named = [ERRORS[name] for name in ("article_removal", "local_swap", "injection", "token_drop")]
+    types = keep_edits(named, named=False)
     assert [kind.name for kind in types] == ["article_removal", "local_swap"]
-    assert [kind.name for kind in edit_types(["token_drop"], named=True)] == ["token_drop"]
-    propose = propose_errors(types, Resources(parser))
+    assert [kind.name for kind in keep_edits(named[2:], named=True)] == ["token_drop"]
+    propose = propose_errors(types, Draft(parser))
     text = "The dog saw a cat in the house."
     options = propose(text, ())
     removed = {new for new, name in options.items() if name == "article_removal"}
     assert removed == {"dog saw a cat in the house.", "The dog saw cat in the house.", "The dog saw a cat in house."}
     assert set(propose(text, ("article_removal",)).values()) == {"local_swap"}
-    assert all(noise_ratio(text, new) <= 3 / 8 for new in options)
+    assert all(compute_noise(text, new) <= 3 / 8 for new in options)
 
 
 # ---------------------------------------------------------------- the set
@@ -155,12 +157,13 @@ def test_every_found_text_fools_the_model_and_the_table_says_whom_else(
     for row in rows:
         high, low = (mean(tiny_models[row["category"]], row[side]) for side in ("high", "low"))
         assert low > high + LEAST / 2, row["low"]
-        assert row["noise_ratio"] == noise_ratio(row["high"], row["low"])
+        assert row["noise_ratio"] == compute_noise(row["high"], row["low"])
     for folder in folders:
         results = evaluate(folder, ["nnd_found"])["results"]["nnd_found"]
         for attacked in ("gpt2", "llama"):
             rate = 1 - results[f"pass_rate_{attacked},none"]
-            assert result.transfer[attacked, folder.name][0] == pytest.approx(rate)
+            transfer = result.tables[1].data.set_index(["attacked", "scoring"])["rate"]
+            assert transfer[attacked, folder.name] == pytest.approx(rate)
         assert results[f"pass_rate_{folder.name},none"] == 0
     card = (result.folder / "README.md").read_text(encoding="utf-8")
     assert "Share of the errors found against a model" in card
@@ -177,8 +180,8 @@ def test_sources_are_read_and_texts_beyond_the_window_are_counted(
     result = build_attack_set(
         "found", [str(tiny_models["gpt2"])], str(path), searches=["edits"], prompt="{{context}} =>", progress=False
     )
-    [attack] = result.attacks
-    assert (attack.texts, attack.too_long, len(attack.found)) == (1, 1, 1)
+    [attack] = result.report["attacks"]
+    assert (attack["texts"], attack["too_long"], attack["found"]) == (1, 1, 1)
     assert yaml.safe_load(result.task.path.read_text(encoding="utf-8"))["doc_to_text"] == "{{context}} =>"
     results = evaluate(tiny_models["gpt2"], ["nnd_found"])["results"]["nnd_found"]
     assert results["pass_rate,none"] == 0
@@ -191,23 +194,23 @@ def test_one_text_of_two_sources_is_two_texts(
     rows = [{"gold": "Yes, of course.", "source": source} for source in ("Ja.", "Oui.")]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
-    def found(gold: Gold, context: str, *_: Any) -> Found:
+    def found(gold: Gold, context: str, *_: Any) -> dict[str, Any]:
         assert context == f"{gold.source}\n\n"
-        return Found(f"Yes, {gold.source}", ("x",), 1.0, 0.5)
+        return {"too_long": False, "text": f"Yes, {gold.source}", "steps": ("x",), "gain": 1.0, "noise": 0.5}
 
     read: set[str] = set()
-    means = Likelihood.means
+    score = Scorer.score
 
-    def noted(self: Likelihood, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def noted(self: Scorer, pairs: Sequence[tuple[str, str]]) -> list[float]:
         read.update(f"{context}|{text}" for context, text in pairs)
-        return means(self, pairs)
+        return score(self, pairs)
 
     monkeypatch.setattr(attack_set, "search", found)
-    monkeypatch.setattr(Likelihood, "means", noted)
+    monkeypatch.setattr(Scorer, "score", noted)
     result = build_attack_set("found", [str(tiny_models["gpt2"])], str(path), searches=["edits"], progress=False)
     tests = read_table(result.folder, "stress").to_pylist()
     assert {(test["context"], test["low"]) for test in tests} == {("Ja.", "Yes, Ja."), ("Oui.", "Yes, Oui.")}
-    assert [len(attack.found) for attack in result.attacks] == [2]
+    assert [attack["found"] for attack in result.report["attacks"]] == [2]
     assert read == {f"{one}\n\n|{text}" for one in ("Ja.", "Oui.") for text in ("Yes, of course.", f"Yes, {one}")}
 
 

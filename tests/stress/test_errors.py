@@ -10,27 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import spacy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.levels import OTHER, PAPER, choose
-from nnd_tasks.stress.noise import noise_ratio
-from nnd_tasks.stress.registry import ERRORS, Resources, count_of
-from nnd_tasks.stress.sentences import _switched
-from nnd_tasks.stress.synthesize import frequent_ngrams
-from nnd_tasks.stress.text import Parser, join
+from nnd_tasks.stress.error_types import ERRORS, PAPER, choose_levels
+from nnd_tasks.stress.sentences import switch
+from nnd_tasks.stress.set_writing import compute_noise
+from nnd_tasks.stress.stress_set import find_ngrams
+from nnd_tasks.stress.text import Draft, Parser, count_of, is_spoken, join
 from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS, PUNCTUATION, SPAN
 from tests.stress.pipeline import ENTITIES, NOUNS, VERBS, rough, tagged
 
-PARSER = Parser()
+PARSER = Parser(spacy.blank("en"))
 TAGGED = Parser(tagged())
 OTHERS = [("Rain fell all night.", "other"), ("Nobody came.", "other"), ("The end was near.", "third")]
-RESOURCES = Resources(
+DRAFT = Draft(
     parser=TAGGED,
     source="The source says it all. It says it twice.",
-    sentences=OTHERS,
+    sentences_of_others=OTHERS,
     vocabulary=["quark", "zebra", "violin"],
     ngrams={
         3: (("one", "of", "the"), ("as", "well", "as")),
@@ -72,12 +72,11 @@ def texts(draw: Any, least: int = 1) -> str:
 
 
 def make(name: str, text: str, amount: float, seed: int = 0, **changes: Any) -> str:
-    ERRORS[name].check(amount)
-    return ERRORS[name].make(text, amount, random.Random(seed), replace(RESOURCES, **changes))
+    return ERRORS[name].make(replace(DRAFT, **changes), text, amount, random.Random(seed))
 
 
 def words_of(text: str) -> list[str]:
-    return [word.text for word in TAGGED.parse(text).words]
+    return [word.text for word in TAGGED.parse(text)]
 
 
 def is_subsequence(short: list[str], long: list[str]) -> bool:
@@ -114,7 +113,7 @@ def test_every_error_of_the_paper_is_there() -> None:
     assert consistency | {"sub_sentence_switching"} == {
         name for name, kind in ERRORS.items() if kind.kind == "consistency"
     }
-    assert set(ERRORS) == set().union(*PAPER.values()), "each has levels"
+    assert all(any(map(kind.find_levels, PAPER)) for kind in ERRORS.values()), "each has levels"
     for kind in ERRORS.values():
         assert kind.definition.endswith((".", ")")), kind.name
 
@@ -131,7 +130,9 @@ def test_examples_are_what_comes_out(name: str) -> None:
 @settings(max_examples=25, deadline=None)
 @given(text=texts(), seed=seeds, data=st.data())
 def test_the_same_seed_gives_the_same_text(name: str, text: str, seed: int, data: Any) -> None:
-    amount = data.draw(st.sampled_from(sorted({level for table in PAPER.values() for level in table.get(name, ())})))
+    amount = data.draw(
+        st.sampled_from(sorted({level for corpus in PAPER for level in ERRORS[name].find_levels(corpus)}))
+    )
     found = make(name, text, amount, seed)
     assert make(name, text, amount, seed) == found
     assert found == found.rstrip()
@@ -139,7 +140,7 @@ def test_the_same_seed_gives_the_same_text(name: str, text: str, seed: int, data
 
 @pytest.mark.parametrize("name", sorted(ERRORS))
 def test_an_empty_or_odd_text_is_no_reason_to_stop(name: str) -> None:
-    amount = PAPER["cnndm"].get(name, PAPER["wikitext"].get(name))[0]  # type: ignore[index]
+    amount = ERRORS[name].find_levels("cnndm")[0]
     for text in ("x", ".", "...", "東京", "a b", "\n", "word " * 300):
         assert isinstance(make(name, text, amount), str)
 
@@ -150,7 +151,7 @@ def test_an_empty_or_odd_text_is_no_reason_to_stop(name: str) -> None:
 @given(texts(), shares)
 def test_truncation_yields_a_prefix_that_ends_within_a_sentence(text: str, amount: float) -> None:
     assume(not re.search(r"\b\w\.", text))  # an initial ends no sentence
-    words = TAGGED.parse(text).words
+    words = list(TAGGED.parse(text))
     left = len(words) - count_of(amount, len(words))
     sentences = {"", *(text[: mark.start()] for mark in re.finditer("[.!?]", text))}
     cuts = [join(words[:n]).rstrip(",.!?") for n in range(left + 1)]
@@ -180,9 +181,9 @@ def test_sentences_that_refer_to_nothing_may_stand_in_any_order(text: str, pairs
     ],
 )
 def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text: str, sentences: int) -> None:
-    parsed = PARSER.parse(text)
-    assert len(parsed.sentences) == sentences
-    assert " ".join(join(parsed.words[a:b]) for a, b in parsed.sentences) == text
+    found = PARSER.sentences(text)
+    assert len(found) == sentences
+    assert " ".join(map(join, found)) == text
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text: str,
     ],
 )
 def test_truncation_ends_in_one_final_mark(text: str, amount: float, expected: str) -> None:
-    assert ERRORS["truncation"].make(text, amount, random.Random(0), Resources(PARSER)) == expected
+    assert ERRORS["truncation"].make(Draft(PARSER), text, amount, random.Random(0)) == expected
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,7 @@ def test_an_article_that_is_part_of_a_name_stays() -> None:
 
 
 def test_prepositions_need_no_tagger() -> None:
-    found = ERRORS["preposition_removal"].make("She went to work.", 1, random.Random(0), Resources(PARSER))
+    found = ERRORS["preposition_removal"].make(Draft(PARSER), "She went to work.", 1, random.Random(0))
     assert found == "She went work."
     assert len(PREPOSITIONS) > 50
 
@@ -242,7 +243,7 @@ def test_prepositions_need_no_tagger() -> None:
 @given(texts(), seeds)
 def test_stop_words_go(text: str, seed: int) -> None:
     found = make("stop_word_removal", text, 1, seed)
-    assert not [word for word in TAGGED.parse(found).words if word.stop]
+    assert not [word for word in TAGGED.parse(found) if word.is_stop]
 
 
 @given(texts(), shares, seeds)
@@ -294,7 +295,7 @@ def test_a_positioned_error_stays_within_ten_words(name: str, text: str, place: 
     if name.endswith("shuffle"):
         assert Counter(before) == Counter(after)
     else:
-        assert all(after[i] in RESOURCES.vocabulary for i in changed)
+        assert all(after[i] in DRAFT.vocabulary for i in changed)
 
 
 @given(texts(), st.sampled_from([10, 20, 30]))
@@ -307,23 +308,22 @@ def test_repetition_appends_the_last_four_words(text: str, times: int) -> None:
 @pytest.mark.parametrize(("name", "size"), [("frequent_3gram", 3), ("frequent_4gram", 4)])
 def test_frequent_ngrams_are_drawn_and_joined(name: str, size: int) -> None:
     found = make(name, "x", 10, ngram_words=250).split()
-    known = {" ".join(gram) for gram in RESOURCES.ngrams[size]}
+    known = {" ".join(gram) for gram in DRAFT.ngrams[size]}
     grams = {" ".join(found[i : i + size]) for i in range(0, 250 - size, size)}
     assert len(found) == 250
     assert grams == known
     assert len(make(name, "one two three four five", 10).split()) == 5, "as long as the gold text"
-    assert set(make(name, "x", 1, ngram_words=40).split()) == set(RESOURCES.ngrams[size][0])
+    assert set(make(name, "x", 1, ngram_words=40).split()) == set(DRAFT.ngrams[size][0])
 
 
 def test_ngrams_are_counted_without_punctuation() -> None:
-    found = frequent_ngrams(["One of the best. One of the rest, one of us.", "At the end of it all."], PARSER, 2)
-    assert found[3][0] == ("one", "of", "the")
-    assert len(found[3]) == len(found[4]) == 2
+    found = find_ngrams(["One of the best. One of the rest, one of us.", "At the end of it all."], PARSER)
+    assert found[3][:2] == [("one", "of", "the"), ("at", "the", "end")]
     assert not [word for grams in found.values() for gram in grams for word in gram if not word.isalpha()]
 
 
 def test_texts_that_are_given_up_for_others() -> None:
-    assert make("copy_source", "x", 1) == RESOURCES.source
+    assert make("copy_source", "x", 1) == DRAFT.source
     assert make("copy_source", "x", 1, source=" ") == "x"
     praises = {make("injection", "x", kind) for kind in range(1, 6)}
     assert len(praises) == 5
@@ -337,7 +337,7 @@ def test_texts_that_are_given_up_for_others() -> None:
 
 @given(texts(least=2), st.integers(1, 6), seeds)
 def test_sentences_change_places_and_the_last_may_stay(text: str, pairs: int, seed: int) -> None:
-    sentences = [join(TAGGED.parse(text).words[a:b]) for a, b in TAGGED.parse(text).sentences]
+    sentences = [join(sentence) for sentence in TAGGED.sentences(text)]
     found = make("sentence_switching", text, pairs, seed)
     fixed = make("sentence_switching", text, pairs, seed, keep_last=True)
     assert Counter(found) == Counter(" ".join(sentences))
@@ -351,7 +351,7 @@ def test_more_switches_move_no_fewer_parts(movable: int, amount: int, fixed: int
     parts = [str(i) for i in range(movable + fixed)]
     moved = []
     for pairs in (amount, amount + 1):
-        after = _switched(list(parts), movable, pairs, random.Random(seed))
+        after = switch(list(parts), movable, pairs, random.Random(seed))
         assert sorted(after) == sorted(parts)
         assert after[movable:] == parts[movable:]
         moved.append(sum(a != b for a, b in zip(after, parts, strict=True)))
@@ -361,8 +361,7 @@ def test_more_switches_move_no_fewer_parts(movable: int, amount: int, fixed: int
 
 @given(texts(), st.integers(1, 6), seeds)
 def test_sentences_are_replaced_by_those_of_others(text: str, count: int, seed: int) -> None:
-    parsed = TAGGED.parse(text)
-    sentences = [join(parsed.words[a:b]) for a, b in parsed.sentences]
+    sentences = [join(sentence) for sentence in TAGGED.sentences(text)]
     found = make("sentence_replacement", text, count, seed)
     others = {sentence for sentence, _ in OTHERS}
     pieces = _split(found, sentences, others)
@@ -373,7 +372,7 @@ def test_sentences_are_replaced_by_those_of_others(text: str, count: int, seed: 
     assert set(new) <= donors
     assert max(new.values(), default=1) == 1, "no sentence is put in twice"
     own = [(sentence, text) for sentence, _ in OTHERS]
-    assert make("sentence_replacement", text, count, seed, sentences=own) == " ".join(sentences)
+    assert make("sentence_replacement", text, count, seed, sentences_of_others=own) == " ".join(sentences)
 
 
 def _split(text: str, *known: Any) -> list[str]:
@@ -440,10 +439,10 @@ def test_negation_glues_no_words_together(data: Path) -> None:
     """In talks, which are full of contractions, and beside a tagger that knows only some verbs."""
     known = {"not", "do", "does", "did", "have", "am", "is", "are", "has", "can", "will", "shall", "go"}
     parts = re.compile(r"[\w'\u2019]+").findall
-    resources = replace(RESOURCES, parser=Parser(rough()))
+    draft = replace(DRAFT, parser=Parser(rough()))
     contracted = 0
     for gold in read_corpus("ted", data / "blindspot").texts[:60]:
-        found = ERRORS["negation"].make(gold.text, 1, random.Random(0), resources)
+        found = ERRORS["negation"].make(draft, gold.text, 1, random.Random(0))
         freed = {word.lower().replace("n't", "") for word in parts(gold.text)}
         assert {word.lower() for word in parts(found)} - {word.lower() for word in parts(gold.text)} <= known | freed
         contracted += found.count("'ve not ") + found.count("'d not ")
@@ -469,11 +468,10 @@ def test_entities_change_places() -> None:
 
 @given(texts(), shares, seeds)
 def test_bert_diverge_replaces_its_share_of_words(text: str, amount: float, seed: int) -> None:
-    before = TAGGED.parse(text).words
-    after = TAGGED.parse(make("bert_diverge", text, amount, seed)).words
+    before, after = TAGGED.parse(text), TAGGED.parse(make("bert_diverge", text, amount, seed))
     assert len(before) == len(after)
     changed = [b.text for a, b in zip(before, after, strict=True) if a.text != b.text]
-    eligible = sum(any(char.isalnum() for char in word.text) for word in before)
+    eligible = sum(map(is_spoken, before))
     assert len(changed) == count_of(amount, eligible)
     assert set(changed) <= {"violet", "marble"}
 
@@ -504,7 +502,7 @@ def slow_distance(one: list[str], two: list[str]) -> int:
 @given(texts(), texts(), st.booleans())
 def test_the_noise_ratio_is_the_edit_distance_over_the_words(gold: str, other: str, switching: bool) -> None:
     expected = slow_distance(gold.split(), other.split()) / len(gold.split()) / (2 if switching else 1)
-    assert noise_ratio(gold, other, switching=switching) == pytest.approx(expected)
+    assert compute_noise(gold, other, switching=switching) == pytest.approx(expected)
 
 
 @given(st.floats(0.001, 1), st.integers(0, 500))
@@ -517,28 +515,30 @@ def test_a_share_is_rounded_and_never_nothing_of_something(amount: float, items:
 
 
 def test_levels_are_those_of_the_paper() -> None:
-    assert PAPER["wikitext"]["sentence_switching"] == (1, 2, 6)
-    assert "sentence_switching" not in PAPER["wmt"]
-    assert "bert_diverge" not in PAPER["wikitext"]
-    assert PAPER["ted"]["token_drop"] == (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.55)
-    assert choose("wikitext", ["token_drop"], "three")["token_drop"] == (0.05, 0.25, 0.5)
-    assert choose("wikitext", ["injection"], "three")["injection"] == (1, 2, 3, 4, 5), "kinds are no grades"
-    assert choose("wmt", ["token_drop"], "paper")["token_drop"] == PAPER["wmt"]["token_drop"]
-    assert choose("mine", ["negation"], "0.2,0.1")["negation"] == (0.1, 0.2)
-    assert choose("mine", ["truncation"], "paper")["truncation"] == OTHER["truncation"]
+    def choose(corpus: str, name: str, levels: str) -> list[float]:
+        return choose_levels(ERRORS[name], corpus, levels)
+
+    assert choose("wikitext", "sentence_switching", "paper") == [1, 2, 6]
+    assert not choose("wmt", "sentence_switching", "paper")
+    assert not choose("wikitext", "bert_diverge", "paper")
+    assert choose("ted", "token_drop", "paper") == [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.55]
+    assert choose("wikitext", "token_drop", "three") == [0.05, 0.25, 0.5]
+    assert choose("wikitext", "injection", "three") == [1, 2, 3, 4, 5], "kinds are no grades"
+    assert choose("mine", "negation", "0.2,0.1") == [0.1, 0.2]
+    assert choose("mine", "noun_switching", "paper") == [2, 7], "as on CNN/DM"
 
 
 @pytest.mark.parametrize(
     ("name", "levels", "message"),
     [
-        ("truncation", "1.5", "--levels 1.5: .*level 1.5 is not a share of its words; .*use --errors to name"),
-        ("truncation", "0", "level 0 is not a share"),
-        ("sentence_switching", "0.5", "level 0.5 is not a number of pairs of sentences"),
-        ("positioned_error_random", "0.3", r"no level 0.3, only 0 \(start\), 0.5 \(middle\), 1 \(end\)"),
+        ("truncation", "1.5", "--levels 1.5: .*truncation is a share of words.*, not 1.5; use --errors to name"),
+        ("truncation", "0", "0 < level <= 1, not 0"),
+        ("sentence_switching", "0.5", "pairs of sentences: 1, 2, ..., not 0.5"),
+        ("positioned_error_random", "0.3", r"0 \(start\), 0.5 \(middle\), 1 \(end\), not 0.3"),
         ("truncation", "many", "--levels many: expected three, paper, or numbers"),
-        ("truncation", "nan", "level nan is not a number"),
+        ("truncation", "nan", "not nan"),
     ],
 )
 def test_levels_out_of_range_are_refused(name: str, levels: str, message: str) -> None:
     with pytest.raises(NNDError, match=message):
-        choose("wikitext", [name], levels)
+        choose_levels(ERRORS[name], "wikitext", levels)

@@ -13,18 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.levels import PAPER
-from nnd_tasks.stress.registry import ERRORS, Resources, drawn
-from nnd_tasks.stress.sentences import _negated, _switched
-from nnd_tasks.stress.text import Parser, join
+from nnd_tasks.stress.error_types import ERRORS, PAPER
+from nnd_tasks.stress.sentences import negate, switch
+from nnd_tasks.stress.text import Draft, Parser, join
 from tests.stress.pipeline import rough
 
 PARSER = Parser(rough())
 DONORS = [f"This is sentence {i} of another text." for i in range(40)]
 FILLS = ["violet", "marble", "seven"]
-RESOURCES = Resources(
-    parser=PARSER, sentences=[(donor, "other") for donor in DONORS], fill=lambda words, position: FILLS
-)
+DRAFT = Draft(PARSER, sentences_of_others=[(donor, "other") for donor in DONORS], fill=lambda words, place: FILLS)
 Check = Callable[[str, str, str], bool]
 
 
@@ -57,9 +54,8 @@ def same_words(gold: str, lower: str, higher: str) -> bool:
 
 def same_sentences(gold: str, lower: str, higher: str) -> bool:
     """As `same_letters`, for errors that make something else of whole sentences."""
-    parsed = PARSER.parse(gold)
-    spans = [parsed.words[slice(*span)] for span in parsed.sentences]
-    made = [join(new) for span in spans if (new := _negated(span))]
+    spans = PARSER.sentences(gold)
+    made = [new.rstrip() for span in spans if (new := negate(span))]
     options = sorted({*map(join, spans), *made, *DONORS}, key=len, reverse=True)
 
     def pieces(text: str) -> list[str]:
@@ -89,7 +85,7 @@ def goes_on(gold: str, lower: str, higher: str) -> bool:
 
 
 def distinct_words(text: str) -> str:
-    words = (word for word in text.split() if word.isalpha() and len(PARSER.parse(word).words) == 1)
+    words = (word for word in text.split() if word.isalpha() and len(PARSER.parse(word)) == 1)
     return " ".join(dict.fromkeys(words))
 
 
@@ -136,9 +132,9 @@ def test_a_higher_level_adds_to_a_lower_one(name: str, data: Path) -> None:
                 text = distinct_words(text)
             if name == "middle_swap":
                 text = text.lower()  # it changes capital letters
-            levels = next(table[name] for table in (PAPER[corpus], *PAPER.values()) if name in table)
+            levels = next(filter(None, (ERRORS[name].find_levels(known) for known in (corpus, *PAPER))))
             for seed in range(3):
-                made = [ERRORS[name].make(text, level, random.Random(seed), RESOURCES) for level in levels]
+                made = [ERRORS[name].make(DRAFT, text, level, random.Random(seed)) for level in levels]
                 for (low, lower), (high, higher) in pairwise(zip(levels, made, strict=True)):
                     assert CHECKS[name](text, lower, higher), (corpus, seed, low, high, text, lower, higher)
                 changed += made[0] != made[-1] != text
@@ -149,13 +145,13 @@ def test_a_higher_level_adds_to_a_lower_one(name: str, data: Path) -> None:
 def test_more_switches_go_on_from_fewer(movable: int, amount: int, seed: int) -> None:
     """What `amount` pairs give, one more pair gives but for two parts that change places."""
     parts = [str(i) for i in range(movable)]
-    fewer, more = (_switched(list(parts), movable, pairs, random.Random(seed)) for pairs in (amount, amount + 1))
+    fewer, more = (switch(list(parts), movable, pairs, random.Random(seed)) for pairs in (amount, amount + 1))
     assert sum(a != b for a, b in zip(fewer, more, strict=True)) in (0, 2)
     assert {i for i in range(movable) if fewer[i] != parts[i]} <= {i for i in range(movable) if more[i] != parts[i]}
 
 
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 1000))
 def test_what_is_drawn_begins_alike_for_every_number(items: int, count: int, seed: int) -> None:
-    order = drawn(random.Random(seed), range(items), items)
+    order = Draft(PARSER, rng=random.Random(seed)).draw(range(items), items)
     assert sorted(order) == list(range(items))
-    assert drawn(random.Random(seed), range(items), count) == order[:count]
+    assert Draft(PARSER, rng=random.Random(seed)).draw(range(items), count) == order[:count]

@@ -8,25 +8,26 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from nnd_tasks.analysis.verify.embeddings import SetMetric
 from nnd_tasks.analysis.verify.text_metrics import METRICS
+from nnd_tasks.show.report import Report
 from nnd_tasks.stress import attack_set, text
 from nnd_tasks.stress.attack_set import build_attack_set
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.metric_scores import stress_metric
-from nnd_tasks.stress.self_report import self_report
+from nnd_tasks.stress.metric_scores import report_metric
+from nnd_tasks.stress.self_report import report_own_texts
 from nnd_tasks.stress.self_texts import SelfScores
-from nnd_tasks.stress.stress_report import StressReport, read_reports
+from nnd_tasks.stress.stress_report import report_results
 from nnd_tasks.stress.stress_set import build_stress_set
-from nnd_tasks.stress.verdict import Verdict
 from tests.analysis.fake_runs import write_run
 from tests.pins import Collect, Pins, check_pins, flat, write_pins
 
@@ -48,7 +49,7 @@ def collect_report(folder: Path) -> Pins:
     """Verdicts, levels with intervals and diversity, of three models."""
     for skill, name in enumerate(("org/small", "org/middle", "org/large")):
         write_run(folder, name, task="nnd_blindspot_made_up", samples=noised(skill), parameters=None)
-    return _of_reports(read_reports(folder))
+    return _of_reports(report_results(folder))
 
 
 def noised(skill: int) -> list[dict[str, Any]]:
@@ -86,20 +87,24 @@ def noised(skill: int) -> list[dict[str, Any]]:
     return lines
 
 
-def _of_reports(reports: Sequence[StressReport]) -> Pins:
+def _of_reports(reports: Sequence[Report]) -> Pins:
     pins: Pins = {}
     for report in reports:
-        name = report.model or report.task
-        pins |= _of_verdicts(report.verdicts, name) | _of_verdicts(report.diversity, f"{name}/diversity")
-        pins |= flat(report.unscored, name, "unscored")
+        name = report.facts["model"] or report.facts["task"]
+        levels, diversity = (table.data for table in report.tables)
+        pins |= _of_levels(levels, name) | _of_levels(diversity, f"{name}/diversity")
+        pins |= flat(report.facts["unscored"], name, "unscored")
     return pins
 
 
-def _of_verdicts(verdicts: Sequence[Verdict], name: str) -> Pins:
+def _of_levels(levels: pd.DataFrame, name: str) -> Pins:
     pins: Pins = {}
-    for verdict in verdicts:
-        pins |= {f"{name}/{verdict.error}/outcome": verdict.outcome, f"{name}/{verdict.error}/gold": verdict.gold}
-        pins |= flat({level.level: level for level in verdict.levels}, name, verdict.error)
+    for row in levels.to_dict("records"):
+        key = f"{name}/{row['error']}"
+        pins |= {f"{key}/outcome": row["outcome"], f"{key}/gold": row["gold"]}
+        numbers = {part: row[part] for part in ("noise", "score", "deviation", "change", "passed", "texts")}
+        numbers |= {part: [row[f"{part}_low"], row[f"{part}_high"]] for part in ("step", "rate")}
+        pins |= flat(numbers, key, row["level"])
     return pins
 
 
@@ -120,8 +125,8 @@ def collect_metrics(folder: Path) -> Pins:
         )
     of_sets = SetMetric(lambda texts, others: fmean(map(len, texts)) / fmean(map(len, others)))
     found = read_corpus(str(corpus))
-    reports = [stress_metric(name, METRICS[name], built.folder, found) for name in ("rouge2", "bleu")]
-    return _of_reports([*reports, stress_metric("of sets", of_sets, built.folder, found)])
+    reports = [report_metric(name, METRICS[name], built.folder, found) for name in ("rouge2", "bleu")]
+    return _of_reports([*reports, report_metric("of sets", of_sets, built.folder, found)])
 
 
 # ---------------------------------------------------------------- attacks
@@ -130,14 +135,14 @@ def collect_metrics(folder: Path) -> Pins:
 class Scorer:
     """Stands for a model: its likelihoods are made of the characters of a text."""
 
-    def __init__(self, model: str, **_: Any) -> None:
-        self._model, self.lm = model, None
+    def __init__(self, model: str, name: str, **_: Any) -> None:
+        self.name = name
 
-    def fits(self, context: str, text: str) -> bool:
-        return True
+    def loaded(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
-    def means(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        return [-3 + zlib.crc32(f"{self._model}{text}".encode()) % 1000 / 500 for _, text in pairs]
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [-3 + zlib.crc32(f"{self.name}{text}".encode()) % 1000 / 500 for _, text in pairs]
 
 
 def collect_attack(folder: Path) -> Pins:
@@ -146,19 +151,18 @@ def collect_attack(folder: Path) -> Pins:
     corpus = folder / "mine.txt"
     corpus.write_text("".join(" ".join(rng.choice(_WORDS.split(), 14)) + ".\n" for _ in range(12)))
     with _at_home(folder) as patch:
-        patch.setattr(attack_set, "Likelihood", Scorer)
+        patch.setattr(attack_set, "Scorer", Scorer)
         found = build_attack_set(
             "mine_attacked", ("one", "two"), str(corpus), out=folder / "made", steps=1, progress=False
         )
     pins: Pins = {}
-    for attack in found.attacks:
-        names = attack.model, attack.search
-        pins |= flat({"texts": attack.texts, "too_long": attack.too_long, "rate": attack.rate}, *names)
-        for name in ("gain", "noise"):
-            pins |= flat(fmean(getattr(one, name) for one in attack.found.values()), *names, name)
-        pins |= flat(dict(attack.common()), *names, "changes")
-    for pair, rate in found.transfer.items():
-        pins |= flat(rate, "transfer", *pair)
+    attacks, transfer = (table.data for table in found.tables)
+    for row in attacks.to_dict("records"):
+        numbers = {name: row[name] for name in ("texts", "too_long", "gain", "noise", "changes")}
+        numbers["rate"] = [row[name] for name in ("rate", "low", "high")]
+        pins |= flat(numbers, row["model"], row["search"])
+    for row in transfer.to_dict("records"):
+        pins |= flat([row[name] for name in ("rate", "low", "high")], "transfer", row["attacked"], row["scoring"])
     return pins
 
 
@@ -179,12 +183,17 @@ def collect_self(folder: Path) -> Pins:
     scores = np.random.default_rng(0).normal(-3, 0.4, size=(60, 3, 2))
     scores[:, 0, 0] += 0.2
     scores[7, 2, 1] = np.nan
-    report = self_report(SelfScores(["a", "b", "judge"], ["a", "b"], scores, [10.0, 12.0]))
-    pins = flat({"prompts": report.prompts, "left_out": report.left_out, "tokens": report.tokens})
-    for cell in report.cells:
-        pins |= flat(cell.mean, "given", cell.scorer, cell.writer)
-    for bias in report.biases:
-        pins |= flat(bias, "bias", bias.model)
+    report = report_own_texts(SelfScores(["a", "b", "judge"], ["a", "b"], scores, [10.0, 12.0]))
+    given, own = (table.data for table in report.tables)
+    tokens = dict(zip(own["model"], own["tokens"], strict=True))
+    pins = flat({"prompts": report.facts["prompts"], "left_out": report.facts["left_out"], "tokens": tokens})
+    for row in given.to_dict("records"):
+        pins |= flat([row["mean"], row["low"], row["high"]], "given", row["scorer"], row["writer"])
+    for row in own.to_dict("records"):
+        numbers = {
+            part: [row[f"{part}{end}"] for end in ("", "_low", "_high")] for part in ("own", "beyond", "prefers")
+        }
+        pins |= flat({"rank": row["rank"], "p_holm": row["p_holm"], **numbers}, "bias", row["model"])
     return pins
 
 

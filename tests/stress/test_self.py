@@ -16,9 +16,10 @@ from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.stress import self_texts
-from nnd_tasks.stress.self_report import markdown, self_report
-from nnd_tasks.stress.self_texts import SelfPlan, SelfScores, prompts_of, self_scores
+from nnd_tasks.stress.self_report import report_own_texts
+from nnd_tasks.stress.self_texts import SelfPlan, SelfScores, draw_prompts, score_own_texts
 from tests.commands import Outcome, refused
 
 Command = Callable[..., Outcome]
@@ -40,47 +41,20 @@ def plan(tiny_models: dict[str, Path], corpus: Path) -> SelfPlan:
     return SelfPlan(models, str(corpus), texts=4, words=5, tokens=6, device="cpu", batch_size="2")
 
 
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def test_scores_are_those_of_the_models_and_an_interrupted_run_goes_on(
-    plan: SelfPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_are_those_of_the_models(plan: SelfPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_texts, "PIECE", 2)
-    found = self_scores(plan, tmp_path / "out")
+    found = score_own_texts(plan)
     assert (found.scorers, found.writers, found.scores.shape) == (["gpt2", "llama"], ["gpt2", "llama"], (4, 2, 2))
-    texts = rows_of(tmp_path / "out" / "texts_2_llama.jsonl")
-    assert [row["prompt"] for row in texts] == [0, 1, 2, 3]
 
     model, tokenizer = (kind.from_pretrained(plan.models[0]) for kind in (AutoModelForCausalLM, AutoTokenizer))
-    prompt, text = prompts_of(plan)[3], texts[3]["text"]
+    prompt, text = draw_prompts(plan)[3], found.texts["llama"][3]
     assert prompt == "The river ran in January,"
     before, whole = tokenizer(prompt)["input_ids"], tokenizer(prompt + text)["input_ids"]
     with torch.inference_mode():
         logs = model(torch.tensor([whole])).logits[0].float().log_softmax(-1)
     expected = np.mean([float(logs[i - 1, whole[i]]) for i in range(len(before), len(whole))])
     assert found.scores[3, 0, 1] == pytest.approx(expected, abs=1e-4)
-
-    kept = tmp_path / "out" / "scores_1_gpt2.jsonl"
-    before_it = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
-    for name in ("texts_1_gpt2.jsonl", "scores_2_llama.jsonl"):  # stopped after the first piece
-        path = tmp_path / "out" / name
-        path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
-    kept_at = kept.stat().st_mtime_ns
-    again = self_scores(plan, tmp_path / "out")
-    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == before_it
-    assert kept.stat().st_mtime_ns == kept_at, "what is there is not made again"
-    np.testing.assert_array_equal(again.scores, found.scores)
-    with pytest.raises(NNDError, match=r"other settings \(seed\); name another folder"):
-        self_scores(replace(plan, seed=1), tmp_path / "out")
-    with monkeypatch.context() as patch:
-        patch.setattr(self_texts, "weights_digest", lambda name: "trained further")
-        with pytest.raises(NNDError, match=r"other settings \(weights\)"):
-            self_scores(plan, tmp_path / "out")
-    kept.write_text("[]\n")
-    with pytest.raises(NNDError, match=r"scores_1_gpt2.jsonl, line 1: is not what this command wrote"):
-        self_scores(plan, tmp_path / "out")
+    assert score_own_texts(plan).texts.equals(found.texts), "the same command gives the same texts"
 
 
 def test_the_command_prints_the_table_and_keeps_everything(nnd: Command, plan: SelfPlan, tmp_path: Path) -> None:
@@ -89,12 +63,10 @@ def test_the_command_prints_the_table_and_keeps_everything(nnd: Command, plan: S
     done = nnd("stress", "self", *words, "--temperature", 0, "--out", out)
     assert done.status == 0, done.err
     assert "| scorer | gpt2 | llama |" in done.out
-    names = {"self.md", "self.csv", "self.json", "settings.json"}
-    names |= {f"{kind}_{name}.jsonl" for kind in ("texts", "scores") for name in ("1_gpt2", "2_llama")}
-    assert {path.name for path in out.iterdir()} == names
     report = json.loads((out / "self.json").read_text())
-    assert [one["model"] for one in report["biases"]] == ["gpt2", "llama"]
-    assert (out / "self.csv").read_text().count("\n") == 5
+    assert [one["model"] for one in report["tables"]["own"]] == ["gpt2", "llama"]
+    assert len(report["texts"]) == len(report["scores"]["llama"]) == 3
+    assert (out / "self_given.csv").read_text().count("\n") == 5
 
 
 def test_a_text_keeps_the_space_that_it_begins_with() -> None:
@@ -116,11 +88,11 @@ def test_a_text_keeps_the_space_that_it_begins_with() -> None:
     model = Model()
     text = model.tok_encode("cat sat", add_special_tokens=False)
     assert model.tok_decode(text) == "cat sat"
-    with self_texts._spaces_kept(model):
+    with self_texts._keep_spaces(model):
         assert (model.tok_decode(text), model.tok_decode([]), model.tok_decode(1)) == (" cat sat", "", "cat")
     assert model.tok_decode(text) == "cat sat"
     model.backend = "seq2seq"
-    with self_texts._spaces_kept(model):
+    with self_texts._keep_spaces(model):
         assert model.tok_decode(text) == "cat sat"
 
 
@@ -133,47 +105,47 @@ def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not() -> None
     scores[:, :, 1] += 0.5  # everyone likes the texts of b
     scores[:, 0, 0] += 0.8  # a likes its own
     scores[7, 2, 1] = np.nan
-    report = self_report(SelfScores(["a", "b", "judge"], ["a", "b"], scores, [10.0, 12.0]))
-    a, b = report.biases
-    assert (report.prompts, report.left_out) == (99, 1)
+    report = report_own_texts(SelfScores(["a", "b", "judge"], ["a", "b"], scores, [10.0, 12.0]))
+    given, own_texts = (table.data for table in report.tables)
+    a, b = own_texts.itertuples()
+    assert (report.facts["prompts"], report.facts["left_out"]) == (99, 1)
     assert (a.rank, b.rank) == (1, 1)
-    assert a.own[0] == pytest.approx(0.3, abs=0.1)
-    assert a.own[1] < 0.3 < a.own[2]
-    assert a.beyond[0] == pytest.approx(0.8, abs=0.1)
-    assert b.beyond[0] == pytest.approx(0.5 - (0.5 - 0.8 + 0.5) / 2, abs=0.1)
+    assert a.own == pytest.approx(0.3, abs=0.1)
+    assert a.own_low < 0.3 < a.own_high
+    assert a.beyond == pytest.approx(0.8, abs=0.1)
+    assert b.beyond == pytest.approx(0.5 - (0.5 - 0.8 + 0.5) / 2, abs=0.1)
     kept = np.delete(scores, 7, axis=0)
     own = kept[:, 0, 0] - kept[:, 0, 1]
-    assert a.own[0] == pytest.approx(own.mean())
-    assert a.own[2] - a.own[0] == pytest.approx(1.984 * own.std(ddof=1) / np.sqrt(99), rel=1e-3)  # t(0.975), 98 degrees
-    assert a.prefers[0] == pytest.approx((own > 0).mean())
-    [cell] = [cell for cell in report.cells if (cell.scorer, cell.writer) == ("judge", "b")]
-    assert cell.mean[0] == pytest.approx(kept[:, 2, 1].mean())
-    assert "Left out: 1 prompts" not in markdown(report)
-    assert "Left out: 1 prompt " in markdown(report)
+    assert a.own == pytest.approx(own.mean())
+    assert a.own_high - a.own == pytest.approx(1.984 * own.std(ddof=1) / np.sqrt(99), rel=1e-3)  # t(0.975), 98 degrees
+    assert a.prefers == pytest.approx((own > 0).mean())
+    mean = given.set_index(["scorer", "writer"])["mean"]
+    assert mean["judge", "b"] == pytest.approx(kept[:, 2, 1].mean())
+    assert "Left out: 1 prompt " in to_markdown(report)
     with pytest.raises(NNDError, match="only 1 prompt after which"):
-        self_report(SelfScores(["a", "b"], ["a", "b"], scores[:1, :2], [1.0, 1.0]))
+        report_own_texts(SelfScores(["a", "b"], ["a", "b"], scores[:1, :2], [1.0, 1.0]))
 
 
 # ---------------------------------------------------------------- prompts, and what users get wrong
 
 
 def test_prompts_are_beginnings_of_texts_sources_or_contexts(plan: SelfPlan, tmp_path: Path, home: Path) -> None:
-    assert prompts_of(plan)[1] == "The river rose in January,"
-    assert prompts_of(replace(plan, words=0)) == TEXTS
-    drawn = prompts_of(replace(plan, texts=2))
+    assert draw_prompts(plan)[1] == "The river rose in January,"
+    assert draw_prompts(replace(plan, words=0)) == TEXTS
+    drawn = draw_prompts(replace(plan, texts=2))
     assert len(drawn) == 2
-    assert drawn == prompts_of(replace(plan, texts=2))
+    assert drawn == draw_prompts(replace(plan, texts=2))
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text(
         "".join(json.dumps({"gold": text, "source": f"{i} {text}"}) + "\n" for i, text in enumerate(TEXTS))
     )
-    assert prompts_of(replace(plan, corpus=str(pairs), words=3)) == [
+    assert draw_prompts(replace(plan, corpus=str(pairs), words=3)) == [
         "0 The river",
         "1 The river",
         "2 The river",
         "3 The river",
     ]
-    contexts = prompts_of(replace(plan, corpus="demo", words=0, texts=1000))
+    contexts = draw_prompts(replace(plan, corpus="demo", words=0, texts=1000))
     assert len(contexts) == len(set(contexts)) > 10
 
 
@@ -183,25 +155,24 @@ def test_prompts_are_beginnings_of_texts_sources_or_contexts(plan: SelfPlan, tmp
         ({"models": ("a",)}, "--models: name two models or more"),
         ({"judges": ("{gpt2}",)}, "gpt2 is named twice"),
         ({"models": ("{gpt2}", "./nowhere")}, "./nowhere: there is no such model or tokenizer folder"),
-        ({"corpus": "nowhere.txt"}, "corpus nowhere.txt: there is no such file or folder"),
+        ({"corpus": "nowhere.txt"}, "corpus nowhere.txt: there is no such file"),
         ({"words": 12}, "corpus .*: 0 texts of more than 12 words; two are needed"),
         ({"words": -1}, "--words -1: must be 0 or more"),
         ({"temperature": float("nan")}, "--temperature nan: must be 0 or more"),
         ({"top_k": 0}, "--top-k 0: must be 1 or more"),
         ({"batch_size": "auto"}, "--batch_size auto: must be a whole number"),
-        ({"tokens": 5000}, "a prompt of .* tokens and a text of 5,000 do not fit its window of 2,048"),
+        ({"tokens": 5000}, "5,000 tokens do not fit its window of 2,048"),
         ({"model_args": "dtype=float99"}, "the model .* cannot be loaded"),
     ],
 )
-def test_what_cannot_be_done_is_one_error(plan: SelfPlan, tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_done_is_one_error(plan: SelfPlan, change: dict[str, Any], message: str) -> None:
     gpt2 = plan.models[0]
     filled = {
         key: tuple(x.format(gpt2=gpt2) for x in value) if isinstance(value, tuple) else value
         for key, value in change.items()
     }
     with pytest.raises(NNDError, match=message):
-        self_scores(replace(plan, **filled), tmp_path / "out")
-    assert not list((tmp_path / "out").glob("texts_*"))
+        score_own_texts(replace(plan, **filled))
 
 
 def test_a_mistake_on_the_command_line_is_one_line(nnd: Command, corpus: Path, tmp_path: Path) -> None:

@@ -19,12 +19,10 @@ from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.write import making
-from nnd_tasks.stress import levels as level_tables
-from nnd_tasks.stress import synthesize as synthesize_module
+from nnd_tasks.stress import set_writing
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.levels import PAPER
-from nnd_tasks.stress.noise import noise_ratio
-from nnd_tasks.stress.registry import ERRORS
+from nnd_tasks.stress.error_types import ERRORS
+from nnd_tasks.stress.set_writing import compute_noise
 from nnd_tasks.stress.stress_set import build_stress_set
 from tests import commands
 from tests.conftest import REPO
@@ -35,7 +33,7 @@ TEXTS = [
     "A song is a song. The house can wait! Did it rain on Monday? Nobody knows.",
     "He flew from Paris to Boston, of course. The day was long. The staff of the office had left.",
 ]
-NEED_TAGS = {name for name, kind in ERRORS.items() if kind.needs & {"tags", "entities"}}
+NEED_TAGS = {name for name, kind in ERRORS.items() if {*kind.needs} & {"tags", "entities"}}
 
 
 @pytest.fixture
@@ -70,23 +68,27 @@ def build(corpus: Any, out: Path, **settings: Any) -> Any:
 def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path, tmp_path: Path) -> None:
     result = build(plain, tmp_path / "out")
     rows = read_table(result.folder).to_pylist()
-    assert set(result.left_out) == NEED_TAGS | {"bert_diverge", "copy_source", "frequent_3gram", "frequent_4gram"}
-    assert set(result.levels) | set(result.left_out) == set(ERRORS)
+    assert set(result.report["left_out"]) == NEED_TAGS | {
+        "bert_diverge",
+        "copy_source",
+        "frequent_3gram",
+        "frequent_4gram",
+    }
+    assert set(result.report["levels"]) | set(result.report["left_out"]) == set(ERRORS)
     assert len({row["cluster_id"] for row in rows}) == 3, "the repeated text is one"
-    without = sum(result.unchanged.values()) + sum(result.repeated.values())
-    assert len(rows) + without == 3 * sum(map(len, result.levels.values()))
+    without = sum(result.report["unchanged"].values()) + sum(result.report["repeated"].values())
+    assert len(rows) + without == 3 * sum(map(len, result.report["levels"].values()))
     for row in rows:
         assert row["high"] in TEXTS
         assert row["low"] != row["high"]
         assert row["context"] == ""
-        assert row["noise_ratio"] == noise_ratio(row["high"], row["low"], switching=ERRORS[row["category"]].switching)
-        assert row["subcategory"] in result.levels[row["category"]]
+        assert row["noise_ratio"] == compute_noise(row["high"], row["low"], switching=ERRORS[row["category"]].switching)
+        assert row["subcategory"] in result.report["levels"][row["category"]]
     report = json.loads((result.folder / "build_report.json").read_text())["stress"]
-    assert report["unchanged"] == result.unchanged
-    assert report["repeated"] == result.repeated
+    assert report == result.report
     assert report["left_out"]["negation"].startswith("a tagger: python -m spacy download")
     card = (result.folder / "README.md").read_text()
-    assert "| `truncation` |" in card
+    assert "| truncation | fluency |" in card
     assert f"| `stress` | truncation | {report['trivial_rules']['truncation']['shorter']:.3f} |" in card
 
 
@@ -98,7 +100,7 @@ def test_with_tags_sources_and_references_every_error_is_made(
         "\n".join(" ".join(f"w{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(k, k + 30)) for k in range(90))
     )
     result = build(pairs, tmp_path / "out", spacy=pipeline, mlm=str(masked_model), reference=reference, seeds=2)
-    assert result.left_out == {}
+    assert result.report["left_out"] == {}
     rows = read_table(result.folder).to_pylist()
     assert {row["category"] for row in rows} == set(ERRORS)
     assert {row["seed"] for row in rows} == {0, 1}
@@ -119,15 +121,11 @@ def test_errors_without_chance_are_made_once_and_the_others_by_seed(pairs: Path,
         assert by_error[name] == {0, 1, 2}
 
 
-def test_the_same_command_gives_the_same_set_with_any_number_of_processes(plain: Path, tmp_path: Path) -> None:
-    fingerprints = {
-        build(plain, tmp_path / f"out{workers}", workers=workers, seeds=2).summary.fingerprint for workers in (1, 2)
-    }
-    assert len(fingerprints) == 1
-    other = build(plain, tmp_path / "fewer", texts=2, seeds=2)
-    rows = {row["test_id"]: row for row in read_table(tmp_path / "out1").to_pylist()}
-    for row in read_table(other.folder).to_pylist():
-        assert rows[row["test_id"]] == row, "a test does not depend on which other texts are asked for"
+def test_a_test_does_not_depend_on_which_other_texts_are_asked_for(plain: Path, tmp_path: Path) -> None:
+    rows = {row["test_id"]: row for row in read_table(build(plain, tmp_path / "out", seeds=2).folder).to_pylist()}
+    fewer = read_table(build(plain, tmp_path / "fewer", texts=2, seeds=2).folder).to_pylist()
+    assert fewer
+    assert all(rows[row["test_id"]] == row for row in fewer)
 
 
 @pytest.mark.parametrize(
@@ -142,14 +140,14 @@ def test_the_same_command_gives_the_same_set_with_any_number_of_processes(plain:
         ({"errors": "bert_diverge"}, "--errors bert_diverge needs a masked language model: --mlm FOLDER"),
         ({"errors": "frequent_4gram"}, "needs a reference corpus for n-grams: --reference FILE"),
         ({"errors": " , "}, "--errors: none is named"),
-        ({"errors": "repetition", "levels": "nan"}, "level nan is not a number"),
-        ({"errors": "repetition", "levels": "inf"}, "level inf is not a number"),
+        ({"errors": "repetition", "levels": "nan"}, "not nan"),
+        ({"errors": "repetition", "levels": "inf"}, "not inf"),
         ({"prompt": "x"}, "--prompt: the texts of corpus mine have no source; leave it out"),
         (
             {"place": "/tmp"},
-            r"--source is for the corpora wikitext, .*; --corpus .*mine\.txt is a file or dataset itself",
+            r"--source is for the corpora wikitext, .*; --corpus .*mine\.txt is a file itself",
         ),
-        ({"levels": "2"}, "level 2 is not a share of its words.*use --errors to name"),
+        ({"levels": "2"}, "a share of .*, not 2; use --errors to name"),
         ({"texts": -3}, r"--texts -3: expected 0 \(all\) or more"),
         ({"seeds": -1}, "--seeds -1: expected 1 or more"),
         ({"spacy": "no_such_pipeline"}, "the spaCy pipeline 'no_such_pipeline' is not installed"),
@@ -174,7 +172,11 @@ def test_wrong_arguments_are_named(
         ("a.jsonl", "{\n", "a.jsonl, line 1: is not valid JSON"),
         ("a.jsonl", '{"gold": ' + "[" * 100_000 + "\n", "a.jsonl, line 1: its lists and objects are nested too deeply"),
         ("a.jsonl", '{"gold": "x", "source": 3}\n', "line 1: `source` must be a text"),
-        ("a.jsonl", '{"gold": "x", "references": [1]}\n', "line 1: `references` must be texts"),
+        (
+            "a.jsonl",
+            '{"gold": "x", "references": [1]}\n',
+            "line 1: `source` must be a text, `references` a list of texts",
+        ),
     ],
 )
 def test_wrong_corpora_are_named(name: str, content: str, message: str, tmp_path: Path) -> None:
@@ -193,7 +195,7 @@ def test_one_sentence_has_one_level_of_what_moves_sentences(tmp_path: Path) -> N
     rows = read_table(result.folder).to_pylist()
     for error in ("middle_swap", "sentence_replacement"):
         assert {row["subcategory"] for row in rows if row["category"] == error} == {"1"}
-        assert result.repeated[error]
+        assert result.report["repeated"][error]
 
 
 def test_higher_levels_add_to_lower_ones(plain: Path, tmp_path: Path) -> None:
@@ -209,7 +211,7 @@ def test_a_file_that_is_called_like_a_corpus_is_ones_own(tmp_path: Path) -> None
     path = tmp_path / "wmt.txt"
     path.write_text("\n".join(TEXTS))
     result = build(path, tmp_path / "out", errors="sentence_switching")
-    assert result.levels == {"sentence_switching": ["1", "2"]}
+    assert result.report["levels"] == {"sentence_switching": ["1", "2"]}
 
 
 def test_texts_may_hold_any_line_separator_but_a_line_feed(tmp_path: Path) -> None:
@@ -238,17 +240,12 @@ def test_the_sets_of_our_tasks_are_made_from_their_corpora_only(plain: Path, tmp
 
 def test_too_few_ngrams_are_told_or_left_out(plain: Path, tmp_path: Path) -> None:
     result = build(plain, tmp_path / "out", reference=plain)
-    assert "a larger reference corpus: " in result.left_out["frequent_4gram"]
-    assert "frequent_4gram" not in result.levels
+    assert "a larger reference corpus: " in result.report["left_out"]["frequent_4gram"]
+    assert "frequent_4gram" not in result.report["levels"]
     with pytest.raises(
         NNDError, match=r"--errors frequent_3gram needs a larger reference corpus: \d+ 3-grams for a level of 5000"
     ):
         build(plain, tmp_path / "other", reference=plain, errors="frequent_3gram", levels="10,5000")
-
-
-def test_a_masked_model_that_is_none_is_named_with_any_number_of_processes(pairs: Path, tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match="--mlm /no/such/model: no masked language model"):
-        build(pairs, tmp_path / "out", errors="bert_diverge", mlm="/no/such/model", workers=2)
 
 
 def test_the_name_of_another_set_is_refused(plain: Path) -> None:
@@ -263,17 +260,8 @@ def test_a_corpus_that_is_not_there_says_where_to_look(tmp_path: Path, monkeypat
     ):
         read_corpus("ted")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(NNDError, match=r"bytes\.txt: is not UTF-8 .*; save it as UTF-8"):
+    with pytest.raises(NNDError, match=r"bytes\.txt: is not UTF-8"):
         read_corpus(str(tmp_path / "bytes.txt"))
-
-
-def test_a_dataset_folder_with_a_card_nested_without_end_is_one_clear_error(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    (folder / "test.jsonl").write_text('{"text": "x"}\n')
-    (folder / "README.md").write_text("---\na: " + "[" * 20_000 + "\n---\n")
-    with pytest.raises(NNDError, match=r"corpus .*data: .* could not be loaded as a dataset"):
-        read_corpus(str(folder))
 
 
 def test_one_of_a_thing_is_singular(tmp_path: Path) -> None:
@@ -289,36 +277,13 @@ def test_one_of_a_thing_is_singular(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nofile.txt", "corpus nofile.txt: there is no such file or folder"),
-        ("./gone:train", "corpus ./gone:train: there is no such file or folder"),
+        ("nofile.txt", "corpus nofile.txt: there is no such file"),
         ("wikitex", "did you mean 'wikitext'?"),
     ],
 )
 def test_a_corpus_that_is_not_there_is_said_so(name: str, message: str) -> None:
     with pytest.raises(NNDError, match=re.escape(message)):
         read_corpus(name)
-
-
-def test_an_error_type_without_amounts_says_where_they_belong(
-    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables = {corpus: {k: v for k, v in table.items() if k != "truncation"} for corpus, table in PAPER.items()}
-    monkeypatch.setattr(level_tables, "PAPER", tables)
-    monkeypatch.setattr(level_tables, "OTHER", tables["cnndm"])
-    with pytest.raises(
-        NNDError, match=r"--errors truncation needs amounts, which nnd_tasks/stress/levels.py sets for no corpus"
-    ):
-        build(plain, tmp_path / "out", errors="truncation")
-
-
-def test_a_datasets_folder_is_a_corpus_too(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    (folder / "train.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
-    corpus = read_corpus(f"{folder}:train")
-    assert [gold.text for gold in corpus.texts] == TEXTS
-    with pytest.raises(NNDError, match="could not be loaded as a dataset"):
-        read_corpus(f"{folder}:nowhere")
 
 
 # ---------------------------------------------------------------- the paper's corpora
@@ -337,13 +302,13 @@ def test_the_papers_corpora_build_with_their_exceptions(corpus: str, data: Path,
         reference=data / "blindspot" / "wikitext_reference.txt",
         progress=False,
     )
-    impossible = set(ERRORS) - set(PAPER[corpus])
-    assert impossible <= set(result.left_out)
-    assert set(result.left_out) - impossible <= {"bert_diverge"}
+    impossible = {name for name, kind in ERRORS.items() if not kind.find_levels(corpus)}
+    assert impossible <= set(result.report["left_out"])
+    assert set(result.report["left_out"]) - impossible <= {"bert_diverge"}
     assert result.summary.clusters == 10
     if corpus == "wmt":
-        assert "sentence_switching" in result.left_out
-        assert "paper does not make it on wmt" in result.left_out["sentence_switching"]
+        assert "sentence_switching" in result.report["left_out"]
+        assert "paper does not make it on wmt" in result.report["left_out"]["sentence_switching"]
     rows = read_table(result.folder).to_pylist()
     assert all(bool(row["context"]) == (corpus != "wikitext") for row in rows)
     found = {row["category"] for row in rows}
@@ -365,7 +330,7 @@ def test_corpora_have_the_papers_sizes_and_references(data: Path) -> None:
 def test_the_tasks_have_the_version_of_what_makes_their_tests() -> None:
     for file in ("_base", "nnd_blindspot.yaml"):
         found = yaml.safe_load((REPO / "task_yamls" / "blindspot" / file).read_text())
-        assert found["metadata"]["version"] == f"{synthesize_module.VERSION}-A"
+        assert found["metadata"]["version"] == f"{set_writing.VERSION}-A"
 
 
 # ---------------------------------------------------------------- through the harness
@@ -408,12 +373,10 @@ def test_the_command_line_builds_a_set_and_the_task_scores_it(
     assert "pass_rate_positioned_error_random" in done.stdout
     report = nnd("stress", "report", "out", "--out", "report")
     assert report.returncode == 0, report.stderr
-    assert report.stdout.count("| `truncation` |") == 3  # the overview, and a table each
-    assert {path.name for path in (tmp_path / "report").iterdir()} == {
-        f"nnd_blindspot_{corpus}_gpt2.{suffix}"
-        for corpus in ("wikitext", "ted")
-        for suffix in ("md", "json", "png", "svg")
-    }
+    assert report.stdout.count("| truncation |") == 2 * 3
+    names = {path.name for path in (tmp_path / "report").iterdir()}
+    for name in (f"nnd_blindspot_{corpus}_gpt2" for corpus in ("wikitext", "ted")):
+        assert names >= {f"{name}.md", f"{name}.json", f"{name}_levels.csv", f"{name}_levels.png"}
     wrong = nnd("stress", "build", "x", "--corpus", "wikitext", "--source", data / "blindspot", "--errors", "x")
     assert wrong.returncode == 1
     assert wrong.stderr.startswith("nnd: error: --errors: there is no error 'x'; there are: truncation, ")

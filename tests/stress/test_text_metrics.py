@@ -13,7 +13,7 @@ import torch
 from nnd_tasks.analysis.verify.text_metrics import METRICS, bartscore, find_metric
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.metric_scores import stress_metric
+from nnd_tasks.stress.metric_scores import report_metric
 from nnd_tasks.stress.stress_set import build_stress_set
 
 HYPOTHESES = ["the cat sat on the mat", "a dog"]
@@ -106,10 +106,10 @@ def test_mauve_scores_sets_and_falls_when_all_ends_are_random(data: Path, models
         progress=False,
     )
     metric = find_metric("mauve", encoder=str(models / "tiny-lm-xs"))
-    report = stress_metric("mauve", metric, built.folder, read_corpus("wikitext", place))
-    verdicts = {verdict.error: verdict for verdict in report.verdicts}
-    changes = {level.level: level.change for level in verdicts["positioned_error_random"].levels}
-    assert 0 < verdicts["article_removal"].gold <= 1
+    report = report_metric("mauve", metric, built.folder, read_corpus("wikitext", place))
+    levels = report.tables[0].data.set_index("error")
+    changes = levels.loc["positioned_error_random"].set_index("level")["change"]
+    assert 0 < levels.loc["article_removal", "gold"].iloc[0] <= 1
     assert changes["end"] < -0.3, "the features are those of the last token"
     assert changes["end"] < min(changes["start"], changes["middle"]), "as in the paper's Table 2"
     texts = tmp_path / "texts.txt"
@@ -118,7 +118,7 @@ def test_mauve_scores_sets_and_falls_when_all_ends_are_random(data: Path, models
     with pytest.raises(
         NNDError, match=r"metric mauve needs references, which corpus texts does not have; .*--reference"
     ):
-        stress_metric("mauve", metric, mine.folder, read_corpus(str(texts)))
+        report_metric("mauve", metric, mine.folder, read_corpus(str(texts)))
 
 
 def test_meteor_without_wordnet_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,13 +169,13 @@ def test_rouge_on_the_papers_summaries_does_not_see_punctuation(data: Path, tmp_
         texts=None,
         progress=False,
     )
-    report = stress_metric("rouge2", METRICS["rouge2"], built.folder, read_corpus("cnndm", place))
-    verdicts = {verdict.error: verdict for verdict in report.verdicts}
-    flat = verdicts["noised_punctuation"]
-    assert [level.score for level in flat.levels] == pytest.approx([flat.gold] * 2, abs=1e-9)
-    assert flat.outcome == "fail", "rouge-score drops punctuation, so nothing falls"
-    assert verdicts["token_drop"].levels[-1].step[1] < 0
-    assert 0.05 < flat.gold < 0.4
+    report = report_metric("rouge2", METRICS["rouge2"], built.folder, read_corpus("cnndm", place))
+    levels = report.tables[0].data.set_index("error")
+    flat = levels.loc["noised_punctuation"]
+    assert flat["score"].tolist() == pytest.approx(flat["gold"].tolist(), abs=1e-9)
+    assert set(flat["outcome"]) == {"fail"}, "rouge-score drops punctuation, so nothing falls"
+    assert levels.loc["token_drop", "step_high"].iloc[-1] < 0
+    assert 0.05 < flat["gold"].iloc[0] < 0.4
 
 
 def test_wrong_arguments_are_named(data: Path, tmp_path: Path, tiny_models: dict[str, Path]) -> None:
@@ -189,6 +189,6 @@ def test_wrong_arguments_are_named(data: Path, tmp_path: Path, tiny_models: dict
     texts.write_text("One text that is here.\nAnother text there.\n")
     built = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation", progress=False)
     with pytest.raises(NNDError, match="metric bleu needs references, which corpus texts does not have"):
-        stress_metric("bleu", METRICS["bleu"], built.folder, read_corpus(str(texts)))
+        report_metric("bleu", METRICS["bleu"], built.folder, read_corpus(str(texts)))
     with pytest.raises(NNDError, match="2 of its texts are not in corpus cnndm"):
-        stress_metric("bleu", METRICS["bleu"], built.folder, read_corpus("cnndm", data / "blindspot"))
+        report_metric("bleu", METRICS["bleu"], built.folder, read_corpus("cnndm", data / "blindspot"))

@@ -5,28 +5,40 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import NormalDist, stdev
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.stress.stress_report import StressReport, draw, markdown, read_reports, write_reports
-from nnd_tasks.stress.verdict import Scored, judge, rep_4gram
+from nnd_tasks.show.forms import to_markdown
+from nnd_tasks.show.terminal import write_reports
+from nnd_tasks.stress.stress_report import draw_levels, report_results
+from nnd_tasks.stress.verdict import judge, rep_4gram
 
 
-def one(error: str, level: str, score: float, *, noise: float = 0.1, seed: int = 0, text: str = "a") -> Scored:
-    return Scored(text, error, level, seed, noise, score)
+def one(error: str, level: str, score: float, *, noise: float = 0.1, seed: int = 0, text: str = "a") -> dict[str, Any]:
+    return {"text": text, "error": error, "level": level, "seed": seed, "noise": noise, "score": score}
+
+
+def judged(gold: Mapping[str, float], scored: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Judge tests; a gold text that no error changed is made known by an error of its own, which is left out."""
+    rows = [*scored, *(one("unchanged elsewhere", "1", -9.0, text=text) for text in gold)]
+    tests = pd.DataFrame(rows)
+    found = judge(tests.assign(gold=tests["text"].map(gold)))
+    return found[found["error"] != "unchanged elsewhere"]
 
 
 def outcome(error: str, gold: float, levels: dict[str, float], texts: int = 20) -> str:
     """Return the verdict where all texts score alike."""
     scored = [one(error, level, score, text=str(i)) for level, score in levels.items() for i in range(texts)]
-    return judge({str(i): gold for i in range(texts)}, scored)[0].outcome
+    return str(judged({str(i): gold for i in range(texts)}, scored)["outcome"].iloc[0])
 
 
 def test_scores_must_fall_with_every_level() -> None:
@@ -34,9 +46,9 @@ def test_scores_must_fall_with_every_level() -> None:
     assert outcome("token_drop", -1, {"0.1": -2, "0.5": -1.5}) == "fail", "it rises again"
     assert outcome("token_drop", -1, {"0.1": -1}) == "fail", "equal to gold is not lower"
     assert outcome("token_drop", -1, {"0.1": -2}, texts=1) == "undecided"
-    [verdict] = judge({"a": -1.0}, [one("token_drop", "0.5", -3), one("token_drop", "0.1", -2)])
-    assert [level.level for level in verdict.levels] == ["0.1", "0.5"]
-    assert verdict.levels[1].change == pytest.approx(-2.0)
+    verdict = judged({"a": -1.0}, [one("token_drop", "0.5", -3), one("token_drop", "0.1", -2)])
+    assert verdict["level"].tolist() == ["0.1", "0.5"]
+    assert verdict["change"].iloc[1] == pytest.approx(-2.0)
 
 
 def test_kinds_that_are_no_grades_must_each_be_below_gold() -> None:
@@ -49,15 +61,15 @@ def test_a_fall_of_the_mean_that_half_of_the_texts_do_not_share_is_no_pass() -> 
     """A few texts that fall far make the mean fall surely; or the mean falls by less than its texts scatter."""
     gold = {str(i): -1.0 for i in range(100)}
     far = [one("injection", "general", -3.0 if i % 2 else -0.9, text=text) for i, text in enumerate(gold)]
-    [verdict] = judge(gold, far)
-    assert verdict.levels[0].step[1] < 0
-    assert verdict.levels[0].passed == 0.5
-    assert verdict.outcome == "undecided"
+    verdict = judged(gold, far)
+    assert verdict["step_high"].iloc[0] < 0
+    assert verdict["passed"].iloc[0] == 0.5
+    assert verdict["outcome"].iloc[0] == "undecided"
     little = [one("injection", "general", -1.9 if i % 3 else 0.7, text=text) for i, text in enumerate(gold)]
-    [verdict] = judge(gold, little)
-    assert verdict.levels[0].rate[0] > 0.5
-    assert verdict.levels[0].change < 0 < verdict.levels[0].step[1]
-    assert verdict.outcome == "undecided"
+    verdict = judged(gold, little)
+    assert verdict["rate_low"].iloc[0] > 0.5
+    assert verdict["change"].iloc[0] < 0 < verdict["step_high"].iloc[0]
+    assert verdict["outcome"].iloc[0] == "undecided"
 
 
 @pytest.mark.parametrize("graded", [True, False])
@@ -77,14 +89,14 @@ def test_intervals_hold_the_truth_and_no_outcome_is_wrong_more_often_than_they_p
             high = (low if graded else golds) + rng.normal(0, 1, 60)  # the mean step is 0
             for name, scores in ((first, low), (later, high)):
                 scored += [one(error, name, score, seed=seed, text=str(i)) for i, score in enumerate(scores)]
-        [verdict] = judge({str(i): score for i, score in enumerate(golds)}, scored)
-        low_level, high_level = verdict.levels
+        verdict = judged({str(i): score for i, score in enumerate(golds)}, scored)
+        low_level, high_level = verdict.itertuples()
         held += (
-            low_level.step[0] <= -drop * math.sqrt(1.25) <= low_level.step[1]
-            and high_level.step[0] <= 0 <= high_level.step[1]
-            and low_level.rate[0] <= 0.7 <= low_level.rate[1]
+            low_level.step_low <= -drop * math.sqrt(1.25) <= low_level.step_high
+            and high_level.step_low <= 0 <= high_level.step_high
+            and low_level.rate_low <= 0.7 <= low_level.rate_high
         )
-        wrong[verdict.outcome] += 1
+        wrong[verdict["outcome"].iloc[0]] += 1
     assert held / runs > 0.93
     assert wrong["pass"] / runs < 0.04, "the later level does not fall"
     assert wrong["fail"] / runs < 0.06
@@ -92,8 +104,8 @@ def test_intervals_hold_the_truth_and_no_outcome_is_wrong_more_often_than_they_p
 
 def test_levels_are_ordered_by_amount_not_by_name() -> None:
     scored = [one("truncation", level, score) for level, score in (("30", -4.0), ("5", -2.0), ("10", -3.0))]
-    [verdict] = judge({"a": -1.0}, scored)
-    assert [level.level for level in verdict.levels] == ["5", "10", "30"]
+    verdict = judged({"a": -1.0}, scored)
+    assert verdict["level"].tolist() == ["5", "10", "30"]
 
 
 def test_repetition_need_only_stay_below_gold() -> None:
@@ -105,35 +117,35 @@ def test_repetition_need_only_stay_below_gold() -> None:
 def test_what_a_level_adds_nothing_to_keeps_what_the_level_below_gave() -> None:
     gold = {"a": -1.0, "b": -1.0, "c": -1.0}
     low = [one("middle_swap", "1", -2.0, text="a"), one("middle_swap", "1", -2.0, text="b")]
-    [verdict] = judge(gold, [*low, one("middle_swap", "2", -4.0, text="b", noise=0.3)])
-    assert [level.score for level in verdict.levels] == pytest.approx([-5 / 3, -7 / 3])
-    assert [level.noise for level in verdict.levels] == pytest.approx([0.2 / 3, 0.4 / 3])
-    assert [level.texts for level in verdict.levels] == [2, 1]
+    verdict = judged(gold, [*low, one("middle_swap", "2", -4.0, text="b", noise=0.3)])
+    assert verdict["score"].tolist() == pytest.approx([-5 / 3, -7 / 3])
+    assert verdict["noise"].tolist() == pytest.approx([0.2 / 3, 0.4 / 3])
+    assert verdict["texts"].tolist() == [2, 1]
     # Kinds do not build on each other: what one left as it was is gold.
-    [verdict] = judge({"a": -1.0}, [one("injection", "specific", -2), one("injection", "general", -3)])
-    assert verdict.levels[1].score == -3
+    verdict = judged({"a": -1.0}, [one("injection", "specific", -2), one("injection", "general", -3)])
+    assert verdict["score"].iloc[1] == -3
 
 
 def test_what_a_seed_repeats_counts_for_it_too() -> None:
     gold = {"a": -1.0, "b": -1.0}
     scored = [one("token_drop", "0.1", score, seed=seed, text="a") for seed, score in enumerate((-2.0, -4.0))]
-    [verdict] = judge(gold, [*scored, one("token_drop", "0.1", -3.0, seed=0, text="b")])
-    [level] = verdict.levels
+    verdict = judged(gold, [*scored, one("token_drop", "0.1", -3.0, seed=0, text="b")])
+    [level] = verdict.itertuples()
     assert level.score == pytest.approx((-2.5 + -3.5) / 2)
     assert level.deviation == pytest.approx(stdev([-2.5, -3.5]))
 
 
 def test_texts_without_a_score_take_no_part() -> None:
     gold = {"a": -1.0, "b": -9.0}
-    [verdict] = judge(gold, [one("truncation", "0.5", -2.0)], {"truncation": {"b"}})
-    assert (verdict.gold, verdict.levels[0].score) == (-1.0, -2.0)
+    verdict = judged(gold, [one("truncation", "0.5", -2.0), one("truncation", "0.5", math.nan, text="b")])
+    assert (verdict["gold"].iloc[0], verdict["score"].iloc[0]) == (-1.0, -2.0)
 
 
 def test_texts_that_were_left_as_they_were_keep_their_score_and_count() -> None:
     gold = {"a": -1.0, "b": -3.0}
-    [verdict] = judge(gold, [one("negation", "1", -2.0, noise=0.4)])
-    [level] = verdict.levels
-    assert verdict.gold == -2.0
+    verdict = judged(gold, [one("negation", "1", -2.0, noise=0.4)])
+    [level] = verdict.itertuples()
+    assert verdict["gold"].iloc[0] == -2.0
     assert level.score == pytest.approx(-2.5)
     assert level.noise == pytest.approx(0.2)
     assert (level.passed, level.texts) == (1.0, 1)
@@ -141,15 +153,15 @@ def test_texts_that_were_left_as_they_were_keep_their_score_and_count() -> None:
 
 def test_mean_and_deviation_are_over_seeds() -> None:
     scored = [one("token_drop", "0.1", score, seed=seed) for seed, score in enumerate((-2.0, -3.0, -4.0))]
-    [verdict] = judge({"a": -1.0}, scored)
-    assert verdict.levels[0].score == pytest.approx(-3.0)
-    assert verdict.levels[0].deviation == pytest.approx(1.0)
-    assert verdict.levels[0].texts == 3
+    verdict = judged({"a": -1.0}, scored)
+    assert verdict["score"].iloc[0] == pytest.approx(-3.0)
+    assert verdict["deviation"].iloc[0] == pytest.approx(1.0)
+    assert verdict["texts"].iloc[0] == 3
 
 
 def test_errors_come_in_the_order_of_the_paper() -> None:
     scored = [one(name, "1", -2.0) for name in ("zzz", "negation", "truncation")]
-    assert [verdict.error for verdict in judge({"a": -1.0}, scored)] == ["truncation", "negation", "zzz"]
+    assert judged({"a": -1.0}, scored)["error"].tolist() == ["truncation", "negation", "zzz"]
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30))
@@ -194,19 +206,19 @@ def test_a_report_has_tables_and_the_figure(tmp_path: Path) -> None:
     plain = sample("a", -2)
     plain["tests"] = [{key: value for key, value in plain["tests"][0].items() if key not in ("noise_ratio", "seed")}]
     write(tmp_path / "other", [plain], task="nnd_frank")
-    [report] = read_reports(tmp_path)
-    assert (report.task, report.model) == ("nnd_blindspot_wikitext", "m")
-    [verdict] = report.verdicts
-    assert (verdict.gold, verdict.levels[0].score, verdict.levels[0].passed) == (-1.0, -1.25, 0.5)
-    assert report.diversity[0].gold == pytest.approx(-0.2)
-    assert report.diversity[0].levels[0].score == 0
-    text = markdown(report)
+    [report] = report_results(tmp_path)
+    assert (report.facts["task"], report.facts["model"]) == ("nnd_blindspot_wikitext", "m")
+    [level], [diversity] = (table.data.to_dict("records") for table in report.tables)
+    assert (level["gold"], level["score"], level["passed"]) == (-1.0, -1.25, 0.5)
+    assert diversity["gold"] == pytest.approx(-0.2)
+    assert diversity["score"] == 0
+    text = to_markdown(report)
     assert text.startswith("# Blind spots: nnd_blindspot_wikitext, m\n")
-    row = next(line for line in text.splitlines() if line.startswith("| `truncation`"))
-    assert row.startswith("| `truncation` | undecided | 0.5 | 0.500 | -1.2500 | - | -25.0% | -")
+    row = next(line for line in text.splitlines() if line.startswith("| truncation"))
+    assert row.startswith("| truncation | undecided | 0.5 | 0.500 | -1.2500 | 0.0000 | -25.0% | ")
     assert row.endswith(" | 2 |")
     written = write_reports([report], tmp_path / "out")
-    assert sorted(path.suffix for path in written) == [".json", ".md", ".png", ".svg"]
+    assert {path.suffix for path in written} == {".json", ".md", ".tex", ".html", ".csv", ".png", ".svg"}
     assert all(path.stat().st_size > 100 for path in written)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in written}
 
@@ -214,17 +226,20 @@ def test_a_report_has_tables_and_the_figure(tmp_path: Path) -> None:
 def test_each_model_has_a_report_of_its_own(tmp_path: Path) -> None:
     write(tmp_path / "one", [sample("a", -2)], model="org/one")
     write(tmp_path / "two", [sample("a", -3)], model="org/two")
-    reports = read_reports(tmp_path)
-    assert [(report.model, report.verdicts[0].levels[0].score) for report in reports] == [("one", -2), ("two", -3)]
-    assert len({path.name for path in write_reports(reports, tmp_path / "out")}) == 8
+    reports = report_results(tmp_path)
+    assert [(report.facts["model"], report.tables[0].data["score"].iloc[0]) for report in reports] == [
+        ("one", -2),
+        ("two", -3),
+    ]
+    assert len({path.name for path in write_reports(reports, tmp_path / "out")}) == 2 * 8
 
 
 def test_unscored_texts_are_counted_and_change_no_mean(tmp_path: Path) -> None:
     write(tmp_path, [sample("a", -2), sample("b", None)])
-    [report] = read_reports(tmp_path)
-    assert report.unscored == {"truncation": 1}
-    assert report.verdicts[0].levels[0].score == -2
-    assert "Texts that take no part because a score is missing: `truncation` 1." in markdown(report)
+    [report] = report_results(tmp_path)
+    assert report.facts["unscored"] == {"truncation": 1}
+    assert report.tables[0].data["score"].iloc[0] == -2
+    assert "Texts that take no part because a score is missing: truncation 1." in to_markdown(report)
 
 
 def test_failing_curves_are_bold() -> None:
@@ -233,24 +248,23 @@ def test_failing_curves_are_bold() -> None:
         for error, score in (("truncation", -0.5), ("token_drop", -2.0))
         for text in "ab"
     ]
-    verdicts = judge({"a": -1.0, "b": -1.0}, scored)
-    figure = draw(StressReport("x", "score", verdicts, verdicts))
+    figure = draw_levels(judged({"a": -1.0, "b": -1.0}, scored), "score", "x")
     widths = {line.get_label(): line.get_linewidth() for line in figure.axes[0].get_lines()}
     assert widths["truncation (fail)"] > widths["token_drop (undecided)"]
 
 
 def test_every_error_is_in_the_figure_and_no_panel_is_empty() -> None:
     found = [one(error, "1", -2.0) for error in ("injection", "of one's own", "token_drop")]
-    verdicts = judge({"a": -1.0}, found)
-    axes = draw(StressReport("x", "score", verdicts, verdicts)).axes
+    verdicts = judged({"a": -1.0}, found)
+    axes = draw_levels(verdicts, "score", "x").axes
     assert [panel.get_title() for panel in axes] == ["fluency", "targeted", "other"]
     labels = {str(line.get_label()) for panel in axes for line in panel.get_lines()}
-    assert labels == {f"{verdict.error} (undecided)" for verdict in verdicts}, "one text decides nothing"
+    assert labels == {f"{error} (undecided)" for error in verdicts["error"]}, "one text decides nothing"
 
 
 def test_a_set_of_targeted_errors_has_a_figure_too() -> None:
-    verdicts = judge({"a": -1.0}, [one("repetition", "10", -2.0)])
-    assert [axes.get_title() for axes in draw(StressReport("x", "score", verdicts, verdicts)).axes] == ["targeted"]
+    verdicts = judged({"a": -1.0}, [one("repetition", "10", -2.0)])
+    assert [axes.get_title() for axes in draw_levels(verdicts, "score", "x").axes] == ["targeted"]
 
 
 @pytest.mark.parametrize(
@@ -265,33 +279,25 @@ def test_a_set_of_targeted_errors_has_a_figure_too() -> None:
 def test_wrong_samples_are_named(content: str, message: str, tmp_path: Path) -> None:
     write(tmp_path, [sample("a", -2)]).write_text(content)
     with pytest.raises(NNDError, match=message):
-        read_reports(tmp_path)
+        report_results(tmp_path)
 
 
 def test_nothing_scored_is_named(tmp_path: Path) -> None:
     write(tmp_path, [sample("a", None)])
     with pytest.raises(NNDError, match="holds no scored stress test"):
-        read_reports(tmp_path)
+        report_results(tmp_path)
 
 
 def test_a_folder_without_samples_says_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match="--log_samples --output_path"):
-        read_reports(tmp_path)
+        report_results(tmp_path)
     with pytest.raises(NNDError, match="there is no such file or folder"):
-        read_reports(tmp_path / "nowhere")
+        report_results(tmp_path / "nowhere")
 
 
 def test_names_in_the_figure_are_no_formulas(tmp_path: Path) -> None:
-    verdicts = judge({"a": -1.0}, [one("truncation", "0.1", -0.5), one("$^{$", "0.1", -0.5)])
-    figure = draw(StressReport("x", "score", verdicts, verdicts, "$^{$"))
+    verdicts = judged({"a": -1.0}, [one("truncation", "0.1", -0.5), one("$^{$", "0.1", -0.5)])
+    figure = draw_levels(verdicts, "score", "x, $^{$")
     figure.savefig(tmp_path / "x.png")
     title = figure.get_suptitle()
     assert figure.texts[0]._preprocess_math(title) == ("x, $^{$", False)
-
-
-def test_two_runs_of_one_name_are_refused_before_one_takes_the_others_place(tmp_path: Path) -> None:
-    verdicts = judge({"a": -1.0}, [one("truncation", "0.1", -0.5)])
-    twice = [StressReport("x", "score", verdicts, verdicts, "m"), StressReport("x", "score", verdicts, verdicts, "m")]
-    with pytest.raises(NNDError, match="two runs would be written under this name"):
-        write_reports(twice, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
