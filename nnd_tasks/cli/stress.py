@@ -11,15 +11,18 @@ import typer
 from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, Format, Out, app, examples, parts_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import check_folder, say, warn
-from nnd_tasks.show.terminal import print_table, show_reports
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.sets.tasks import UserTask
+    from nnd_tasks.stress.set_writing import StressSet
 
 #: Panels of `nnd stress --help`.
 _SETS, _VERDICTS = "Sets of synthetic errors", "Verdicts"
-
+Corpus = Annotated[str, typer.Option(help="wikitext, cnndm, wmt or ted; or a .txt or .jsonl file.")]
+Source = Annotated[Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")]
+Texts = Annotated[int, typer.Option(help="How many texts, drawn at random; 0 takes all.")]
+SetOut = Annotated[Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace a set of this name that was made in another way.")]
 
 stress = typer.Typer(
     help="Blind spots: synthetic errors, as sets to test likelihoods with.",
@@ -46,80 +49,60 @@ app.add_typer(stress, name="stress", rich_help_panel=CONCLUSIONS)
 )
 def stress_build(
     name: Annotated[str, typer.Argument(help="Name of the set; the tasks look for blindspot_CORPUS.")],
-    corpus: Annotated[
-        str,
-        typer.Option(
-            help="wikitext, cnndm, wmt or ted; or a .txt or .jsonl file.",
-        ),
-    ],
-    source: Annotated[
-        Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
-    ] = None,
+    corpus: Corpus,
+    source: Source = None,
     errors: Annotated[str, typer.Option(help="all, or names separated by commas; a card lists them.")] = "all",
     levels: Annotated[
-        str | None,
-        typer.Option(help="three, paper (all of the paper's), or numbers separated by commas.", show_default="three"),
-    ] = None,
-    texts: Annotated[
-        int | None, typer.Option(help="How many gold texts, drawn at random; 0 takes all.", show_default="200")
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(help="How often each error is made anew.", show_default="1")] = None,
-    paper: Annotated[
-        bool, typer.Option("--paper", help="The paper's whole grid: all texts, all its levels, five seeds.")
-    ] = False,
-    spacy: Annotated[
-        str | None, typer.Option(help="spaCy pipeline. Default: en_core_web_sm if it is installed.")
-    ] = None,
+        str, typer.Option(help="three, paper (all of the paper's), or numbers separated by commas.")
+    ] = "three",
+    texts: Texts = 200,
+    seeds: Annotated[int, typer.Option(help="How often each error is made anew.")] = 1,
+    spacy: Annotated[str | None, typer.Option(help="spaCy pipeline. Default: en_core_web_sm where installed.")] = None,
     mlm: Annotated[str | None, typer.Option(help="Masked language model, for bert_diverge.")] = None,
-    reference: Annotated[Path | None, typer.Option(help="Texts, one per line, to count n-grams in.")] = None,
-    prompt: Annotated[
-        str | None, typer.Option(help="Template of what a model reads before a text with source.")
-    ] = None,
-    out_dir: Annotated[
-        Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a set of this name that was made in another way.")
-    ] = False,
-    brief: Brief = False,
+    prompt: Annotated[str | None, typer.Option(help="Template of what a model reads before a text with source.")] = None,
+    out: SetOut = None,
+    replace: Replace = False,
 ) -> None:
-    """Build a set of gold texts against the same texts with one error."""
+    """Build a set of gold texts against the same texts with one error.
+
+    The paper's grid is --levels paper --texts 0 --seeds 5. Texts to count n-grams in stand beside a file of texts:
+    texts_reference.txt beside texts.txt.
+    """
     from nnd_tasks.stress.stress_set import build_stress_set
 
-    if paper and any(value is not None for value in (levels, texts, seeds)):
-        raise NNDError(
-            "--paper sets levels, texts and seeds itself; leave --levels, --texts and --seeds out, or --paper"
-        )
     result = build_stress_set(
         name,
         corpus,
         place=source,
         errors=errors,
-        levels="paper" if paper else levels or "three",
-        texts=None if paper or texts == 0 else 200 if texts is None else texts,
-        seeds=5 if paper else 1 if seeds is None else seeds,
+        levels=levels,
+        texts=texts or None,
+        seeds=seeds,
         spacy=spacy,
         mlm=mlm,
-        reference=reference,
         prompt=None if prompt is None else prompt.replace("\\n", "\n"),
-        out=out_dir,
+        out=out,
         replace=replace,
         progress=sys.stderr.isatty(),
     )
     say(f"{counted(result.summary.tests, 'test')} from {counted(result.summary.clusters, 'text')}")
-    if not brief:
-        print_table(result.tables[0])
     for error, what in result.report["left_out"].items():
         warn(f"left out: {error} needs {what}")
+    _print_set(result)
+
+
+def _print_set(result: StressSet) -> None:
+    """Print the tables of a set, and how to run its task."""
+    from nnd_tasks.show.terminal import print_table
+
+    for table in result.tables:
+        if table.caption:
+            say(table.caption)
+        print_table(table)
     say(f"written to {result.folder}")
-    _say_task(result.task)
-
-
-def _say_task(task: UserTask) -> None:
-    """Print how to run a task."""
-    if task.kept:
-        warn(f"note: {task.path} was kept as it is")
-    arguments = f"--model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {task.name}"
+    if result.task.kept:
+        warn(f"note: {result.task.path} was kept as it is")
+    arguments = f"--model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {result.task.name}"
     say(f"score it: nnd run {arguments} --output_path results --log_samples")
     say("then:     nnd stress report results")
 
@@ -134,62 +117,31 @@ def _say_task(task: UserTask) -> None:
 )
 def stress_attack(
     name: Annotated[str, typer.Argument(help="Name of the set.")],
-    models: Annotated[str, typer.Option(help="Folders or names of models to attack, separated by commas.")],
-    corpus: Annotated[
-        str,
-        typer.Option(help="As for `nnd stress build`; texts with sources allow more edits."),
-    ],
-    source: Annotated[
-        Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
-    ] = None,
-    searches: Annotated[
-        str, typer.Option("--search", help="errors (error types), edits (single words), or both.")
-    ] = "errors,edits",
-    errors: Annotated[str, typer.Option(help="Error types for the search `errors`: all, or names.")] = "all",
-    steps: Annotated[int, typer.Option(help="Most changes of a text, one after the other.")] = 3,
-    texts: Annotated[int, typer.Option(help="How many gold texts, drawn at random; 0 takes all.")] = 50,
-    spacy: Annotated[
-        str | None, typer.Option(help="spaCy pipeline. Default: en_core_web_sm if it is installed.")
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Option(help="Template of what a model reads before a text with source.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="Such as cuda or cpu. Default: cuda if it is there.")] = None,
-    batch_size: Annotated[str, typer.Option("--batch_size", help="As lm-eval's.")] = "1",
-    out_dir: Annotated[
-        Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a set of this name that was made in another way.")
-    ] = False,
+    models: Annotated[str, typer.Option(help="Folders or names of models, separated by commas.")],
+    corpus: Corpus,
+    source: Source = None,
+    errors: Annotated[str, typer.Option(help="all, or names of error types, separated by commas.")] = "all",
+    texts: Texts = 50,
+    device: Annotated[str | None, typer.Option(help="As for lm_eval, such as cuda or cpu.")] = None,
+    out: SetOut = None,
+    replace: Replace = False,
 ) -> None:
-    """Search for errors that models prefer to the gold text."""
+    """Search for errors, and edits of single words, that models prefer to the gold text."""
     from nnd_tasks.stress.attack_set import build_attack_set
 
-    if not batch_size.isdigit() and batch_size.partition(":")[0] != "auto":
-        raise NNDError(f"--batch_size {batch_size}: expected a number, or auto")
     result = build_attack_set(
         name,
         parts_of(models),
         corpus,
         place=source,
-        searches=parts_of(searches),
         errors=errors,
-        steps=steps,
         texts=texts or None,
-        spacy=spacy,
-        prompt=None if prompt is None else prompt.replace("\\n", "\n"),
         device=device,
-        batch_size=int(batch_size) if batch_size.isdigit() else batch_size,
-        out=out_dir,
+        out=out,
         replace=replace,
         progress=sys.stderr.isatty(),
     )
-    for found in result.tables:
-        say(found.caption)
-        print_table(found)
-    say(f"written to {result.folder}")
-    _say_task(result.task)
+    _print_set(result)
 
 
 @stress.command(
@@ -208,6 +160,7 @@ def stress_report(
     brief: Brief = False,
 ) -> None:
     """Show per error whether the likelihood falls as the error grows, as in the paper, with intervals and pass rates."""
+    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.stress.stress_report import report_results
 
     check_folder("--out", out)
@@ -223,35 +176,26 @@ def stress_report(
 )
 def stress_metrics(
     name: Annotated[str, typer.Argument(help="A set that `nnd stress build` made.")],
-    corpus: Annotated[str, typer.Option(help="What it was built from: the references are there.")],
-    source: Annotated[
-        Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
-    ] = None,
-    metrics: Annotated[str, typer.Option(help="Names separated by commas.")] = "bleu,chrf,rouge1,rouge2,rougel",
-    model: Annotated[str | None, typer.Option(help="Encoder-decoder, for bartscore_p, _r, _f and _faithful.")] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="Model for bertscore and mauve. Default: the package's, and gpt2-large.")
-    ] = None,
-    reference: Annotated[
-        Path | None, typer.Option(help="Texts, one per line, for mauve. Default: the references of the corpus.")
-    ] = None,
+    corpus: Corpus,
+    source: Source = None,
+    metrics: Metrics = "bleu,chrf,rouge1,rouge2,rougel",
     out: Out = None,
     form: Format = "text",
     brief: Brief = False,
 ) -> None:
-    """The same verdict for text metrics: does a metric's score fall as the error grows?"""
-    from nnd_tasks.analysis.verify.text_metrics import find_metric
+    """The same verdict for text metrics: does a metric's score fall as the error grows?
+
+    The corpus is what the set was built from: the references are there.
+    """
+    from nnd_tasks.analysis.text_metrics import find_metrics
     from nnd_tasks.datasets import find_set
+    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.stress.corpora import read_corpus
     from nnd_tasks.stress.metric_scores import report_metric
 
     check_folder("--out", out)
-    folder = find_set(name)
-    texts = read_corpus(corpus, source, reference)
-    adapters = {part: find_metric(part, model, encoder) for part in parts_of(metrics)}
-    if not adapters:
-        raise NNDError("--metrics: empty; give names separated by commas, such as rouge2,bleu")
-    reports = [report_metric(part, metric, folder, texts) for part, metric in adapters.items()]
+    folder, texts = find_set(name), read_corpus(corpus, source)
+    reports = [report_metric(part, metric, folder, texts) for part, metric in find_metrics(metrics).items()]
     show_reports(reports, out=out, form=form, brief=brief)
 
 
@@ -268,36 +212,21 @@ def stress_metrics(
     ),
 )
 def stress_self(
-    models: Annotated[str, typer.Option(help="Models that write and score, separated by commas: folders, or names.")],
-    corpus: Annotated[
-        str,
-        typer.Option(
-            help="Where prompts are taken from: as for `nnd stress build`, or a set that is built here.",
-        ),
-    ],
+    models: Annotated[str, typer.Option(help="Folders or names of models, separated by commas.")],
+    corpus: Annotated[str, typer.Option(help="As for `nnd stress build`, or a set that is built here.")],
     judges: Annotated[str, typer.Option(help="Models that score only, separated by commas.")] = "",
-    source: Annotated[
-        Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
-    ] = None,
-    texts: Annotated[int, typer.Option(help="Number of prompts.")] = 100,
+    source: Source = None,
+    texts: Texts = 100,
     words: Annotated[int, typer.Option(help="Words of a text that are the prompt; 0 takes it whole.")] = 20,
     tokens: Annotated[int, typer.Option(help="Most tokens that a model writes.")] = 64,
-    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token each time.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Tokens that are sampled from.")] = 50,
-    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
     model_args: Annotated[
-        str,
-        typer.Option("--model_args", help="Further arguments of all models, as for lm_eval, such as dtype=float32."),
+        str, typer.Option("--model_args", help="As for lm_eval, of all models, such as dtype=float32.")
     ] = "",
-    device: Annotated[str | None, typer.Option(help="As for lm_eval, such as cuda or cpu.")] = None,
-    batch_size: Annotated[
-        str, typer.Option("--batch_size", help="As for lm_eval; another one draws other texts.")
-    ] = "8",
     out: Out = Path("nnd_self"),
     form: Format = "text",
-    brief: Brief = False,
 ) -> None:
     """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
+    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.stress.self_report import report_own_texts
     from nnd_tasks.stress.self_texts import SelfPlan, score_own_texts
 
@@ -310,12 +239,7 @@ def stress_self(
         texts=texts,
         words=words,
         tokens=tokens,
-        temperature=temperature,
-        top_k=top_k,
-        seed=seed,
         model_args=model_args,
-        device=device,
-        batch_size=batch_size,
     )
     report = report_own_texts(score_own_texts(plan, progress=sys.stderr.isatty()))
-    show_reports([report], out=out, form=form, brief=brief)
+    show_reports([report], out=out, form=form)

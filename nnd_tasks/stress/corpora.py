@@ -69,7 +69,7 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
         name: one of `KNOWN`, or a file (``.txt``: one text per line; ``.jsonl``: ``gold``, and ``source``, ``reference`` or
             ``references`` where there are any).
         place: a file, or a folder that holds the paper's files; None looks in ``$NND_HOME/blindspot``.
-        reference: a file of one text per line, to count n-grams in.
+        reference: a file of one text per line, to count n-grams in; None takes ``NAME_reference.txt`` beside ``NAME.txt``.
 
     Raises:
         NNDError: there is no such corpus, it cannot be read, or it is empty.
@@ -87,8 +87,8 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
             f"corpus {name}: there is no {path.name} in {folder}; name the folder of the paper's texts with --source "
             "(they come from github.com/cloudygoose/blindspot_nlg; docs/blind_spots.md says what the file holds)"
         )
-    beside = path.with_name(known.get("reference", path.name)) if known else path
-    if reference is None and beside != path and beside.is_file():
+    beside = path.with_name(known.get("reference", "") if known else f"{path.stem}_reference.txt")
+    if reference is None and beside.is_file():
         reference = beside
     texts = list({(gold.source, gold.text): gold for gold in _read(path) if gold.text.strip()}.values())
     if not texts:

@@ -20,7 +20,7 @@ NEEDS: Mapping[str, str] = {
     "tags": "a tagger: python -m spacy download en_core_web_sm, or --spacy PIPELINE",
     "entities": "an entity recognizer: python -m spacy download en_core_web_sm, or --spacy PIPELINE",
     "source": "a source for every text: a JSONL corpus with `source`",
-    "reference corpus": "a reference corpus for n-grams: --reference FILE",
+    "reference corpus": "a reference corpus for n-grams: texts_reference.txt beside texts.txt",
     "masked model": "a masked language model: --mlm FOLDER",
 }
 
