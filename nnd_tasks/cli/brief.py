@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from nnd_tasks.analysis.curves.charts import Chart, Point
     from nnd_tasks.analysis.familiarity.familiarity import Familiarity
     from nnd_tasks.analysis.signal.signals import SetSignals
-    from nnd_tasks.analysis.verify.verify_sets import SetReport
 
 
 def brief_comparisons(comparisons: Sequence[Comparison]) -> str:
@@ -60,16 +59,6 @@ def brief_signals(found: Sequence[SetSignals]) -> str:
             cells = ["worth running", " and ".join(signal.measure for signal in shown)] if shown else ["not shown", ""]
             rows.append([one.paired.title, one.family.name, category, *cells, "" if least is None else f"{least:,}"])
     return table(["task", "family", "category", "verdict", "by", "--sample"], rows, ["--sample"])
-
-
-def brief_verification(reports: Sequence[SetReport]) -> str:
-    """Return a row per set and score: how well it ranks models as people do, averaged over categories."""
-    rows = [
-        [report.name, one.scorer, number(one.average.tau.value, 2), number(one.average.r.value, 2)]
-        for report in reports
-        for one in report.verifications
-    ]
-    return table(["set", "score", "tau", "r"], rows, ["tau", "r"])
 
 
 def brief_familiarity(found: Sequence[Familiarity]) -> str:

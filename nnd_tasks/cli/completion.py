@@ -94,7 +94,7 @@ def task_names(incomplete: str) -> Iterator[Offer]:
 @_quietly
 def experiments(incomplete: str) -> Iterator[Offer]:
     """Yield published experiments that begin so."""
-    from nnd_tasks.analysis.reproduce.experiments import PATH
+    from nnd_tasks.analysis.experiments import PATH
     from nnd_tasks.yaml_json import read_yaml
 
     for name, experiment in read_yaml(PATH)["experiments"].items():

@@ -11,7 +11,7 @@ import typer
 
 from nnd_tasks.cli import completion
 from nnd_tasks.cli.console import check_folder, parts_of, say, show, table, warn
-from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, app, examples
+from nnd_tasks.cli.typer_app import CONCLUSIONS, DEFAULT_METRICS, METRICS_HELP, RUN_GPT2, Brief, app, examples
 from nnd_tasks.errors import NNDError
 from nnd_tasks.wording import counted
 
@@ -263,11 +263,7 @@ def stress_metrics(
     source: Annotated[
         Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")
     ] = None,
-    metrics: Annotated[str, typer.Option(help="Names separated by commas.")] = "bleu,chrf,rouge1,rouge2,rougel",
-    model: Annotated[str | None, typer.Option(help="Encoder-decoder, for bartscore_p, _r, _f and _faithful.")] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="Model for bertscore and mauve. Default: the package's, and gpt2-large.")
-    ] = None,
+    metrics: Annotated[str, typer.Option(help=METRICS_HELP)] = DEFAULT_METRICS,
     reference: Annotated[
         Path | None, typer.Option(help="Texts, one per line, for mauve. Default: the references of the corpus.")
     ] = None,
@@ -275,7 +271,7 @@ def stress_metrics(
     brief: Brief = False,
 ) -> None:
     """The same verdict for text metrics: does a metric's score fall as the error grows?"""
-    from nnd_tasks.analysis.verify.text_metrics import find_metric
+    from nnd_tasks.analysis.text_metrics import find_metric, split_metrics
     from nnd_tasks.datasets import find_set
     from nnd_tasks.stress.corpora import read_corpus
     from nnd_tasks.stress.metric_scores import stress_metric
@@ -283,9 +279,7 @@ def stress_metrics(
     check_folder("--out", out_dir)
     folder = find_set(name)
     texts = read_corpus(corpus, source, reference)
-    adapters = {part: find_metric(part, model, encoder) for part in parts_of(metrics)}
-    if not adapters:
-        raise NNDError("--metrics: empty; give names separated by commas, such as rouge2,bleu")
+    adapters = {part: find_metric(part, model) for part, model in split_metrics(metrics).items()}
     for part, metric in adapters.items():
         _show_reports([stress_metric(part, metric, folder, texts)], out_dir, brief)
 

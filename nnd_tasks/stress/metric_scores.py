@@ -11,8 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from nnd_tasks.analysis.verify.embeddings import SetMetric
-from nnd_tasks.analysis.verify.text_metrics import FAITHFUL, Metric
+from nnd_tasks.analysis.text_metrics import FAITHFUL, Metric, SetMetric
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.corpora import Corpus

@@ -1,0 +1,209 @@
+"""Does a score rank models, and the gaps between them, as people do? (Laban et al., EMNLP 2022, sections 2.3 and 4).
+
+NND is held against people on Quiz Design, text metrics on SummEval, beside the paper's Table 1.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.analysis.correlation import AVERAGE, RESAMPLES, Array, mean_scores, verify_scores
+from nnd_tasks.analysis.experiments import load_experiments
+from nnd_tasks.analysis.human_scores import ATTRIBUTES, ERRORS, add_up, read_quiz_design, read_summeval
+from nnd_tasks.analysis.text_metrics import FAITHFUL, SetMetric, find_metric, split_metrics
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.fetch import open_source, sha256_of
+from nnd_tasks.sets.shelf import find_recipe
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.wording import counted, did_you_mean
+from nnd_tasks.yaml_json import read_yaml
+
+#: Set -> what reads the publisher's file, and what people scored.
+SETS: Mapping[str, tuple[Callable[[Path, Sequence[str]], pd.DataFrame], Sequence[str]]] = {
+    "quiz_design": (read_quiz_design, ERRORS),
+    "summeval": (read_summeval, ATTRIBUTES),
+}
+#: The paper prints two digits: a value that rounds to its value, or to a neighbouring one, agrees.
+AGREES = 0.015
+
+
+@cache
+def published() -> dict[str, Any]:
+    """Return what the authors published of both sets, and the paper's Table 1."""
+    figures: dict[str, Any] = read_yaml(Path(__file__).with_name("verify.yaml"))
+    return figures
+
+
+def paper_value(name: str, scorer: str, statistic: str) -> float:
+    """Return what the paper's Table 1 prints of a set, averaged over its categories; nan where it has no such cell."""
+    table = published()["table_1"]
+    row = table["rows"].get(table["scorers"].get(scorer), {})
+    return float(row.get(f"{published()[name]['column']} {statistic}", math.nan))
+
+
+def verify_sets(name: str, source: str | Path | None, metrics: str, *, resamples: int = RESAMPLES) -> list[Report]:
+    """Verify on one of `SETS`, or ``all``.
+
+    Args:
+        name: name of the set, or ``all``.
+        source: the publisher's file, or a folder that holds ``quiz_design/`` and ``summeval/`` or the files; None downloads.
+        metrics: text metrics for SummEval, as `split_metrics` reads them.
+        resamples: of the bootstrap.
+
+    Raises:
+        NNDError: a set or metric is unknown, or a file is missing or not in the publisher's format.
+    """
+    if name not in (*SETS, "all"):
+        meant = did_you_mean(name, SETS, end=" ")
+        raise NNDError(f"there is nothing to verify {name!r} with; {meant}expected {', '.join(SETS)} or all")
+    with ExitStack() as stack:
+        names, progress = [*SETS] if name == "all" else [name], sys.stderr.isatty()
+        try:  # find all before reading any
+            found = [stack.enter_context(open_source(find_recipe(one), source, progress=progress)) for one in names]
+        except NNDError as error:
+            raise NNDError(str(error).replace("nnd build", "nnd verify")) from error
+        reports = []
+        for one, files in zip(names, found, strict=True):
+            with files.kept_if_read():
+                reports.append(verify_set(one, next(iter(files.files.values())), metrics, resamples=resamples))
+        return reports
+
+
+def verify_set(name: str, path: Path, metrics: str = "", *, resamples: int = RESAMPLES) -> Report:
+    """Compare scores with people's on one set.
+
+    On Quiz Design these are the authors' published NND rates of seven systems and what teachers said of their questions; on
+    SummEval, text metrics with one reference and the experts' mean ratings of the paper's five systems.
+
+    Args:
+        name: of `SETS`.
+        path: the publisher's file.
+        metrics: as for `verify_sets`.
+        resamples: of the bootstrap.
+
+    Raises:
+        NNDError: the file is not in the publisher's format or has nothing of a system, or a metric cannot run.
+    """
+    read, categories = SETS[name]
+    known = published()[name]
+    systems = pd.DataFrame(known["systems"]).T
+    models = [*systems.index]
+    outputs = read(path, models)
+    human = add_up(outputs, models, categories)
+    shown = {"model": "{model}"}
+    if name == "quiz_design":
+        rates = {run.name: run.rates for run in load_experiments()[name].models}
+        scores = {"nnd": np.array([[rates[model][error] for error in ERRORS] for model in models])}
+        systems["accepted"] = outputs.groupby("model")["accepted"].mean()
+        shown |= {"name": "{name}", "accepted": "{accepted:.1%}", "paper": "{paper_accepted:.1%}"}
+        shown |= {"human {category}": "{human:.3f}", "{scorer} {category}": "{score:.3f}"}
+    else:
+        scores = _score_summaries(outputs, models, metrics)
+        shown |= {"human {category}": "{human:.2f}", "{scorer}": "{score:.3f}"}
+    agreement = _correlate_all(name, models, scores, human, resamples)
+    average = agreement[agreement["category"] == AVERAGE]
+    paper = average[average["paper"].notna()]
+    tables = [
+        Table(
+            "scores",
+            _pair_scores(models, categories, scores, human).join(systems, on="model"),
+            shown,
+            f"Human score: {known['human']}; {len(human):,} {known['prompts']}, {counted(len(models), 'model')}.",
+        ),
+        Table(
+            "agreement",
+            agreement,
+            {
+                "score": "{scorer}",
+                "category": "{category}",
+                "{statistic}": "{value:.2f} [{contexts_low:.2f}, {contexts_high:.2f}]",
+            },
+            "tau: Kendall's tau-b over models. r: Pearson's r over the gaps of all pairs of models, each pair in both orders; "
+            f"r_in_order: each pair once, in the order {', '.join(models)}. In brackets: 95% percentile bootstrap over prompts. "
+            "A resample breaks near ties, so a value may lie close to one end.",
+        ),
+        Table(
+            "paper",
+            paper,
+            {
+                "score": "{scorer}",
+                "statistic": "{statistic}",
+                "paper": "{paper:.2f}",
+                "ours": "{value:.2f}",
+                "difference": "{difference:+.2f}",
+                "other prompts": "{contexts_low:.2f} to {contexts_high:.2f}",
+                "other models too": "{both_low:.2f} to {both_high:.2f}",
+            },
+            f"Averages beside those of the paper's Table 1, {known['column']}, with 95% intervals over other prompts, and over "
+            "other prompts and models; with so few models the latter are wide.",
+        ),
+    ]
+    return Report(
+        f"verify_{name}",
+        f"{name}: do scores rank models, and the gaps between them, as people do?",
+        _compare_with_paper(paper),
+        tables,
+        known["notes"],
+        brief=Table("average", average, {"set": "{set}", "score": "{scorer}", "{statistic}": "{value:.2f}"}),
+        facts={"source_sha256": sha256_of(path), "prompts": len(human), "resamples": resamples},
+    )
+
+
+def _score_summaries(outputs: pd.DataFrame, models: Sequence[str], metrics: str) -> dict[str, Array]:
+    """Return metric -> scores per article, as `add_up` returns them."""
+    references = [[reference] for reference in outputs["reference"]]
+    scores = {}
+    for name, model in split_metrics(metrics).items():
+        if name == FAITHFUL and not all(outputs["source"]):
+            raise NNDError(f"metric {name} needs the articles, which this release of SummEval lacks")
+        metric = None if name == "mauve" else find_metric(name, model)
+        if metric is None or isinstance(metric, SetMetric):
+            raise NNDError(f"metric {name} scores a set of texts as a whole; verification needs a score per text")
+        values = metric([*outputs["text"]], [*outputs["source"]], references)
+        scores[name] = add_up(outputs.assign(**{name: values}), models, [name])
+    return scores
+
+
+def _pair_scores(
+    models: Sequence[str], categories: Sequence[str], scores: Mapping[str, Array], human: Array
+) -> pd.DataFrame:
+    """Return scorer, model, category, score and human score: what the correlations are of."""
+    index = pd.MultiIndex.from_product([models, categories], names=["model", "category"])
+    means = mean_scores(human)
+    pairs = {
+        scorer: pd.DataFrame(
+            {"score": np.broadcast_to(mean_scores(one), means.shape).ravel(), "human": means.ravel()}, index
+        )
+        for scorer, one in scores.items()
+    }
+    return pd.concat(pairs, names=["scorer"]).reset_index()
+
+
+def _correlate_all(
+    name: str, models: Sequence[str], scores: Mapping[str, Array], human: Array, resamples: int
+) -> pd.DataFrame:
+    """Return the rows of `verify_scores` for all scorers of a set, and what the paper prints of averages."""
+    parts = [
+        verify_scores(models, SETS[name][1], one, human, resamples=resamples).assign(set=name, scorer=scorer)
+        for scorer, one in scores.items()
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    cells = [paper_value(name, row.scorer, row.statistic) for row in table.itertuples()]
+    table["paper"] = pd.Series(cells).where(table["category"] == AVERAGE)
+    return table.assign(difference=table["value"] - table["paper"])
+
+
+def _compare_with_paper(paper: pd.DataFrame) -> list[str]:
+    apart = paper[paper["difference"].abs() >= AGREES]
+    said = [f"{row.scorer} {row.statistic} ({row.difference:+.2f})" for row in apart.itertuples()]
+    agree = f"{len(paper) - len(apart)} of {counted(len(paper), 'cell')} of the paper's Table 1 agree to within 0.01."
+    return [agree, *([f"Apart: {', '.join(said)}."] if said else [])]
