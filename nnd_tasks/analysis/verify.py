@@ -32,7 +32,7 @@ SETS: Mapping[str, tuple[Callable[[Path, Sequence[str]], pd.DataFrame], Sequence
     "quiz_design": (read_quiz_design, ERRORS),
     "summeval": (read_summeval, ATTRIBUTES),
 }
-#: The paper prints two digits: a value that rounds to its value, or to a neighbouring one, agrees.
+#: The paper prints two digits: a value that rounds to its value, or to a neighbouring one, agrees. Differences have two, too.
 AGREES = 0.015
 
 
@@ -199,7 +199,7 @@ def _correlate_all(
     table = pd.concat(parts, ignore_index=True)
     cells = [paper_value(name, row.scorer, row.statistic) for row in table.itertuples()]
     table["paper"] = pd.Series(cells).where(table["category"] == AVERAGE)
-    return table.assign(difference=table["value"] - table["paper"])
+    return table.assign(difference=(table["value"] - table["paper"]).round(2) + 0.0)
 
 
 def _compare_with_paper(paper: pd.DataFrame) -> list[str]:

@@ -122,7 +122,7 @@ def show_reports(
     else:
         say_lines("\n".join(forms.to_markdown(report, files=False) for report in reports))
     for path in write_reports(reports, out) if out is not None else ():
-        say(f"written: {path}")
+        (say if form == "text" else warn)(f"written: {path}")
 
 
 def _print_form(reports: Sequence[Report], form: Form) -> str:
