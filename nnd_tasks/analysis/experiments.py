@@ -10,20 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pandas as pd
-
-from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.show.report import Report, Table
 from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import read_yaml
 
 PATH = Path(__file__).with_name("experiments.yaml")
-DISCLAIMER = (
-    "These experiments have not been run on the authors' weights: their numbers are checked against the published ones, and "
-    "only small stand-in models were run with them."
-)
 _Known = TypeVar("_Known")
 
 
@@ -99,20 +91,6 @@ def pick(name: str, known: Mapping[str, _Known], what: str) -> _Known:
         meant = did_you_mean(name, known, end=" ")
         raise NNDError(f"there is no {what} {name!r}; {meant}known: {', '.join(known)}")
     return known[name]
-
-
-def list_experiments() -> Report:
-    """Return every experiment with its models."""
-    rows = [
-        {"experiment": experiment.name, "set": experiment.set, "name": run.name, "published": run.rates[ALL]}
-        | {"task": run.task, "model": run.model, "released": run.released}
-        for experiment in load_experiments().values()
-        for run in experiment.models
-    ]
-    columns = {name: f"{{{name}}}" for name in ("experiment", "set", "name", "task", "model")}
-    columns["weights"] = lambda row: "on the hub" if row["released"] else "fine-tuned from it, never released"
-    table = Table("models", pd.DataFrame(rows), {**columns, "published": "{published:.3f}"})
-    return Report("experiments", "Published experiments", [DISCLAIMER], [table], brief=table)
 
 
 def find_weights(run: PublishedRun, folder: str = "") -> str:

@@ -101,4 +101,4 @@ def add_up(outputs: pd.DataFrame, models: Sequence[str], columns: Sequence[str])
     """
     sums = outputs[[*columns]].astype(float).assign(outputs=1.0).groupby([outputs["prompt"], outputs["model"]]).sum()
     every = pd.MultiIndex.from_product([outputs["prompt"].unique(), models])
-    return sums.reindex(every, fill_value=0.0).to_numpy().reshape(-1, len(models), len(columns) + 1)
+    return np.asarray(sums.reindex(every, fill_value=0.0)).reshape(-1, len(models), len(columns) + 1)

@@ -14,7 +14,6 @@ import pandas as pd
 
 from nnd_tasks import __version__
 from nnd_tasks.analysis.experiments import (
-    DISCLAIMER,
     PATH,
     Experiment,
     PublishedRun,
@@ -25,12 +24,31 @@ from nnd_tasks.analysis.experiments import (
 from nnd_tasks.analysis.marks import FEW_PROMPTS, is_few
 from nnd_tasks.baselines import ALL
 from nnd_tasks.datasets import find_set, read_table
-from nnd_tasks.errors import typed_reason_of
+from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import changing, expand, write_text
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
 from nnd_tasks.tables import fingerprint
 from nnd_tasks.yaml_json import read_json, read_yaml
+
+DISCLAIMER = (
+    "These experiments have not been run on the authors' weights: their numbers are checked against the published ones, and "
+    "only small stand-in models were run with them."
+)
+
+
+def list_experiments() -> Report:
+    """Return every experiment with its models."""
+    rows = [
+        {"experiment": experiment.name, "set": experiment.set, **vars(run), "published": run.rates[ALL]}
+        for experiment in load_experiments().values()
+        for run in experiment.models
+    ]
+    names = ("experiment", "set", "name", "published", "task", "model", "released")
+    columns = {**{name: f"{{{name}}}" for name in names}, "published": "{published:.3f}", "released": "{released:yes}"}
+    table = Table("models", pd.DataFrame(rows)[[*names]], columns)
+    notes = ["What was not released, the authors fine-tuned from the model that is named."]
+    return Report("experiments", "Published experiments", [DISCLAIMER], [table], notes, brief=table)
 
 
 def reproduce(
@@ -57,8 +75,11 @@ def reproduce(
         The report; its fact ``failed`` has a line for each model that failed (the others are run nevertheless).
 
     Raises:
-        NNDError: there is no such experiment, model or folder, the set is not built, or ``out`` cannot be written.
+        NNDError: there is no such experiment, model or folder, the set is not built, ``out`` cannot be written, or all models
+            failed.
     """
+    from nnd_tasks.harness.signature import weights_digest
+
     experiment = pick(name, load_experiments(), "experiment")
     known = {run.name: run for run in experiment.models}
     asked = dict(text.partition("=")[::2] for text in weights) or {
@@ -72,7 +93,8 @@ def reproduce(
     cells, notes, failed = [], [], []
     for run, found in jobs:
         tests = tables[run.config].num_rows
-        key = {**_key(run, found), "data": fingerprint(tables[run.config]), "limit": limit}
+        key = {"task": run.task, "rates": run.rates, "metadata": run.metadata, "limit": limit}
+        key |= {"weights": weights_digest(found) or found, "data": fingerprint(tables[run.config])}
         path = place / f"{file_stem(run.name)}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:8]}.json"
         say(f"{run.name}: {found}{', kept from an earlier run' if path.exists() else ''}")
         try:
@@ -84,7 +106,8 @@ def reproduce(
         except Exception as error:  # lm-eval, torch and transformers raise many kinds; the other models can still run
             failed.append(f"{run.name}: failed ({typed_reason_of(error)})")
             continue
-        gc.collect()  # lm-eval's objects refer to each other; the next model needs the memory
+        finally:
+            gc.collect()  # lm-eval's objects refer to each other; the next model needs the memory
         cells += [{"model": run.name, **cell} for cell in result["cells"]]
         counts = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in result["counts"].items())
         notes += [f"{run.name}: {found}, task {run.task}; {counts}", *(f"{run.name}: {note}" for note in run.notes)]
@@ -92,20 +115,14 @@ def reproduce(
             notes.append(
                 f"{run.name}: the authors have {run.tests:,} tests, the set that is built here {tests:,}: other data."
             )
+    if not cells:
+        raise NNDError("; ".join(failed))
     if limit is not None:
         notes.append(f"--limit {limit}: the published rates are over all prompts, the measured ones are not.")
     return _report(experiment, pd.DataFrame(cells), notes, failed)
 
 
 # ---------------------------------------------------------------- one run
-
-
-def _key(run: PublishedRun, weights: str) -> dict[str, Any]:
-    """Return what a result depends on, besides the data and the limit."""
-    from nnd_tasks.harness.signature import weights_digest
-
-    asked = {"task": run.task, "rates": dict(run.rates), "metadata": dict(run.metadata)}
-    return {**asked, "weights": weights_digest(weights) or weights}
 
 
 def _run(
@@ -216,10 +233,11 @@ def measure(
         # The printed rates have six digits, which give whole numbers of passes.
         name = f"{ALL} but {', '.join(experiment.left_out)}"
         cells.append(cell(name, round(passed) / others, lambda test: part))
-    for label, rate in run.rates.items():
-        if label != ALL:
-            cells.append(cell(label, rate, lambda test, label=label: label in map(test.get, experiment.columns)))
-    return cells
+
+    def has(label: str) -> Callable[[Mapping[str, Any]], bool]:
+        return lambda test: label in map(test.get, experiment.columns)
+
+    return cells + [cell(label, rate, has(label)) for label, rate in run.rates.items() if label != ALL]
 
 
 def _tests_left(experiment: Experiment, run: PublishedRun) -> int:
@@ -228,24 +246,18 @@ def _tests_left(experiment: Experiment, run: PublishedRun) -> int:
 
 
 def _report(experiment: Experiment, cells: pd.DataFrame, notes: Sequence[str], failed: Sequence[str]) -> Report:
-    tables = []
-    if len(cells):
-        few = [is_few(*one) for one in zip(cells["clusters"], cells["stderr"], strict=True)]
-        cells = cells.assign(difference=cells["measured"].astype(float) - cells["published"], few=few)
-        columns = {
-            "model": "{model}",
-            "tests": "{label}",
-            "published": "{published:.4f}",
-            "measured": "{measured:.4f}",
-            "difference": "{difference:+.4f}",
-            "stderr": "{stderr:.4f}",
-            "number": "{tests:,}",
-            "prompts": "{clusters:,}{few:†}",
-        }
-        tables = [
-            Table("rates", cells, columns),
-            Table("overall", cells[cells["label"] == ALL], columns, only_files=True),
-        ]
+    few = [is_few(*one) for one in zip(cells["clusters"], cells["stderr"], strict=True)]
+    cells = cells.assign(difference=cells["measured"].astype(float) - cells["published"], few=few)
+    columns = {
+        "model": "{model}",
+        "tests": "{label}",
+        "published": "{published:.4f}",
+        "measured": "{measured:.4f}",
+        "difference": "{difference:+.4f}",
+        "stderr": "{stderr:.4f}",
+        "number": "{tests:,}",
+        "prompts": "{clusters:,}{few:†}",
+    }
     reading = (
         "stderr is that of the measured rate, clustered by prompt. It does not say how near a reproduction must be: over all "
         "prompts of the same data, the same weights should come much nearer."
@@ -254,9 +266,9 @@ def _report(experiment: Experiment, cells: pd.DataFrame, notes: Sequence[str], f
         experiment.name,
         experiment.title,
         [DISCLAIMER, *failed],
-        tables[:1],
+        [Table("rates", cells, columns)],
         [reading, *experiment.notes, *notes],
         FEW_PROMPTS,
-        brief=tables[1] if tables else None,
+        Table("overall", cells[cells["label"] == ALL], columns),
         facts={"failed": failed},
     )

@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError, reason_of
 
-#: Returns one score per hypothesis, higher is better; ``references`` holds a list of references for each hypothesis.
-Metric = Callable[[Sequence[str], Sequence[str], Sequence[Sequence[str]]], list[float]]
+Texts: TypeAlias = Sequence[str]
+#: ``(hypotheses, sources, references) -> scores``, one per hypothesis, higher is better; each has a list of references.
+Metric: TypeAlias = Callable[[Texts, Texts, Sequence[Texts]], list[float]]
 _BATCH = 16
 
 
@@ -28,7 +29,7 @@ class SetMetric:
         score: ``(hypotheses, references) -> score``, higher is better.
     """
 
-    score: Callable[[Sequence[str], Sequence[str]], float]
+    score: Callable[[Texts, Texts], float]
 
 
 def _import(metric: str, module: str, package: str) -> Any:
@@ -49,9 +50,7 @@ def _naming_model(metric: str, model: str) -> Iterator[None]:
 # ---------------------------------------------------------------- metrics without a model
 
 
-def score_each(
-    name: str, hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]
-) -> list[float]:
+def score_each(name: str, hypotheses: Texts, sources: Texts, references: Sequence[Texts]) -> list[float]:
     """Score each text against its references with one of `METRICS`.
 
     - ``bleu`` and ``chrf``: of sentences, by sacrebleu with its default settings, 0 to 100.
@@ -83,9 +82,7 @@ def _load_score(name: str) -> Callable[[str, list[str]], float]:
 # ---------------------------------------------------------------- metrics with a model
 
 
-def bertscore(
-    model: str, hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]
-) -> list[float]:
+def bertscore(model: str, hypotheses: Texts, sources: Texts, references: Sequence[Texts]) -> list[float]:
     """F-measure of BERTScore; the highest over several references.
 
     Args:
@@ -124,16 +121,14 @@ def mauve(model: str) -> SetMetric:
         network = AutoModel.from_pretrained(model, dtype="float32", device_map="auto").eval()
     known: dict[str, NDArray[np.float32]] = {}
 
-    def score(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    def score(hypotheses: Texts, references: Texts) -> float:
         p, q = (_features(texts, tokenizer, network, known) for texts in (references, hypotheses))
         return float(package.compute_mauve(p_features=p, q_features=q, verbose=False).mauve)
 
     return SetMetric(score)
 
 
-def _features(
-    texts: Sequence[str], tokenizer: Any, network: Any, known: dict[str, NDArray[np.float32]]
-) -> NDArray[np.float32]:
+def _features(texts: Texts, tokenizer: Any, network: Any, known: dict[str, NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return the features of texts, shape (texts, width); ``known`` (text -> features) gets those that it lacks."""
     import torch
 
@@ -158,9 +153,7 @@ def _features(
     return np.stack([known[text] for text in texts])
 
 
-def bartscore(
-    variant: str, lm: Any, hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]
-) -> list[float]:
+def bartscore(variant: str, lm: Any, hypotheses: Texts, sources: Texts, references: Sequence[Texts]) -> list[float]:
     """Mean log-likelihood per token under an encoder-decoder (Yuan et al., 2021).
 
     Args:
@@ -174,12 +167,10 @@ def bartscore(
     if variant == "f":
         both = (bartscore(part, lm, hypotheses, sources, references) for part in "pr")
         return [(p + r) / 2 for p, r in zip(*both, strict=True)]
-    pairs = []
-    for text, source, refs in zip(hypotheses, sources, references, strict=True):
-        if variant == "faithful":
-            pairs.append([(source, text)])
-        else:
-            pairs.append([(ref, text) if variant == "p" else (text, ref) for ref in refs])
+    pairs = [
+        [(source, text)] if variant == "faithful" else [(ref, text) if variant == "p" else (text, ref) for ref in refs]
+        for text, source, refs in zip(hypotheses, sources, references, strict=True)
+    ]
     wanted = list({pair for some in pairs for pair in some})
     encoded = [(pair, *lm._encode_pair(*pair)) for pair in wanted]
     sums = lm._loglikelihood_tokens(encoded, disable_tqdm=True)

@@ -109,13 +109,23 @@ def verify_set(name: str, path: Path, metrics: str = "", *, resamples: int = RES
     else:
         scores = _score_summaries(outputs, models, metrics)
         shown |= {"human {category}": "{human:.2f}", "{scorer}": "{score:.3f}"}
-    agreement = _correlate_all(name, models, scores, human, resamples)
+    index = pd.MultiIndex.from_product([models, categories], names=["model", "category"])
+    means = mean_scores(human)
+    pairs, parts = {}, {}
+    for scorer, one in scores.items():
+        each = np.broadcast_to(mean_scores(one), means.shape)
+        pairs[scorer] = pd.DataFrame({"score": each.ravel(), "human": means.ravel()}, index)
+        parts[scorer] = verify_scores(models, categories, one, human, resamples=resamples)
+    agreement = pd.concat(parts, names=["scorer"]).reset_index("scorer").assign(set=name)
+    printed = [paper_value(name, row.scorer, row.statistic) for row in agreement.itertuples()]
+    agreement["paper"] = np.where(agreement["category"] == AVERAGE, printed, np.nan)
+    agreement["difference"] = (agreement["value"] - agreement["paper"]).round(2) + 0.0
     average = agreement[agreement["category"] == AVERAGE]
     paper = average[average["paper"].notna()]
     tables = [
         Table(
             "scores",
-            _pair_scores(models, categories, scores, human).join(systems, on="model"),
+            pd.concat(pairs, names=["scorer"]).reset_index().join(systems, on="model"),
             shown,
             f"Human score: {known['human']}; {len(human):,} {known['prompts']}, {counted(len(models), 'model')}.",
         ),
@@ -171,35 +181,6 @@ def _score_summaries(outputs: pd.DataFrame, models: Sequence[str], metrics: str)
         values = metric([*outputs["text"]], [*outputs["source"]], references)
         scores[name] = add_up(outputs.assign(**{name: values}), models, [name])
     return scores
-
-
-def _pair_scores(
-    models: Sequence[str], categories: Sequence[str], scores: Mapping[str, Array], human: Array
-) -> pd.DataFrame:
-    """Return scorer, model, category, score and human score: what the correlations are of."""
-    index = pd.MultiIndex.from_product([models, categories], names=["model", "category"])
-    means = mean_scores(human)
-    pairs = {
-        scorer: pd.DataFrame(
-            {"score": np.broadcast_to(mean_scores(one), means.shape).ravel(), "human": means.ravel()}, index
-        )
-        for scorer, one in scores.items()
-    }
-    return pd.concat(pairs, names=["scorer"]).reset_index()
-
-
-def _correlate_all(
-    name: str, models: Sequence[str], scores: Mapping[str, Array], human: Array, resamples: int
-) -> pd.DataFrame:
-    """Return the rows of `verify_scores` for all scorers of a set, and what the paper prints of averages."""
-    parts = [
-        verify_scores(models, SETS[name][1], one, human, resamples=resamples).assign(set=name, scorer=scorer)
-        for scorer, one in scores.items()
-    ]
-    table = pd.concat(parts, ignore_index=True)
-    cells = [paper_value(name, row.scorer, row.statistic) for row in table.itertuples()]
-    table["paper"] = pd.Series(cells).where(table["category"] == AVERAGE)
-    return table.assign(difference=(table["value"] - table["paper"]).round(2) + 0.0)
 
 
 def _compare_with_paper(paper: pd.DataFrame) -> list[str]:

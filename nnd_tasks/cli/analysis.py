@@ -358,14 +358,13 @@ def reproduce(
     brief: Brief = False,
 ) -> None:
     """Run the paper's models that you have (folders, or the hub) and show published beside measured pass rates."""
-    from nnd_tasks.analysis.experiments import list_experiments
+    from nnd_tasks.analysis.reproduce import list_experiments
+    from nnd_tasks.analysis.reproduce import reproduce as run_again
     from nnd_tasks.show.terminal import show_reports
 
     if experiment is None:
         show_reports([list_experiments()], form=form, brief=brief)
         return
-    from nnd_tasks.analysis.reproduce import reproduce as run_again
-
     settings = {"device": device, "batch_size": batch_size}
     report = run_again(experiment, weights or (), out=out, limit=limit, say=warn, **settings)
     show_reports([report], out=out, form=form, brief=brief)

@@ -84,6 +84,7 @@ def test_brief_has_one_name_and_one_text() -> None:
         "signal",
         "familiarity",
         "verify",
+        "reproduce",
         "check",
         "publish",
     }
