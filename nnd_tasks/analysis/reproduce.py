@@ -82,9 +82,10 @@ def reproduce(
 
     experiment = pick(name, load_experiments(), "experiment")
     known = {run.name: run for run in experiment.models}
-    asked = dict(text.partition("=")[::2] for text in weights) or {
-        run.name: "" for run in known.values() if run.released
-    }
+    released = [run.name for run in experiment.models if run.released]
+    asked = dict(text.partition("=")[::2] for text in weights or released)
+    if len(asked) < len(weights):
+        raise NNDError(f"--weights: a model is named twice in {', '.join(weights)}")
     jobs = [(run := pick(one, known, f"model of {name}"), find_weights(run, folder)) for one, folder in asked.items()]
     tables = {config: read_table(find_set(experiment.set), config) for config in {run.config for run, _ in jobs}}
     place = expand(out) / name
@@ -128,14 +129,27 @@ def reproduce(
 def _run(
     run: PublishedRun, weights: str, scratch: Path, limit: int | None, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Evaluate one model as the authors did; return its samples, and what is stored of the result."""
+    """Evaluate one model as the authors did; return its samples, and what is stored of the result.
+
+    A tokenizer that gets special tokens is saved in ``scratch``.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
     from nnd_tasks.runner.run import evaluate
 
     protocol = read_yaml(PATH)["protocol"]
-    arguments, kind = _model_arguments(run, {"pretrained": weights, **protocol["model_args"]}, scratch)
     metadata = {**protocol["metadata"], **run.metadata}
+    arguments = {"pretrained": weights, **protocol["model_args"]}
+    # A start token and special tokens are for the run's own architecture; a model of another keeps its own.
+    kind = AutoConfig.from_pretrained(weights)
+    if run.start_at_bos and kind.model_type == "bart":
+        arguments["decoder_start_token_id"] = kind.bos_token_id
+    if run.special_tokens and (tokenizer := AutoTokenizer.from_pretrained(weights)).eos_token is None:
+        tokenizer.add_special_tokens(dict(run.special_tokens))
+        tokenizer.save_pretrained(scratch)
+        arguments["tokenizer"] = str(scratch)
     model: dict[str, Any] = {"model_args": arguments, **settings}
-    if kind == "fsmt":
+    if kind.model_type == "fsmt":
         model = {"model": _explicit_decoder(**arguments, **settings)}
     results = evaluate(run.task, metadata=metadata, limit=limit, bootstrap_iters=0, **model)
     metrics = results["results"][run.task]
@@ -147,28 +161,6 @@ def _run(
         "counts": {name: metrics[f"{name},none"] for name in counts},
         "signature": results["configs"][run.task]["metadata"]["nnd"]["signature"]["line"],
     }
-
-
-def _model_arguments(run: PublishedRun, arguments: dict[str, Any], scratch: Path) -> tuple[dict[str, Any], str]:
-    """Return the model's arguments and its type.
-
-    Args:
-        run: its start token and special tokens are for its own architecture; a model of another keeps its own.
-        arguments: those of all experiments, and the weights.
-        scratch: folder for a tokenizer that gets special tokens.
-    """
-    from transformers import AutoConfig, AutoTokenizer
-
-    config = AutoConfig.from_pretrained(arguments["pretrained"])
-    if run.start_at_bos and config.model_type == "bart":
-        arguments["decoder_start_token_id"] = config.bos_token_id
-    if run.special_tokens:
-        tokenizer = AutoTokenizer.from_pretrained(arguments["pretrained"])
-        if tokenizer.eos_token is None:
-            tokenizer.add_special_tokens(dict(run.special_tokens))
-            tokenizer.save_pretrained(scratch)
-            arguments["tokenizer"] = str(scratch)
-    return arguments, config.model_type
 
 
 def _explicit_decoder(**arguments: Any) -> Any:

@@ -475,6 +475,7 @@ def test_released_weights_come_from_the_hub() -> None:
         (["quiz_design", "--weights", "MixQG=x"], "did you mean 'mixqg'?"),
         (["quiz_design", "--weights", "mixqg=nowhere"], "nowhere: no model is there for mixqg (it has no config.json)"),
         (["quiz_design", "--weights", "dgpt2_sup"], "dgpt2_sup: never released by the authors"),
+        (["quiz_design", "--weights", "mixqg=a", "--weights", "mixqg"], "--weights: a model is named twice"),
         (["challenge300"], "set 'challenge300' is not built here; run: nnd build challenge300"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,12 +54,6 @@ def test_a_chart_has_a_row_per_model_of_all_tests() -> None:
     assert set(vars(point)) <= set(Point.__dataclass_fields__)
     row = "| nnd_demo | m | 1e+09 | 0.600 | 0.550 to 0.650"
     assert brief.brief_chart(chart).splitlines()[2:] == [f"{row} |", f"{row}† |"]
-
-
-def test_a_verification_has_a_row_per_score() -> None:
-    average = SimpleNamespace(tau=SimpleNamespace(value=0.5), r=SimpleNamespace(value=math.nan))
-    report: Any = SimpleNamespace(name="summeval", verifications=[SimpleNamespace(scorer="bleu", average=average)])
-    assert brief.brief_verification([report]).splitlines()[2:] == ["| summeval | bleu | 0.50 | - |"]
 
 
 def test_a_stress_report_of_one_model_has_its_verdicts_in_brief() -> None:
