@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ import pandas as pd
 from nnd_tasks.analysis.correlation import AVERAGE, RESAMPLES, Array, mean_scores, verify_scores
 from nnd_tasks.analysis.experiments import load_experiments
 from nnd_tasks.analysis.human_scores import ATTRIBUTES, ERRORS, add_up, read_quiz_design, read_summeval
-from nnd_tasks.analysis.text_metrics import FAITHFUL, SetMetric, find_metric, split_metrics
+from nnd_tasks.analysis.text_metrics import FAITHFUL, Metric, find_metric, split_metrics
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.fetch import open_source, sha256_of
 from nnd_tasks.sets.shelf import find_recipe
@@ -65,20 +65,20 @@ def verify_sets(name: str, source: str | Path | None, metrics: str, *, resamples
     if name not in (*SETS, "all"):
         meant = did_you_mean(name, SETS, end=" ")
         raise NNDError(f"there is nothing to verify {name!r} with; {meant}expected {', '.join(SETS)} or all")
+    names, progress = [*SETS] if name == "all" else [name], sys.stderr.isatty()
+    adapters = load_metrics(metrics) if "summeval" in names else {}
     with ExitStack() as stack:
-        names, progress = [*SETS] if name == "all" else [name], sys.stderr.isatty()
         try:  # find all before reading any
             found = [stack.enter_context(open_source(find_recipe(one), source, progress=progress)) for one in names]
         except NNDError as error:
             raise NNDError(str(error).replace("nnd build", "nnd verify")) from error
-        reports = []
-        for one, files in zip(names, found, strict=True):
-            with files.kept_if_read():
-                reports.append(verify_set(one, next(iter(files.files.values())), metrics, resamples=resamples))
-        return reports
+        paths = [next(iter(files.files.values())) for files in found]
+        return [verify_set(one, path, adapters, resamples=resamples) for one, path in zip(names, paths, strict=True)]
 
 
-def verify_set(name: str, path: Path, metrics: str = "", *, resamples: int = RESAMPLES) -> Report:
+def verify_set(
+    name: str, path: Path, metrics: Mapping[str, Metric] | None = None, *, resamples: int = RESAMPLES
+) -> Report:
     """Compare scores with people's on one set.
 
     On Quiz Design these are the authors' published NND rates of seven systems and what teachers said of their questions; on
@@ -87,7 +87,7 @@ def verify_set(name: str, path: Path, metrics: str = "", *, resamples: int = RES
     Args:
         name: of `SETS`.
         path: the publisher's file.
-        metrics: as for `verify_sets`.
+        metrics: name -> text metric, for SummEval.
         resamples: of the bootstrap.
 
     Raises:
@@ -107,7 +107,7 @@ def verify_set(name: str, path: Path, metrics: str = "", *, resamples: int = RES
         shown |= {"name": "{name}", "accepted": "{accepted:.1%}", "paper": "{paper_accepted:.1%}"}
         shown |= {"human {category}": "{human:.3f}", "{scorer} {category}": "{score:.3f}"}
     else:
-        scores = _score_summaries(outputs, models, metrics)
+        scores = {one: _score_summaries(outputs, models, one, metric) for one, metric in (metrics or {}).items()}
         shown |= {"human {category}": "{human:.2f}", "{scorer}": "{score:.3f}"}
     index = pd.MultiIndex.from_product([models, categories], names=["model", "category"])
     means = mean_scores(human)
@@ -168,19 +168,25 @@ def verify_set(name: str, path: Path, metrics: str = "", *, resamples: int = RES
     )
 
 
-def _score_summaries(outputs: pd.DataFrame, models: Sequence[str], metrics: str) -> dict[str, Array]:
-    """Return metric -> scores per article, as `add_up` returns them."""
+def load_metrics(text: str) -> dict[str, Metric]:
+    """Return name -> metric, of metrics as `split_metrics` reads them.
+
+    Raises:
+        NNDError: one is unknown or scores a set of texts as a whole, or its model cannot be loaded.
+    """
+    models = split_metrics(text)
+    if "mauve" in models:
+        raise NNDError("metric mauve scores a set of texts as a whole; verification needs a score per text")
+    return {name: cast("Metric", find_metric(name, model)) for name, model in models.items()}
+
+
+def _score_summaries(outputs: pd.DataFrame, models: Sequence[str], name: str, metric: Metric) -> Array:
+    """Return a metric's scores per article, as `add_up` returns them."""
+    if name == FAITHFUL and not all(outputs["source"]):
+        raise NNDError(f"metric {name} needs the articles, which this release of SummEval lacks")
     references = [[reference] for reference in outputs["reference"]]
-    scores = {}
-    for name, model in split_metrics(metrics).items():
-        if name == FAITHFUL and not all(outputs["source"]):
-            raise NNDError(f"metric {name} needs the articles, which this release of SummEval lacks")
-        metric = None if name == "mauve" else find_metric(name, model)
-        if metric is None or isinstance(metric, SetMetric):
-            raise NNDError(f"metric {name} scores a set of texts as a whole; verification needs a score per text")
-        values = metric([*outputs["text"]], [*outputs["source"]], references)
-        scores[name] = add_up(outputs.assign(**{name: values}), models, [name])
-    return scores
+    scores = metric([*outputs["text"]], [*outputs["source"]], references)
+    return add_up(outputs.assign(**{name: scores}), models, [name])
 
 
 def _compare_with_paper(paper: pd.DataFrame) -> list[str]:

@@ -31,7 +31,7 @@ from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
 from nnd_tasks.analysis.reproduce import measure
 from nnd_tasks.analysis.results import Run, read_runs, to_table
 from nnd_tasks.analysis.signal.signals import find_signals
-from nnd_tasks.analysis.verify import AGREES, verify_set
+from nnd_tasks.analysis.verify import AGREES, load_metrics, verify_set
 from tests.analysis.judged_runs import write_scores, write_set
 from tests.analysis.stored_runs import write_models, write_training
 from tests.conftest import DATA, needs_data
@@ -207,7 +207,8 @@ def collect_verify(folder: Path) -> Pins:
     """Human scores, taus and gap correlations, with the publisher's files and text metrics that need no download."""
     pins: Pins = {}
     for name, file in FILES.items():
-        report = verify_set(name, DATA / name / file, "bleu,chrf,rouge1,rouge2,rougel", resamples=300)
+        metrics = load_metrics("bleu,chrf,rouge1,rouge2,rougel")
+        report = verify_set(name, DATA / name / file, metrics, resamples=300)
         tables = {table.name: table.data for table in report.tables}
         pins[f"{name}/contexts"] = report.facts["prompts"]
         for row in tables["scores"].itertuples():

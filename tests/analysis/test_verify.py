@@ -32,7 +32,7 @@ from nnd_tasks.analysis.correlation import (
 )
 from nnd_tasks.analysis.human_scores import ATTRIBUTES, add_up, read_quiz_design, read_summeval
 from nnd_tasks.analysis.text_metrics import METRICS
-from nnd_tasks.analysis.verify import AGREES, paper_value, published, verify_set, verify_sets
+from nnd_tasks.analysis.verify import AGREES, load_metrics, paper_value, published, verify_set, verify_sets
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.fetch import Source
@@ -296,7 +296,7 @@ def test_quiz_design_by_another_way(data: Path) -> None:
 
 def test_summeval_reproduces_rouge(data: Path) -> None:
     path = data / "summeval" / SUMMEVAL_FILE
-    report = verify_set("summeval", path, "rouge1,rouge2,rougel", resamples=200)
+    report = verify_set("summeval", path, load_metrics("rouge1,rouge2,rougel"), resamples=200)
     found = tables_of(report)
     averages = (
         found["agreement"].query("category == @AVERAGE").pivot(index="scorer", columns="statistic", values="value")
@@ -356,7 +356,7 @@ def test_a_metric_is_the_mean_over_a_systems_summaries_with_the_first_reference(
         return [float(len(text)) for text in texts]
 
     monkeypatch.setitem(METRICS, "bleu", length)
-    report = verify_set("summeval", path, "bleu", resamples=0)
+    report = verify_set("summeval", path, load_metrics("bleu"), resamples=0)
     rows = [row for row in lines_of(path) if row["model_id"] in SYSTEMS]
     assert seen == [(row["text"], row["references"][0]) for row in rows]
     assert report.facts["prompts"] == 8
@@ -381,9 +381,9 @@ def test_a_release_without_articles_lacks_only_what_reads_them(short: Path) -> N
     path = short / "summeval" / SUMMEVAL_FILE
     write_lines(path, [{key: value for key, value in row.items() if key != "text"} for row in lines_of(path)])
     assert set(read_summeval(path, SYSTEMS)["source"]) == {""}
-    verify_set("summeval", path, "rouge1", resamples=0)
+    verify_set("summeval", path, load_metrics("rouge1"), resamples=0)
     with pytest.raises(NNDError, match="bartscore_faithful needs the articles"):
-        verify_set("summeval", path, "bartscore_faithful=anything", resamples=0)
+        verify_set("summeval", path, {"bartscore_faithful": METRICS["bleu"]}, resamples=0)
 
 
 # ---------------------------------------------------------------- files, downloads, wrong inputs
