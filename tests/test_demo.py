@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 import yaml
-
-import nnd_tasks.demo
 from nnd_tasks.analysis.compare.output import to_json
 from nnd_tasks.analysis.compare.paired import compare_runs
+
+import nnd_tasks.demo
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.baselines import ALL
 from nnd_tasks.demo import COMPARISON

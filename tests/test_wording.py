@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
-from typer.testing import CliRunner
-
 from nnd_tasks.analysis.compare.output import file_names, markdown, to_csv, to_latex
 from nnd_tasks.analysis.compare.paired import compare_runs
+from typer.testing import CliRunner
+
 from nnd_tasks.cli import app
 from nnd_tasks.formats import TextTable, csv_cell, csv_text, json_text, number
 from nnd_tasks.sets.build import build_set

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from nnd_tasks.analysis.selecting import HELP as SELECT
-from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, Format, Out, app, examples, parts_of
+from nnd_tasks.cli.typer_app import (
+    CONCLUSIONS,
+    DEFAULT_METRICS,
+    METRICS_HELP,
+    Brief,
+    Format,
+    Out,
+    app,
+    examples,
+    parts_of,
+)
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import check_folder, say, warn
 
@@ -231,7 +240,7 @@ def familiarity(
     rich_help_panel=CONCLUSIONS,
     epilog=examples(
         ("nnd verify", "on both sets, downloaded"),
-        ("nnd verify summeval --source data --metrics rouge2,bleu --brief", "averages only"),
+        ("nnd verify summeval --source data --metrics rouge2,bartscore=bart-large-cnn --brief", "averages only"),
     ),
 )
 def verify(
@@ -246,34 +255,25 @@ def verify(
         Path | None,
         typer.Option(help="Folder that holds quiz_design/ and summeval/, or one set's file. Default: download."),
     ] = None,
-    metrics: Annotated[
-        str | None, typer.Option(help="Text metrics separated by commas. Default: those at hand.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Encoder-decoder, for BARTScore.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="Encoder, for BERTScore.")] = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, JSON and CSV there.")] = None,
+    metrics: Annotated[str, typer.Option(help=METRICS_HELP)] = DEFAULT_METRICS,
+    out: Out = None,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Hold NND rates and text metrics against human scores, beside the paper's Table 1."""
-    from nnd_tasks.analysis.verify.verify_report import markdown, write_reports
-    from nnd_tasks.analysis.verify.verify_sets import Metrics, verify_sets
-    from nnd_tasks.cli.brief import brief_verification
+    from nnd_tasks.analysis.verify import verify_sets
+    from nnd_tasks.show.terminal import show_reports
 
-    check_folder("--out", out_dir)
-    names = None if metrics is None else [part for part in map(str.strip, metrics.split(",")) if part]
-    reports = verify_sets(name, source, Metrics(names, model, encoder), progress=sys.stderr.isatty())
-    show(brief_verification(reports) if brief else markdown(reports))
-    if out_dir is not None:
-        for path in write_reports(reports, out_dir):
-            say(f"written: {path}")
+    check_folder("--out", out)
+    show_reports(verify_sets(name, source, metrics), out=out, form=form, brief=brief)
 
 
 @app.command(
     rich_help_panel=CONCLUSIONS,
     epilog=examples(
         ("nnd reproduce", "which experiments and models there are"),
-        ("nnd reproduce quiz_design --only mixqg --limit 50", "one model, on 50 prompts"),
-        ("nnd reproduce quiz_design --model mixqg=checkpoints/mixqg", "of a folder that you have"),
+        ("nnd reproduce quiz_design --weights mixqg --limit 50", "one model, on 50 prompts"),
+        ("nnd reproduce quiz_design --weights dgpt2_sup=checkpoints/dgpt2", "of a folder that you have"),
     ),
 )
 def reproduce(
@@ -281,31 +281,33 @@ def reproduce(
         str | None,
         typer.Argument(help="Leave it out to see all of them and their models."),
     ] = None,
-    only: Annotated[str | None, typer.Option(help="Names of models, separated by commas.")] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="Number of prompts; the published rates are over all of them.")
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=FOLDER]", help="A model, and a folder in place of the hub's; repeatable. Default: all."
+        ),
     ] = None,
-    models: Annotated[Path | None, typer.Option(help="Folder whose subfolders are named like the models.")] = None,
-    model: Annotated[
-        list[str] | None, typer.Option(help="NAME=FOLDER of one model, or of what stands in for it; repeatable.")
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Number of prompts; the published rates are over all of them.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="As for lm_eval, such as cuda or cpu.")] = None,
     batch_size: Annotated[str, typer.Option("--batch_size", help="As for lm_eval.")] = "8",
-    out_dir: Annotated[Path, typer.Option("--out", help="Keep results there; what is there is not run again.")] = Path(
-        "nnd_reproduce"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for the report and each model's result, which is not run again.")
+    ] = Path("nnd_reproduce"),
+    form: Format = "text",
+    brief: Brief = False,
 ) -> None:
     """Run the paper's models that you have (folders, or the hub) and show published beside measured pass rates."""
-    from nnd_tasks.analysis.reproduce.experiments import listing
+    from nnd_tasks.analysis.reproduce import list_experiments
+    from nnd_tasks.analysis.reproduce import reproduce as run_again
+    from nnd_tasks.show.terminal import show_reports
 
     if experiment is None:
-        show_lines(listing())
+        show_reports([list_experiments()], form=form, brief=brief)
         return
-    from nnd_tasks.analysis.reproduce.reproduction import Options
-    from nnd_tasks.analysis.reproduce.reproduction import reproduce as run_recipes
-
-    options = Options(limit=limit, device=device, batch_size=batch_size)
-    report = run_recipes(
-        experiment, out=out_dir, only=only, models=models, folders=model or [], options=options, say=show
-    )
-    say(f"written: {report}")
+    settings = {"device": device, "batch_size": batch_size}
+    report = run_again(experiment, weights or (), out=out, limit=limit, say=warn, **settings)
+    show_reports([report], out=out, form=form, brief=brief)
+    if failed := report.facts["failed"]:
+        raise NNDError("; ".join(failed))

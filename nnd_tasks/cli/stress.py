@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nnd_tasks.cli.typer_app import CONCLUSIONS, RUN_GPT2, Brief, Format, Out, app, examples, parts_of
-from nnd_tasks.errors import NNDError
+from nnd_tasks.cli.typer_app import (
+    CONCLUSIONS,
+    DEFAULT_METRICS,
+    METRICS_HELP,
+    RUN_GPT2,
+    Brief,
+    Format,
+    Out,
+    app,
+    examples,
+    parts_of,
+)
 from nnd_tasks.show.console import check_folder, say, warn
 from nnd_tasks.wording import counted
 
@@ -59,7 +69,9 @@ def stress_build(
     seeds: Annotated[int, typer.Option(help="How often each error is made anew.")] = 1,
     spacy: Annotated[str | None, typer.Option(help="spaCy pipeline. Default: en_core_web_sm where installed.")] = None,
     mlm: Annotated[str | None, typer.Option(help="Masked language model, for bert_diverge.")] = None,
-    prompt: Annotated[str | None, typer.Option(help="Template of what a model reads before a text with source.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Template of what a model reads before a text with source.")
+    ] = None,
     out: SetOut = None,
     replace: Replace = False,
 ) -> None:
@@ -178,7 +190,7 @@ def stress_metrics(
     name: Annotated[str, typer.Argument(help="A set that `nnd stress build` made.")],
     corpus: Corpus,
     source: Source = None,
-    metrics: Metrics = "bleu,chrf,rouge1,rouge2,rougel",
+    metrics: Annotated[str, typer.Option(help=METRICS_HELP)] = DEFAULT_METRICS,
     out: Out = None,
     form: Format = "text",
     brief: Brief = False,
@@ -187,7 +199,7 @@ def stress_metrics(
 
     The corpus is what the set was built from: the references are there.
     """
-    from nnd_tasks.analysis.text_metrics import find_metrics
+    from nnd_tasks.analysis.text_metrics import find_metric, split_metrics
     from nnd_tasks.datasets import find_set
     from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.stress.corpora import read_corpus
@@ -195,7 +207,9 @@ def stress_metrics(
 
     check_folder("--out", out)
     folder, texts = find_set(name), read_corpus(corpus, source)
-    reports = [report_metric(part, metric, folder, texts) for part, metric in find_metrics(metrics).items()]
+    reports = [
+        report_metric(part, find_metric(part, model), folder, texts) for part, model in split_metrics(metrics).items()
+    ]
     show_reports(reports, out=out, form=form, brief=brief)
 
 

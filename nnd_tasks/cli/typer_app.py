@@ -24,6 +24,9 @@ Out = Annotated[
 Format = Annotated[
     Form, typer.Option("--format", help="What to print; text is drawn on a terminal, Markdown in a pipe.")
 ]
+#: The option ``--metrics``: those whose packages lm-eval brings.
+METRICS_HELP = "Text metrics between commas; NAME=FOLDER for bartscore, bertscore and mauve, which need a model."
+DEFAULT_METRICS = "bleu,chrf,rouge1,rouge2,rougel"
 
 
 def examples(*lines: tuple[str, str]) -> str:

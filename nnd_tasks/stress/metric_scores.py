@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from nnd_tasks.analysis.verify.embeddings import SetMetric
-from nnd_tasks.analysis.verify.text_metrics import FAITHFUL, Metric
+from nnd_tasks.analysis.text_metrics import FAITHFUL, Metric, SetMetric
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.report import Report

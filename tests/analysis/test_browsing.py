@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import html
-
 from nnd_tasks.analysis.report import browsing, html_report
 from nnd_tasks.analysis.report.browsing import STEPS, Limits, pack, segments
 from nnd_tasks.analysis.report.html_report import PAGE_LIMIT, render, sections_of, write_report
 from nnd_tasks.analysis.report.one_test import find_test, write_page
+
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.analysis.token_files import CandidateTokens, run_tokens

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from lxml import html
+from nnd_tasks.analysis.report.html_report import write_report
 from scipy import stats
 
 from nnd_tasks.analysis.error_spans import PLACES, around_errors, report_spans
-from nnd_tasks.analysis.report.html_report import write_report
 from nnd_tasks.analysis.results import read_runs
 from tests.analysis.token_runs import documents, write_run
 from tests.commands import Outcome

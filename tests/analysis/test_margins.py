@@ -15,6 +15,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from lxml import html
+from nnd_tasks.analysis.report.html_report import write_report
 
 from nnd_tasks.analysis.alignment import Block, character_blocks
 from nnd_tasks.analysis.margins import (
@@ -26,7 +27,6 @@ from nnd_tasks.analysis.margins import (
     margin_parts,
     margin_table,
 )
-from nnd_tasks.analysis.report.html_report import write_report
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.analysis.token_files import CandidateTokens

@@ -14,23 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from nnd_tasks.analysis.adjust import ADJUSTED, RAW, TAKEN_OUT, adjust
 from nnd_tasks.analysis.compare import compare_runs
+from nnd_tasks.analysis.correlation import verify_rates
 from nnd_tasks.analysis.diagnostics import diagnostics_of
 from nnd_tasks.analysis.error_spans import around_errors
+from nnd_tasks.analysis.experiments import load_experiments
 from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
 from nnd_tasks.analysis.margins import margin_parts
-from nnd_tasks.analysis.reproduce.experiments import load_experiments
-from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
+from nnd_tasks.analysis.reproduce import measure
 from nnd_tasks.analysis.results import Run, read_runs, to_table
 from nnd_tasks.analysis.signal.signals import find_signals
 from nnd_tasks.analysis.trend import Trend, find_trend, read_logs
 from nnd_tasks.analysis.verdicts import give_verdicts
-from nnd_tasks.analysis.verify.verification import verify_rates
-from nnd_tasks.analysis.verify.verify_report import cells as paper_cells
-from nnd_tasks.analysis.verify.verify_sets import Metrics, verify_quiz_design, verify_sets
+from nnd_tasks.analysis.verify import AGREES, load_metrics, verify_set
 from nnd_tasks.baselines import BASELINES
 from tests.analysis.judged_runs import write_scores, write_set
 from tests.analysis.stored_runs import write_models, write_training
@@ -226,23 +226,40 @@ def collect_surprise(folder: Path) -> Pins:
 # ---------------------------------------------------------------- verify and reproduce
 
 
+FILES = {
+    "quiz_design": "quiz_design_groups.jsonl",
+    "summeval": "model_annotations.aligned.paired.jsonl",
+}
+
+
 def collect_verify(folder: Path) -> Pins:
     """Human scores, taus and gap correlations, with the publisher's files and text metrics that need no download."""
-    metrics = Metrics(["bleu", "chrf", "rouge1", "rouge2", "rougel"])
-    reports = [
-        verify_quiz_design(DATA / "quiz_design/quiz_design_groups.jsonl", resamples=300),
-        *verify_sets("summeval", DATA / "summeval/model_annotations.aligned.paired.jsonl", metrics, resamples=300),
-    ]
     pins: Pins = {}
-    for report in reports:
-        pins |= flat(report.acceptance, report.name, "acceptance")
-        pins[f"{report.name}/contexts"] = report.contexts[0]
-        pins |= flat(report.verifications[0].human, report.name, "human")
-        for one in report.verifications:
-            pins |= flat(one.scores, report.name, one.scorer, "score")
-            pins |= flat({row["category"]: row for row in one.table()}, report.name, one.scorer)
-    for cell in paper_cells(reports):
-        pins |= flat({"paper": cell.paper, "agrees": cell.agrees}, "paper", cell.scorer, cell.statistic)
+    for name, file in FILES.items():
+        metrics = load_metrics("bleu,chrf,rouge1,rouge2,rougel")
+        report = verify_set(name, DATA / name / file, metrics, resamples=300)
+        tables = {table.name: table.data for table in report.tables}
+        pins[f"{name}/contexts"] = report.facts["prompts"]
+        for row in tables["scores"].itertuples():
+            category = row.category if row.scorer == "nnd" else row.scorer
+            pins[f"{name}/human/{row.model}/{row.category}"] = row.human
+            pins[f"{name}/{row.scorer}/score/{row.model}/{category}"] = row.score
+            if row.scorer == "nnd":
+                pins[f"{name}/acceptance/{row.model}"] = row.accepted
+        for scorer, part in tables["agreement"].groupby("scorer"):
+            pins |= _correlations(part, name, scorer)
+        for row in tables["paper"].itertuples():
+            found = {"paper": row.paper, "agrees": abs(row.difference) < AGREES}
+            pins |= flat(found, "paper", row.scorer, row.statistic)
+    return pins
+
+
+def _correlations(table: pd.DataFrame, *names: object) -> Pins:
+    pins: Pins = {}
+    for row in table.to_dict("records"):
+        ends = {f"_{key}": row[key] for key in row if key.endswith(("_low", "_high"))}
+        defined = {key: value for key, value in {"": row["value"], **ends}.items() if value == value}
+        pins |= {"/".join([*map(str, names), row["category"], row["statistic"] + key]): defined[key] for key in defined}
     return pins
 
 
@@ -250,7 +267,7 @@ def collect_verify_rates(folder: Path) -> Pins:
     """The same for rates that a user measured."""
     rng = np.random.default_rng(0)
     rates, human = ({f"m{i}": {"x": one[0], "y": one[1]} for i, one in enumerate(rng.random((6, 2)))} for _ in range(2))
-    return flat({row["category"]: row for row in verify_rates(rates, human, resamples=300).table()})
+    return _correlations(verify_rates(rates, human, resamples=300))
 
 
 def collect_reproduce(folder: Path) -> Pins:
@@ -265,8 +282,8 @@ def collect_reproduce(folder: Path) -> Pins:
             for _ in range(40)
         ]
         tests = published.tests - lost
-        for cell in measure(samples, experiment, published, Data("", tests, {})):
-            pins |= flat(cell, name, published.name, tests, cell.label)
+        for cell in measure(samples, experiment, published, tests):
+            pins |= flat(cell, name, published.name, tests, cell["label"])
     return pins
 
 

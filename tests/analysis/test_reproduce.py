@@ -28,13 +28,13 @@ from transformers import (
 )
 
 from nnd_tasks import cli
-from nnd_tasks.analysis.reproduce import reproduction as module
-from nnd_tasks.analysis.reproduce.experiments import Experiment, PublishedRun, find_weights, load_experiments
-from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
-from nnd_tasks.analysis.reproduce.reproduction import Options, reproduce
+from nnd_tasks.analysis import reproduce as module
+from nnd_tasks.analysis.experiments import Experiment, PublishedRun, find_weights, load_experiments
+from nnd_tasks.analysis.reproduce import measure, reproduce
 from nnd_tasks.datasets import load, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.tasks import shipped_task
+from nnd_tasks.show.report import file_stem
 from tests import random_models
 from tests.conftest import DATA
 
@@ -43,7 +43,6 @@ EXPERIMENTS = load_experiments()
 EVERY = [(experiment, published) for experiment in EXPERIMENTS.values() for published in experiment.models]
 #: Of the release's notebook: pairs per most common error, OtherE included.
 FRANK = {"EntE": 314, "CorefE": 154, "GramE": 133, "RelE": 74, "CircE": 67, "OutE": 45, "LinkE": 37, "OtherE": 24}
-CPU = Options(limit=3, device="cpu")
 
 
 # ---------------------------------------------------------------- experiments
@@ -85,7 +84,7 @@ def test_there_are_as_many_as_were_published() -> None:
     assert sizes == {"quiz_design": 10, "challenge300": 9, "summeval": 3, "frank": 3, "news": 5, "mqm": 2}
     assert sum(not published.released for _, published in EVERY) == 5
     for experiment in EXPERIMENTS.values():
-        assert len({published.stem for published in experiment.models}) == len(experiment.models)
+        assert len({file_stem(published.name) for published in experiment.models}) == len(experiment.models)
 
 
 def yaml_setting(task: str, key: str) -> str:
@@ -128,12 +127,10 @@ def test_frank_without_the_errors_that_our_set_leaves_out() -> None:
         assert sum(passes.values()) == round(published.rates["all"] * 848)
         others = sum(count for label, count in passes.items() if label != "OtherE")
         for tests, measured in ((824, "all but OtherE"), (848, "all")):
-            cells = {
-                cell.label: cell for cell in measure(samples, EXPERIMENTS["frank"], published, Data("", tests, {}))
-            }
-            assert cells["all but OtherE"].published == pytest.approx(others / 824, abs=1e-12)
-            assert cells["all"].published == published.rates["all"]
-            assert {label for label, cell in cells.items() if cell.measured is not None} == {measured, "EntE"}
+            cells = {cell["label"]: cell for cell in measure(samples, EXPERIMENTS["frank"], published, tests)}
+            assert cells["all but OtherE"]["published"] == pytest.approx(others / 824, abs=1e-12)
+            assert cells["all"]["published"] == published.rates["all"]
+            assert {label for label, cell in cells.items() if cell["measured"] is not None} == {measured, "EntE"}
 
 
 # ---------------------------------------------------------------- rates
@@ -151,14 +148,18 @@ def test_rates_are_pooled_over_tests_and_their_errors_over_prompts() -> None:
         sample((kind, "Minor", True), ("Other", "Minor", True)),
         sample(),
     ]
-    found = {cell.label: cell for cell in measure(samples, EXPERIMENTS["mqm"], published, Data("", 5, {}))}
-    assert [found["all"].measured, found["all"].tests, found["all"].clusters] == [0.75, 4, 2]
+    found = {cell["label"]: cell for cell in measure(samples, EXPERIMENTS["mqm"], published, 5)}
+
+    def numbers(label: str, *names: str) -> list[float | None]:
+        return [found[label][name] for name in names]
+
+    assert numbers("all", "measured", "tests", "clusters") == [0.75, 4, 2]
     # residuals 1 - .75 * 2 and 2 - .75 * 2; sqrt(2 / 1 * .5) / 4
-    assert found["all"].stderr == pytest.approx(0.25)
-    assert found[kind].measured == pytest.approx(2 / 3)
-    assert (found["Minor"].measured, found["Minor"].tests) == (1.0, 3)
-    assert (found["Major"].measured, found["Major"].stderr, found["Major"].clusters) == (0.0, None, 1)
-    assert [found[label].published for label in published.rates] == [0.5, 0.25, 0.75, 0.1]
+    assert found["all"]["stderr"] == pytest.approx(0.25)
+    assert found[kind]["measured"] == pytest.approx(2 / 3)
+    assert numbers("Minor", "measured", "tests") == [1.0, 3]
+    assert numbers("Major", "measured", "stderr", "clusters") == [0.0, None, 1]
+    assert [found[label]["published"] for label in published.rates] == [0.5, 0.25, 0.75, 0.1]
 
 
 # ---------------------------------------------------------------- the authors' rule, recomputed
@@ -220,6 +221,13 @@ def prophetnet(folder: Path, texts: Iterable[str]) -> Path:
         dropout=0.0,
     )
     return random_models._save(ProphetNetForConditionalGeneration(config), tokenizer, folder, 3.0)
+
+
+def results_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return name of a model -> its stored result."""
+    return {
+        path.stem.rpartition("-")[0]: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")
+    }
 
 
 def t5(folder: Path, texts: Iterable[str]) -> Path:
@@ -285,10 +293,11 @@ def test_a_stand_in_gets_the_rates_of_the_authors_own_rule(
     rows = [row for row in rows if row["cluster_id"] in first]
     texts = [row[key] for row in rows for key in ("context", "high", "low")]
     folder = build(tmp_path / "model", texts)
-    options = Options(limit=contexts, device="cpu", batch_size=3)
-    reproduce(name, out=tmp_path, only=model, folders=[f"{model}={folder}"], options=options, say=lambda text: None)
-    result = json.loads((tmp_path / name / f"{published.stem}.json").read_text(encoding="utf-8"))
-    assert (result["clusters"], result["tests"], result["truncated_contexts"]) == (contexts, len(rows), 0)
+    report = reproduce(name, [f"{model}={folder}"], out=tmp_path, limit=contexts, device="cpu", batch_size=3)
+    assert not report.facts["failed"]
+    [result] = results_in(tmp_path / name).values()
+    counts = result["counts"]
+    assert (counts["clusters"], counts["tests"], counts["truncated_contexts"]) == (contexts, len(rows), 0)
     expected = authors_rates(folder, rows, source, prefix, ends)
     assert 0 < expected["all"] < 1  # a degenerate model would agree with anything
     for cell in result["cells"]:
@@ -331,72 +340,63 @@ Nnd = Callable[..., tuple[int, str, str]]
 
 
 def test_without_arguments_it_lists_everything(nnd: Nnd) -> None:
-    status, shown, _ = nnd()
+    status, shown, _ = nnd("--format", "json")
     assert status == 0
-    assert "have not been run on the authors' weights" in shown
-    for experiment, published in EVERY:
-        assert f"\n{experiment.name}: " in shown
-        assert any(line.startswith(f"  {published.name}") and published.task in line for line in shown.splitlines())
-    assert shown.count("never released") == 5
+    rows = json.loads(shown)["tables"]["models"]
+    assert [(row["experiment"], row["name"], row["task"]) for row in rows] == [
+        (experiment.name, published.name, published.task) for experiment, published in EVERY
+    ]
+    assert "have not been run on the authors' weights" in nnd()[1]
 
 
 def test_stand_ins_end_to_end(nnd: Nnd, tiny_models: dict[str, Path], quiz_home: Path, tmp_path: Path) -> None:
-    models = tmp_path / "models"
-    models.mkdir()
-    (models / "mixqg-large").symlink_to(tiny_models["t5"])  # named as on the hub
     out = tmp_path / "out"
-    given = f"dgpt2_sup={tiny_models['gpt2']}"
-    status, shown, err = nnd(
-        *("quiz_design", "--model", given, "--models", models, "--limit", 3, "--device", "cpu", "--out", out)
-    )
+    weights = (f"--weights=dgpt2_sup={tiny_models['gpt2']}", f"--weights=mixqg={tiny_models['t5']}")
+    status, shown, err = nnd("quiz_design", *weights, "--limit", 3, "--device", "cpu", "--out", out)
     assert status == 0, err
     assert "have not been run on the authors' weights" in shown
-    assert "- gpt2b_sup: never released by the authors" in shown
-    assert "- macaw-3b: missing: HF_HUB_OFFLINE is set; download allenai/macaw-3b" in shown
-    assert shown.count("--limit 3: the published rates are over all prompts") == 2
-    assert {path.name for path in (out / "quiz_design").iterdir()} == {"dgpt2_sup.json", "mixqg.json"}
-    assert f"written: {out / 'quiz_design.md'}" in shown
+    assert "--limit 3: the published rates are over all prompts" in shown
+    stored = results_in(out / "quiz_design")
+    assert stored.keys() == {"dgpt2_sup", "mixqg"}
+    parts = [".md", ".json", ".tex", ".html", "_rates.csv"]
+    assert {path.name for path in out.iterdir()} == {"quiz_design", *(f"quiz_design{part}" for part in parts)}
     report = (out / "quiz_design.md").read_text(encoding="utf-8")
-    for name in ("dgpt2_sup", "mixqg"):
-        stored = json.loads((out / "quiz_design" / f"{name}.json").read_text(encoding="utf-8"))
-        assert stored["metadata"] == {"append_eos": True, "ties": "authors"}
-        assert "eos:yes" in stored["signature"]
-        assert "ties:authors" in stored["signature"]
-        for cell in stored["cells"]:
-            row = f"| {cell['label']} | {cell['published']:.4f} | {cell['measured']:.4f} | "
+    for name, result in stored.items():
+        assert result["metadata"] == {"append_eos": True, "ties": "authors"}
+        assert "eos:yes" in result["signature"]
+        assert "ties:authors" in result["signature"]
+        for cell in result["cells"]:
+            row = f"| {name} | {cell['label']} | {cell['published']:.4f} | {cell['measured']:.4f} | "
             row += f"{cell['measured'] - cell['published']:+.4f} | {cell['stderr']:.4f} | "
             assert row in shown
             assert row in report
+    _, brief, _ = nnd("quiz_design", *weights, "--limit", 3, "--device", "cpu", "--out", out, "--brief")
+    assert [row.split(" | ")[1] for row in brief.splitlines() if "_sup |" in row or "mixqg |" in row] == ["all", "all"]
 
 
 def test_frank_by_its_fine_categories(nnd: Nnd, tiny_models: dict[str, Path], quiz_home: Path, tmp_path: Path) -> None:
-    given = f"BRIO={tiny_models['t5']}"
     status, shown, err = nnd(
         *(
             "frank",
-            "--model",
-            given,
-            "--only",
-            "brio",
+            "--weights",
+            f"BRIO={tiny_models['t5']}",
             "--limit",
             3,
             "--out",
             tmp_path / "out",
-        )  # no --device: cpu where no gpu is
-    )
+            "--format",
+            "json",
+        )
+    )  # no --device: cpu where no gpu is
     assert status == 0, err
-    built = read_table(quiz_home / "nnd" / "frank")
-    rows = dict(row.strip("| ").split(" | ", 1) for row in shown.splitlines() if row.startswith("| "))
-    others = rows["all but OtherE"] if built.num_rows == 824 else rows["all"]
-    assert ("not measured" in rows["all"]) is (built.num_rows == 824)
-    assert ("not measured" in rows["all but OtherE"]) is (built.num_rows != 824)
-    assert others.endswith(f" | {sum(int(rows[label].split(' | ')[-2]) for label in FRANK)} | 3†")
-    assert rows["all but OtherE"].startswith("0.7682 | ")  # (653 - 20) / 824
-    assert "not measured" in rows["OtherE"]
-    kinds = Counter(built.column("subcategory").to_pylist())
-    same = all(kinds[label] == count for label, count in FRANK.items() if label != "OtherE")
-    assert ("labels of the set that is built here are not those of the authors" in shown) is not same
-    assert "the model that ran is not a BART" in shown
+    built = read_table(quiz_home / "nnd" / "frank").num_rows
+    rows = {row["label"]: row for row in json.loads(shown)["tables"]["rates"]}
+    here, elsewhere = ("all but OtherE", "all") if built == 824 else ("all", "all but OtherE")
+    assert rows[elsewhere]["measured"] is None
+    assert rows["OtherE"]["measured"] is None
+    assert rows[here]["tests"] == sum(rows[label]["tests"] for label in FRANK)
+    assert (rows[here]["clusters"], rows[here]["few"]) == (3, True)
+    assert rows["all but OtherE"]["published"] == pytest.approx((653 - 20) / 824)
 
 
 def test_an_interrupted_run_goes_on_with_the_rest(
@@ -405,46 +405,39 @@ def test_an_interrupted_run_goes_on_with_the_rest(
     ran: list[str] = []
     real = module._run
 
-    def stopped(job: Any, *rest: Any) -> Any:
-        ran.append(job.published.name)
+    def stopped(run: PublishedRun, *rest: Any) -> Any:
+        ran.append(run.name)
         if ran == ["dgpt2_sup", "gpt2b_sup"]:
             raise KeyboardInterrupt
-        return real(job, *rest)
+        return real(run, *rest)
 
     monkeypatch.setattr(module, "_run", stopped)
     out = tmp_path / "out"
-    folders = [f"--model={name}={tiny_models['gpt2']}" for name in ("dgpt2_sup", "gpt2b_sup")]
-    arguments = ["quiz_design", *folders, "--only", "dgpt2_sup,gpt2b_sup", "--device", "cpu", "--out", out, "--limit"]
-    assert nnd(*arguments, 3)[0] == 130
-    assert [path.name for path in (out / "quiz_design").iterdir()] == ["dgpt2_sup.json"]
-    first = (out / "quiz_design" / "dgpt2_sup.json").read_bytes()
-    status, shown, _ = nnd(*arguments, 3)
+    weights = [f"--weights={name}={tiny_models['gpt2']}" for name in ("dgpt2_sup", "gpt2b_sup")]
+    arguments = ["quiz_design", *weights, "--device", "cpu", "--out", out, "--limit"]
+    assert nnd(*arguments, 2)[0] == 130
+    [first] = (out / "quiz_design").iterdir()
+    kept = first.read_bytes()
+    status, _, err = nnd(*arguments, 2)
     assert status == 0
     assert ran == ["dgpt2_sup", "gpt2b_sup", "gpt2b_sup"]
-    assert shown.count("kept from an earlier run") == 1
-    assert (out / "quiz_design" / "dgpt2_sup.json").read_bytes() == first
-    # Made otherwise, they are neither mixed nor lost.
+    assert err.count("kept from an earlier run") == 1
+    # Made otherwise, results are neither mixed nor lost.
+    assert nnd(*arguments, 1)[0] == 0
+    assert len([*(out / "quiz_design").iterdir()]) == 4
+    assert first.read_bytes() == kept
+    first.write_text("{")
     status, _, err = nnd(*arguments, 2)
     assert status == 1
-    assert "dgpt2_sup.json: made with another limit; delete it, or choose another --out" in err
-    status, _, err = nnd(*[part.replace("gpt2b_sup=", "gpt2m_sup=") for part in map(str, arguments[:3])], "--out", out)
-    assert status == 1
-    assert (out / "quiz_design" / "dgpt2_sup.json").read_bytes() == first
-    (out / "quiz_design" / "gpt2b_sup.json").write_text("{")
-    status, _, err = nnd(*arguments, 3)
-    assert status == 1
-    assert "gpt2b_sup.json: no result that can be read" in err
+    assert f"{first}: is not valid JSON" in err
 
 
 def test_other_weights_are_not_taken_for_those_of_an_earlier_run(
     tiny_models: dict[str, Path], quiz_home: Path, tmp_path: Path
 ) -> None:
-    def once(folder: Path) -> None:
-        reproduce("quiz_design", out=tmp_path, only="mixqg", folders=[f"mixqg={folder}"], options=CPU, say=str)
-
-    once(tiny_models["t5"])
-    with pytest.raises(NNDError, match="made with another weights"):
-        once(tiny_models["gpt2"])
+    for folder in (tiny_models["t5"], tiny_models["gpt2"], tiny_models["t5"]):
+        reproduce("quiz_design", [f"mixqg={folder}"], out=tmp_path, limit=2, device="cpu", batch_size=8)
+    assert len([*(tmp_path / "quiz_design").iterdir()]) == 2
 
 
 def test_one_broken_model_does_not_stop_the_others(
@@ -453,28 +446,21 @@ def test_one_broken_model_does_not_stop_the_others(
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "config.json").write_text("{}")
-    arguments = ["--model", f"dgpt2_sup={broken}", "--model", f"mixqg={tiny_models['t5']}"]
-    status, shown, err = nnd(
-        *("quiz_design", *arguments, "--only", "dgpt2_sup,mixqg", "--limit", 2, "--device", "cpu"), "--out", tmp_path
-    )
+    weights = (f"--weights=dgpt2_sup={broken}", f"--weights=mixqg={tiny_models['t5']}")
+    status, shown, err = nnd("quiz_design", *weights, "--limit", 2, "--device", "cpu", "--out", tmp_path)
     assert status == 1
-    assert "## mixqg: Salesforce/mixqg-large" in shown
-    assert (tmp_path / "quiz_design" / "mixqg.json").is_file()
-    assert not (tmp_path / "quiz_design" / "dgpt2_sup.json").exists()
+    assert "| mixqg | all |" in shown
+    assert results_in(tmp_path / "quiz_design").keys() == {"mixqg"}
     [line] = [line for line in err.splitlines() if line.startswith("nnd: error:")]
-    assert "1 of 2 models failed: dgpt2_sup (" in line
+    assert "dgpt2_sup: failed (" in line
     assert "Traceback" not in err
 
 
-def test_the_hub_is_asked_unless_it_must_not_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_released_weights_come_from_the_hub() -> None:
     ours = {published.name: published for published in EXPERIMENTS["quiz_design"].models}
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    assert find_weights(ours["mixqg"], {}, None)[0] == "Salesforce/mixqg-large"
-    assert find_weights(ours["gpt2b_sup"], {}, None)[0] is None
-    (tmp_path / "gpt2").mkdir()  # the base is not the model that the authors fine-tuned from it
-    assert find_weights(ours["gpt2b_sup"], {}, tmp_path)[0] is None
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert find_weights(ours["mixqg"], {}, None)[0] is None
+    assert find_weights(ours["mixqg"]) == "Salesforce/mixqg-large"
+    with pytest.raises(NNDError, match="gpt2b_sup: never released"):  # the base is not what the authors fine-tuned
+        find_weights(ours["gpt2b_sup"])
 
 
 # ---------------------------------------------------------------- wrong input
@@ -485,19 +471,12 @@ def test_the_hub_is_asked_unless_it_must_not_be(monkeypatch: pytest.MonkeyPatch,
     [
         (["quiz_desing"], "there is no experiment 'quiz_desing'; did you mean 'quiz_design'?"),
         (["zzz"], "there is no experiment 'zzz'; known: quiz_design, challenge300"),
-        (["quiz_design", "--only", "mixq"], "there is no model of quiz_design 'mixq'; did you mean 'mixqg'?"),
-        (["quiz_design", "--only", ","], "names no model of quiz_design"),
-        (["quiz_design", "--model", "mixqg"], "--model mixqg: expected NAME=FOLDER"),
-        (["quiz_design", "--model", "mixqg="], "--model mixqg=: expected NAME=FOLDER"),
-        (["quiz_design", "--model", "nobody=x"], "there is no model of quiz_design 'nobody'"),
-        (["quiz_design", "--model", "mixqg=a", "--model", "MixQG=b"], "--model mixqg: it is given twice"),
-        (["quiz_design", "--model", "mixqg=a", "--only", "macaw-3b"], "--model mixqg: --only leaves this model out"),
-        (["quiz_design", "--model", "mixqg=nowhere"], "nowhere: no model is there for mixqg (it has no config.json)"),
-        (["quiz_design", "--models", "nowhere"], "--models nowhere: no such folder"),
-        (["quiz_design", "--limit", "0"], "--limit 0: expected a number of prompts, 1 or more"),
-        (["quiz_design"], "none of these models can be run here"),
+        (["quiz_design", "--weights", "mixq"], "there is no model of quiz_design 'mixq'; did you mean 'mixqg'?"),
+        (["quiz_design", "--weights", "MixQG=x"], "did you mean 'mixqg'?"),
+        (["quiz_design", "--weights", "mixqg=nowhere"], "nowhere: no model is there for mixqg (it has no config.json)"),
+        (["quiz_design", "--weights", "dgpt2_sup"], "dgpt2_sup: never released by the authors"),
+        (["quiz_design", "--weights", "mixqg=a", "--weights", "mixqg"], "--weights: a model is named twice"),
         (["challenge300"], "set 'challenge300' is not built here; run: nnd build challenge300"),
-        (["mqm"], "set 'mqm' is not built here; run: nnd build mqm"),
     ],
 )
 def test_a_wrong_input_gives_one_line(arguments: list[str], message: str, nnd: Nnd, quiz_home: Path) -> None:
@@ -512,6 +491,6 @@ def test_a_place_that_cannot_be_written_shows_before_a_model_runs(
 ) -> None:
     monkeypatch.setattr(module, "_run", lambda *arguments: pytest.fail("it ran"))
     (tmp_path / "file").write_text("")
-    status, _, err = nnd("quiz_design", "--model", f"mixqg={tiny_models['t5']}", "--out", tmp_path / "file" / "x")
+    status, _, err = nnd("quiz_design", "--weights", f"mixqg={tiny_models['t5']}", "--out", tmp_path / "file" / "x")
     assert status == 1
     assert "cannot be written" in err

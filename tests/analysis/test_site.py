@@ -13,13 +13,13 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nnd_tasks.analysis.compare.paired import compare_runs
-from typer.testing import CliRunner
-
 from nnd_tasks.analysis.board import board_pages
 from nnd_tasks.analysis.board.board_columns import size_text
 from nnd_tasks.analysis.board.board_pages import MARKER, file_names, size_class, write_board
 from nnd_tasks.analysis.board.standings import Standing, standings_of
+from nnd_tasks.analysis.compare.paired import compare_runs
+from typer.testing import CliRunner
+
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError

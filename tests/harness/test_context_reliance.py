@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 
 import nnd_tasks
-from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics

@@ -15,10 +15,10 @@ import pytest
 import torch
 from lm_eval.loggers import evaluation_tracker
 from lm_eval.models.huggingface import HFLM
+from nnd_tasks.analysis.report.html_report import write_report
 
 import nnd_tasks
 from nnd_tasks import cli
-from nnd_tasks.analysis.report.html_report import write_report
 from nnd_tasks.datasets import dataset_folder, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM

@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nnd_tasks.analysis.verify.embeddings import SetMetric
-from nnd_tasks.analysis.verify.text_metrics import METRICS
+from nnd_tasks.analysis.text_metrics import METRICS, SetMetric
 from nnd_tasks.show.report import Report
 from nnd_tasks.stress import attack_set, text
 from nnd_tasks.stress.attack_set import build_attack_set

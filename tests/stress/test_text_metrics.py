@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from nnd_tasks.analysis.verify.text_metrics import METRICS, bartscore, find_metric
+from nnd_tasks.analysis.text_metrics import METRICS, _features, bartscore, find_metric, split_metrics
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.metric_scores import report_metric
@@ -20,9 +20,9 @@ HYPOTHESES = ["the cat sat on the mat", "a dog"]
 REFERENCES = [["the cat sat on the mat", "there is a cat"], ["a dog ran far", "the dog"]]
 
 
-def score(name: str, **models: str) -> Any:
+def score(name: str, model: str = "") -> Any:
     """Score `HYPOTHESES` with a metric, found by name."""
-    metric: Any = find_metric(name, **models)
+    metric: Any = find_metric(name, model)
     return metric(HYPOTHESES, ["", ""], REFERENCES)
 
 
@@ -48,7 +48,7 @@ def test_what_is_not_installed_says_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(NNDError, match=message):
-        score(name)
+        score(name, "a-model")
 
 
 def test_bertscore_matches_tokens_greedily_by_cosine(masked_model: Path) -> None:
@@ -68,27 +68,25 @@ def test_bertscore_matches_tokens_greedily_by_cosine(masked_model: Path) -> None
         return float(2 * precision * recall / (precision + recall))
 
     expected = [max(own(text, ref) for ref in refs) for text, refs in zip(HYPOTHESES, REFERENCES, strict=True)]
-    assert score("bertscore", encoder=str(masked_model)) == pytest.approx(expected, abs=1e-4)
+    assert score("bertscore", str(masked_model)) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["bertscore", "mauve"])
 def test_an_encoder_that_is_not_there_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(NNDError, match=f"metric {name}: .*nothing"):
-        score(name, encoder=str(tmp_path / "nothing"))
+        score(name, str(tmp_path / "nothing"))
 
 
 def test_mauve_reads_the_last_token_whatever_else_is_in_the_batch(models: Path) -> None:
     from transformers import AutoModel, AutoTokenizer
 
-    from nnd_tasks.analysis.verify.embeddings import _features
-
     folder = models / "tiny-lm-xs"
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).float().eval()
-    texts = ["A cat.", "The dog went to the house of the cat, and it was late.", "Rain"]
+    texts = ["A cat.", "", "The dog went to the house of the cat, and it was late.", "Rain"]
     found = _features(texts, tokenizer, model, {})
     for text, row in zip(texts, found, strict=True):
         with torch.no_grad():
-            own = model(torch.tensor([tokenizer.encode(text)])).last_hidden_state[0, -1]
+            own = model(torch.tensor([tokenizer.encode(text) or [tokenizer.eos_token_id]])).last_hidden_state[0, -1]
         assert torch.allclose(torch.from_numpy(row), own, atol=1e-4)
 
 
@@ -105,7 +103,7 @@ def test_mauve_scores_sets_and_falls_when_all_ends_are_random(data: Path, models
         texts=150,
         progress=False,
     )
-    metric = find_metric("mauve", encoder=str(models / "tiny-lm-xs"))
+    metric = find_metric("mauve", str(models / "tiny-lm-xs"))
     report = report_metric("mauve", metric, built.folder, read_corpus("wikitext", place))
     levels = report.tables[0].data.set_index("error")
     changes = levels.loc["positioned_error_random"].set_index("level")["change"]
@@ -157,6 +155,13 @@ def test_bartscore_is_the_mean_log_likelihood_in_its_direction(tiny_models: dict
     assert call("faithful") == pytest.approx(faithful, abs=1e-4)
 
 
+def test_metrics_are_named_with_their_models() -> None:
+    bart = dict.fromkeys(("bartscore_p", "bartscore_r", "bartscore_f", "bartscore_faithful"), "b=c")
+    assert split_metrics("rouge2, bertscore=a/b,bartscore=b=c,") == {"rouge2": "", "bertscore": "a/b", **bart}
+    with pytest.raises(NNDError, match="--metrics: empty"):
+        split_metrics(" , ")
+
+
 def test_rouge_on_the_papers_summaries_does_not_see_punctuation(data: Path, tmp_path: Path) -> None:
     place = data / "blindspot"
     built = build_stress_set(
@@ -180,10 +185,10 @@ def test_rouge_on_the_papers_summaries_does_not_see_punctuation(data: Path, tmp_
 
 def test_wrong_arguments_are_named(data: Path, tmp_path: Path, tiny_models: dict[str, Path]) -> None:
     with pytest.raises(NNDError, match="there is no metric 'rogue'; there are: bleu, "):
-        find_metric("rogue", None)
-    with pytest.raises(NNDError, match="metric bartscore_p needs an encoder-decoder: --model FOLDER"):
-        find_metric("bartscore_p", None)
-    with pytest.raises(NNDError, match="no encoder-decoder could be loaded"):
+        find_metric("rogue")
+    with pytest.raises(NNDError, match="metric bartscore_p needs a model: --metrics bartscore_p=FOLDER"):
+        find_metric("bartscore_p")
+    with pytest.raises(NNDError, match="metric bartscore: /no/such/folder cannot be used"):
         find_metric("bartscore_p", "/no/such/folder")
     texts = tmp_path / "texts.txt"
     texts.write_text("One text that is here.\nAnother text there.\n")

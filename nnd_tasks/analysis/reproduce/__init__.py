@@ -1,1 +1,0 @@
-"""The published experiments again, on the models that the user has."""

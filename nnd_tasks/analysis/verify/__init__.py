@@ -1,1 +1,0 @@
-"""Does a score rank models as people do? The paper's verification."""
