@@ -13,7 +13,7 @@ import typer
 from nnd_tasks.analysis.selecting import HELP as SELECT
 from nnd_tasks.cli import completion
 from nnd_tasks.cli.console import check_folder, parts_of, say, show, show_lines, warn
-from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, app, examples
+from nnd_tasks.cli.typer_app import CONCLUSIONS, Brief, Format, Out, app, examples
 
 if TYPE_CHECKING:
     from nnd_tasks.analysis.curves.charts import Chart
@@ -241,22 +241,20 @@ def signal(
     ] = None,
     allow: Allow = "",
     select: Select = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, CSV and JSON there.")] = None,
+    out: Out = None,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Show which categories tell better models from worse ones, by which measure, and on how few prompts."""
     from nnd_tasks.analysis.results import read_runs
-    from nnd_tasks.analysis.signal.signal_report import markdown, write_signals
-    from nnd_tasks.analysis.signal.signals import find_signals
+    from nnd_tasks.analysis.signal import report_signals
     from nnd_tasks.analysis.tags import read_tags
-    from nnd_tasks.cli.brief import brief_signals
+    from nnd_tasks.show import terminal
 
-    check_folder("--out", out_dir)
+    terminal.check_folder("--out", out)
     known = None if tags is None else read_tags(tags)
-    found = find_signals(read_runs(runs, select or ()), known, parts_of(allow))
-    show(brief_signals(found) if brief else "\n".join(map(markdown, found)))
-    for path in write_signals(found, out_dir) if out_dir is not None else ():
-        say(f"written: {path}")
+    reports = report_signals(read_runs(runs, select or ()), known, parts_of(allow))
+    terminal.show_reports(reports, out=out, form=form, brief=brief)
 
 
 @app.command(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from nnd_tasks.analysis.compare.paired import Comparison
     from nnd_tasks.analysis.curves.charts import Chart, Point
     from nnd_tasks.analysis.familiarity.familiarity import Familiarity
-    from nnd_tasks.analysis.signal.signals import SetSignals
     from nnd_tasks.analysis.verify.verify_sets import SetReport
 
 
@@ -47,19 +46,6 @@ def brief_chart(chart: Chart) -> str:
 
 def _few(point: Point) -> str:
     return "" if point.clusters is None else few(point.clusters)
-
-
-def brief_signals(found: Sequence[SetSignals]) -> str:
-    """Return a row per category: is it worth running, by which measure, and on how many prompts?"""
-    rows = []
-    for one in found:
-        worth = one.worth_running()
-        for category in dict.fromkeys(signal.category for signal in one.signals if signal.category != ALL):
-            shown = worth.get(category, ())
-            least = min((signal.sample for signal in shown if signal.sample), default=None)
-            cells = ["worth running", " and ".join(signal.measure for signal in shown)] if shown else ["not shown", ""]
-            rows.append([one.paired.title, one.family.name, category, *cells, "" if least is None else f"{least:,}"])
-    return table(["task", "family", "category", "verdict", "by", "--sample"], rows, ["--sample"])
 
 
 def brief_verification(reports: Sequence[SetReport]) -> str:

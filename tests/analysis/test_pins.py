@@ -28,14 +28,14 @@ from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
 from nnd_tasks.analysis.reproduce.experiments import load_experiments
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
 from nnd_tasks.analysis.results import Run, read_runs, to_table
-from nnd_tasks.analysis.signal.signals import find_signals
+from nnd_tasks.analysis.signal import report_signals
 from nnd_tasks.analysis.verify.verification import verify_rates
 from nnd_tasks.analysis.verify.verify_report import cells as paper_cells
 from nnd_tasks.analysis.verify.verify_sets import Metrics, verify_quiz_design, verify_sets
 from tests.analysis.judged_runs import write_scores, write_set
 from tests.analysis.stored_runs import write_models, write_training
 from tests.conftest import DATA, needs_data
-from tests.pins import Collect, Pins, check_pins, flat, write_pins
+from tests.pins import Collect, Pins, check_pins, flat, tables_of, write_pins
 
 FILE = Path(__file__).with_name("pins.json")
 
@@ -140,15 +140,17 @@ def collect_signal(folder: Path) -> Pins:
     """All measures, verdicts and samples, of a family by size and of a training."""
     pins: Pins = {}
     for runs in (write_models(folder / "sizes"), write_training(folder / "training")):
-        for found in find_signals(read_runs([runs])):
-            names = found.paired.title, found.family.name
-            pins |= flat({"prompts": found.prompts, "sample": found.sample() or 0}, *names)
-            for one in found.signals:
-                pins |= flat(one, *names, one.category, one.measure)
-                pins[f"{'/'.join(names)}/{one.category}/{one.measure}/verdict"] = one.verdict
-            for advantage in found.advantages:
-                pins |= flat(advantage, *names, advantage.category, "advantage")
-                pins[f"{'/'.join(names)}/{advantage.category}/advantage/better"] = advantage.better
+        for report in report_signals(read_runs([runs])):
+            names, tables = (report.facts["task"], report.facts["family"]), tables_of(report)
+            pins |= flat({"prompts": report.facts["prompts"], "sample": report.facts["sample"] or 0}, *names)
+            for one in [*tables["signals"], *tables["verdicts"]]:
+                pins |= flat(one, *names, one["category"], one["measure"])
+            for one in tables["verdicts"]:
+                pins[f"{'/'.join(names)}/{one['category']}/{one['measure']}/verdict"] = one["verdict"]
+            for one in tables["values"]:
+                pins |= flat(one["value"], *names, one["category"], one["measure"], "values", one["model"])
+            for one in tables["advantages"]:
+                pins |= flat(one, *names, one["category"], "advantage")
     return pins
 
 

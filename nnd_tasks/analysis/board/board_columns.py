@@ -13,7 +13,7 @@ from nnd_tasks.analysis.compare.adjusted_output import rate_cell
 from nnd_tasks.analysis.compare.output import few, underpowered
 from nnd_tasks.analysis.compare.paired import CategoryResult
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.signal.measures import PASS_RATE
+from nnd_tasks.analysis.signal import PASS_RATE
 from nnd_tasks.baselines import ALL, strongest
 from nnd_tasks.formats import number, p_value
 
@@ -89,12 +89,12 @@ def _adjusted(standing: Standing, run: Run) -> Cell:
 
 
 def _signal(standing: Standing, result: CategoryResult) -> Cell:
-    found = [
-        (one.snr, f"{number(one.snr, 1)} {one.verdict} ({signals.family.name})")
-        for signals in standing.signals
-        for one in signals.signals
-        if one.category == result.category and one.measure == PASS_RATE and math.isfinite(one.snr)
-    ]
+    found = []
+    for report in standing.signals:
+        signals, verdicts = (table.data for table in report.tables if table.name in ("signals", "verdicts"))
+        mine = signals["category"].eq(result.category) & signals["measure"].eq(PASS_RATE) & signals["snr"].notna()
+        numbers = zip(signals.loc[mine, "snr"], verdicts.loc[mine, "verdict"], strict=True)
+        found += [(snr, f"{number(snr, 1)} {verdict} ({report.facts['family']})") for snr, verdict in numbers]
     return (max(found)[0], "; ".join(text for _, text in found)) if found else _NONE
 
 

@@ -28,13 +28,14 @@ from nnd_tasks.analysis.compare.paired import (
 )
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, asked_texts, pair
-from nnd_tasks.analysis.signal.signals import SetSignals, find_signals
+from nnd_tasks.analysis.signal import report_signals
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.harness.signature import digest
 from nnd_tasks.languages import LANGUAGES, language_pair
 from nnd_tasks.sets.licences import Terms, terms_of, texts_may_go
 from nnd_tasks.sets.shelf import list_recipes
+from nnd_tasks.show.report import Report
 from nnd_tasks.wording import counted, some_of
 
 #: A run that scored a smaller share of its tests stands alone: only tests that all models of a group scored are counted.
@@ -71,7 +72,7 @@ class Standing:
     terms: tuple[Terms, ...]
     free: bool
     adjusted: dict[str, Adjusted] = field(default_factory=dict, repr=False)
-    signals: list[SetSignals] = field(default_factory=list, repr=False)
+    signals: list[Report] = field(default_factory=list, repr=False)
     _diagnostics: dict[str, dict[str, Diagnostics]] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -222,9 +223,9 @@ def _standing(
     for run in paired.runs:
         with noting(skipped):
             adjusted[run.model] = adjust(run, set(paired.tests["test_id"]))
-    signals: list[SetSignals] = []
+    signals: list[Report] = []
     with suppress(NNDError):  # no two of the models are of one family
-        signals = find_signals(runs)
+        signals = report_signals(runs)
     mine = {model: older[model] for model in paired.models if model in older}
     differs = "" if runs is main else _differs(runs, main)
     free = bool(terms) and texts_may_go(terms)
