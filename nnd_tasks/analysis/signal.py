@@ -331,9 +331,9 @@ def _sample_places(run: Run) -> dict[str, int]:
 def _measure(sums: Floats, tests: Floats, first: NDArray[np.bool_], family: Family, resamples: int) -> dict[str, float]:
     """Return what models differ by; and ask the first half of the prompts whether they differ, the second whether that is so.
 
-    ``p_order`` and ``p_pair`` are of the order, and of the two models that differ most, on the first half, two-sided; nan where a
-    half has too few prompts. ``order`` and ``pair`` are of the same on the second half, one-sided in the same direction; nan where
-    the first half shows nothing. ``p_all`` is the smaller of both on all prompts, ``sign`` that of the order.
+    ``p_order`` and ``p_pair`` are of the order, and of the two models that differ most, on the first half, two-sided; nan where
+    a half has too few prompts. ``order`` and ``pair`` are of the same on the second half, one-sided in the same direction; nan
+    where the first half shows nothing. ``p_all`` is the smaller of both on all prompts, ``sign`` that of the order.
     """
 
     def flip(differences: Floats) -> float:

@@ -273,23 +273,21 @@ def familiarity(
     ] = None,
     allow: Allow = "",
     select: Select = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, CSV and JSON there.")] = None,
+    out: Out = None,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Show whose texts a model likes among texts that people judged alike, and what comes from its own ones.
 
     The sets must be built here, as results do not say who wrote a text.
     """
-    from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
-    from nnd_tasks.analysis.familiarity.familiarity_report import markdown, write_familiarity
+    from nnd_tasks.analysis.familiarity import report_familiarity
     from nnd_tasks.analysis.results import read_runs
-    from nnd_tasks.cli.brief import brief_familiarity
+    from nnd_tasks.show import terminal
 
-    check_folder("--out", out_dir)
-    found = find_familiarity(read_runs(runs, select or ()), own or (), parts_of(allow))
-    show(brief_familiarity(found) if brief else "\n".join(map(markdown, found)))
-    for path in write_familiarity(found, out_dir) if out_dir is not None else ():
-        say(f"written: {path}")
+    terminal.check_folder("--out", out)
+    reports = report_familiarity(read_runs(runs, select or ()), own or (), parts_of(allow))
+    terminal.show_reports(reports, out=out, form=form, brief=brief)
 
 
 @app.command(

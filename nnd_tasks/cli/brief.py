@@ -15,7 +15,6 @@ from nnd_tasks.markdown import unlinked
 if TYPE_CHECKING:
     from nnd_tasks.analysis.compare.paired import Comparison
     from nnd_tasks.analysis.curves.charts import Chart, Point
-    from nnd_tasks.analysis.familiarity.familiarity import Familiarity
     from nnd_tasks.analysis.verify.verify_sets import SetReport
 
 
@@ -56,14 +55,3 @@ def brief_verification(reports: Sequence[SetReport]) -> str:
         for one in report.verifications
     ]
     return table(["set", "score", "tau", "r"], rows, ["tau", "r"])
-
-
-def brief_familiarity(found: Sequence[Familiarity]) -> str:
-    """Return a row per model and system that it is shown to like more or less, and one per model with texts of its own."""
-    from nnd_tasks.analysis.familiarity.familiarity_report import effects_table, findings, own_table
-
-    tables = []
-    for one in found:
-        rows = effects_table(findings(one)).markdown() if findings(one) else ["No familiarity is shown."]
-        tables += [f"# {unlinked(one.paired.title)}", "", *rows, *(own_table(one.own).markdown() if one.own else [])]
-    return "\n".join(tables)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import stdtrit
 
 from nnd_tasks.analysis.compare.paired import holm
-from nnd_tasks.analysis.familiarity.effects import Effects, Floats
-from nnd_tasks.analysis.familiarity.familiarity_report import shown
-from nnd_tasks.analysis.familiarity.own import Estimate
+from nnd_tasks.analysis.effects import Effects, Floats
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.formats import TextTable, csv_text, json_text, number, p_value
+from nnd_tasks.show.report import interval, write_cell
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.self_texts import SelfScores
 from nnd_tasks.wording import counted
@@ -26,6 +26,9 @@ _READING = (
     "the models (Holm). Beyond the others: that, less what the other scorers give; it is above 0 for any models that differ, so "
     "only its size says something. Prefers own: share of pairs (own text, other's text) in which the own one scores higher."
 )
+
+#: (value, lower end, upper end of the 95% interval).
+Estimate: TypeAlias = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,11 @@ def biases_table(report: SelfReport) -> TextTable:
         "prefers own",
     ]
     return TextTable(head, rows)
+
+
+def shown(value: float, low: float, high: float) -> str:
+    """Return an estimate with its interval for a table."""
+    return write_cell("{value:+.3f} [{ends}]", {"value": value, "ends": interval(low, high)})
 
 
 def markdown(report: SelfReport) -> str:

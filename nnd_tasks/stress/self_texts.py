@@ -24,7 +24,7 @@ from lm_eval.utils import simple_parse_args_string
 from tqdm import tqdm
 
 from nnd_tasks.analysis.compare.output import file_stem
-from nnd_tasks.analysis.familiarity.effects import Floats
+from nnd_tasks.analysis.effects import Floats
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.datasets import look_up_set, read_table
 from nnd_tasks.errors import NNDError

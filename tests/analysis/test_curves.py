@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nnd_tasks.analysis.plots import Panel, Series, draw_panels, save, short_number
 from scipy import stats
 
 from nnd_tasks import cli
@@ -22,6 +21,7 @@ from nnd_tasks.analysis.compare.output import FEW_NOTE
 from nnd_tasks.analysis.curves.charts import Chart, Point, scaling, training_curve
 from nnd_tasks.analysis.curves.curve_log import logged_curve, read_curve
 from nnd_tasks.analysis.curves.curve_report import draw, markdown, to_csv, to_json, write
+from nnd_tasks.analysis.plots import Panel, Series, draw_panels, save, short_number
 from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.analysis.tags import find_number, guess_family, guess_step, guess_training, read_tags
 from nnd_tasks.errors import NNDError

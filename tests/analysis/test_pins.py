@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.analysis.curves.around_errors import around_errors
 from nnd_tasks.analysis.curves.charts import Chart, scaling, training_curve
 from nnd_tasks.analysis.curves.curve_log import logged_curve
-from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
+from nnd_tasks.analysis.familiarity import report_familiarity
 from nnd_tasks.analysis.reproduce.experiments import load_experiments
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
 from nnd_tasks.analysis.results import Run, read_runs, to_table
@@ -171,13 +170,22 @@ def collect_familiarity(folder: Path) -> Pins:
     pins: Pins = {}
     for kind in ("score", "pairs"):
         with _built(folder / kind, kind):
-            [found] = find_familiarity(_liking(folder / kind), ["first=A", "second=B,C"])
-        pins |= flat({"texts": found.texts, "prompts": found.prompts}, kind)
-        for effect in found.effects:
-            pins |= flat(effect, kind, effect.model, effect.system)
-        for own in found.own:
-            pins |= flat(replace(own, parts=[]), kind, own.model, "own")
-            pins |= flat({part.which: part for part in own.parts}, kind, own.model, "own")
+            [report] = report_familiarity(_liking(folder / kind), ["first=A", "second=B,C"])
+        pins |= flat({key: int(report.facts[key]) for key in ("texts", "prompts")}, kind)
+        for one in tables_of(report)["effects"]:
+            pins |= flat({key: one[key] for key in one if key != "few"}, kind, one["model"], one["system"])
+        for one in tables_of(report)["own"]:
+            names, ends = (kind, one["model"], "own"), (one["value"], one["low"], one["high"])
+            quantity = one["quantity"].removeprefix("pass rate").removeprefix(", ").strip() or "rate"
+            if quantity == "rate":
+                pins |= flat(one["value"], *names, quantity)
+            elif one["tests"] == one["tests"]:
+                part = zip(
+                    ("tests", "prompts", "rate", "low", "high"), (one["tests"], one["prompts"], *ends), strict=True
+                )
+                pins |= flat(dict(part), *names, quantity)
+            else:
+                pins |= flat(ends, *names, quantity.partition(" ")[0])
     return pins
 
 
