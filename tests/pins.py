@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from nnd_tasks.show.report import Report
+
 #: Key (such as ``set/model/category/quantity``) -> number, or a text such as a verdict.
 Pins = dict[str, float | int | str]
 #: Takes an empty folder, where it makes the results that it looks at.
@@ -31,6 +33,11 @@ def flat(value: Any, *names: object) -> Pins:
     else:
         return {}
     return {key: number for name, part in parts for key, number in flat(part, *names, name).items()}
+
+
+def tables_of(report: Report) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each table of a report."""
+    return {table.name: table.data.to_dict("records") for table in report.tables}
 
 
 def check_pins(collect: Collect, name: str, file: Path, scratch: Path) -> None:

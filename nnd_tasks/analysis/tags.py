@@ -192,25 +192,31 @@ def find_family(run: Run, tags: Tags | None, guess: str = "") -> str:
     return given or guess or guess_family(run)
 
 
-def find_number(run: Run, x: str, tags: Tags | None) -> float:
-    """Return a model's place on the x axis: from the tags, else as lm-eval counted it or the name says it.
+def known_number(run: Run, x: str, tags: Tags | None) -> float | None:
+    """Return a model's place on the x axis: from the tags, else as lm-eval counted it or the name says it; None if not known.
 
     Args:
         run: of the model.
         x: ``parameters``, ``step``, or a column of the tags.
         tags: what the user's file says.
-
-    Raises:
-        NNDError: the place is not known, or the tags have no column ``x``.
     """
     given = tags.number(run, x) if tags is not None else None
     if given is not None:
         return given
     if x == PARAMETERS and run.parameters:
         return float(run.parameters)
-    step = guess_step(run) if x == STEP else None
-    if step is not None:
-        return step
+    return guess_step(run) if x == STEP else None
+
+
+def find_number(run: Run, x: str, tags: Tags | None) -> float:
+    """Return what `known_number` does.
+
+    Raises:
+        NNDError: the place is not known, or the tags have no column ``x``.
+    """
+    number = known_number(run, x, tags)
+    if number is not None:
+        return number
     if x in (PARAMETERS, STEP):
         why = (
             "lm-eval did not count its parameters"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -20,10 +20,14 @@ from nnd_tasks.cli.typer_app import (
     parts_of,
 )
 from nnd_tasks.errors import NNDError
-from nnd_tasks.show.console import check_folder, say, warn
+from nnd_tasks.show.console import say, warn
 
 Runs = Annotated[list[Path], typer.Argument(help="What --output_path named, or results_*.json files.")]
 Allow = Annotated[str, typer.Option(help="Parts of the protocol that may differ, separated by commas, such as prompt.")]
+Tags = Annotated[
+    Path | None,
+    typer.Option(help="CSV, YAML or JSON: model, and where wanted family, training, step and other numbers."),
+]
 Select = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=SELECT)]
 
 
@@ -57,7 +61,6 @@ def compare(
     from nnd_tasks.analysis.results import read_runs
     from nnd_tasks.show.terminal import show_reports
 
-    check_folder("--out", out)
     comparisons = compare_runs(read_runs(runs, select or ()), parts_of(allow), resamples)
     only_brief = brief and out is None and form == "text"
     reports = [report_comparison(one, adjusted=adjust, brief=only_brief) for one in comparisons]
@@ -75,7 +78,8 @@ def report(
     runs: Runs,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
     site: Annotated[
-        Path | None, typer.Option(help="Folder for a site instead: a front page, and a page per set.")
+        Path | None,
+        typer.Option(file_okay=False, help="Folder for a site instead: a front page, and a page per set."),
     ] = None,
     test: Annotated[str | None, typer.Option(metavar="TEST_ID", help="Print one test, and write its page.")] = None,
     allow: Allow = "",
@@ -90,8 +94,6 @@ def report(
     from nnd_tasks.analysis.results import read_runs
     from nnd_tasks.files import expand, write_text
 
-    for option, folder in (("--out", out), ("--site", site)):
-        check_folder(option, folder)
     if site is not None:
         from nnd_tasks.analysis.site import write_site
 
@@ -126,7 +128,7 @@ def report(
     epilog=examples(
         ("nnd trend results --out figures", "sizes of models, or checkpoints of a training"),
         ("nnd trend results --x year --tags models.csv", "against a number of your own"),
-        ("nnd trend out/nnd.jsonl --panels category", "what NNDCallback wrote, as in the paper's Figure 4"),
+        ("nnd trend out/nnd.jsonl", "what NNDCallback wrote"),
     ),
 )
 def trend(
@@ -140,21 +142,9 @@ def trend(
             help="parameters, step, epoch, or a numeric column of --tags. Default: step for checkpoints, else parameters.",
         ),
     ] = None,
-    tags: Annotated[
-        Path | None, typer.Option(help="A table of models: model, and where wanted family and numbers.")
-    ] = None,
+    tags: Tags = None,
     allow: Allow = "",
     select: Select = None,
-    panels: Annotated[
-        Literal["task", "category"] | None,
-        typer.Option(help="What has a panel of its own. Default: task for one training, else category."),
-    ] = None,
-    log: Annotated[
-        bool | None,
-        typer.Option(
-            "--log/--linear", help="Scale of the x axis. Default: log for parameters, and where values crowd."
-        ),
-    ] = None,
     out: Out = None,
     form: Format = "text",
     brief: Brief = False,
@@ -163,9 +153,8 @@ def trend(
     from nnd_tasks.analysis.trend import read_trend, report_trend
     from nnd_tasks.show.terminal import show_reports
 
-    check_folder("--out", out)
     found = read_trend(runs, x, tags, parts_of(allow), select or ())
-    show_reports([report_trend(found, panels, log)], out=out, form=form, brief=brief)
+    show_reports([report_trend(found)], out=out, form=form, brief=brief)
 
 
 @app.command(
@@ -177,28 +166,22 @@ def trend(
 )
 def signal(
     runs: Runs,
-    tags: Annotated[
-        Path | None,
-        typer.Option(help="CSV, YAML or JSON: model, and where wanted family, training, step and parameters."),
-    ] = None,
+    tags: Tags = None,
     allow: Allow = "",
     select: Select = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, CSV and JSON there.")] = None,
+    out: Out = None,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Show which categories tell better models from worse ones, by which measure, and on how few prompts."""
     from nnd_tasks.analysis.results import read_runs
-    from nnd_tasks.analysis.signal.signal_report import markdown, write_signals
-    from nnd_tasks.analysis.signal.signals import find_signals
+    from nnd_tasks.analysis.signal import report_signals
     from nnd_tasks.analysis.tags import read_tags
-    from nnd_tasks.cli.brief import brief_signals
+    from nnd_tasks.show.terminal import show_reports
 
-    check_folder("--out", out_dir)
     known = None if tags is None else read_tags(tags)
-    found = find_signals(read_runs(runs, select or ()), known, parts_of(allow))
-    show(brief_signals(found) if brief else "\n".join(map(markdown, found)))
-    for path in write_signals(found, out_dir) if out_dir is not None else ():
-        say(f"written: {path}")
+    reports = report_signals(read_runs(runs, select or ()), known, parts_of(allow))
+    show_reports(reports, out=out, form=form, brief=brief)
 
 
 @app.command(
@@ -217,23 +200,20 @@ def familiarity(
     ] = None,
     allow: Allow = "",
     select: Select = None,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write Markdown, CSV and JSON there.")] = None,
+    out: Out = None,
+    form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Show whose texts a model likes among texts that people judged alike, and what comes from its own ones.
 
     The sets must be built here, as results do not say who wrote a text.
     """
-    from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
-    from nnd_tasks.analysis.familiarity.familiarity_report import markdown, write_familiarity
+    from nnd_tasks.analysis.familiarity import report_familiarity
     from nnd_tasks.analysis.results import read_runs
-    from nnd_tasks.cli.brief import brief_familiarity
+    from nnd_tasks.show.terminal import show_reports
 
-    check_folder("--out", out_dir)
-    found = find_familiarity(read_runs(runs, select or ()), own or (), parts_of(allow))
-    show(brief_familiarity(found) if brief else "\n".join(map(markdown, found)))
-    for path in write_familiarity(found, out_dir) if out_dir is not None else ():
-        say(f"written: {path}")
+    reports = report_familiarity(read_runs(runs, select or ()), own or (), parts_of(allow))
+    show_reports(reports, out=out, form=form, brief=brief)
 
 
 @app.command(
@@ -264,7 +244,6 @@ def verify(
     from nnd_tasks.analysis.verify import verify_sets
     from nnd_tasks.show.terminal import show_reports
 
-    check_folder("--out", out)
     show_reports(verify_sets(name, source, metrics), out=out, form=form, brief=brief)
 
 
@@ -290,8 +269,6 @@ def reproduce(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Number of prompts; the published rates are over all of them.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="As for lm_eval, such as cuda or cpu.")] = None,
-    batch_size: Annotated[str, typer.Option("--batch_size", help="As for lm_eval.")] = "8",
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the report and each model's result, which is not run again.")
     ] = Path("nnd_reproduce"),
@@ -306,8 +283,7 @@ def reproduce(
     if experiment is None:
         show_reports([list_experiments()], form=form, brief=brief)
         return
-    settings = {"device": device, "batch_size": batch_size}
-    report = run_again(experiment, weights or (), out=out, limit=limit, say=warn, **settings)
+    report = run_again(experiment, weights or (), out=out, limit=limit, say=warn, batch_size="8")
     show_reports([report], out=out, form=form, brief=brief)
     if failed := report.facts["failed"]:
         raise NNDError("; ".join(failed))

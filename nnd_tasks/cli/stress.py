@@ -20,7 +20,7 @@ from nnd_tasks.cli.typer_app import (
     examples,
     parts_of,
 )
-from nnd_tasks.show.console import check_folder, say, warn
+from nnd_tasks.show.console import say, warn
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
@@ -175,7 +175,6 @@ def stress_report(
     from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.stress.stress_report import report_results
 
-    check_folder("--out", out)
     show_reports(report_results(results), out=out, form=form, brief=brief)
 
 
@@ -205,7 +204,6 @@ def stress_metrics(
     from nnd_tasks.stress.corpora import read_corpus
     from nnd_tasks.stress.metric_scores import report_metric
 
-    check_folder("--out", out)
     folder, texts = find_set(name), read_corpus(corpus, source)
     reports = [
         report_metric(part, find_metric(part, model), folder, texts) for part, model in split_metrics(metrics).items()
@@ -244,7 +242,6 @@ def stress_self(
     from nnd_tasks.stress.self_report import report_own_texts
     from nnd_tasks.stress.self_texts import SelfPlan, score_own_texts
 
-    check_folder("--out", out)
     plan = SelfPlan(
         models=tuple(parts_of(models)),
         corpus=corpus,

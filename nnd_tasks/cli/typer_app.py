@@ -19,7 +19,9 @@ SETS, RUN, CONCLUSIONS, CONTRIBUTE = "Sets", "Run", "Conclusions", "Contribute"
 Brief = Annotated[bool, typer.Option("--brief", help="Print the findings and one summary table.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder for Markdown, JSON, CSV, LaTeX and HTML of the report, and its figures."),
+    typer.Option(
+        "--out", file_okay=False, help="Folder for Markdown, JSON, CSV, LaTeX and HTML of the report, and its figures."
+    ),
 ]
 Format = Annotated[
     Form, typer.Option("--format", help="What to print; text is drawn on a terminal, Markdown in a pipe.")

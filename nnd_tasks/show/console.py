@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.errors import visible
 
 #: What a line begins with -> its style on a terminal.
 _STYLES = {
@@ -72,9 +71,3 @@ def warn(line: str) -> None:
 def say_lines(text: str) -> None:
     """Print a text of several lines as it is, without what a terminal would obey."""
     _print_lines(text.rstrip("\n").split("\n"), open_console())
-
-
-def check_folder(option: str, folder: Path | None) -> None:
-    """Raise NNDError for an output folder that is a file: before the work, not after it."""
-    if folder is not None and folder.expanduser().is_file():
-        raise NNDError(f"{option} {folder}: is a file; name a folder")

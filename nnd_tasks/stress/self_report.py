@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from nnd_tasks.analysis.compare import holm
-from nnd_tasks.analysis.familiarity.effects import Effects, Floats
+from nnd_tasks.analysis.effects import Effects, Floats
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.statistics import confidence_interval

@@ -18,7 +18,7 @@ import torch
 from lm_eval.api.instance import Instance
 from tqdm import tqdm
 
-from nnd_tasks.analysis.familiarity.effects import Floats
+from nnd_tasks.analysis.effects import Floats
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.datasets import look_up_set, read_table
 from nnd_tasks.errors import NNDError

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.linalg import fractional_matrix_power
 from scipy.special import stdtrit
 
-from nnd_tasks.analysis.familiarity.effects import Effects
-from nnd_tasks.analysis.familiarity.familiarity import Familiarity, find_familiarity
+from nnd_tasks.analysis.effects import Effects
+from nnd_tasks.analysis.familiarity import report_familiarity
 from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.datasets import read_table
-from tests.analysis.judged_runs import SYSTEMS, write_scores, write_set
+from nnd_tasks.show.report import Report
+from tests.analysis.judged_runs import write_scores, write_set
 from tests.commands import Outcome, refused
 from tests.conftest import once
 from tests.sets.folders import to_table, write
@@ -148,10 +150,16 @@ def made_up(nnd_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     return put
 
 
-def found_on(tmp_path: Path, own: Sequence[str] = (), **liked: dict[str, float]) -> Familiarity:
+def found_on(tmp_path: Path, own: Sequence[str] = (), **liked: dict[str, float]) -> Report:
     runs = [write_scores(tmp_path, name, values, seed) for seed, (name, values) in enumerate(liked.items())]
-    [found] = find_familiarity(read_runs(runs), own)
+    [found] = report_familiarity(read_runs(runs), own)
     return found
+
+
+def own_of(found: Report, model: str) -> pd.DataFrame:
+    """Return the rows of a model's own texts, by quantity."""
+    own = found.tables[1].data
+    return own[own["model"] == model].set_index("quantity")
 
 
 @pytest.mark.parametrize(
@@ -162,41 +170,41 @@ def test_what_a_model_likes_is_found_in_sets_of_every_kind(
 ) -> None:
     made_up(kind)
     found = found_on(tmp_path, m={"A": 0.4}, n={})
-    assert found.basis == basis
-    assert (found.texts, found.prompts) == (240, 40)
-    effects = {(one.model, one.system): one for one in found.effects}
-    assert effects["m", "A"].value == pytest.approx(0.4, abs=0.1)
-    assert effects["m", "A"].p_holm < 0.001
-    assert effects["m", "A"].low < 0.4 < effects["m", "A"].high
-    assert effects["m", "B"].value == pytest.approx(-0.2, abs=0.1)
-    assert all(effects["n", system].p_holm > 0.05 for system in SYSTEMS)
-    assert [effects["m", system].texts for system in SYSTEMS] == [80, 80 + 40, 80]
+    assert (found.facts["basis"], found.facts["texts"], found.facts["prompts"]) == (basis, 240, 40)
+    effects = found.tables[0].data.set_index(["model", "system"]).sort_index()
+    first = effects.loc["m", "A"]
+    assert first["value"] == pytest.approx(0.4, abs=0.1)
+    assert first["p_holm"] < 0.001
+    assert first["low"] < 0.4 < first["high"]
+    assert effects.loc["m", "B"]["value"] == pytest.approx(-0.2, abs=0.1)
+    assert (effects.loc["n"]["p_holm"] > 0.05).all()
+    assert effects.loc["m"]["texts"].tolist() == [80, 80 + 40, 80]
 
 
 def test_what_comes_from_own_texts_is_what_a_model_that_does_not_like_them_lacks(made_up: Made, tmp_path: Path) -> None:
     made_up("label")
-    found = found_on(tmp_path, ["m=A"], m={"A": 0.5})
-    [own] = found.own
+    own = own_of(found_on(tmp_path, ["m=A"], m={"A": 0.5}), "m")
     plain = read_runs([write_scores(tmp_path / "plain", "plain", {}, 0)])[0]
-    assert (own.model, own.systems) == ("m", ("A",))
-    assert own.familiarity[0] == pytest.approx(0.5, abs=0.1)
-    assert np.isnan(own.beyond[0]), "there is no other model"
-    assert own.without[0] == pytest.approx(plain.tests["passed"].mean(), abs=0.03)
-    assert own.gained[0] == pytest.approx(own.rate - own.without[0])
-    assert own.without[1] < own.without[0] < own.without[2]
-    assert own.gained[1] < own.gained[0] < own.gained[2]
-    better, worse, rest = own.parts
-    assert better.tests + worse.tests + rest.tests == 360
-    assert better.rate > rest.rate > worse.rate
-    assert sum(part.tests * part.rate for part in own.parts) == pytest.approx(360 * own.rate)
+    assert set(own["systems"]) == {"A"}
+    assert own["value"]["familiarity"] == pytest.approx(0.5, abs=0.1)
+    assert "beyond the others" not in own.index, "there is no other model"
+    assert own["value"]["pass rate without"] == pytest.approx(plain.tests["passed"].mean(), abs=0.03)
+    assert own["value"]["gained"] == pytest.approx(own["value"]["pass rate"] - own["value"]["pass rate without"])
+    ends = own.loc[["familiarity", "pass rate without", "gained"]]
+    assert ((ends["low"] < ends["value"]) & (ends["value"] < ends["high"])).all()
+    parts = own.dropna(subset="tests")
+    better, worse, rest = parts["value"]
+    assert better > rest > worse
+    assert parts["tests"].sum() == 360
+    assert (parts["tests"] * parts["value"]).sum() == pytest.approx(360 * own["value"]["pass rate"])
 
 
 def test_beyond_the_others_is_what_others_do_not_like(made_up: Made, tmp_path: Path) -> None:
     made_up("score")
     found = found_on(tmp_path, ["A"], m={"A": 0.9}, n={"A": 0.4})
-    first, second = found.own
-    assert first.beyond[0] == pytest.approx(0.5, abs=0.15)
-    assert second.beyond[0] == pytest.approx(-first.beyond[0])
+    first, second = (own_of(found, model)["value"]["beyond the others"] for model in "mn")
+    assert first == pytest.approx(0.5, abs=0.15)
+    assert second == pytest.approx(-first)
 
 
 def test_systems_of_two_groups_are_not_compared(made_up: Made, nnd_home: Path, tmp_path: Path) -> None:
@@ -205,9 +213,9 @@ def test_systems_of_two_groups_are_not_compared(made_up: Made, nnd_home: Path, t
     for side in ("high_system", "low_system"):
         table.loc[table["cluster_id"] < f"{20:04x}", side] = table[side].str.replace(r"(\w)", r"\g<1>2", regex=True)
     write(nnd_home / "nnd" / "made_up", {"default": to_table(table.to_dict("records"))})
-    [found] = find_familiarity(read_runs([write_scores(tmp_path, "m", {"A": 0.5})]))
+    found = found_on(tmp_path, m={"A": 0.5})
     assert "Groups: " in found.notes[0]
-    assert {one.system: round(one.value, 1) for one in found.effects}["A"] == pytest.approx(0.5, abs=0.2)
+    assert found.tables[0].data.set_index("system")["value"]["A"] == pytest.approx(0.5, abs=0.2)
 
 
 # ---------------------------------------------------------------- the command line
@@ -225,21 +233,23 @@ def test_the_command_prints_and_writes_the_tables(nnd: Command, made_up: Made, t
     assert "Compared within equal judgements: 240 texts of 40 prompts." in done.out
     for text in (done.out, (out / "familiarity_nnd_made_up.md").read_text()):
         assert "| m | A | 80 | 40 | +0." in text
-        assert "| m | own text is worse | " in text
-    content = json.loads((out / "familiarity_nnd_made_up.json").read_text())
-    assert (content["effects"][0]["model"], content["effects"][0]["system"]) == ("m", "A")
-    assert content["own"][0]["systems"] == ["A", "B"]
-    assert (out / "familiarity_nnd_made_up.csv").read_text().count("\n") == 7
-    brief = nnd("familiarity", *runs, "--brief").out
-    assert "| m | A |" in brief
-    assert "| n |" not in brief
+        assert "| m | A, B | pass rate, own text is worse | " in text
+    files = {path.name.removeprefix("familiarity_nnd_made_up") for path in out.iterdir()}
+    assert files == {".md", ".json", ".tex", ".html", "_effects.csv", "_own.csv"}
+    content = json.loads(nnd("familiarity", *runs, "--format", "json").out)
+    assert [row["model"] for row in content["tables"]["effects"]] == [*"mmmnnn"]
+    assert content["tables"]["effects"][0]["system"] == "A"
+    brief = nnd("familiarity", *runs, "--own", "m=A", "--brief").out
+    assert "m likes texts by A more: +0." in brief
+    assert "| m | A | familiarity |" in brief
+    assert "n likes" not in brief
 
 
 @pytest.mark.parametrize(
     ("kind", "arguments", "message"),
     [
         ("score", ("--own", "A2"), "no text is by 'A2'; did you mean 'A'?"),
-        ("score", ("--own", "k=A"), "there is no run of 'k'"),
+        ("score", ("--own", "k=A"), "no run is of 'k'"),
         ("score", ("--own", "m="), "no text is by ''"),
         ("nobody", (), "does not say who wrote its texts"),
     ],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,11 @@ from nnd_tasks.analysis.correlation import verify_rates
 from nnd_tasks.analysis.diagnostics import diagnostics_of
 from nnd_tasks.analysis.error_spans import around_errors
 from nnd_tasks.analysis.experiments import load_experiments
-from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
+from nnd_tasks.analysis.familiarity import report_familiarity
 from nnd_tasks.analysis.margins import margin_parts
 from nnd_tasks.analysis.reproduce import measure
 from nnd_tasks.analysis.results import Run, read_runs, to_table
-from nnd_tasks.analysis.signal.signals import find_signals
+from nnd_tasks.analysis.signal import report_signals
 from nnd_tasks.analysis.trend import Trend, find_trend, read_logs
 from nnd_tasks.analysis.verdicts import give_verdicts
 from nnd_tasks.analysis.verify import AGREES, load_metrics, verify_set
@@ -35,7 +34,7 @@ from nnd_tasks.baselines import BASELINES
 from tests.analysis.judged_runs import write_scores, write_set
 from tests.analysis.stored_runs import write_models, write_training
 from tests.conftest import DATA, needs_data
-from tests.pins import Collect, Pins, check_pins, flat, write_pins
+from tests.pins import Collect, Pins, check_pins, flat, tables_of, write_pins
 
 FILE = Path(__file__).with_name("pins.json")
 
@@ -168,15 +167,17 @@ def collect_signal(folder: Path) -> Pins:
     """All measures, verdicts and samples, of a family by size and of a training."""
     pins: Pins = {}
     for runs in (write_models(folder / "sizes"), write_training(folder / "training")):
-        for found in find_signals(read_runs([runs])):
-            names = found.paired.title, found.family.name
-            pins |= flat({"prompts": found.prompts, "sample": found.sample() or 0}, *names)
-            for one in found.signals:
-                pins |= flat(one, *names, one.category, one.measure)
-                pins[f"{'/'.join(names)}/{one.category}/{one.measure}/verdict"] = one.verdict
-            for advantage in found.advantages:
-                pins |= flat(advantage, *names, advantage.category, "advantage")
-                pins[f"{'/'.join(names)}/{advantage.category}/advantage/better"] = advantage.better
+        for report in report_signals(read_runs([runs])):
+            names, tables = (report.facts["task"], report.facts["family"]), tables_of(report)
+            pins |= flat({"prompts": report.facts["prompts"], "sample": report.facts["sample"] or 0}, *names)
+            for one in [*tables["signals"], *tables["verdicts"]]:
+                pins |= flat(one, *names, one["category"], one["measure"])
+            for one in tables["verdicts"]:
+                pins[f"{'/'.join(names)}/{one['category']}/{one['measure']}/verdict"] = one["verdict"]
+            for one in tables["values"]:
+                pins |= flat(one["value"], *names, one["category"], one["measure"], "values", one["model"])
+            for one in tables["advantages"]:
+                pins |= flat(one, *names, one["category"], "advantage")
     return pins
 
 
@@ -197,13 +198,22 @@ def collect_familiarity(folder: Path) -> Pins:
     pins: Pins = {}
     for kind in ("score", "pairs"):
         with _built(folder / kind, kind):
-            [found] = find_familiarity(_liking(folder / kind), ["first=A", "second=B,C"])
-        pins |= flat({"texts": found.texts, "prompts": found.prompts}, kind)
-        for effect in found.effects:
-            pins |= flat(effect, kind, effect.model, effect.system)
-        for own in found.own:
-            pins |= flat(replace(own, parts=[]), kind, own.model, "own")
-            pins |= flat({part.which: part for part in own.parts}, kind, own.model, "own")
+            [report] = report_familiarity(_liking(folder / kind), ["first=A", "second=B,C"])
+        pins |= flat({key: int(report.facts[key]) for key in ("texts", "prompts")}, kind)
+        for one in tables_of(report)["effects"]:
+            pins |= flat({key: one[key] for key in one if key != "few"}, kind, one["model"], one["system"])
+        for one in tables_of(report)["own"]:
+            names, ends = (kind, one["model"], "own"), (one["value"], one["low"], one["high"])
+            quantity = one["quantity"].removeprefix("pass rate").removeprefix(", ").strip() or "rate"
+            if quantity == "rate":
+                pins |= flat(one["value"], *names, quantity)
+            elif one["tests"] == one["tests"]:
+                part = zip(
+                    ("tests", "prompts", "rate", "low", "high"), (one["tests"], one["prompts"], *ends), strict=True
+                )
+                pins |= flat(dict(part), *names, quantity)
+            else:
+                pins |= flat(ends, *names, quantity.partition(" ")[0])
     return pins
 
 

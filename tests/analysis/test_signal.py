@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
+from nnd_tasks.analysis.model_orders import find_families
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import pair
-from nnd_tasks.analysis.signal.measures import BITS, CONTRASTS, MARGIN, MEASURES, PASS_RATE, first_half
-from nnd_tasks.analysis.signal.moments import Moments, ratio, step_variance
-from nnd_tasks.analysis.signal.orders import families_of
-from nnd_tasks.analysis.signal.signal_report import conclusions, markdown, to_csv, to_json
-from nnd_tasks.analysis.signal.signals import SetSignals, find_signals
+from nnd_tasks.analysis.signal import (
+    BITS,
+    CONTRASTS,
+    MARGIN,
+    MEASURES,
+    PASS_RATE,
+    Spread,
+    first_half,
+    ratio,
+    report_signals,
+    step_variance,
+)
 from nnd_tasks.analysis.tags import Tags, read_tags
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.sample_order import sample_order
+from nnd_tasks.show.report import Report
 from nnd_tasks.statistics import paired_difference
 from tests.analysis.fake_runs import write_run
 from tests.analysis.runs import PROTOCOL, make_run
@@ -76,13 +86,24 @@ def planted(
     return runs
 
 
-def found_in(runs: list[Run], **options: Any) -> SetSignals:
-    [found] = find_signals(runs, **{"resamples": 300, **options})
+def found_in(runs: list[Run], **options: Any) -> Report:
+    [found] = report_signals(runs, **{"resamples": 300, **options})
     return found
 
 
-def verdicts(found: SetSignals, measure: str) -> dict[str, str]:
-    return {one.category: one.verdict for one in found.signals if one.measure == measure}
+def table_of(found: Report, name: str) -> pd.DataFrame:
+    [data] = [table.data for table in found.tables if table.name == name]
+    return data
+
+
+def rows_of(found: Report) -> list[dict[str, Any]]:
+    """Return all that is known of each category and measure."""
+    keys = ["category", "measure"]
+    return table_of(found, "signals").merge(table_of(found, "verdicts"), on=keys).to_dict("records")
+
+
+def verdicts(found: Report, measure: str) -> dict[str, str]:
+    return {row["category"]: row["verdict"] for row in rows_of(found) if row["measure"] == measure}
 
 
 # ---------------------------------------------------------------- what is planted is found
@@ -99,7 +120,7 @@ def test_noise_is_flagged_and_signal_is_kept() -> None:
             chosen += 3 - flagged.count("noise")
             mixed += flagged.count("mixed")
         assert verdicts(found, MARGIN) | {"rises": "better", "falls": "worse"} == verdicts(found, MARGIN), seed
-        assert list(found.worth_running()) == ["rises"], "bits per byte alone make no category worth running"
+        assert found.facts["worth_running"] == ["rises"], "bits per byte alone make no category worth running"
         assert set(verdicts(found, BITS).values()) == {"better"}, "bits per byte are lower for every later checkpoint"
     assert chosen <= 26, (
         "of 120; half of the prompts or all show something by chance: four questions, each at level 0.05"
@@ -113,8 +134,8 @@ def test_false_alarms_are_rare() -> None:
     noise = {f"noise_{i}": 0.0 for i in range(5)}
     alarms = {"better": 0, "mixed": 0}
     for seed in range(runs):
-        signals = found_in(planted(seed, noise, prompts=60)).signals
-        shown = {one.verdict for one in signals if one.measure in CONTRASTS and one.category != "all"}
+        rows = rows_of(found_in(planted(seed, noise, prompts=60)))
+        shown = {row["verdict"] for row in rows if row["measure"] in CONTRASTS and row["category"] != "all"}
         for verdict in alarms:
             alarms[verdict] += verdict in shown
     print(alarms)
@@ -125,10 +146,7 @@ def test_models_that_differ_in_no_order_are_mixed() -> None:
     hump = (0.0, 0.8, 1.2, 1.2, 0.8, 0.0)
     found = found_in(planted(1, {"hump": 0.0}, shapes={"hump": hump}))
     assert verdicts(found, MARGIN)["hump"] == "mixed"
-    assert found.worth_running() == {}
-    assert (
-        "Not shown to be: hump (mixed)" in "\n".join(conclusions(found)) or "mixed by margin" in conclusions(found)[1]
-    )
+    assert found.facts["worth_running"] == []
 
 
 def test_the_halves_and_the_verdicts_do_not_depend_on_the_order_of_prompts() -> None:
@@ -141,7 +159,7 @@ def test_the_halves_and_the_verdicts_do_not_depend_on_the_order_of_prompts() -> 
 def test_too_few_prompts_are_said() -> None:
     found = found_in(planted(0, {"rises": 1.0}, prompts=12))
     assert set(verdicts(found, PASS_RATE).values()) == {"too few prompts"}
-    assert found.sample() is None
+    assert found.facts["sample"] is None
 
 
 # ---------------------------------------------------------------- numbers by their definitions
@@ -155,52 +173,55 @@ COUNTS = st.lists(
 @given(COUNTS)
 def test_differences_and_noise_are_those_of_pairs(rows: list[tuple[int, ...]]) -> None:
     tests, *passed = np.array(rows, dtype=float).T
-    moments = Moments.of(np.stack(passed, axis=1), tests)
-    assert moments.signal == pytest.approx(np.ptp([one.sum() / tests.sum() for one in passed]))
+    spread = Spread(np.stack(passed, axis=1), tests)
+    assert spread.signal == pytest.approx(np.ptp([one.sum() / tests.sum() for one in passed]))
     pairs = {(a, b): paired_difference(passed[a], passed[b], tests) for a in range(3) for b in range(3)}
     variances = [pairs[pair_].standard_error ** 2 for pair_ in ((0, 1), (0, 2), (1, 2))]
-    assert moments.noise**2 == pytest.approx(np.mean(variances) / 2, abs=1e-12)
+    assert spread.noise**2 == pytest.approx(np.mean(variances) / 2, abs=1e-12)
     for (a, b), one in pairs.items():
         if one.standard_error > 1e-6:
-            assert moments.t[a, b] == pytest.approx(one.difference / one.standard_error, rel=1e-6, abs=1e-6)
+            p = 2 * stdtr(len(tests) - 1, -abs(one.difference / one.standard_error))
+            assert spread.p[a, b] == pytest.approx(p, rel=1e-6, abs=1e-6)
+            assert spread.apart[a, b] == (p < 0.05) * np.sign(one.difference)
 
 
 def test_signal_over_noise_has_a_closed_form() -> None:
     # Differences 1, 3, 1, 3: their mean is 2, its standard error sqrt(4/3 * 4) / 4, and the noise that over sqrt(2).
     sums = np.array([[0.0, 1.0], [5.0, 8.0], [-1.0, 0.0], [2.0, 5.0]])
-    moments = Moments.of(sums, np.ones(4))
-    assert (moments.signal, moments.noise) == (pytest.approx(2), pytest.approx(math.sqrt(16 / 3) / 4 / math.sqrt(2)))
-    assert moments.signal / moments.noise == pytest.approx(math.sqrt(24))
-    left = Moments.of(sums[1:], np.ones(3))
-    part = moments.plus(Moments.of(sums[:1], np.ones(1)), -1)
-    assert (part.signal, part.noise) == (pytest.approx(left.signal), pytest.approx(left.noise))
+    spread = Spread(sums, np.ones(4))
+    assert (spread.signal, spread.noise) == (pytest.approx(2), pytest.approx(math.sqrt(16 / 3) / 4 / math.sqrt(2)))
+    assert spread.snr == pytest.approx(math.sqrt(24))
 
 
 def test_equal_models_have_neither_signal_nor_noise() -> None:
     sums = np.repeat([[1.0], [2.0], [0.5]], 3, axis=1)
-    moments = Moments.of(sums, np.ones(3))
-    assert (moments.signal, moments.noise, np.abs(moments.apart).sum()) == (0, 0, 0)
+    spread = Spread(sums, np.ones(3))
+    assert (spread.signal, spread.noise, np.abs(spread.apart).sum()) == (0, 0, 0)
     assert all(map(math.isnan, ratio(sums, np.ones(3), sums)))
 
 
+def training(steps: Sequence[float]) -> pd.DataFrame:
+    return pd.DataFrame({"training": "t", "step": steps}, dtype=object).astype({"step": float})
+
+
 def test_noise_of_steps_is_what_leaves_a_straight_line() -> None:
-    even = [(i, math.expm1(i)) for i in range(5)]
-    assert step_variance(np.array([3.0, 5, 7, 9, 11]), [even]) == pytest.approx(0, abs=1e-24)
-    assert step_variance(np.array([0.0, 1, 0, 1, 0]), [even]) == pytest.approx(2 / 3)
-    assert math.isnan(step_variance(np.zeros(5), [even[:2]]))
+    even = training([math.expm1(i) for i in range(5)])
+    assert step_variance(np.array([3.0, 5, 7, 9, 11]), even) == pytest.approx(0, abs=1e-24)
+    assert step_variance(np.array([0.0, 1, 0, 1, 0]), even) == pytest.approx(2 / 3)
+    assert math.isnan(step_variance(np.zeros(3), training([1, 2, math.nan])))
     rng = np.random.default_rng(0)
-    odd = [(i, float(step)) for i, step in enumerate(STEPS)]
-    assert np.mean([step_variance(rng.normal(size=6), [odd]) for _ in range(2000)]) == pytest.approx(1, abs=0.06)
+    odd = training(STEPS)
+    assert np.mean([step_variance(rng.normal(size=6), odd) for _ in range(500)]) == pytest.approx(1, abs=0.1)
 
 
 def test_noise_of_prompts_is_not_counted_twice() -> None:
     found = found_in(planted(3, {"flat": 0.0}, prompts=200))
-    for one in found.signals:
-        total = one.signal / one.snr
-        assert total**2 == pytest.approx(one.noise_prompts**2 + one.noise_steps**2)
-        if one.measure != BITS:
-            seen = step_variance(np.array(list(one.values.values())), found.family.trainings)
-            assert total**2 == pytest.approx(max(seen, one.noise_prompts**2))
+    values = table_of(found, "values").groupby(["category", "measure"], sort=False)["value"].agg(list)
+    for row in rows_of(found):
+        total = row["signal"] / row["snr"]
+        assert total**2 == pytest.approx(row["noise_prompts"] ** 2 + row["noise_steps"] ** 2)
+        seen = step_variance(np.array(values[row["category"], row["measure"]]), training(STEPS))
+        assert row["measure"] == BITS or total**2 == pytest.approx(max(seen, row["noise_prompts"] ** 2))
 
 
 def test_a_measure_with_half_the_noise_is_twice_as_good() -> None:
@@ -236,21 +257,24 @@ def test_the_interval_of_a_ratio_misses_it_in_one_of_twenty(prompts: int, spread
 def test_values_are_those_of_the_runs() -> None:
     runs = planted(2, prompts=30)
     found = found_in(runs)
-    for one in found.signals:
+    values = table_of(found, "values").set_index(["category", "measure", "model"])["value"]
+    for row in rows_of(found):
+        category, measure = row["category"], row["measure"]
+        ends = []
         for run in runs:
-            tests = run.tests if one.category == "all" else run.tests[run.tests["category"] == one.category]
+            tests = run.tests if category == "all" else run.tests[run.tests["category"] == category]
             scores = [run.documents[d]["scores"][h] for d, h in zip(tests["document"], tests["high"], strict=True)]
             expected = {
                 PASS_RATE: tests["passed"].mean(),
                 MARGIN: tests["margin"].mean(),
                 BITS: np.mean([-score["sum"] / math.log(2) / score["bytes"] for score in scores]),
             }
-            assert one.values[run.model] == pytest.approx(expected[one.measure])
-        assert (one.tests, one.prompts) == (len(tests), tests["cluster_id"].nunique())
-        ends = list(one.values.values())
-        assert one.signal == pytest.approx(max(ends) - min(ends))
-        later = [(a, b) for i, a in enumerate(ends) for b in ends[i + 1 :]]
-        assert (one.in_order, one.ordered) == (sum((b - a) * MEASURES[one.measure] > 0 for a, b in later), 15)
+            ends.append(expected[measure])
+            assert values[category, measure, run.model] == pytest.approx(ends[-1])
+        assert (row["tests"], row["prompts"]) == (len(tests), tests["cluster_id"].nunique())
+        assert row["signal"] == pytest.approx(max(ends) - min(ends))
+        in_order = sum((b - a) * MEASURES[measure] > 0 for a, b in combinations(ends, 2))
+        assert (row["in_order"], row["ordered"]) == (in_order, 15)
 
 
 def told_apart(runs: list[Run], category: str, prompts: set[str]) -> dict[tuple[int, int], float]:
@@ -271,30 +295,29 @@ def told_apart(runs: list[Run], category: str, prompts: set[str]) -> dict[tuple[
 def test_the_smallest_sample_keeps_nine_of_ten_pairs() -> None:
     runs = planted(5, {"rises": 0.2, "rare": 0.0}, prompts=150)
     found = found_in(runs)
-    [one] = [one for one in found.signals if (one.category, one.measure) == ("rises", MARGIN)]
-    assert one.sample is not None
-    assert 10 < one.sample < 150
+    [one] = [row for row in rows_of(found) if (row["category"], row["measure"]) == ("rises", MARGIN)]
+    assert 10 < one["sample"] < 150
     prompts = [document["cluster_id"] for document in runs[0].documents]
     order = [prompts[place] for place in sample_order(prompts, [{"rises", "rare"}] * len(prompts))]
     whole = told_apart(runs, "rises", set(order))
-    assert len(whole) == one.apart
+    assert len(whole) == one["apart"]
 
     def kept(size: int) -> float:
         return len(set(whole.items()) & set(told_apart(runs, "rises", set(order[:size])).items())) / len(whole)
 
-    assert kept(one.sample) >= 0.9
-    smaller = sorted({int(size) for size in np.geomspace(10, 149, 60)} & set(range(one.sample)))
+    assert kept(one["sample"]) >= 0.9
+    smaller = sorted({int(size) for size in np.geomspace(10, 149, 60)} & set(range(one["sample"])))
     assert not smaller or kept(smaller[-1]) < 0.9
-    best = min(signal.sample for signal in found.worth_running()["rises"] if signal.sample)
-    assert found.sample() == best
-    assert f"--tasks nnd_demo --sample {best}" in "\n".join(conclusions(found))
+    best = min(row["sample"] for row in rows_of(found) if row["category"] == "rises" and row["measure"] in CONTRASTS)
+    assert found.facts["sample"] == best
+    assert f"--tasks nnd_demo --sample {best}" in found.findings[-1]
 
 
 def test_runs_of_a_part_have_no_smallest_sample() -> None:
     found = found_in(planted(5, {"rises": 0.3}, protocol={**PROTOCOL, "selection": "120 of 400 (abc)"}))
-    assert list(found.worth_running()) == ["rises"]
-    assert found.sample() is None
-    assert "part of the set" in " ".join(found.notes)
+    assert found.facts["worth_running"] == ["rises"]
+    assert found.facts["sample"] is None
+    assert table_of(found, "verdicts")["sample"].isna().all()
 
 
 # ---------------------------------------------------------------- which model should be better
@@ -308,9 +331,9 @@ def model(name: str, parameters: int | None = 1) -> Run:
 
 def ordered(runs: list[Run], tags: Tags | None = None) -> set[tuple[str, str]]:
     [paired] = pair(runs)
-    families, _ = families_of(paired, tags)
+    families, _ = find_families(paired, tags)
     return {
-        (family.models[a], family.models[b])
+        (family.models["model"].iloc[a], family.models["model"].iloc[b])
         for family in families
         for a, b in zip(*np.nonzero(family.better), strict=True)
     }
@@ -324,14 +347,10 @@ def test_later_checkpoints_and_larger_models_should_be_better() -> None:
     sizes = {("tiny-xs", "tiny-s/step-1244"), ("tiny-xs", "tiny-m"), ("tiny-s/step-1244", "tiny-m")}
     assert ordered(runs) == steps | sizes
     [paired] = pair(runs)
-    [family], _ = families_of(paired)
-    assert dict(zip(family.models, family.contrast, strict=True)) == {
+    [family], _ = find_families(paired)
+    assert dict(zip(family.models["model"], family.contrast, strict=True)) == {
         "tiny-xs": -2, "tiny-s/step-74": -2, "tiny-s/step-620": 0, "tiny-s/step-1244": 2, "tiny-m": 2,
     }  # fmt: skip
-    assert family.orders == [
-        "tiny-s, steps 74, 620, 1,244",
-        "sizes 300 (tiny-xs), 900 (tiny-s/step-1244), 4,000 (tiny-m)",
-    ]
 
 
 def test_a_model_beside_its_checkpoints_is_the_end_of_their_training() -> None:
@@ -349,26 +368,14 @@ def test_tags_say_what_names_do_not(tmp_path: Path) -> None:
 def test_models_without_an_order_are_left_out_by_name() -> None:
     runs = [model("tiny-s", 5), model("tiny-m", 6), model("other-a", 5), model("big-x", None), model("big-y", None)]
     [paired] = pair(runs)
-    families, notes = families_of(paired)
+    families, notes = find_families(paired)
     assert [family.name for family in families] == ["tiny"]
     assert any("other-a is the only model of its family" in note for note in notes)
     with pytest.raises(NNDError, match=r"neither steps nor sizes say which of tiny-s, tiny-m should be better.*--tags"):
-        families_of(pair([model("tiny-s", None), model("tiny-m", None)])[0])
+        find_families(pair([model("tiny-s", None), model("tiny-m", None)])[0])
 
 
 # ---------------------------------------------------------------- tables, files, the command line
-
-
-def test_every_form_has_every_number(tmp_path: Path) -> None:
-    found = found_in(planted(0, {"rises": 0.3, "noise": 0.0}, prompts=60))
-    text = markdown(found)
-    rows = [line for line in text.splitlines() if line.startswith(("| rises | margin", "| all | bits per byte"))]
-    assert [row.count("|") for row in rows] == [10, 10, 9, 9]
-    assert "Worth running: rises" in text
-    content = json.loads(to_json(found))
-    assert content["worth_running"] == ["rises"]
-    assert len(content["signals"]) == 9
-    assert len(to_csv(found).splitlines()) == 1 + 9 * len(STEPS)
 
 
 Command = Callable[..., Outcome]
@@ -385,16 +392,19 @@ def test_the_command_prints_and_writes(nnd: Command, tmp_path: Path) -> None:
     status, out, err = nnd("signal", folder, "--out", tmp_path / "out")
     assert status == 0, err
     assert "Worth running: rises (by pass rate and margin)." in out
-    assert "flat (noise)" in out
-    files = {path.suffix for path in (tmp_path / "out").iterdir()}
-    assert files == {".md", ".csv", ".json"}
-    [written] = (tmp_path / "out").glob("*.json")
-    assert json.loads(written.read_text("utf-8"))["worth_running"] == ["rises"]
+    files = {path.name.removeprefix("signal_nnd_made_up_tiny") for path in (tmp_path / "out").iterdir()}
+    tables = {f"_{name}.csv" for name in ("models", "values", "signals", "verdicts", "advantages")}
+    assert files == {".md", ".json", ".tex", ".html", *tables}
+    status, out, _ = nnd("signal", folder, "--format", "json")
+    content = json.loads(out)
+    assert content["worth_running"] == ["rises"]
+    assert {name: len(rows) for name, rows in content["tables"].items()} == {
+        "models": 3, "values": 27, "signals": 9, "verdicts": 9, "advantages": 3,
+    }  # fmt: skip
     status, out, _ = nnd("signal", folder, "--brief")
     lines = [line for line in out.splitlines() if line.startswith("| nnd_made_up")]
-    assert len(lines) == 2
-    assert "not shown" in lines[0]
-    assert "worth running | pass rate and margin" in lines[1]
+    assert ["| noise | noise |" in line for line in lines] == [True, False]
+    assert "| rises | better | better |" in lines[1]
 
 
 def test_what_cannot_be_said_is_said(nnd: Command, tmp_path: Path) -> None:
@@ -406,4 +416,4 @@ def test_what_cannot_be_said_is_said(nnd: Command, tmp_path: Path) -> None:
     assert "no models that should differ" in refused(nnd("signal", one, alike))
     status, out, _ = nnd("signal", write_run(tmp_path / "s", "tiny-s", parameters=5), one)
     assert status == 0
-    assert "Noise of steps is not known" in out
+    assert "noise: steps" not in out

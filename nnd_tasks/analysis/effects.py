@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import stdtr, stdtrit
 
@@ -76,29 +77,19 @@ class Effects:
         weights: Floats | None = None,
         more: Floats | None = None,
     ) -> None:
-        _, stratum = np.unique(np.asarray(strata), return_inverse=True)
-        _, prompt = np.unique(np.asarray(prompts), return_inverse=True)
-        self._order = np.lexsort((stratum, prompt))  # each prompt's texts are together, and in it each stratum's
-        self._systems = shares.shape[1]
-        ones = np.ones(len(prompt)) if weights is None else np.asarray(weights, dtype=np.float64)
-        self._root = np.sqrt(ones[self._order])[:, None]
-        self._strata, self._prompts = _starts(stratum[self._order]), _starts(prompt[self._order])
-        columns = shares if more is None else np.hstack([shares, more])
-        self._x = self._within(np.asarray(columns, dtype=np.float64)[self._order])
+        self._strata, self._prompts, self._systems = _adder(strata), _adder(prompts), shares.shape[1]
+        self._root = np.sqrt(np.ones(len(shares)) if weights is None else weights)[:, None]
+        self._x = self._within(shares if more is None else np.hstack([shares, more]))
         self._inverse = np.linalg.pinv(self._x.T @ self._x, rcond=1e-10, hermitian=True)
         here = np.abs(self._x[:, : self._systems]) > _ZERO
-        self.counted = np.empty(len(here), dtype=bool)
-        self.counted[self._order] = here.any(axis=1)
-        linked = np.logical_or.reduceat(here, self._strata, axis=0).astype(float)
+        self.counted = here.any(axis=1)
+        linked = (self._strata @ here > 0).astype(float)
         _, self.groups = connected_components(linked.T @ linked, directed=False)
 
     def _within(self, values: Floats) -> Floats:
         """Return values, shape (texts, columns), less the weighted mean of their stratum, times the root of the weight."""
-        weights = self._root**2
-        total = np.add.reduceat(values * weights, self._strata, axis=0)
-        mean = total / np.add.reduceat(weights, self._strata, axis=0)
-        sizes = np.diff(self._strata, append=len(values))
-        result: Floats = (values - np.repeat(mean, sizes, axis=0)) * self._root
+        mean = (self._strata @ (values * self._root**2)) / (self._strata @ self._root**2)
+        result: Floats = (values - self._strata.T @ mean) * self._root
         return result
 
     def against_others(self, systems: Sequence[int]) -> Floats:
@@ -121,45 +112,36 @@ class Effects:
             scores: mean log-likelihood per token, shape (texts,), or (texts, columns) for several models.
             contrasts: shape (contrasts, systems); each row sums to 0. A row of zeros gives nan.
         """
-        y = self._within(np.asarray(scores, dtype=np.float64).reshape(len(self._order), -1)[self._order])
-        padded = np.zeros((len(contrasts), self._x.shape[1]))
-        padded[:, : self._systems] = contrasts
+        y = self._within(np.asarray(scores, dtype=np.float64).reshape(len(self._x), -1))
+        padded = np.pad(contrasts, [(0, 0), (0, self._x.shape[1] - self._systems)])
         fitted = self._inverse @ (self._x.T @ y)
+        loads = (self._adjusted @ (self._inverse @ padded.T)).T
         rest = y - self._x @ fitted
-        errors = np.empty((len(contrasts), y.shape[1]))
-        degrees = np.empty(len(contrasts))
-        for row, contrast in enumerate(padded):
-            loads = self._loads(contrast)
-            errors[row] = np.sqrt((np.add.reduceat(loads[:, None] * rest, self._prompts, axis=0) ** 2).sum(axis=0))
-            degrees[row] = self._degrees(loads)
-        known = np.abs(padded @ self._inverse @ (self._x.T @ self._x) - padded).max(axis=1) < 1e-6
-        known &= np.abs(padded).max(axis=1) > 0
-        values: Floats = np.where(known[:, None], padded @ fitted, np.nan)
-        return Estimates(values, np.where(known[:, None] & (errors > _ZERO), errors, np.nan), degrees)
+        errors = np.sqrt([((self._prompts @ (one[:, None] * rest)) ** 2).sum(axis=0) for one in loads])
+        known = np.abs(padded @ self._inverse @ (self._x.T @ self._x) - padded).max(axis=1, keepdims=True) < 1e-6
+        known &= padded.any(axis=1, keepdims=True)
+        values: Floats = np.where(known, padded @ fitted, np.nan)
+        degrees = np.array([self._degrees(one) for one in loads])
+        return Estimates(values, np.where(known & (errors > _ZERO), errors, np.nan), degrees)
 
     @cached_property
     def _adjusted(self) -> Floats:
         """The regressors of each prompt i times (1 - H_ii)^(-1/2), where H is the projection on them: CR2's adjustment."""
         adjusted = np.empty_like(self._x)
-        for start, end in zip(self._prompts, [*self._prompts[1:], len(self._x)], strict=True):
-            part = self._x[start:end]
-            values, vectors = np.linalg.eigh(np.eye(end - start) - part @ self._inverse @ part.T)
+        for texts in np.split(self._prompts.indices, self._prompts.indptr[1:-1]):
+            part = self._x[texts]
+            values, vectors = np.linalg.eigh(np.eye(len(part)) - part @ self._inverse @ part.T)
             scale = np.where(values > 1e-8, np.maximum(values, 1e-8) ** -0.5, 0.0)
-            adjusted[start:end] = vectors @ (scale[:, None] * (vectors.T @ part))
+            adjusted[texts] = vectors @ (scale[:, None] * (vectors.T @ part))
         return adjusted
-
-    def _loads(self, contrast: Floats) -> Floats:
-        """Return how much the rest of each text moves a contrast, shape (texts,)."""
-        loads: Floats = self._adjusted @ (self._inverse @ contrast)
-        return loads
 
     def _degrees(self, loads: Floats) -> float:
         """Return the degrees of freedom of a contrast's variance, trace(G)² / sum of squares of G (Satterthwaite).
 
+        ``loads`` is how much the rest of each text moves the contrast, shape (texts,).
         G = diag(|a_i|²) - B M B', with a_i the loads of prompt i, b_i = X_i' a_i the rows of B and M = (X'X)⁻¹.
         """
-        squares = np.add.reduceat(loads**2, self._prompts)
-        b = np.add.reduceat(loads[:, None] * self._x, self._prompts, axis=0)
+        squares, b = self._prompts @ loads**2, self._prompts @ (loads[:, None] * self._x)
         inner = ((b @ self._inverse) * b).sum(axis=1)
         product = self._inverse @ (b.T @ b)
         total = (squares**2).sum() - 2 * (squares * inner).sum() + np.trace(product @ product)
@@ -174,18 +156,15 @@ class Effects:
             contrast: shape (systems,).
             counts: how often each prompt is in each sample, shape (samples, prompts), prompts in ascending order.
         """
-        y = self._within(np.asarray(scores, dtype=np.float64)[self._order][:, None])
-        width = self._x.shape[1]
-        squares = np.add.reduceat(self._x[:, :, None] * self._x[:, None, :], self._prompts, axis=0)
-        products = np.add.reduceat(self._x * y, self._prompts, axis=0)
-        matrices = (counts @ squares.reshape(len(squares), -1)).reshape(-1, width, width)
-        padded = np.zeros(width)
-        padded[: self._systems] = contrast
-        inverse = np.linalg.pinv(matrices, rcond=1e-10, hermitian=True)
-        estimates: Floats = np.einsum("p,bpq,bq->b", padded, inverse, counts @ products)
+        width, y = self._x.shape[1], self._within(scores[:, None])
+        squares = self._prompts @ (self._x[:, :, None] * self._x[:, None, :]).reshape(len(y), -1)
+        inverse = np.linalg.pinv((counts @ squares).reshape(-1, width, width), rcond=1e-10, hermitian=True)
+        products = counts @ (self._prompts @ (self._x * y))
+        estimates: Floats = np.einsum("p,bpq,bq->b", contrast, inverse[:, : self._systems], products)
         return estimates
 
 
-def _starts(sorted_ids: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return where each run of equal values begins."""
-    return np.flatnonzero(np.diff(sorted_ids, prepend=-1) != 0)
+def _adder(names: Sequence[Any] | np.ndarray[Any, Any]) -> csr_array:
+    """Return what adds up numbers of texts by name, names in ascending order, shape (names, texts)."""
+    _, place = np.unique(np.asarray(names), return_inverse=True)
+    return csr_array((np.ones(len(place)), (place, np.arange(len(place)))))

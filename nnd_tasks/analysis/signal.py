@@ -1,0 +1,395 @@
+"""Signal and noise of each category, by pass rate, margin and bits per byte; which are worth running, and on how many prompts.
+
+After Heineman et al., "Signal and Noise" (2025, arXiv 2508.13144): signal is the spread of a family's models, noise what moves a
+value though nothing is better. docs/signal.md says where our definitions differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+
+from nnd_tasks.analysis.compare import holm, permutation_p
+from nnd_tasks.analysis.model_orders import Family, find_families
+from nnd_tasks.analysis.power import LEVEL, RESAMPLES
+from nnd_tasks.analysis.results import Run
+from nnd_tasks.analysis.side_by_side import Paired, pair_several
+from nnd_tasks.analysis.tags import Tags
+from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.sample_order import sample_order
+from nnd_tasks.schema import short_hash
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.statistics import FEW
+from nnd_tasks.wording import some_of
+
+Floats = NDArray[np.float64]
+PASS_RATE, MARGIN, BITS = "pass rate", "margin", "bits per byte"
+#: Measure -> 1 where more is better, -1 where less is.
+MEASURES = {PASS_RATE: 1, MARGIN: 1, BITS: -1}
+#: The measures that hold a better text against a worse one. Bits per byte do not: they fall when a model knows such texts better,
+#: whether or not it sees the error. So they never make a category worth running.
+CONTRASTS = (PASS_RATE, MARGIN)
+#: Share of the pairs of models told apart that a sample must keep, and how many sizes of samples are tried.
+KEPT, SIZES = 0.9, 60
+#: Parts in which the prompts are left out, one at a time, for the error of a ratio of two signal-to-noise ratios.
+PARTS = 50
+
+#: Headings of the tables, and what one has to know to read them.
+_MODELS = {"model": "{model}", "training": "{training}", "step": "{step:,.10g}", "parameters": "{parameters:,.10g}"}
+_ORDER = "Of one training, the later step should be better (-: its end); of two ends, the larger model."
+_SIGNALS = {
+    "prompts": "{prompts:,}",
+    "signal": "{signal:.3f}",
+    "noise: prompts": "{noise_prompts:.4f}",
+    "noise: steps": "{noise_steps:.4f}",
+    "SNR": "{snr:.1f}",
+}
+_NOISE = (
+    "Signal: the best model less the worst. Noise of prompts: what other prompts would change; of steps: what the next "
+    "checkpoint would, beyond that; it needs three checkpoints of one training. SNR: signal over both."
+)
+_VERDICTS = {
+    "in order": "{in_order}/{ordered}",
+    "apart": "{apart}/{pairs}",
+    "chosen": "{p_chosen:p}",
+    "confirmed": "{p_confirmed:p}",
+    "verdict": "{verdict}",
+    "sample": "{sample:,}",
+}
+_TESTED = (
+    "In order: of the pairs of models of which one should be better, those where it is. Apart: pairs told apart at 0.05, of all "
+    "pairs; one in twenty is by chance. Chosen: p on half of the prompts; confirmed: p of the same on the other half (one-sided, "
+    f"Holm). Sample: prompts that keep {KEPT:.0%} of the pairs told apart, where the whole set was scored. "
+    "Verdict: better - models that should be better are; "
+    "worse - they are worse; mixed - two models differ, and the order as a whole is not shown; not confirmed - half of the "
+    "prompts or all together show something, not both halves; noise - nothing is shown; too few prompts - fewer than "
+    f"{FEW} in a half."
+)
+_ADVANTAGES = {
+    "category": "{category}",
+    f"{MARGIN} / {PASS_RATE}": "{ratio:.2f}",
+    "95% interval": "{low:.2f} to {high:.2f}",
+}
+_RATIO = (
+    "How many times as large signal over noise of prompts is by margin as by pass rate. The margin is the better measure "
+    "where the interval is above 1, the pass rate where it is below, and neither where both verdicts show nothing."
+)
+_BRIEF = {
+    "task": "{task}",
+    "family": "{family}",
+    "category": "{category}",
+    "{measure}": "{verdict}",
+    "--sample by {measure}": "{sample:,}",
+}
+
+
+class Spread:
+    """How much models differ on some prompts.
+
+    The mean of the models is subtracted in each prompt: what makes a prompt easier or harder for all is no noise.
+
+    Args:
+        sums: of each prompt, the values of its tests added up, more is better, shape (prompts, models).
+        tests: of each prompt, shape (prompts,).
+
+    Attributes:
+        values: mean per test of each model, less that of all models, shape (models,).
+        signal: value of the best model less that of the worst.
+        noise: standard deviation that other prompts of the same kind would give the value of a model, beside the others: the
+            root of half the mean variance of a difference of two models. Variances are those of whole prompts drawn (Cochran,
+            Sampling Techniques, 3rd ed., section 6.3), as in `nnd_tasks.statistics.clustered_standard_error`.
+        snr: signal over noise; nan where one of them is 0.
+        p: two-sided p value of the difference of each two models, with prompts - 1 degrees of freedom, shape (models, models).
+        apart: [a, b] is 1 where b is better at level 0.05, -1 where a is, 0 where they are not told apart.
+    """
+
+    def __init__(self, sums: Floats, tests: Floats) -> None:
+        centred, k = sums - sums.mean(axis=1, keepdims=True), len(tests)
+        self.values: Floats = centred.sum(axis=0) / tests.sum()
+        rest = centred - tests[:, None] * self.values
+        covariance = rest.T @ rest * (k / (k - 1) if k > 1 else math.nan) / tests.sum() ** 2
+        variances = np.diag(covariance)
+        squares = variances[:, None] + variances - 2 * covariance
+        differences = self.values - self.values[:, None]
+        t = differences / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
+        self.signal = float(differences.max())
+        self.noise = math.sqrt(variances.sum() / (len(variances) - 1))
+        self.snr = self.signal / self.noise if self.signal * self.noise > 0 else math.nan
+        self.p: Floats = 2 * stdtr(max(k - 1, 1), -np.abs(t))
+        self.apart: Floats = np.sign(differences) * (self.p < LEVEL)
+
+    def farthest_pair(self) -> tuple[Floats, float]:
+        """Return weights of the two models that differ most clearly, and their p value, Bonferroni's over the pairs."""
+        weights = np.zeros(len(self.p))
+        weights[[*np.unravel_index(np.argmin(self.p), self.p.shape)]] = -1, 1
+        return weights, min(1.0, float(self.p.min()) * math.comb(len(self.p), 2))
+
+
+def ratio(sums: Floats, tests: Floats, other: Floats) -> tuple[float, float, float]:
+    """Return how many times larger signal over noise (of prompts) is by one measure than by another, with a 95% interval.
+
+    The interval is that of the jackknife, on the logarithm: the prompts are dealt into `PARTS` parts, each of which is left out
+    once (Efron and Stein, 1981). Both measures lose the same prompts, so what both gain or lose by them cancels.
+
+    Args:
+        sums: by one measure, as for `Spread`.
+        tests: of each prompt, shape (prompts,).
+        other: by the other measure.
+
+    Returns:
+        (ratio, low, high); nan where a measure has no signal or no noise.
+    """
+
+    def logarithm(chosen: NDArray[np.bool_]) -> float:
+        return math.log(Spread(sums[chosen], tests[chosen]).snr / Spread(other[chosen], tests[chosen]).snr)
+
+    count = min(PARTS, len(tests))
+    if count < 2:
+        return math.nan, math.nan, math.nan
+    part = np.arange(len(tests)) % count
+    whole, without = logarithm(part >= 0), np.array([logarithm(part != i) for i in range(count)])
+    half = float(stdtrit(count - 1, 1 - LEVEL / 2)) * math.sqrt((count - 1) * without.var())
+    value, low, high = map(float, np.exp([whole, whole - half, whole + half]))
+    return value, low, high
+
+
+def step_variance(values: Floats, models: pd.DataFrame) -> float:
+    """Return the variance of values from one checkpoint to the next, around a smooth curve; nan without three checkpoints.
+
+    For three checkpoints in a row, the middle value is held against the straight line between the other two, over the logarithm
+    of the step (Gasser, Sroka and Jennen-Steinmetz, 1986). What the curve itself bends there is in it too, so far apart
+    checkpoints give too much rather than too little.
+
+    Args:
+        values: of each model, shape (models,).
+        models: their ``training`` and ``step``; the end of a training, nan, has no place.
+    """
+    squares: list[float] = []
+    points = models.assign(value=values).dropna(subset="step").sort_values("step", kind="stable")
+    for _, curve in points.drop_duplicates(["training", "step"], keep="last").groupby("training"):
+        x, y = np.log1p(curve["step"].clip(lower=0)).to_numpy(), curve["value"].to_numpy()
+        b = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+        squares += [*(((1 - b) * y[:-2] + b * y[2:] - y[1:-1]) ** 2 / (1 + b**2 + (1 - b) ** 2))]
+    return float(np.mean(squares)) if squares else math.nan
+
+
+def first_half(prompts: Sequence[str]) -> NDArray[np.bool_]:
+    """Tell of each prompt whether it is of the half on which categories are chosen; that depends on its id alone."""
+    return np.array([int(short_hash("signal", prompt), 16) % 2 == 0 for prompt in prompts], dtype=bool)
+
+
+def smallest_sample(sums: Floats, tests: Floats, places: NDArray[np.int64], prompts: int) -> float:
+    """Return the least N of ``--sample`` that keeps what tells the models apart; nan where nothing does.
+
+    This and every larger sample tell apart `KEPT` of the pairs of models, in the same direction, that all prompts tell apart.
+
+    Args:
+        sums: shape (prompts with such tests, models).
+        tests: of each prompt.
+        places: of the prompts in the order of ``--sample``.
+        prompts: of the whole set.
+    """
+    whole = Spread(sums, tests).apart
+    if not whole.any():  # the order may be shown by all models together, and by no two of them
+        return math.nan
+    least = prompts
+    for size in np.unique(np.geomspace(FEW, max(FEW, prompts - 1), SIZES).astype(int))[::-1]:
+        inside = places < size
+        if inside.sum() < 2 or (Spread(sums[inside], tests[inside]).apart == whole)[whole != 0].mean() < KEPT:
+            break
+        least = min(int(size), prompts)
+    return least
+
+
+def report_signals(
+    runs: Sequence[Run], tags: Tags | None = None, allow: Sequence[str] = (), resamples: int = RESAMPLES
+) -> list[Report]:
+    """Return signal and noise of every set and family: what is worth running, by which measure, and on how few prompts.
+
+    Args:
+        runs: of two models of a family or more, such as checkpoints.
+        tags: what the user says of the models; see `find_families`.
+        allow: parts of the protocol that may differ.
+        resamples: sign flips of the permutation tests.
+
+    Returns:
+        A report per set and family; docs/signal.md has its tables.
+
+    Raises:
+        NNDError: there are no two models that should differ, or the runs cannot be compared.
+    """
+    groups, notes = pair_several(runs, allow, "signal")
+    reports = []
+    for paired in groups:
+        families, left_out = find_families(paired, tags)
+        reports += [_report(paired, family, [*notes, *left_out], resamples) for family in families]
+    return reports
+
+
+def _report(paired: Paired, family: Family, notes: list[str], resamples: int) -> Report:
+    every = _values_of_tests(paired, family)
+    scored = np.isfinite(every).all(axis=1)
+    if not scored.any():
+        raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(family.models['model'])}")
+    tests, every = paired.tests[scored], every[scored]
+    places, whole = _sample_places(paired.runs[0]), paired.runs[0].protocol.get("selection", ALL) == ALL
+    rows: list[dict[str, Any]] = []
+    means, ratios = {}, []
+    for category in (ALL, *sorted(set(tests["category"]))):
+        chosen = tests["category"].eq(category) | (category == ALL)
+        by_prompt = every[chosen].groupby(tests.loc[chosen, "cluster_id"], sort=False)
+        sums, counts = by_prompt.sum(), by_prompt.size().to_numpy(dtype=np.float64)
+        for measure, sign in MEASURES.items():
+            own = sums[measure].to_numpy()
+            row = {"category": category, "measure": measure, "tests": int(counts.sum()), "prompts": len(counts)}
+            row |= _measure(own, counts, first_half(sums.index), family, resamples)
+            if whole:
+                row["sample"] = smallest_sample(own, counts, sums.index.map(places).to_numpy(), len(places))
+            rows.append(row)
+            means[category, measure] = sign * own.sum(axis=0) / counts.sum()
+        ratios.append((category, *ratio(sums[MARGIN].to_numpy(), counts, sums[PASS_RATE].to_numpy())))
+    table = _decide(pd.DataFrame(rows))
+    values = pd.DataFrame(means, family.models["model"]).rename_axis(columns=["category", "measure"]).unstack()
+    shown = table["measure"].isin(CONTRASTS) & (table["category"] != ALL)
+    worth = table[shown & (table["verdict"] == "better")].groupby("category")
+    least = worth["sample"].min()
+    sample = None if least.empty or least.isna().any() else int(least.max())
+    by = [f"{name} (by {' and '.join(measures)})" for name, measures in worth["measure"]]
+    notes = [*notes, *replace(paired, left_out=paired.left_out + int((~scored).sum())).notes]
+    named = {"category": "{category}", "measure": "{measure}"}
+    return Report(
+        name=f"signal_{paired.title}_{family.name}",
+        title=f"{paired.title}: signal and noise of {family.name}",
+        findings=[
+            f"Worth running: {some_of(by, 50, str) or 'no category'}.",
+            *_advise_sample(paired.runs[0].task, sample, len(places)),
+        ],
+        tables=[
+            Table("models", family.models, _MODELS, _ORDER),
+            Table("values", values.rename("value").reset_index(), {**named, "{model}": "{value:.3f}"}),
+            Table("signals", table.loc[:, :"snr"], named | _SIGNALS, _NOISE),
+            Table("verdicts", table.drop(columns=table.loc[:, "tests":"snr"]), named | _VERDICTS, _TESTED),
+            Table(
+                "advantages", pd.DataFrame(ratios, columns=["category", "ratio", "low", "high"]), _ADVANTAGES, _RATIO
+            ),
+        ],
+        notes=notes,
+        brief=Table("brief", table[shown].assign(task=paired.title, family=family.name), _BRIEF),
+        facts={
+            "set": paired.set,
+            "task": paired.title,
+            "family": family.name,
+            "prompts": len(places),
+            "worth_running": list(worth.groups),
+            "sample": sample,
+            "signatures": {paired.runs[place].model: paired.runs[place].line for place in family.models.index},
+        },
+    )
+
+
+def _advise_sample(task: str, sample: int | None, prompts: int) -> list[str]:
+    kept = f"{KEPT:.0%} of the pairs told apart on each of them"
+    if sample is None:
+        return []
+    if sample >= prompts:
+        return [f"No sample smaller than all {prompts:,} prompts keeps {kept}."]
+    return [f"Keeps {kept}, by its better measure: nnd run ... --tasks {task} --sample {sample} (of {prompts:,})."]
+
+
+def _values_of_tests(paired: Paired, family: Family) -> pd.DataFrame:
+    """Return a row per test and a column per (measure, model), more is better; nan where not scored."""
+    columns: dict[tuple[str, str], Any] = {}
+    for place, model in family.models["model"].items():
+        run = paired.runs[place]
+        tests = run.tests.set_index("test_id").loc[paired.tests["test_id"]]
+        texts = zip(tests["document"], tests["high"], strict=True)
+        scores = [run.documents[document]["scores"][high] or {} for document, high in texts]
+        score = pd.DataFrame(scores, columns=["sum", "bytes"], dtype=np.float64)
+        columns[PASS_RATE, model] = paired.passed[:, place]
+        columns[MARGIN, model] = tests["margin"].to_numpy()
+        columns[BITS, model] = (score["sum"] / math.log(2) / score["bytes"].clip(lower=1)).to_numpy()
+    return pd.DataFrame(columns, index=paired.tests.index, dtype=np.float64)
+
+
+def _sample_places(run: Run) -> dict[str, int]:
+    """Return prompt -> its place in the order in which ``--sample`` takes prompts of the whole set."""
+    prompts = [document["cluster_id"] for document in run.documents]
+    categories = run.tests.groupby("document")["category"].agg(set)
+    order = sample_order(prompts, [categories.get(i, ()) for i in range(len(prompts))])
+    return {prompts[place]: i for i, place in enumerate(order)}
+
+
+def _measure(sums: Floats, tests: Floats, first: NDArray[np.bool_], family: Family, resamples: int) -> dict[str, float]:
+    """Return what models differ by; and ask the first half of the prompts whether they differ, the second whether that is so.
+
+    ``p_order`` and ``p_pair`` are of the order, and of the two models that differ most, on the first half, two-sided; nan where
+    a half has too few prompts. ``order`` and ``pair`` are of the same on the second half, one-sided in the same direction; nan
+    where the first half shows nothing. ``p_all`` is the smaller of both on all prompts, ``sign`` that of the order.
+    """
+
+    def flip(differences: Floats) -> float:
+        return float(permutation_p(differences[:, None], resamples)[0])
+
+    def confirm(weights: Floats, p: float) -> float:
+        seen, again = sums[first] @ weights, sums[~first] @ weights
+        half = flip(again) / 2 if p < LEVEL else math.nan
+        return half if seen.sum() * again.sum() > 0 else 1 - half
+
+    total, spread = sums.sum(axis=0), Spread(sums, tests)
+    # The checkpoints have the same prompts, so their noise of prompts is in what is seen from step to step.
+    steps = float(np.sqrt(np.maximum(step_variance(spread.values, family.models) - spread.noise**2, 0)))
+    both = math.hypot(spread.noise, np.nan_to_num(steps))
+    found = {
+        "signal": spread.signal,
+        "noise_prompts": spread.noise,
+        "noise_steps": steps,
+        "snr": spread.signal / both if both > 0 else math.nan,
+        "in_order": int((family.better & (total[:, None] < total)).sum()),
+        "ordered": int(family.better.sum()),
+        "apart": int((spread.apart > 0).sum()),
+        "pairs": math.comb(len(total), 2),
+        **dict.fromkeys(("p_order", "order", "p_pair", "pair", "p_all", "sign", "sample"), math.nan),
+    }
+    if min(first.sum(), (~first).sum()) >= FEW:
+        ordered = sums @ family.contrast
+        pair, found["p_pair"] = Spread(sums[first], tests[first]).farthest_pair()
+        found["p_order"], found["sign"] = flip(ordered[first]), float(np.sign(ordered[first].sum()))
+        found["order"] = confirm(family.contrast, found["p_order"])
+        found["pair"] = confirm(pair, found["p_pair"])
+        found["p_all"] = min(flip(ordered), spread.farthest_pair()[1])
+    return found
+
+
+def _decide(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with their verdicts, and samples only where better models are better."""
+    # Two questions, as in `nnd compare`: do these models differ, and on which categories?
+    questions = table.groupby(table["category"] == ALL)
+    order, pair = (questions[name].transform(_correct) for name in ("order", "pair"))
+    verdicts = {
+        "too few prompts": table["p_order"].isna(),
+        "better": (order < LEVEL) & (table["sign"] > 0),
+        "worse": order < LEVEL,
+        "mixed": pair < LEVEL,
+        "not confirmed": table[["p_order", "p_pair", "p_all"]].min(axis=1) < LEVEL,
+    }
+    verdict = pd.Series(np.select(list(verdicts.values()), list(verdicts), "noise"), table.index)
+    return table.assign(
+        p_chosen=table["p_pair"].where(verdict == "mixed", table["p_order"]),
+        p_confirmed=pair.where(verdict == "mixed", order),
+        verdict=verdict,
+        sample=table["sample"].where(verdict == "better").astype("Int64"),
+    ).drop(columns=["p_order", "order", "p_pair", "pair", "p_all", "sign"])
+
+
+def _correct(p_values: pd.Series[float]) -> pd.Series[float]:
+    """Return p values after Holm's correction; nan where there is none."""
+    known = p_values.dropna()
+    return pd.Series(holm(known.tolist()), known.index, dtype=float).reindex(p_values.index)
