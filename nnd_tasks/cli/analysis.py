@@ -49,7 +49,6 @@ def compare(
     out: Out = None,
     allow: Allow = "",
     select: Select = None,
-    resamples: Annotated[int, typer.Option(help="Sign flips drawn for p values.")] = 10_000,
     adjust: Annotated[
         bool, typer.Option("--adjust", help="Also rates with length and word frequency taken out.")
     ] = False,
@@ -61,7 +60,7 @@ def compare(
     from nnd_tasks.analysis.results import read_runs
     from nnd_tasks.show.terminal import show_reports
 
-    comparisons = compare_runs(read_runs(runs, select or ()), parts_of(allow), resamples)
+    comparisons = compare_runs(read_runs(runs, select or ()), parts_of(allow))
     only_brief = brief and out is None and form == "text"
     reports = [report_comparison(one, adjusted=adjust, brief=only_brief) for one in comparisons]
     show_reports(reports, out=out, form=form, brief=brief)
@@ -85,11 +84,10 @@ def report(
     allow: Allow = "",
     select: Select = None,
     out: Out = None,
-    form: Format = "text",
 ) -> None:
     """Write a page: rates, differences, what to know before reading them, all tests, signatures, commands.
 
-    With --out or --format it gives the same numbers as files, with surprise around marked errors.
+    With --out it gives the same numbers as files, with surprise around marked errors.
     """
     from nnd_tasks.analysis.results import read_runs
     from nnd_tasks.files import expand, write_text
@@ -113,11 +111,11 @@ def report(
     chosen = read_runs(runs, select or ())
     if test is not None:
         pairs = find_test(test, chosen, parts_of(allow))
-        show_reports([report_test(test, paired) for paired in pairs], out=out, form=form)
+        show_reports([report_test(test, paired) for paired in pairs], out=out)
         page = render_test(test, pairs)
     else:
-        if out is not None or form != "text":
-            show_reports(report_pages(pair(chosen, parts_of(allow))), out=out, form=form, brief=form == "text")
+        if out is not None:
+            show_reports(report_pages(pair(chosen, parts_of(allow))), out=out, brief=True)
         page = render_report(chosen, runs, parts_of(allow), select or ())
     write_text(path, page)
     warn(f"written: {path}")
@@ -167,7 +165,6 @@ def trend(
 def signal(
     runs: Runs,
     tags: Tags = None,
-    allow: Allow = "",
     select: Select = None,
     out: Out = None,
     form: Format = "text",
@@ -180,7 +177,7 @@ def signal(
     from nnd_tasks.show.terminal import show_reports
 
     known = None if tags is None else read_tags(tags)
-    reports = report_signals(read_runs(runs, select or ()), known, parts_of(allow))
+    reports = report_signals(read_runs(runs, select or ()), known)
     show_reports(reports, out=out, form=form, brief=brief)
 
 
@@ -189,7 +186,7 @@ def signal(
     epilog=examples(
         ("nnd familiarity results", "nats per token by system, for each model and set"),
         ("nnd familiarity results --own mixqg", "and how much of the pass rate comes from texts of mixqg"),
-        ("nnd familiarity results --own small=gpt2b_sup,gpt2m_sup --brief", "texts of the family of the model small"),
+        ("nnd familiarity results --own small=gpt2b_sup,gpt2m_sup", "texts of the family of the model small"),
     ),
 )
 def familiarity(
@@ -198,11 +195,9 @@ def familiarity(
         list[str] | None,
         typer.Option(metavar="[MODEL=]SYSTEM,...", help="Systems that the model, or its family, is; repeatable."),
     ] = None,
-    allow: Allow = "",
     select: Select = None,
     out: Out = None,
     form: Format = "text",
-    brief: Brief = False,
 ) -> None:
     """Show whose texts a model likes among texts that people judged alike, and what comes from its own ones.
 
@@ -212,15 +207,15 @@ def familiarity(
     from nnd_tasks.analysis.results import read_runs
     from nnd_tasks.show.terminal import show_reports
 
-    reports = report_familiarity(read_runs(runs, select or ()), own or (), parts_of(allow))
-    show_reports(reports, out=out, form=form, brief=brief)
+    reports = report_familiarity(read_runs(runs, select or ()), own or ())
+    show_reports(reports, out=out, form=form)
 
 
 @app.command(
     rich_help_panel=CONCLUSIONS,
     epilog=examples(
         ("nnd verify", "on both sets, downloaded"),
-        ("nnd verify summeval --source data --metrics rouge2,bartscore=bart-large-cnn --brief", "averages only"),
+        ("nnd verify summeval --source data --metrics rouge2,bartscore=bart-large-cnn", "one set, two metrics"),
     ),
 )
 def verify(
@@ -238,13 +233,12 @@ def verify(
     metrics: Annotated[str, typer.Option(help=METRICS_HELP)] = DEFAULT_METRICS,
     out: Out = None,
     form: Format = "text",
-    brief: Brief = False,
 ) -> None:
     """Hold NND rates and text metrics against human scores, beside the paper's Table 1."""
     from nnd_tasks.analysis.verify import verify_sets
     from nnd_tasks.show.terminal import show_reports
 
-    show_reports(verify_sets(name, source, metrics), out=out, form=form, brief=brief)
+    show_reports(verify_sets(name, source, metrics), out=out, form=form)
 
 
 @app.command(
@@ -273,7 +267,6 @@ def reproduce(
         Path, typer.Option("--out", help="Folder for the report and each model's result, which is not run again.")
     ] = Path("nnd_reproduce"),
     form: Format = "text",
-    brief: Brief = False,
 ) -> None:
     """Run the paper's models that you have (folders, or the hub) and show published beside measured pass rates."""
     from nnd_tasks.analysis.reproduce import list_experiments
@@ -281,9 +274,9 @@ def reproduce(
     from nnd_tasks.show.terminal import show_reports
 
     if experiment is None:
-        show_reports([list_experiments()], form=form, brief=brief)
+        show_reports([list_experiments()], form=form)
         return
     report = run_again(experiment, weights or (), out=out, limit=limit, say=warn, batch_size="8")
-    show_reports([report], out=out, form=form, brief=brief)
+    show_reports([report], out=out, form=form)
     if failed := report.facts["failed"]:
         raise NNDError("; ".join(failed))

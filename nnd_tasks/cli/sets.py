@@ -54,15 +54,14 @@ def show_set(
     name: Annotated[str, typer.Argument(help="A set, as `nnd list` shows them.")],
     config: Annotated[str | None, typer.Option(help="One of its configs. Default: its default.")] = None,
     count: Annotated[int, typer.Option("--tests", min=0, help="How many tests to show.")] = 5,
-    brief: Brief = False,
 ) -> None:
     """Show a set: the facts of its card, its prompt as a model reads it, and some of its tests."""
     from nnd_tasks.cli.catalogue import report_set
     from nnd_tasks.show.terminal import show_reports
 
     report = report_set(name, config, count)
-    show_reports([report], brief=brief)
-    if not brief and report.facts["prompt"]:
+    show_reports([report])
+    if report.facts["prompt"]:
         say()
         say("What a model reads:")
         say()

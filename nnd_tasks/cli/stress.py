@@ -92,7 +92,6 @@ def stress_build(
         seeds=seeds,
         spacy=spacy,
         mlm=mlm,
-        prompt=None if prompt is None else prompt.replace("\\n", "\n"),
         out=out,
         replace=replace,
         progress=sys.stderr.isatty(),
@@ -134,7 +133,6 @@ def stress_attack(
     source: Source = None,
     errors: Annotated[str, typer.Option(help="all, or names of error types, separated by commas.")] = "all",
     texts: Texts = 50,
-    device: Annotated[str | None, typer.Option(help="As for lm_eval, such as cuda or cpu.")] = None,
     out: SetOut = None,
     replace: Replace = False,
 ) -> None:
@@ -148,7 +146,6 @@ def stress_attack(
         place=source,
         errors=errors,
         texts=texts or None,
-        device=device,
         out=out,
         replace=replace,
         progress=sys.stderr.isatty(),
@@ -192,7 +189,6 @@ def stress_metrics(
     metrics: Annotated[str, typer.Option(help=METRICS_HELP)] = DEFAULT_METRICS,
     out: Out = None,
     form: Format = "text",
-    brief: Brief = False,
 ) -> None:
     """The same verdict for text metrics: does a metric's score fall as the error grows?
 
@@ -208,7 +204,7 @@ def stress_metrics(
     reports = [
         report_metric(part, find_metric(part, model), folder, texts) for part, model in split_metrics(metrics).items()
     ]
-    show_reports(reports, out=out, form=form, brief=brief)
+    show_reports(reports, out=out, form=form)
 
 
 @stress.command(
@@ -230,12 +226,10 @@ def stress_self(
     source: Source = None,
     texts: Texts = 100,
     words: Annotated[int, typer.Option(help="Words of a text that are the prompt; 0 takes it whole.")] = 20,
-    tokens: Annotated[int, typer.Option(help="Most tokens that a model writes.")] = 64,
     model_args: Annotated[
         str, typer.Option("--model_args", help="As for lm_eval, of all models, such as dtype=float32.")
     ] = "",
     out: Out = Path("nnd_self"),
-    form: Format = "text",
 ) -> None:
     """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
     from nnd_tasks.show.terminal import show_reports
@@ -249,8 +243,7 @@ def stress_self(
         source=source,
         texts=texts,
         words=words,
-        tokens=tokens,
         model_args=model_args,
     )
     report = report_own_texts(score_own_texts(plan, progress=sys.stderr.isatty()))
-    show_reports([report], out=out, form=form)
+    show_reports([report], out=out)
