@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from nnd_tasks.errors import visible
 
@@ -39,17 +40,12 @@ def short_names(models: Sequence[tuple[str, str]]) -> list[str]:
 
 def _what_differs(models: Sequence[tuple[str, str]]) -> list[str]:
     """Return what tells models of one name apart, such as `` (dtype=bfloat16)``; numbers where that is too long or equal."""
-    infos = []
-    for _, known in models:
-        info = json.loads(known)
-        arguments = info.pop("arguments", None)
-        infos.append({**info, **(arguments if isinstance(arguments, dict) else {})})
-    keys = [
-        key
-        for key in dict.fromkeys(key for one in infos for key in one)
-        if len({json.dumps(one.get(key), sort_keys=True) for one in infos}) > 1
+    infos = [json.loads(known) for _, known in models]
+    infos = [{**info, "arguments": None, **(info.get("arguments") or {})} for info in infos]
+    differ = [key for key in dict.fromkeys(chain(*infos)) if len({str(info.get(key)) for info in infos}) > 1]
+    texts = [
+        ", ".join(f"{key}={info[key]}" for key in differ if info.get(key) not in (None, "", "auto")) for info in infos
     ]
-    texts = [", ".join(f"{key}={one[key]}" for key in keys if one.get(key) not in (None, "", "auto")) for one in infos]
     if len(set(texts)) < len(texts) or any(len(text) > _LONGEST_MARK for text in texts):
         return [f" #{number}" for number in range(1, len(models) + 1)]
     return [f" ({text})" if text else "" for text in texts]

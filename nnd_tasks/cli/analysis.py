@@ -43,7 +43,6 @@ def compare(
     select: Select = None,
     resamples: Annotated[int, typer.Option(help="Sign flips drawn for p values.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the sign flips.")] = 0,
-    table: Annotated[Path | None, typer.Option(help="Write one row per model and test, as parquet.")] = None,
     adjust: Annotated[
         bool, typer.Option("--adjust", help="Also rates with length and word frequency taken out.")
     ] = False,
@@ -55,13 +54,11 @@ def compare(
     from nnd_tasks.analysis.compare.margin_parts import margin_parts
     from nnd_tasks.analysis.compare.output import file_names, markdown, write_comparison
     from nnd_tasks.analysis.compare.paired import compare_runs
-    from nnd_tasks.analysis.results import read_runs, write_table
+    from nnd_tasks.analysis.results import read_runs
     from nnd_tasks.cli.brief import brief_comparisons
 
     check_folder("--out", out_dir)
     chosen = read_runs(runs, select or ())
-    if table is not None:
-        say(f"written: {write_table(chosen, table)}")
     comparisons = compare_runs(chosen, parts_of(allow), resamples, seed)
     if adjust:
         comparisons = [with_adjusted(comparison) for comparison in comparisons]

@@ -207,16 +207,24 @@ def broken(folder: Path) -> dict[str, str]:
     edits: dict[str, tuple[str, Callable[[str], str], str]] = {
         "cut": ("samples_*", lambda text: text[: len(text) // 2], "cut off or damaged"),
         "shorter": ("samples_*", lambda text: "\n".join(text.splitlines()[:3]) + "\n", "3 of 11 prompts"),
-        "noise": ("results_*", lambda text: "\x00<script>", "is not JSON"),
+        "noise": ("results_*", lambda text: "\x00<script>", "is not valid JSON"),
         "deep": ("results_*", lambda text: "[" * 100_000, "nested too deeply"),
         "list": ("results_*", lambda text: "[]", "holds no results"),
-        "slash": ("results_*", lambda text: text.replace('"nnd_made_up"', '"../../x"'), "the name of a task"),
+        "slash": (
+            "results_*",
+            lambda text: text.replace('"nnd_made_up"', '"../../x"'),
+            "holds no results of lm-eval, or is damaged (Invalid name",
+        ),
         "empty": (
             "samples_*",
             lambda text: text.replace('"mean": -1.0', '"mean": "x"'),
             "is not a sample of an NND task, or damaged",
         ),
-        "number": ("results_*", lambda text: text.replace('": 1000000', '": "many"'), "model_num_parameters"),
+        "number": (
+            "results_*",
+            lambda text: text.replace('": 1000000', '": "many"'),
+            "or is damaged (invalid literal for int",
+        ),
     }
     for name, (pattern, edit, _) in edits.items():
         change(run_of(folder, name), pattern, edit)

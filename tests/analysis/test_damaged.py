@@ -74,14 +74,14 @@ def _append_again(results: Path) -> None:
     [
         (_mix, r"samples_.*: its tests give \S+ [\d.]+, results_.*json says [\d.]+: they are not of one run"),
         (_mix_half, r"its tests give \S+ [\d.]+, results_.*json says [\d.]+: they are not of one run"),
-        (_append_again, r"jsonl, line 11: prompt \w+ is there twice, first in line 1"),
+        (_append_again, r"jsonl: prompt \w+ is there twice"),
         (_sample(1, lambda s: s["candidates"].pop()), r"line 1: .*damaged \(4 scores of 5 candidates\)"),
         (_sample(1, lambda s: s.pop("tests")), r"line 1: is not a sample of an NND task \(it has no 'tests'\)"),
         (_sample(3, lambda s: s["candidates"][2].pop("sum")), r"line 3: .* \(it has no 'sum'\)"),
         (_sample(2, lambda s: s["tests"][0].update(low=9)), r"line 2: is not a sample of an NND task, or damaged"),
         (
             _sample(2, lambda s: s["candidates"][0].update(sum="x")),
-            r"line 2: is not a sample of an NND task, or damaged",
+            r"jsonl: is not a sample of an NND task, or damaged \(could not convert",
         ),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_folder_with_names_that_are_no_utf8_reads_and_writes(results: Path, tm
         shutil.copy(file, file.with_name(file.name.replace("_2026", "_2020")))
     out = folder / "out"
     for command in (
-        ("compare", folder, results, "--resamples", "100", "--out", out, "--table", out / "all.parquet"),
+        ("compare", folder, results, "--resamples", "100", "--out", out),
         ("report", folder, results, "-o", out / "r.html"),
     ):
         assert complaint(*command) is None

@@ -27,7 +27,7 @@ from nnd_tasks.analysis.curves.curve_log import logged_curve
 from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
 from nnd_tasks.analysis.reproduce.experiments import load_experiments
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
-from nnd_tasks.analysis.results import Run, read_runs, to_table
+from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.analysis.signal.signals import find_signals
 from nnd_tasks.analysis.verify.verification import verify_rates
 from nnd_tasks.analysis.verify.verify_report import cells as paper_cells
@@ -45,7 +45,7 @@ FILE = Path(__file__).with_name("pins.json")
 
 def collect_results(folder: Path) -> Pins:
     """The one table of all runs: counts and sums per task, model and category."""
-    table = to_table(read_runs([write_models(folder)]))
+    table = read_runs([write_models(folder)]).tests
     pins: Pins = {}
     for names, part in table.groupby(["task", "model", "category"]):
         columns = ["passed", "tie", "margin", "margin_sum", "margin_bytes"]

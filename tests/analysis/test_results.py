@@ -22,7 +22,7 @@ from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 from nnd_tasks.analysis.compare.output import markdown
 from nnd_tasks.analysis.compare.paired import compare_runs
 from nnd_tasks.analysis.model_names import short_names
-from nnd_tasks.analysis.results import Run, read_runs, to_table
+from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.analysis.selecting import PARTS, value_of
 from nnd_tasks.analysis.side_by_side import check_comparable, not_compared, pair
 from nnd_tasks.baselines import Unigrams
@@ -76,19 +76,36 @@ def test_every_test_is_a_row_with_its_margin(scored: Path) -> None:
     assert run.documents[row["document"]]["candidates"][row["high"]] == sample["doc"]["candidates"][test["high"]]
 
 
-def test_the_table_of_all_runs_goes_to_parquet(scored: Path, tmp_path: Path) -> None:
-    done = nnd("compare", scored, "--resamples", "100", "--table", tmp_path / "deep" / "all.parquet")
-    assert done.exit_code == 0, done.output
-    table = pd.read_parquet(tmp_path / "deep" / "all.parquet")
-    expected = to_table(read_runs([scored]))
-    assert table.shape == expected.shape
-    assert {"model", "task", "set", "signature", "test_id", "cluster_id", "category", "margin", "passed"} <= set(table)
-    assert table.groupby("model").size().nunique() == 1
-    assert table["context"].str.len().min() > 10
-    for wrong, message in ((tmp_path, "is a folder; name a file"), (tmp_path / "t.csv", "written as parquet")):
-        done = nnd("compare", scored, "--resamples", "100", "--table", wrong)
-        assert message in str(done.exception)
-    assert [path.name for path in tmp_path.iterdir()] == ["deep"]
+def test_the_tables_of_all_runs_say_what_the_files_say(scored: Path, tmp_path: Path) -> None:
+    runs = read_runs(scored)
+    tests, about = runs.tests, runs.runs
+    assert len(tests) == sum(len(run.tests) for run in runs)
+    assert about[["model", "task", "set", "shots", "prompts"]].to_dict("list") == {
+        "model": ["gpt2", "llama", "t5"],
+        "task": ["nnd_demo"] * 3,
+        "set": ["nnd/demo (authors)"] * 3,
+        "shots": [0] * 3,
+        "prompts": [10] * 3,
+    }
+    samples = [json.loads(line) for line in only(scored / "llama", "samples_*.jsonl").read_text().splitlines()]
+    expected = {}
+    for sample in samples:
+        texts = sample["doc"]["candidates"]
+        for test in sample["tests"]:
+            high, low = (sample["candidates"][test[side]] for side in ("high", "low"))
+            expected[test["test_id"]] = (
+                *(1, "nnd/demo (authors)", test["category"], sample["doc"]["context"], bool(test["passed"])),
+                *(texts[test["high"]], texts[test["low"]], high["sum"], low["mean"], low["tokens"], high["bytes"]),
+                high["sum"] / high["tokens"] - low["sum"] / low["tokens"],
+            )
+    columns = ["run", "set", "category", "context", "passed", "high", "low", "high_sum", "low_mean", "low_tokens"]
+    found = tests[tests["model"] == "llama"].set_index("test_id")[[*columns, "high_bytes", "margin"]]
+    assert found.index.tolist() == list(expected)
+    for row, wanted in zip(found.itertuples(index=False), expected.values(), strict=True):
+        assert tuple(row) == pytest.approx(wanted)
+    assert Path(about.loc[1, "file"]) == only(scored / "llama", "results_*.json")
+    tests.to_parquet(tmp_path / "tests.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "tests.parquet"), tests)
 
 
 def test_the_command_compares_and_writes(scored: Path, tmp_path: Path) -> None:
@@ -190,7 +207,7 @@ def _foreign(folder: Path) -> None:
         (_no_samples, r"results_.*json: its samples samples_nnd_demo_.* are missing; run the task with --log_samples"),
         (_cut_line, r"samples_nnd_demo_.*jsonl, line 10: is not valid JSON \(.*\); the file is cut off or damaged"),
         (_cut_documents, r"samples_nnd_demo_.*jsonl: 7 of 10 prompts; the file is cut off"),
-        (_cut_results, r"results_.*json: is not JSON, the file is cut off or damaged; run the task again"),
+        (_cut_results, r"results_.*json: is not valid JSON \(.*\); the file is cut off or damaged"),
         (_no_results, r"samples_nnd_demo_.*jsonl: its results results_.*json are missing; put them there"),
         (_foreign, r"no results of NND tasks"),
     ],
@@ -250,7 +267,7 @@ def test_nothing_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match="nowhere: there is no such file or folder"):
         read_runs([tmp_path / "nowhere"])
     (tmp_path / "page.html").write_text("<p>")
-    with pytest.raises(NNDError, match=r"page\.html: is not a results_\*\.json of lm-eval"):
+    with pytest.raises(NNDError, match=r"page\.html: is not valid JSON.* or is not a results_\*\.json of lm-eval"):
         read_runs([tmp_path / "page.html"])
 
 
@@ -348,7 +365,7 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(resul
         ("shots=3", "--select shots=3: no run has it; they have 0"),
         ("shot=0", "--select shot: no part of the protocol; they are task, version, limit"),
         ("shots", "--select shots: write KEY=VALUE, such as shots=0"),
-        ("shots=0,shots=1", "--select shots: is given twice"),
+        ("shots=0,shots=1", "--select shots=1: no run has it; they have 0"),
     ],
 )
 def test_what_cannot_be_chosen_is_said(given: str, message: str, scored: Path) -> None:
@@ -360,7 +377,7 @@ def test_what_can_be_chosen_by_is_what_the_signature_holds_and_is_in_the_help(sc
     [run, *_] = read_runs([scored])
     assert set(run.protocol) <= set(PARTS)
     for key in PARTS:
-        [one] = read_runs([scored / "gpt2"], [f"{key}={value_of(key, run.task, run.version, run.protocol)}"])
+        [one] = read_runs([scored / "gpt2"], [f"{key}={value_of(key, run)}"])
         assert one.protocol == run.protocol
     shown = re.sub(r"[\s│]+", " ", CliRunner(env={"COLUMNS": "200"}).invoke(app, ["compare", "--help"]).output)
     assert ", ".join(PARTS) in shown
@@ -494,8 +511,8 @@ def test_a_pipe_among_results_is_named_and_not_opened(results: Path) -> None:
     skipped: list[str] = []
     assert [run.model for run in read_runs([results], skipped=skipped)] == ["gpt2", "llama", "t5"]
     [line] = skipped
-    assert line.endswith("results_2020-01-01T00-00-00.json: is a pipe or a device, and no file; move it away")
-    with pytest.raises(NNDError, match="is a pipe or a device"):
+    assert line.endswith("results_2020-01-01T00-00-00.json: is not a regular file")
+    with pytest.raises(NNDError, match="is not a regular file"):
         read_runs([results])
 
 

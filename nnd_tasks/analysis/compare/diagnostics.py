@@ -63,7 +63,6 @@ def diagnostics_of(run: Run) -> dict[str, Diagnostics]:
     texts, known = _set_facts(*(str(protocol.get(key, "")) for key in ("set", "config", "data"))) or (None, {})
     writers = tuple(known.get(name, ("", "")) for name in tests["test_id"]) if known else ()
     baselines = _remembered_rates(tuple(pairs), tuple(tests["category"]), texts, writers)
-    tests = tests.assign(without=_margins_without_context(run, tests))
     return {
         name: _diagnostics(tests if name == ALL else tests[tests["category"] == name], rates)
         for name, rates in baselines.items()
@@ -90,10 +89,10 @@ def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...], dict
 def _diagnostics(tests: pd.DataFrame, baselines: dict[str, float]) -> Diagnostics:
     token, summed, per_byte = (passes(tests[column].to_numpy()) for column in ("margin", "margin_sum", "margin_bytes"))
     pmi = survives = None
-    if tests["without"].notna().all():
-        pmi = float(passes(tests["margin"] - tests["without"]).mean())
+    if tests["margin_no_context"].notna().all():
+        pmi = float(passes(tests["margin"] - tests["margin_no_context"]).mean())
         passed = passes(tests["margin"])
-        survives = float(passes(tests["without"][passed]).mean()) if passed.any() else math.nan
+        survives = float(passes(tests["margin_no_context"][passed]).mean()) if passed.any() else math.nan
     return Diagnostics(
         baselines=baselines,
         near=float((tests["margin"].abs() < NEAR).mean()),
@@ -102,16 +101,3 @@ def _diagnostics(tests: pd.DataFrame, baselines: dict[str, float]) -> Diagnostic
         pmi=pmi,
         survives=survives,
     )
-
-
-def _margins_without_context(run: Run, tests: pd.DataFrame) -> list[float]:
-    """Return the margin of each test without the context, in nats per token; nan where the run has not scored it."""
-
-    def margin(document: int, high: int, low: int) -> float:
-        scores = run.documents[document].get("no_context")
-        if not scores or scores[high] is None or scores[low] is None:
-            return math.nan
-        values = scores[high]["mean"], scores[low]["mean"]
-        return math.nan if None in values else float(values[0] - values[1])
-
-    return [margin(*place) for place in zip(tests["document"], tests["high"], tests["low"], strict=True)]
