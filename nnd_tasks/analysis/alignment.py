@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import TypeAlias
 
 from nnd_tasks.languages import split_words
@@ -24,8 +24,9 @@ def blocks(left: Sequence[str], right: Sequence[str], many: int = MANY) -> list[
         right: likewise.
         many: with more items than this between the first and the last difference, all between them is one difference.
     """
-    head = _shared(left, right)
-    tail = _shared(left[head:][::-1], right[head:][::-1])
+    short = min(len(left), len(right))
+    head = next((i for i in range(short) if left[i] != right[i]), short)
+    tail = next((i for i in range(short - head) if left[-1 - i] != right[-1 - i]), short - head)
     a, b = left[head : len(left) - tail], right[head : len(right) - tail]
     found = [(True, 0, head, 0, head)]
     if max(len(a), len(b)) > many:
@@ -35,11 +36,6 @@ def blocks(left: Sequence[str], right: Sequence[str], many: int = MANY) -> list[
             found.append((tag == "equal", head + i, i_end - i, head + j, j_end - j))
     found.append((True, len(left) - tail, tail, len(right) - tail, tail))
     return [block for block in found if block[2] or block[4]]
-
-
-def _shared(left: Sequence[str], right: Sequence[str]) -> int:
-    """Return how many items at the beginning of two sequences are equal."""
-    return sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(left, right, strict=False)))
 
 
 def character_blocks(left: str, right: str, many: int = MANY) -> list[Block]:

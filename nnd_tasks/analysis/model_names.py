@@ -23,14 +23,15 @@ def short_names(models: Sequence[tuple[str, str]]) -> list[str]:
         models: (path or name, all that is known of the model as JSON).
     """
     known = list(dict.fromkeys(models))
+    paths = {model: model[0].replace("\\", "/").strip("/") for model in known}
     names: dict[tuple[str, str], str] = {}
-    for model in known:
-        parts = [part for part in model[0].replace("\\", "/").split("/") if part]
-        others = [other[0] for other in known if other[0] != model[0]]
-        size = 1 + bool(parts and _CHECKPOINT.match(parts[-1]))
-        while size < len(parts) and any(f"/{other}".endswith("/" + "/".join(parts[-size:])) for other in others):
+    for model, path in paths.items():
+        parts = path.split("/")
+        size = 1 + bool(_CHECKPOINT.match(parts[-1]))
+        others = {f"/{other}" for other in paths.values() if other != path}
+        while size < len(parts) and any(other.endswith("/" + "/".join(parts[-size:])) for other in others):
             size += 1
-        names[model] = "/".join(parts[-size:]) or model[0]
+        names[model] = "/".join(parts[-size:])
     for name, count in Counter(names.values()).items():
         if count > 1:  # the same weights, run with other arguments
             same_name = [model for model in known if names[model] == name]

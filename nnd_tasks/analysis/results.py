@@ -139,7 +139,7 @@ def read_runs(
     Of several runs that asked one model the same, only the latest is read; it names the others (`Run.earlier`).
 
     Args:
-        places: folders that ``--output_path`` named, ``results_*.json`` or ``samples_*.jsonl`` files. Results of tasks that
+        places: folders that ``--output_path`` named, or ``results_*.json`` files. Results of tasks that
             are not NND's are passed over.
         select: ``KEY=VALUE`` texts with keys of `nnd_tasks.analysis.selecting.PARTS`: only runs of this protocol.
         skipped: takes a line for each file that cannot be used, and the rest is returned; where the latest of equal runs
@@ -152,12 +152,12 @@ def read_runs(
         NNDError: nothing is there or is selected, or samples are missing, cut off, damaged or of another run.
     """
     found: list[Run] = []
-    chosen = _find([places] if isinstance(places, (str, Path)) else places, skipped)
-    for file, samples in chosen.items():
+    files = _find([places] if isinstance(places, (str, Path)) else places, skipped)
+    for file in files:
         with noting(skipped):
-            found += [run for run in _read_headers(file) if not samples or run.path in samples]
+            found += _read_headers(file)
     if not found and not skipped:
-        raise NNDError(f"{', '.join(map(str, chosen))}: no results of NND tasks")
+        raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
     equal: dict[str, list[Run]] = defaultdict(list)
     for run in select_runs(found, select) if found else ():
         asked = [run.task, str(run.version).partition("-")[0], run.protocol, run.model_info, run.model]
@@ -189,30 +189,16 @@ def notes_on(runs: Sequence[Run]) -> list[str]:
 # ---------------------------------------------------------------- files
 
 
-def _find(places: Iterable[str | Path], skipped: list[str] | None) -> dict[Path, set[Path]]:
-    """Return results file -> the samples files of it to read; an empty set stands for all.
-
-    Raises:
-        NNDError: a place does not exist, cannot be read or has no results, or samples lack their results.
-    """
-    chosen: dict[Path, set[Path]] = {}
+def _find(places: Iterable[str | Path], skipped: list[str] | None) -> list[Path]:
+    """Return the results files at some places; raise NNDError where a place does not exist, cannot be read or has none."""
+    found: list[Path] = []
     for place in places:
         with noting(skipped):
             path = expand(place)
             if not path.exists():
                 raise NNDError(f"{path}: there is no such file or folder")
-            path = path.resolve()
-            if path.is_dir():
-                chosen |= {file: set() for file in _results_below(path, skipped)}
-            elif not path.name.startswith("samples_"):
-                chosen[path] = set()
-            elif chosen.get(_results_of(path), {path}):  # not yet named as a whole
-                chosen.setdefault(_results_of(path), set()).add(path)
-    return chosen
-
-
-def _results_of(samples: Path) -> Path:
-    return samples.with_name(f"results_{samples.stem.rpartition('_')[2]}.json")
+            found += _results_below(path, skipped) if path.is_dir() else [path]
+    return list(dict.fromkeys(file.resolve() for file in found))
 
 
 def _results_below(folder: Path, skipped: list[str] | None) -> list[Path]:
@@ -223,14 +209,16 @@ def _results_below(folder: Path, skipped: list[str] | None) -> list[Path]:
             raise NNDError(f"{error.filename}: cannot be read ({reason_of(error)})") from error
 
     files = sorted(Path(where, name) for where, _, names in os.walk(folder, onerror=refuse) for name in names)
-    results = [file.resolve() for file in files if fnmatch(file.name, "results_*.json")]
+    results = [file for file in files if fnmatch(file.name, "results_*.json")]
     for file in files:
-        if fnmatch(file.name, "samples_*.jsonl") and file.is_file() and _results_of(file) not in files:
+        own = file.with_name(f"results_{file.stem.rpartition('_')[2]}.json")
+        if fnmatch(file.name, "samples_*.jsonl") and file.is_file() and own not in results:
             with noting(skipped):
                 _, first = next(read_lines(file), (0, {}))
                 if {"candidates", "tests"} <= first.keys():  # of an NND task: a model would be missing without a word
-                    name = _results_of(file).name
-                    raise NNDError(f"{file}: its results {name} are missing; put them there, or move the samples away")
+                    raise NNDError(
+                        f"{file}: its results {own.name} are missing; put them there, or move the samples away"
+                    )
     if not results:
         raise NNDError(f"{folder}: no results_*.json is there; {_HOW}")
     return results

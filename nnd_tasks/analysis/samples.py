@@ -16,15 +16,15 @@ from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import check_json, json_lines
 
-_SIDES = ("high", "low")
-_SCORES = ("sum", "mean", "tokens", "bytes")
+_KINDS = ("sum", "mean", "tokens", "bytes", "no_context")
+_SCORES = tuple(f"{side}_{kind}" for side in ("high", "low") for kind in _KINDS)
 #: Columns of the tests of a run. ``high`` and ``low`` are places in the document's candidates, ``document`` is a place in
 #: `Run.documents`. Log-likelihoods are in nats: ``high_sum``, and ``high_mean`` and ``high_no_context`` per token. Margins are
 #: (better - worse): per token, summed, per UTF-8 byte, per token without the context; nan where a text has no finite score.
 COLUMNS = (
-    *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", *_SIDES),
+    *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", "high", "low"),
     *("margin", "margin_sum", "margin_bytes", "passed", "tie", "margin_no_context"),
-    *(f"{side}_{name}" for side in _SIDES for name in (*_SCORES, "no_context")),
+    *_SCORES,
 )
 
 
@@ -86,25 +86,24 @@ def read_samples(path: Path) -> tuple[list[dict[str, Any]], pd.DataFrame, int]:
 
 def _side_scores(test: Mapping[str, Any], scores: list[Any], without: list[Any] | None) -> dict[str, Any]:
     """Return the scores of the better and the worse text of a test; None where one was not scored, or is infinite."""
-    found: dict[str, Any] = {}
-    for side in _SIDES:
-        score, alone = scores[test[side]], (without or scores)[test[side]]
-        found |= {f"{side}_{name}": score[name] if score else None for name in _SCORES}
-        found[f"{side}_no_context"] = alone["mean"] if without and alone else None
-    return found
+    found: list[Any] = []
+    for side in ("high", "low"):
+        score, alone = scores[test[side]], without[test[side]] if without else None
+        found += [score[kind] if score else None for kind in _KINDS[:-1]]
+        found.append(alone["mean"] if alone else None)
+    return dict(zip(_SCORES, found, strict=True))
 
 
 def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Return the tests with their margins."""
-    numbers = dict.fromkeys(["noise_ratio", *COLUMNS[-2 * len(_SCORES) - 2 :]], float)
-    types = {"test_id": str, "category": str, "passed": "boolean", "tie": bool, "seed": "Int64", **numbers}
-    tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype(types)
-    high, low = ({name: tests[f"{side}_{name}"] for name in (*_SCORES, "no_context")} for side in _SIDES)
+    types = {"test_id": str, "category": str, "passed": "boolean", "tie": bool, "seed": "Int64", "noise_ratio": float}
+    tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({**types, **dict.fromkeys(_SCORES, float)})
+    per_byte = {side: tests[f"{side}_sum"] / tests[f"{side}_bytes"].clip(lower=1) for side in ("high", "low")}
     return tests.assign(
-        margin=high["mean"] - low["mean"],
-        margin_sum=high["sum"] - low["sum"],
-        margin_bytes=high["sum"] / high["bytes"].clip(lower=1) - low["sum"] / low["bytes"].clip(lower=1),
-        margin_no_context=high["no_context"] - low["no_context"],
+        margin=tests["high_mean"] - tests["low_mean"],
+        margin_sum=tests["high_sum"] - tests["low_sum"],
+        margin_bytes=per_byte["high"] - per_byte["low"],
+        margin_no_context=tests["high_no_context"] - tests["low_no_context"],
     )
 
 

@@ -98,16 +98,16 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
         of_set = [run for run in runs if run.set == name]
         task_per_model = len({run.task for run in of_set}) == len({run.model for run in of_set}) == len(of_set)
         by_task = not allow and not task_per_model
-        groups: dict[str, list[Run]] = defaultdict(list)
+        equal: dict[str, list[Run]] = defaultdict(list)
         for run in of_set:  # the versions of two tasks have nothing in common
             asked = [run.task, _asked(run, allow)] if by_task else [_asked(run, (*allow, "version"))]
-            groups[json.dumps(asked, sort_keys=True)].append(run)
-        whole = [_with_larger(group, of_set, allow, by_task=by_task) for group in groups.values()]
-        used = {run for group, more in zip(groups.values(), whole, strict=True) for run in more if run not in group}
+            equal[json.dumps(asked, sort_keys=True)].append(run)
+        groups = list(equal.values())
+        whole = [_with_larger(group, of_set, allow, by_task=by_task) for group in groups]
         # A run that stands beside samples already needs no group of its own.
-        kept = [both for both in zip(groups.values(), whole, strict=True) if len(both[1]) > 1 or both[1][0] not in used]
-        for (_, more), apart in zip(kept, _apart([group for group, _ in kept]), strict=True):
-            pairs.append(replace(_pair([run for run in of_set if run in more], allow), apart=apart))
+        kept = [i for i, more in enumerate(whole) if len(more) > 1 or sum(more[0] in other for other in whole) == 1]
+        for i, apart in zip(kept, _apart([groups[i] for i in kept]), strict=True):
+            pairs.append(replace(_pair([run for run in of_set if run in whole[i]], allow), apart=apart))
     return pairs
 
 
@@ -161,14 +161,15 @@ def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
         others = [run for run in runs if run.set == lone.set and run.model != lone.model]
         others.sort(key=lambda run: (run.task != lone.task, -len(run.protocol.items() & lone.protocol.items())))
         again = [run for run in runs if run.set == lone.set and run.model == lone.model and run is not lone]
-        first, second = sorted((lone, *others[:1]), key=runs.index) if others else (lone, lone)
         if not others:
             why = f"no other model ran on {lone.set}"
         elif again and others[0].task == lone.task:
             why = f"another run of {lone.model} is compared"
         else:
             why = f"the others ran {others[0].task}; --allow task compares all tasks on {lone.set}"
-        why = _differences(first, second) or why
+        if others:
+            first, second = sorted((lone, others[0]), key=runs.index)
+            why = _differences(first, second) or why
         lines.append(f"the run of {lone.model} on {alone.title} is in no comparison: {why}")
     return lines
 
@@ -272,16 +273,8 @@ def _differences(first: Run, other: Run, allow: Sequence[str] = ()) -> str:
     if not (first.truncated or other.truncated):
         equal.add("window")
     keys = [key for key in {**mine, **theirs} if key not in equal]
-    if not keys:
-        return ""
-    names = {"version": "version of the task"}
-    ends = {"window": ", with prompts that were shortened to fit"}
-    differ = [f"{names.get(key, key)} {mine.get(key)!r} and {theirs.get(key)!r}{ends.get(key, '')}" for key in keys]
-    hint = "rerun both with equal settings"
-    if "selection" in keys:
-        hint += " (selection: what --sample, --limit or --samples took)"
-    if one & two and "data" not in keys:
-        hint += f", or compare anyway with --allow {','.join(keys)}"
-    return (
-        f"{first.model} ({first.task}) and {other.model} ({other.task}) cannot be compared: {'; '.join(differ)}; {hint}"
-    )
+    names = {"version": "version of the task", "window": "prompts were shortened to a window of"}
+    differ = "; ".join(f"{names.get(key, key)} {mine.get(key)!r} and {theirs.get(key)!r}" for key in keys)
+    hint = f", or compare anyway with --allow {','.join(keys)}" if one & two and "data" not in keys else ""
+    who = " and ".join(f"{run.model} ({run.task})" for run in (first, other))
+    return f"{who} cannot be compared: {differ}; rerun both with equal settings{hint}" if keys else ""

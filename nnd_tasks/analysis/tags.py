@@ -14,7 +14,7 @@ import pandas as pd
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import expand, read_text
-from nnd_tasks.yaml_json import read_json, read_yaml
+from nnd_tasks.yaml_json import read_yaml
 
 PARAMETERS = "parameters"
 STEP = "step"
@@ -94,7 +94,7 @@ def read_tags(path: str | Path) -> Tags:
             if not isinstance(rows.index, pd.RangeIndex):
                 raise ValueError("a row has more fields than the header")
         elif suffix in (".yaml", ".yml", ".json"):
-            content = read_json(file) if suffix == ".json" else read_yaml(file)
+            content = read_yaml(file)  # which JSON is too
             if isinstance(content, Mapping):
                 content = [{"model": name, **row} for name, row in content.items()]
             rows = pd.DataFrame(content, dtype=object)

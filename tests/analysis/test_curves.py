@@ -23,7 +23,7 @@ from nnd_tasks.analysis.curves.curve_log import logged_curve, read_curve
 from nnd_tasks.analysis.curves.curve_report import draw, markdown, to_csv, to_json, write
 from nnd_tasks.analysis.plots import Panel, Series, draw_panels, save, short_number
 from nnd_tasks.analysis.results import Run, read_runs
-from nnd_tasks.analysis.tags import find_number, guess_family, guess_step, guess_training, read_tags
+from nnd_tasks.analysis.tags import read_tags
 from nnd_tasks.errors import NNDError
 from nnd_tasks.runner.run import run_lm_eval
 from nnd_tasks.sets.build import build_set
@@ -50,128 +50,6 @@ def by_definition(passed: Sequence[bool], clusters: Sequence[str]) -> tuple[floa
         return rate, math.nan, math.nan
     counts = [[outcome for outcome, cluster in zip(passed, clusters, strict=True) if cluster == name] for name in names]
     return rate, *slow_interval([(sum(inside), len(inside)) for inside in counts], 0.95)
-
-
-# ---------------------------------------------------------------- names and tags
-
-
-@pytest.mark.parametrize(
-    ("name", "family"),
-    [
-        ("../models/tiny-lm-xs", "tiny-lm"),
-        ("models/tiny-lm-s/step-01244", "tiny-lm"),
-        ("EleutherAI/pythia-70m", "pythia"),
-        ("EleutherAI/pythia-1.4b-deduped", "pythia-deduped"),
-        ("google/flan-t5-xxl", "flan-t5"),
-        ("t5-3b", "t5"),
-        ("google/t5-v1_1-small", "t5-v1_1"),
-        ("allenai/unifiedqa-t5-11b", "unifiedqa-t5"),
-        ("openai-community/gpt2-medium", "gpt2"),
-        ("gpt2", "gpt2"),
-        ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen2.5-Instruct"),
-        ("meta-llama/Llama-3.2-1B", "Llama-3.2"),
-        ("bigscience/bloom-7b1", "bloom"),
-        ("mistralai/Mixtral-8x7B-v0.1", "Mixtral-v0.1"),
-        ("microsoft/phi-2", "phi-2"),
-        ("C:\\models\\opt-125m", "opt"),
-    ],
-)
-def test_the_family_is_the_name_without_its_size(name: str, family: str) -> None:
-    assert guess_family(run_of(name)) == family
-
-
-@pytest.mark.parametrize(
-    ("name", "revision", "step", "training"),
-    [
-        ("out/tiny-lm-s/step-00620", None, 620, "out/tiny-lm-s"),
-        ("out/run/checkpoint-500", None, 500, "out/run"),
-        ("out/run/checkpoint-500/", None, 500, "out/run"),
-        ("out/run/global_step1000", None, 1000, "out/run"),
-        ("out/run/step-00000", None, 0, "out/run"),
-        ("out/my-run-step-10k", None, 10_000, "out/my-run"),
-        ("EleutherAI/pythia-70m", "step143000", 143_000, "EleutherAI/pythia-70m"),
-        ("allenai/OLMo-1B", "step1000-tokens4B", 1000, "allenai/OLMo-1B"),
-        ("allenai/OLMo-2", "stage1-step5000", 5000, "allenai/OLMo-2"),
-        ("gpt2", None, None, "gpt2"),
-        ("stepwise-2", None, None, "stepwise-2"),
-        ("out/epoch-3", None, None, "out/epoch-3"),
-    ],
-)
-def test_the_step_is_in_the_name_or_the_revision(name: str, revision: str | None, step: int, training: str) -> None:
-    run = run_of(name, revision=revision)
-    assert guess_step(run) == step
-    assert guess_training(run) == training
-
-
-TAGS = {
-    ".csv": "model,family,tokens\na/m-1,A,7e6\n\nm-2, B ,5\n",
-    ".tsv": "model\tfamily\ttokens\na/m-1\tA\t7000000\nm-2\tB\t5\n",
-    ".json": '[{"model": "a/m-1", "family": "A", "tokens": 7000000}, {"model": "m-2", "family": "B", "tokens": 5}]',
-    ".yaml": "a/m-1: {family: A, tokens: 7.0e+6}\nm-2: {family: B, tokens: 5}\n",
-    ".yml": "- {model: a/m-1, family: A, tokens: 7e6}\n- {model: m-2, family: B, tokens: 5}\n",
-}
-
-
-@pytest.mark.parametrize("suffix", TAGS)
-def test_tags_say_the_same_in_every_format(suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"tags{suffix}"
-    path.write_text(TAGS[suffix])
-    tags = read_tags(path)
-    first, second = run_of("/disk/a/m-1", short="m-1"), run_of("/disk/b/m-2")
-    assert (tags.text(first, "family"), tags.text(second, "family")) == ("A", "B")
-    assert (find_number(first, "tokens", tags), find_number(second, "tokens", tags)) == (7e6, 5)
-    assert tags.of(run_of("/disk/xm-2")) == {}, "a name is matched by whole parts of the path"
-
-
-def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
-    path = tmp_path / "tags.csv"
-    path.write_text("model,x\nm-1,1\na/m-1,2\n")
-    tags = read_tags(path)
-    found = [find_number(run_of(name), "x", tags) for name in ("/disk/a/m-1", "/disk/b/m-1", "m-1")]
-    assert found == [2, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("t.csv", "name,x\na,1\n", "line 2: names no model"),
-        ("t.csv", "model,x\na,1\na,2\n", "line 3: a is there twice"),
-        ("t.csv", "model,x\na,1,5\n", "line 2: 3 fields, the header has 2"),
-        ("t.csv", "model,x\n", "holds no tags"),
-        ("t.csv", "", "holds no tags"),
-        ("t.json", "[{", "is not valid JSON"),
-        ("t.json", "[" * 5000 + "]" * 5000, "nested too deeply"),
-        ("t.json", '[{"model": "a", "x": ' + "[" * 500 + "]" * 500 + "}]", "nested deeper than 100 levels"),
-        ("t.yaml", "a: " + "[" * 5000 + "]" * 5000, "nested deeper than 100 levels"),
-        ("t.yaml", "a: &a [x]\nb: {c: *a}", "the alias *a is not allowed"),
-        ("t.json", '{"a": 1}', "neither a list"),
-        ("t.json", '[{"x": 1}]', "entry 1: names no model"),
-        ("t.yaml", "a: [", "is not YAML"),
-        ("t.yaml", "", "neither a list"),
-        ("t.txt", "a", "tags are read from .csv"),
-    ],
-)
-def test_wrong_tags_are_named(name: str, content: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.write_text(content)
-    with pytest.raises(NNDError, match=re.escape(message)) as caught:
-        read_tags(path)
-    assert str(path) in str(caught.value)
-
-
-def test_a_tag_beyond_every_number_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "tags.json"
-    path.write_text(json.dumps([{"model": "m1", "x": 10**400}]))
-    with pytest.raises(NNDError, match=r"tags\.json: x of m1 is 1000+, which is not a number"):
-        find_number(run_of("m1"), "x", read_tags(path))
-
-
-def test_tags_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match="cannot be read"):
-        read_tags(tmp_path / "missing.csv")
-    (tmp_path / "latin.csv").write_bytes("model,x\nné,1\n".encode("latin-1"))
-    with pytest.raises(NNDError, match="is not UTF-8"):
-        read_tags(tmp_path / "latin.csv")
 
 
 # ---------------------------------------------------------------- scaling
@@ -256,7 +134,7 @@ def test_windows_are_compared_between_any_two() -> None:
         make_run(f"m-{i}b", OUTCOMES, CLUSTERS, model_info={"window": window}, parameters=i + 1, truncated=int(i == 1))
         for i, window in enumerate(windows)
     ]
-    with pytest.raises(NNDError, match=r"m-1b .* and m-2b .*window 64 and 128"):
+    with pytest.raises(NNDError, match=r"m-1b .* and m-2b .*window of 64 and 128"):
         scaling(runs)
     assert scaling(runs, allow=["window"])
 
@@ -268,11 +146,11 @@ def test_windows_are_compared_between_any_two() -> None:
         (
             [("m-1b", 1), ("m-x", None)],
             "parameters",
-            "m-x: lm-eval did not count its parameters; give the number with --tags",
+            "parameters of m-x is not known; give it with --tags",
         ),
         ([("m-1b", 1), ("m-2b", 1)], "parameters", "m-1b and m-2b: both have parameters 1 in the family m"),
-        ([("m-1b", 1), ("m-2b", 2)], "tokens", "--x tokens: needs --tags FILE"),
-        ([("m-1b", 1), ("m-2b", 2)], "step", "m-1b: neither its name nor its revision says a step"),
+        ([("m-1b", 1), ("m-2b", 2)], "tokens", "tokens of m-1b is not known; give it with --tags FILE"),
+        ([("m-1b", 1), ("m-2b", 2)], "step", "step of m-1b is not known"),
     ],
 )
 def test_what_is_missing_for_scaling_is_named(runs: list[tuple[str, int | None]], x: str, message: str) -> None:
@@ -283,8 +161,8 @@ def test_what_is_missing_for_scaling_is_named(runs: list[tuple[str, int | None]]
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        ("tokens", "has no column 'tokens' for --x; it has family, flops, parameters"),
-        ("flops", "gives no flops for m2; add a row"),
+        ("tokens", "tags.csv: tokens of m1 is not known"),
+        ("flops", "tags.csv: flops of m2 is not known"),
         ("family", "family of m1 is 'F', which is not a number"),
         ("parameters", "m1: -3 parameters; a size is above 0"),
     ],
