@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections.abc import Mapping
@@ -12,9 +11,10 @@ from pathlib import Path
 import pandas as pd
 
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import expand, read_text
-from nnd_tasks.yaml_json import read_yaml
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
+from nnd_tasks.sets.read import read_table
+from nnd_tasks.sets.recipe import KEY, Recipe
 
 PARAMETERS = "parameters"
 STEP = "step"
@@ -77,38 +77,21 @@ def read_tags(path: str | Path) -> Tags:
     """Read a file of tags: per model its name, and columns such as ``family``, ``parameters``, ``step``, ``tokens``.
 
     Args:
-        path: CSV or TSV with a header; or YAML or JSON that holds a list of objects with ``model``, or one object per model
-            under its name.
+        path: any table that `nnd_tasks.sets.read.read_table` reads, such as CSV; or JSON that holds a list of objects with
+            ``model``, or one object per model under its name.
 
     Raises:
         NNDError: the file cannot be read, a row names no model, or two rows name the same.
     """
     file = expand(path)
-    suffix = file.suffix.lower()
-    try:
-        if suffix in (".csv", ".tsv"):
-            text, separator = io.StringIO(read_text(file)), "\t" if suffix == ".tsv" else ","
-            rows = pd.read_csv(
-                text, sep=separator, skipinitialspace=True, dtype=str, keep_default_na=False, na_values=[""]
-            )
-            if not isinstance(rows.index, pd.RangeIndex):
-                raise ValueError("a row has more fields than the header")
-        elif suffix in (".yaml", ".yml", ".json"):
-            content = read_yaml(file)  # which JSON is too
-            if isinstance(content, Mapping):
-                content = [{"model": name, **row} for name, row in content.items()]
-            rows = pd.DataFrame(content, dtype=object)
-        else:
-            raise NNDError(f"{file}: tags are read from .csv, .tsv, .yaml, .yml or .json")
-    except (ValueError, TypeError) as error:
-        raise NNDError(f"{file}: is no table of models, nor objects with 'model' ({reason_of(error)})") from error
-    rows = rows.dropna(how="all")
-    if "model" not in rows or rows.empty or rows["model"].isna().any():
-        raise NNDError(f"{file}: names no model in some row, or holds none; a column or key 'model' must")
-    names = rows.pop("model").astype(str).str.strip()
+    table = read_table(file, Recipe(files={}))
+    names = table.get("model", table.get(KEY))
+    if names is None or not names.astype(bool).all():
+        raise NNDError(f"{file}: each row must name a model, in a column or key 'model'")
+    names = names.astype(str).str.strip()
     if names.duplicated().any():
         raise NNDError(f"{file}: {names[names.duplicated()].iloc[0]} is there twice")
-    return Tags(file, rows.set_index(names))
+    return Tags(file, table.set_index(names))
 
 
 # ---------------------------------------------------------------- names

@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.datasets import read_parquet
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.harness.token_table import SCHEMA
 
@@ -57,7 +57,7 @@ def run_tokens(run: Run) -> TokenScores | None:
 def _read_tokens(run: Run) -> TokenScores:
     path, tokens = run.tokens, dict[tuple[str, int, bool], CandidateTokens]()
     try:
-        table = read_parquet(path).select(SCHEMA.names).cast(SCHEMA)
+        table = pq.read_table(path).select(SCHEMA.names).cast(SCHEMA)
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise NNDError(f"{path}: cannot be read ({reason_of(error)}); run the task again") from error
     documents = {document["cluster_id"]: document for document in run.documents}

@@ -157,9 +157,7 @@ def scaling(
     x: Annotated[
         str, typer.Option("--x", help="parameters, step, or a numeric column of --tags.", autocompletion=_X)
     ] = "parameters",
-    tags: Annotated[
-        Path | None, typer.Option(help="CSV, YAML or JSON: model, and where wanted family and numbers.")
-    ] = None,
+    tags: Annotated[Path | None, typer.Option(help="CSV or JSON: model, and where wanted family and numbers.")] = None,
     allow: Allow = "",
     select: Select = None,
     log: Annotated[
@@ -192,7 +190,7 @@ def curve(
     x: Annotated[
         str, typer.Option("--x", help="step; epoch of a log; or a numeric column of --tags.", autocompletion=_X)
     ] = "step",
-    tags: Annotated[Path | None, typer.Option(help="CSV, YAML or JSON: model, step and other numbers.")] = None,
+    tags: Annotated[Path | None, typer.Option(help="CSV or JSON: model, step and other numbers.")] = None,
     allow: Allow = "",
     select: Select = None,
     panels: Annotated[
@@ -234,7 +232,7 @@ def signal(
     runs: Runs,
     tags: Annotated[
         Path | None,
-        typer.Option(help="CSV, YAML or JSON: model, and where wanted family, training, step and parameters."),
+        typer.Option(help="CSV or JSON: model, and where wanted family, training, step and parameters."),
     ] = None,
     allow: Allow = "",
     select: Select = None,
