@@ -131,7 +131,7 @@ def _with_texts(place: int, run: Run) -> pd.DataFrame:
     )
 
 
-def read_runs(
+def read_results(
     places: str | Path | Iterable[str | Path], select: Sequence[str] = (), skipped: list[str] | None = None
 ) -> Runs:
     """Read every NND run below the given places.

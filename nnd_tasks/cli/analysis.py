@@ -54,11 +54,11 @@ def compare(
     from nnd_tasks.analysis.compare.margin_parts import margin_parts
     from nnd_tasks.analysis.compare.output import file_names, markdown, write_comparison
     from nnd_tasks.analysis.compare.paired import compare_runs
-    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.analysis.results import read_results
     from nnd_tasks.cli.brief import brief_comparisons
 
     check_folder("--out", out_dir)
-    chosen = read_runs(runs, select or ())
+    chosen = read_results(runs, select or ())
     comparisons = compare_runs(chosen, parts_of(allow), resamples, seed)
     if adjust:
         comparisons = [with_adjusted(comparison) for comparison in comparisons]
@@ -108,10 +108,10 @@ def surprise(
 ) -> None:
     """Show how surprising the tokens before, in and after marked errors are to each model."""
     from nnd_tasks.analysis.curves.around_errors import around_errors, markdown, write
-    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.analysis.results import read_results
 
     check_folder("--out", out_dir)
-    places = around_errors(read_runs(runs, select or ()))
+    places = around_errors(read_results(runs, select or ()))
     show(markdown(places))
     for path in write(places, out_dir) if out_dir is not None else ():
         say(f"written: {path}")
@@ -168,12 +168,12 @@ def scaling(
 ) -> None:
     """Show pass rates against the size of models, or another number, per family and category."""
     from nnd_tasks.analysis.curves.charts import scaling as chart
-    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.analysis.results import read_results
     from nnd_tasks.analysis.tags import read_tags
 
     check_folder("--out", out_dir)
     known = None if tags is None else read_tags(tags)
-    _show_charts(chart(read_runs(runs, select or ()), x, known, parts_of(allow)), log, out_dir, brief)
+    _show_charts(chart(read_results(runs, select or ()), x, known, parts_of(allow)), log, out_dir, brief)
 
 
 @app.command(
@@ -240,7 +240,7 @@ def signal(
     brief: Brief = False,
 ) -> None:
     """Show which categories tell better models from worse ones, by which measure, and on how few prompts."""
-    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.analysis.results import read_results
     from nnd_tasks.analysis.signal.signal_report import markdown, write_signals
     from nnd_tasks.analysis.signal.signals import find_signals
     from nnd_tasks.analysis.tags import read_tags
@@ -248,7 +248,7 @@ def signal(
 
     check_folder("--out", out_dir)
     known = None if tags is None else read_tags(tags)
-    found = find_signals(read_runs(runs, select or ()), known, parts_of(allow))
+    found = find_signals(read_results(runs, select or ()), known, parts_of(allow))
     show(brief_signals(found) if brief else "\n".join(map(markdown, found)))
     for path in write_signals(found, out_dir) if out_dir is not None else ():
         say(f"written: {path}")
@@ -279,11 +279,11 @@ def familiarity(
     """
     from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
     from nnd_tasks.analysis.familiarity.familiarity_report import markdown, write_familiarity
-    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.analysis.results import read_results
     from nnd_tasks.cli.brief import brief_familiarity
 
     check_folder("--out", out_dir)
-    found = find_familiarity(read_runs(runs, select or ()), own or (), parts_of(allow))
+    found = find_familiarity(read_results(runs, select or ()), own or (), parts_of(allow))
     show(brief_familiarity(found) if brief else "\n".join(map(markdown, found)))
     for path in write_familiarity(found, out_dir) if out_dir is not None else ():
         say(f"written: {path}")

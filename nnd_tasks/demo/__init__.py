@@ -18,7 +18,7 @@ from rich.console import Console
 
 from nnd_tasks.analysis.compare.output import to_json
 from nnd_tasks.analysis.compare.paired import compare_runs
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.demo.comparison_table import comparison_table
 from nnd_tasks.demo.model import TrainingSettings, make_models
 from nnd_tasks.errors import NNDError, visible
@@ -75,7 +75,7 @@ def run_demo(
     samples = _score(console, folder, ("untrained", "trained"), options)
 
     console.rule("4. compare them, test by test")
-    [comparison] = compare_runs(read_runs(samples))
+    [comparison] = compare_runs(read_results(samples))
     write_text(folder / COMPARISON, to_json(comparison))
     console.print(comparison_table(comparison))
     console.print(

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnd_tasks.analysis.results import Run, read_runs
+from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.formats import TextTable, json_text, number
@@ -66,9 +66,9 @@ def read_reports(results: Path) -> list[StressReport]:
     """Return the verdicts on every stress task and model below a results folder; other tasks are passed over.
 
     Raises:
-        NNDError: there is none, or the results cannot be read; see `nnd_tasks.analysis.results.read_runs`.
+        NNDError: there is none, or the results cannot be read; see `nnd_tasks.analysis.results.read_results`.
     """
-    stress = [run for run in read_runs([results]) if run.tests["noise_ratio"].notna().any()]
+    stress = [run for run in read_results([results]) if run.tests["noise_ratio"].notna().any()]
     if not stress:
         raise NNDError(f"{expand(results)}: holds no stress tests; they are made with `nnd stress build`")
     return [report_of(run) for run in stress]

@@ -16,7 +16,7 @@ from scipy import stats
 
 from nnd_tasks.analysis.curves.around_errors import PLACES, around_errors
 from nnd_tasks.analysis.report.html_report import write_report
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from tests.analysis.token_runs import documents, write_run
 from tests.commands import Outcome, refused
 
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_means_are_those_of_a_loop_over_the_tokens(folder: Path) -> None:
-    [run] = read_runs([folder])
+    [run] = read_results([folder])
     rows = pq.read_table(next(folder.rglob("tokens_*"))).to_pylist()
     own = [[i for i in range(len(row["starts"])) if row["starts"][i] < row["ends"][i]] for row in rows]
     counts = Counter(row["token_ids"][i] for row, kept in zip(rows, own, strict=True) for i in kept)
@@ -80,7 +80,7 @@ def test_means_are_those_of_a_loop_over_the_tokens(folder: Path) -> None:
 def test_the_command_writes_table_and_figure(folder: Path, tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
     done = nnd("surprise", folder, "--out", tmp_path)
     assert done.status == 0, done.err
-    one = next(one for one in around_errors(read_runs([folder])) if (one.value, one.place) == ("surprise", "first"))
+    one = next(one for one in around_errors(read_results([folder])) if (one.value, one.place) == ("surprise", "first"))
     assert f"| first | {one.mean:.2f} [{one.low:.2f}, {one.high:.2f}] |" in done.out
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"around_errors.{e}" for e in ("csv", "json", "md", "png", "svg")
@@ -121,7 +121,7 @@ def test_it_says_what_is_missing(tmp_path: Path, nnd: Callable[..., Outcome]) ->
 
 def test_the_page_draws_the_same_numbers(folder: Path, tmp_path: Path) -> None:
     page = html.fromstring(write_report([folder], tmp_path / "r.html").read_bytes().decode())
-    found = around_errors(read_runs([folder]))
+    found = around_errors(read_results([folder]))
     drawings = page.xpath("//figure[@class='around']//svg[@role='img']")
     for drawing, value in zip(drawings, ("surprise", "excess"), strict=True):
         own = [one for one in found if one.value == value]

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nnd_tasks.analysis.plots import Panel, Series, draw_panels, save, short_number
 from scipy import stats
 
 from nnd_tasks import cli
@@ -21,8 +22,7 @@ from nnd_tasks.analysis.compare.output import FEW_NOTE
 from nnd_tasks.analysis.curves.charts import Chart, Point, scaling, training_curve
 from nnd_tasks.analysis.curves.curve_log import logged_curve, read_curve
 from nnd_tasks.analysis.curves.curve_report import draw, markdown, to_csv, to_json, write
-from nnd_tasks.analysis.plots import Panel, Series, draw_panels, save, short_number
-from nnd_tasks.analysis.results import Run, read_runs
+from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.analysis.tags import read_tags
 from nnd_tasks.errors import NNDError
 from nnd_tasks.runner.run import run_lm_eval
@@ -551,7 +551,7 @@ def test_scaling_reads_results_of_lm_eval(nnd: Callable[..., tuple[int, str, str
     assert (status, err) == (0, "")
     assert "lm: lm-10m, lm-20m, lm-40m" in out
     table = pd.read_csv(tmp_path / "out" / "scaling_nnd_made_up.csv")
-    for run in read_runs(runs):
+    for run in read_results(runs):
         for category in ("x", "y"):
             passed = run.tests.loc[run.tests["category"] == category, "passed"]
             [rate] = table.loc[(table["model"] == run.model) & (table["category"] == category), "rate"]

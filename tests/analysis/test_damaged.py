@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 
@@ -88,7 +88,7 @@ def _append_again(results: Path) -> None:
 def test_what_is_damaged_or_of_two_runs_is_refused(change: Callable[[Path], None], message: str, results: Path) -> None:
     change(results)
     with pytest.raises(NNDError) as caught:
-        read_runs([results])
+        read_results([results])
     assert re.search(message, str(caught.value)), caught.value
     assert "\n" not in str(caught.value)
 
@@ -99,7 +99,7 @@ def test_scores_that_are_infinite_or_missing_are_no_contradiction(results: Path)
         sample["candidates"][low] = {**sample["candidates"][low], "sum": None, "mean": None}
 
     _sample(1, blank)(results)  # as a sum of -inf is written: the test passed
-    assert len(read_runs([results])) == 2
+    assert len(read_results([results])) == 2
 
 
 def test_a_folder_with_names_that_are_no_utf8_reads_and_writes(results: Path, tmp_path: Path) -> None:

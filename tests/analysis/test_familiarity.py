@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from nnd_tasks.analysis.familiarity.effects import Effects
 from nnd_tasks.analysis.familiarity.familiarity import Familiarity, find_familiarity
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.datasets import read_table
 from tests.analysis.judged_runs import SYSTEMS, write_scores, write_set
 from tests.commands import Outcome, refused
@@ -150,7 +150,7 @@ def made_up(nnd_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 def found_on(tmp_path: Path, own: Sequence[str] = (), **liked: dict[str, float]) -> Familiarity:
     runs = [write_scores(tmp_path, name, values, seed) for seed, (name, values) in enumerate(liked.items())]
-    [found] = find_familiarity(read_runs(runs), own)
+    [found] = find_familiarity(read_results(runs), own)
     return found
 
 
@@ -177,7 +177,7 @@ def test_what_comes_from_own_texts_is_what_a_model_that_does_not_like_them_lacks
     made_up("label")
     found = found_on(tmp_path, ["m=A"], m={"A": 0.5})
     [own] = found.own
-    plain = read_runs([write_scores(tmp_path / "plain", "plain", {}, 0)])[0]
+    plain = read_results([write_scores(tmp_path / "plain", "plain", {}, 0)])[0]
     assert (own.model, own.systems) == ("m", ("A",))
     assert own.familiarity[0] == pytest.approx(0.5, abs=0.1)
     assert np.isnan(own.beyond[0]), "there is no other model"
@@ -205,7 +205,7 @@ def test_systems_of_two_groups_are_not_compared(made_up: Made, nnd_home: Path, t
     for side in ("high_system", "low_system"):
         table.loc[table["cluster_id"] < f"{20:04x}", side] = table[side].str.replace(r"(\w)", r"\g<1>2", regex=True)
     write(nnd_home / "nnd" / "made_up", {"default": to_table(table.to_dict("records"))})
-    [found] = find_familiarity(read_runs([write_scores(tmp_path, "m", {"A": 0.5})]))
+    [found] = find_familiarity(read_results([write_scores(tmp_path, "m", {"A": 0.5})]))
     assert "Groups: " in found.notes[0]
     assert {one.system: round(one.value, 1) for one in found.effects}["A"] == pytest.approx(0.5, abs=0.2)
 

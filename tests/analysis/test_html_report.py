@@ -22,7 +22,7 @@ from nnd_tasks.analysis.compare.paired import category_rates, compare
 from nnd_tasks.analysis.report import html_report
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, SHORT, contrast, worst
 from nnd_tasks.analysis.report.html_report import command_of, render, sections_of, write_report
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.analysis.side_by_side import pair
 from nnd_tasks.baselines import BASELINES
 from nnd_tasks.cli import app
@@ -113,7 +113,7 @@ def text_of(element: html.HtmlElement) -> str:
 
 def test_the_tables_hold_the_numbers_of_the_comparison(three: list[Path], tmp_path: Path) -> None:
     page = parse(write_report(three, tmp_path / "out" / "r.html"))
-    [paired] = pair(read_runs(three))
+    [paired] = pair(read_results(three))
     comparison = compare(paired)
     rows = page.xpath("//table[@class='rates']/tbody/tr")
     expected = [result.rates[model] for result in comparison.categories for model in paired.models]
@@ -152,7 +152,7 @@ def test_bars_are_as_long_as_the_rates(three: list[Path], tmp_path: Path) -> Non
     fills = [float(re.findall(r"[\d.]+", i.get("style"))[0]) for i in page.xpath("//i[starts-with(@class, 'fill')]")]
     assert len(fills) == len(values) == 12
     assert fills == pytest.approx([100 * value for value in values], abs=0.06)
-    [section] = sections_of(pair(read_runs(three)))
+    [section] = sections_of(pair(read_results(three)))
     rates = [result.rates[model] for result in section.categories for model in section.paired.models]
     spans = [re.findall(r"[\d.]+", i.get("style")) for i in page.xpath("//span[@class='track']/i[@class='span']")]
     ends = [(100 * rate.low, 100 * (rate.high - rate.low)) for rate in rates]
@@ -187,7 +187,7 @@ def test_few_prompts_are_marked(tmp_path: Path) -> None:
 
 def test_a_rate_that_a_baseline_reaches_is_marked(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a", "a")
-    [paired] = pair(read_runs([folder]))
+    [paired] = pair(read_results([folder]))
     [section] = sections_of([paired])
     diagnostics = section.diagnostics["a"]
     [cell] = parse(write_report([folder], tmp_path / "r.html")).xpath("//table[@class='summary']//td")
@@ -360,7 +360,7 @@ def test_commands_are_there_without_secrets(three: list[Path], tmp_path: Path) -
         "--log_samples --output_path results"
     )
     assert [text_of(line) for line in parse(path).xpath("//p[contains(@class, 'signature')]")] == [
-        run.line for run in read_runs(three)
+        run.line for run in read_results(three)
     ]
 
 
@@ -411,7 +411,7 @@ def test_the_command_on_the_page_asks_a_real_model_the_same_again(
     assert json.loads(words[words.index("--metadata") + 1]) == settings, "what differs from the task's YAML"
     assert "add --samples" not in text_of(page.xpath("//article[@class='run']")[0])
     assert nnd(*words[1:], "--include_path", str(tmp_path)).status == 0
-    [first], [again] = read_runs(["first"]), read_runs(["results"])
+    [first], [again] = read_results(["first"]), read_results(["results"])
     assert again.line == first.line
     assert again.tests["margin"].to_numpy() == pytest.approx(first.tests["margin"].to_numpy())
     assert first.protocol["shots"] == 1
@@ -501,8 +501,8 @@ def test_the_command_line_writes_the_page(three: list[Path], tmp_path: Path) -> 
 
 
 def test_a_page_is_the_same_each_time(three: list[Path]) -> None:
-    sections = sections_of(pair(read_runs(three)))
-    assert render(sections, three) == render(sections_of(pair(read_runs(three))), three)
+    sections = sections_of(pair(read_results(three)))
+    assert render(sections, three) == render(sections_of(pair(read_results(three))), three)
 
 
 # ---------------------------------------------------------------- in a browser

@@ -27,7 +27,7 @@ from nnd_tasks.analysis.curves.curve_log import logged_curve
 from nnd_tasks.analysis.familiarity.familiarity import find_familiarity
 from nnd_tasks.analysis.reproduce.experiments import load_experiments
 from nnd_tasks.analysis.reproduce.reproduce_report import Data, measure
-from nnd_tasks.analysis.results import Run, read_runs
+from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.analysis.signal.signals import find_signals
 from nnd_tasks.analysis.verify.verification import verify_rates
 from nnd_tasks.analysis.verify.verify_report import cells as paper_cells
@@ -45,7 +45,7 @@ FILE = Path(__file__).with_name("pins.json")
 
 def collect_results(folder: Path) -> Pins:
     """The one table of all runs: counts and sums per task, model and category."""
-    table = read_runs([write_models(folder)]).tests
+    table = read_results([write_models(folder)]).tests
     pins: Pins = {}
     for names, part in table.groupby(["task", "model", "category"]):
         columns = ["passed", "tie", "margin", "margin_sum", "margin_bytes"]
@@ -60,7 +60,7 @@ def collect_results(folder: Path) -> Pins:
 def collect_compare(folder: Path) -> Pins:
     """Rates, differences, ranks and verdicts."""
     pins: Pins = {}
-    for comparison in compare_runs(read_runs([write_models(folder)])):
+    for comparison in compare_runs(read_results([write_models(folder)])):
         task = comparison.paired.title
         pins[f"{task}/left_out"] = comparison.paired.left_out
         for result in comparison.categories:
@@ -79,7 +79,7 @@ def collect_compare(folder: Path) -> Pins:
 
 def collect_diagnostics(folder: Path) -> Pins:
     """Baselines, flips, near ties, and what holds without the context; the baseline of systems with a set that is built."""
-    runs = [(run.task, run) for run in read_runs([write_models(folder)])]
+    runs = [(run.task, run) for run in read_results([write_models(folder)])]
     with _built(folder, "score"):
         runs += [("built", run) for run in _liking(folder / "built")]
         found = {(task, run.model): diagnostics_of(run) for task, run in runs}
@@ -89,7 +89,7 @@ def collect_diagnostics(folder: Path) -> Pins:
 def collect_adjust(folder: Path) -> Pins:
     """Rates with length, and with word frequency where tokens are kept, taken out; coefficients; shares of longer texts."""
     pins: Pins = {}
-    for comparison in map(with_adjusted, compare_runs(read_runs([write_models(folder)]))):
+    for comparison in map(with_adjusted, compare_runs(read_results([write_models(folder)]))):
         for model, one in comparison.adjusted.items():
             names = comparison.paired.title, model
             pins |= flat(one.rates, *names) | flat(one.changes, *names, "change")
@@ -100,7 +100,7 @@ def collect_adjust(folder: Path) -> Pins:
 
 def collect_margin_parts(folder: Path) -> Pins:
     """Every part of the margins; only one of the sets has tokens."""
-    found = [margin_parts(comparison.paired) for comparison in compare_runs(read_runs([write_models(folder)]))]
+    found = [margin_parts(comparison.paired) for comparison in compare_runs(read_results([write_models(folder)]))]
     [parts] = [one for one in found if one]
     return flat(parts)
 
@@ -119,7 +119,7 @@ def _points(charts: list[Chart]) -> Pins:
 
 def collect_scaling(folder: Path) -> Pins:
     """Points against the number of parameters."""
-    return _points(scaling(read_runs([write_models(folder)])))
+    return _points(scaling(read_results([write_models(folder)])))
 
 
 def collect_curve(folder: Path) -> Pins:
@@ -133,14 +133,14 @@ def collect_curve(folder: Path) -> Pins:
     }
     entries = ({"step": step, "task": "nnd_demo", "rates": rates} for step in (0, 500))
     log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    return _points(training_curve(read_runs([write_training(folder / "runs")]))) | _points(logged_curve([log]))
+    return _points(training_curve(read_results([write_training(folder / "runs")]))) | _points(logged_curve([log]))
 
 
 def collect_signal(folder: Path) -> Pins:
     """All measures, verdicts and samples, of a family by size and of a training."""
     pins: Pins = {}
     for runs in (write_models(folder / "sizes"), write_training(folder / "training")):
-        for found in find_signals(read_runs([runs])):
+        for found in find_signals(read_results([runs])):
             names = found.paired.title, found.family.name
             pins |= flat({"prompts": found.prompts, "sample": found.sample() or 0}, *names)
             for one in found.signals:
@@ -182,7 +182,7 @@ def collect_familiarity(folder: Path) -> Pins:
 def _liking(folder: Path) -> list[Run]:
     """Return runs of three models that like the texts of one system or another, on the set that is built."""
     liked = {"first": {"A": 0.3}, "second": {"B": 0.2, "C": -0.1}, "third": {}}
-    return read_runs([write_scores(folder, name, values, seed) for seed, (name, values) in enumerate(liked.items())])
+    return read_results([write_scores(folder, name, values, seed) for seed, (name, values) in enumerate(liked.items())])
 
 
 # ---------------------------------------------------------------- surprise around errors
@@ -190,7 +190,7 @@ def _liking(folder: Path) -> list[Run]:
 
 def collect_surprise(folder: Path) -> Pins:
     """Means by place of the token, of the runs with marked errors."""
-    places = around_errors(read_runs([write_models(folder)]))
+    places = around_errors(read_results([write_models(folder)]))
     return {key: value for one in places for key, value in flat(one, one.model, one.value, one.place).items()}
 
 

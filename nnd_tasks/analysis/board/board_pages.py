@@ -19,7 +19,7 @@ from nnd_tasks.analysis.compare.power import LARGEST_MDE, is_underpowered
 from nnd_tasks.analysis.html_pages import policy_hash, templates
 from nnd_tasks.analysis.report.html_examples import failed_examples
 from nnd_tasks.analysis.report.html_report import command_of
-from nnd_tasks.analysis.results import Run, read_runs
+from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.files import changing, expand, read_text, reading
@@ -50,9 +50,9 @@ def write_board(
     """Write a board about the runs in some places.
 
     Args:
-        places: as `nnd_tasks.analysis.results.read_runs` takes them; of many people, some may be damaged.
+        places: as `nnd_tasks.analysis.results.read_results` takes them; of many people, some may be damaged.
         output: the folder; where it is there, it must be empty or an earlier board, which is replaced as a whole.
-        select: as for `read_runs`.
+        select: as for `read_results`.
         texts: of the failed tests.
 
     Returns:
@@ -66,7 +66,7 @@ def write_board(
     if texts not in TEXTS:
         raise NNDError(f"--texts {texts}: expected {', '.join(TEXTS)}")
     skipped: list[str] = []
-    standings = standings_of(read_runs(places, select, skipped), skipped)
+    standings = standings_of(read_results(places, select, skipped), skipped)
     if not standings:
         raise NNDError(f"{', '.join(map(str, places))}: no results can be used: {some_of(skipped, 3, str)}")
     pages = Board(standings, [Path(expand(place)).resolve() for place in places], skipped, texts).pages()

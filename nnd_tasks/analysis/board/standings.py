@@ -121,7 +121,7 @@ def standings_of(runs: Sequence[Run], skipped: list[str]) -> list[Standing]:
     The main group of a set is one that compares models, then one of the whole set, then that with the most models.
 
     Args:
-        runs: of any sets, as `nnd_tasks.analysis.results.read_runs` returns them.
+        runs: of any sets, as `nnd_tasks.analysis.results.read_results` returns them.
         skipped: takes a line for each run that cannot be shown.
     """
     by_set: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))

@@ -13,7 +13,7 @@ from scipy.special import stdtrit
 
 from nnd_tasks.analysis.compare.power import LEVEL
 from nnd_tasks.analysis.curves.charts import EPOCH, Chart, Point, ordered, short, together, training_curve
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.analysis.samples import read_lines
 from nnd_tasks.analysis.tags import STEP, read_tags
 from nnd_tasks.errors import NNDError
@@ -34,12 +34,12 @@ def read_curve(
     """Return the curves of one training, from runs of its checkpoints or from the callback's log.
 
     Args:
-        places: folders and files as for `read_runs`; or ``.jsonl`` files that are no samples.
+        places: folders and files as for `read_results`; or ``.jsonl`` files that are no samples.
         x: as for `training_curve` and `logged_curve`.
         tags: file of tags; for runs only.
         allow: parts of the protocol that may differ.
         panels: ``task`` or ``category``.
-        select: as for `read_runs`; for runs only.
+        select: as for `read_results`; for runs only.
 
     Raises:
         NNDError: see `training_curve` and `logged_curve`.
@@ -49,7 +49,7 @@ def read_curve(
     chosen: Literal["category", "task"] = "task" if panels == "task" else "category"
     logs = [path for path in places if is_log(path)]
     if not logs:
-        return training_curve(read_runs(places, select), x, None if tags is None else read_tags(tags), allow, chosen)
+        return training_curve(read_results(places, select), x, None if tags is None else read_tags(tags), allow, chosen)
     if len(logs) < len(places):
         raise NNDError(f"{logs[0]} is a log of NNDCallback, the rest are runs: plot them separately")
     if select:

@@ -23,7 +23,7 @@ from nnd_tasks.analysis.curves import around_errors
 from nnd_tasks.analysis.html_pages import policy_hash, templates
 from nnd_tasks.analysis.report.browsing import Packed, pack
 from nnd_tasks.analysis.report.html_examples import CANDIDATE_LIMIT, CONTEXT_LIMIT, failed_examples
-from nnd_tasks.analysis.results import Run, notes_on, read_runs
+from nnd_tasks.analysis.results import Run, notes_on, read_results
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES, strongest
 from nnd_tasks.errors import NNDError
@@ -82,10 +82,10 @@ def write_report(
     """Write the page about the runs in some places.
 
     Args:
-        places: as `nnd_tasks.analysis.results.read_runs` takes them.
+        places: as `nnd_tasks.analysis.results.read_results` takes them.
         output: the file; its folder is made where it is missing.
         allow: parts of the protocol that may differ.
-        select: as for `read_runs`.
+        select: as for `read_results`.
 
     Returns:
         The file.
@@ -96,7 +96,7 @@ def write_report(
     path = expand(output)
     if path.is_dir():
         raise NNDError(f"{path}: is a folder; name a file, such as {path / 'report.html'}")
-    page = render(sections_of(pair(read_runs(places, select), allow)), places, allow, select)
+    page = render(sections_of(pair(read_results(places, select), allow)), places, allow, select)
     with writing(path) as new:
         new.write_bytes(page)
     return path
@@ -245,7 +245,7 @@ def render(
         sections: one per set.
         places: folders and files that were read, for the command that makes the page again.
         allow: parts of the protocol that may differ, for that command.
-        select: as for `read_runs`, for that command.
+        select: as for `read_results`, for that command.
 
     Raises:
         NNDError: token scores of a run are damaged.

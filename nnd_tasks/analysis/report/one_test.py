@@ -10,7 +10,7 @@ from typing import Any
 from nnd_tasks.analysis.report.browsing import pack, segments
 from nnd_tasks.analysis.report.html_examples import CONTEXT_LIMIT, prompt_fields
 from nnd_tasks.analysis.report.html_report import PAGE_LIMIT, environment, frame
-from nnd_tasks.analysis.results import Run, read_runs
+from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.errors import NNDError
@@ -28,13 +28,13 @@ def find_test(test_id: str, places: Sequence[str | Path], select: Sequence[str] 
 
     Args:
         test_id: of the test.
-        places: as `nnd_tasks.analysis.results.read_runs` takes them.
-        select: as for `read_runs`.
+        places: as `nnd_tasks.analysis.results.read_results` takes them.
+        select: as for `read_results`.
 
     Raises:
         NNDError: no run has it (the nearest ids are named), or the runs cannot be read or compared.
     """
-    runs = read_runs(places, select)
+    runs = read_results(places, select)
     known = dict.fromkeys(name for run in runs for name in run.tests["test_id"])
     if test_id not in known:
         meant = did_you_mean(test_id, known, at_most=3, cutoff=0.5)
