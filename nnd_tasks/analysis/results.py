@@ -139,8 +139,8 @@ def read_results(
     Of several runs that asked one model the same, only the latest is read; it names the others (`Run.earlier`).
 
     Args:
-        places: folders that ``--output_path`` named, or ``results_*.json`` files. Results of tasks that
-            are not NND's are passed over.
+        places: folders that ``--output_path`` named, ``results_*.json`` files, or a ``samples_*.jsonl`` beside one. Results
+            of tasks that are not NND's are passed over.
         select: ``KEY=VALUE`` texts with keys of `nnd_tasks.analysis.selecting.PARTS`: only runs of this protocol.
         skipped: takes a line for each file that cannot be used, and the rest is returned; where the latest of equal runs
             is such a file, the one before is taken. None raises an error instead.
@@ -197,8 +197,14 @@ def _find(places: Iterable[str | Path], skipped: list[str] | None) -> list[Path]
             path = expand(place)
             if not path.exists():
                 raise NNDError(f"{path}: there is no such file or folder")
-            found += _results_below(path, skipped) if path.is_dir() else [path]
+            found += _results_below(path, skipped) if path.is_dir() else [_results_of(path)]
     return list(dict.fromkeys(file.resolve() for file in found))
+
+
+def _results_of(path: Path) -> Path:
+    """Return the results file beside a samples file; another file itself."""
+    own = path.with_name(f"results_{path.stem.rpartition('_')[2]}.json")
+    return own if path.name.startswith("samples_") else path
 
 
 def _results_below(folder: Path, skipped: list[str] | None) -> list[Path]:
@@ -211,7 +217,7 @@ def _results_below(folder: Path, skipped: list[str] | None) -> list[Path]:
     files = sorted(Path(where, name) for where, _, names in os.walk(folder, onerror=refuse) for name in names)
     results = [file for file in files if fnmatch(file.name, "results_*.json")]
     for file in files:
-        own = file.with_name(f"results_{file.stem.rpartition('_')[2]}.json")
+        own = _results_of(file)
         if fnmatch(file.name, "samples_*.jsonl") and file.is_file() and own not in results:
             with noting(skipped):
                 _, first = next(read_lines(file), (0, {}))
@@ -243,7 +249,7 @@ def _read_headers(file: Path) -> list[Run]:
 
 def _header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str, Any]) -> Run:
     signature, config = nnd["signature"], content.get("config") or {}
-    info, date = signature["model"], file.stem.removeprefix("results_")
+    info, date = signature.get("model") or {}, file.stem.removeprefix("results_")
     parameters = config.get("model_num_parameters")
     prompts = ((content.get("n-samples") or {}).get(task) or {}).get("effective")
     return Run(
@@ -253,7 +259,7 @@ def _header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str,
         date=date,
         protocol=dict(signature["protocol"]),
         model_info=info,
-        environment=dict(signature["environment"]),
+        environment=signature.get("environment") or {},
         line=str(signature.get("line", "")),
         version=(content.get("versions") or {}).get(task),
         command={

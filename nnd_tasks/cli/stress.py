@@ -224,7 +224,7 @@ def stress_attack(
     ),
 )
 def stress_report(
-    results: Annotated[Path, typer.Argument(help="What --output_path named, or a results_*.json.")],
+    results: Annotated[Path, typer.Argument(help="What --output_path named, or one samples_*.jsonl.")],
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write tables and figures there.")] = None,
     brief: Brief = False,
 ) -> None:

@@ -139,9 +139,10 @@ def test_the_command_compares_and_writes(scored: Path, tmp_path: Path) -> None:
     assert set(found["reading_aid"]) == {"gpt2", "llama", "t5"}
 
 
-def test_one_results_file_can_be_named(scored: Path) -> None:
-    [run] = read_results([only(scored / "gpt2", "results_*.json")])
-    assert run.model == "gpt2"
+def test_one_results_or_samples_file_can_be_named(scored: Path) -> None:
+    for pattern in ("results_*.json", "samples_*.jsonl"):
+        [run] = read_results(only(scored / "gpt2", pattern))
+        assert run.model == "gpt2"
 
 
 @pytest.mark.parametrize(
