@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.selecting import PARTS, texts_apart, value_of
+from nnd_tasks.analysis.selecting import texts_apart
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.wording import counted
 
@@ -183,7 +183,10 @@ def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
     for one, other in combinations(runs, 2):  # every two of them, as each may have a window of its own
         check_comparable(one, other, allow)
         if one.model == other.model:
-            raise NNDError(_choose_one([run for run in runs if run.model == one.model]))
+            raise NNDError(
+                f"{one.model}: several runs of it on {one.set}, {one.path} and {other.path}; name the results file of one, or "
+                "choose by what differs, such as --select shots=0"
+            )
     every = set[str]().union(*(run.tests["test_id"] for run in runs))
     if len({run.protocol.get("selection") for run in runs}) > 1:
         runs = _on_common_prompts(runs)
@@ -211,14 +214,6 @@ def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
         left_out=int((~scored).sum()),
         beyond=len(every) - len(first.tests),
     )
-
-
-def _choose_one(runs: Sequence[Run]) -> str:
-    """Return an error about several runs of one model, with a ``--select`` of what differs, if any."""
-    hints = (f"{key}={value_of(key, runs[0])}" for key in PARTS if len({value_of(key, run) for run in runs}) > 1)
-    hint = next((f", or choose by what differs, such as --select {hint}" for hint in hints), "")
-    tasks = ", ".join(dict.fromkeys(run.task for run in runs))
-    return f"{runs[0].model}: {len(runs)} runs of it on {runs[0].set}, {tasks}; name the results file of one{hint}"
 
 
 def _on_common_prompts(runs: Sequence[Run]) -> list[Run]:

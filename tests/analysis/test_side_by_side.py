@@ -29,7 +29,7 @@ def test_tests_of_one_run_only_are_refused() -> None:
     first, other = make_run("a", [True, True], ["k", "k"]), make_run("b", [True], ["k"])
     with pytest.raises(NNDError, match=r": 1 test in one of them only, e\.g\. t1"):
         pair([first, other])
-    with pytest.raises(NNDError, match=r"a: 2 runs of it on .*, nnd_demo; name the results file of one$"):
+    with pytest.raises(NNDError, match=r"a: several runs of it on .*samples_a.jsonl; name the results file of one"):
         pair([first, make_run("a", [True, True], ["k", "k"])])
 
 
