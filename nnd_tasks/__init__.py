@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from nnd_tasks.analysis.results import read_results as read_results
     from nnd_tasks.datasets import load as load
     from nnd_tasks.errors import NNDError as NNDError
     from nnd_tasks.runner.callback import NNDCallback as NNDCallback
@@ -19,8 +20,9 @@ _PUBLIC = {
     "NNDCallback": "nnd_tasks.runner.callback",
     "NNDError": "nnd_tasks.errors",
     "evaluate": "nnd_tasks.runner.run",
+    "read_results": "nnd_tasks.analysis.results",
 }
-__all__ = ["NNDCallback", "NNDError", "__version__", "build_set", "evaluate", "load"]
+__all__ = ["NNDCallback", "NNDError", "__version__", "build_set", "evaluate", "load", "read_results"]
 
 
 def __getattr__(name: str) -> Any:

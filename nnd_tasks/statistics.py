@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # imports scipy.special when it is first used; scipy.stats would take most of a second
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit  # of scipy.stats, the import alone takes most of a second
 
 _Floats = NDArray[np.float64]
 
@@ -174,7 +174,7 @@ def confidence_interval(
     error, degrees = _small_sample(x - rate * n + moved, n)
     rare = int(min((x > 0).sum(), (x < n).sum()))
     size = effective_tests(rate, error, total, float(n @ n) / total, rare)
-    return wilson(rate, size, float(stdtrit(degrees, 0.5 + level / 2)))
+    return wilson(rate, size, float(scipy.special.stdtrit(degrees, 0.5 + level / 2)))
 
 
 def summarize_rate(passed: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None) -> dict[str, float]:
@@ -244,7 +244,7 @@ def clustered_mean(
     if not error:
         return ClusteredMean(mean, error, math.nan, math.nan, k)
     wider, degrees = _small_sample(residual, n)
-    half = float(stdtrit(degrees, 0.5 + level / 2)) * wider
+    half = float(scipy.special.stdtrit(degrees, 0.5 + level / 2)) * wider
     return ClusteredMean(mean, error, mean - half, mean + half, k)
 
 

@@ -93,9 +93,9 @@ def json_lines(
         yield where, line, load_json(line, where, hint=hint)
 
 
-def parse_json(text: str, where: str) -> Any:
+def parse_json(text: str, where: str, *, hint: str = "") -> Any:
     """Return what a JSON text holds; raises as `load_json` and `check_json` do."""
-    value = load_json(text, where)
+    value = load_json(text, where, hint=hint)
     check_json(value, text, where)
     return value
 

@@ -101,7 +101,15 @@ def test_public_names_are_those_of_their_modules() -> None:
     assert nnd_tasks.load is nnd_tasks.datasets.load
     assert nnd_tasks.build_set is nnd_tasks.sets.build.build_set
     assert nnd_tasks.NNDError is nnd_tasks.errors.NNDError
-    assert set(nnd_tasks.__all__) == {"load", "build_set", "evaluate", "NNDCallback", "NNDError", "__version__"}
+    assert set(nnd_tasks.__all__) == {
+        "load",
+        "build_set",
+        "evaluate",
+        "read_results",
+        "NNDCallback",
+        "NNDError",
+        "__version__",
+    }
     for name in nnd_tasks.__all__:
         assert getattr(nnd_tasks, name) is not None
 

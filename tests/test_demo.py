@@ -20,7 +20,7 @@ from nnd_tasks.analysis.compare.output import to_json
 from nnd_tasks.analysis.compare.paired import compare_runs
 
 import nnd_tasks.demo
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.baselines import ALL
 from nnd_tasks.demo import COMPARISON
 from nnd_tasks.demo.model import RECORD, TrainingSettings, _save, make_models, training_documents
@@ -224,7 +224,7 @@ def check_demo(run: Callable[[Path, Path], str], tmp_path: Path) -> dict[str, An
     rows = {row["category"]: row for row in found["categories"]}
     assert list(rows) == [ALL, *CATEGORIES]
     assert [row["tests"] for row in rows.values()] == [381, 127, 127, 127]
-    [same] = compare_runs(read_runs([folder / "results" / model for model in found["models"]]))  # as `nnd compare`
+    [same] = compare_runs(read_results([folder / "results" / model for model in found["models"]]))  # as `nnd compare`
     assert json.loads(to_json(same))["categories"] == found["categories"]
     for row in rows.values():
         [paired] = row["differences"]

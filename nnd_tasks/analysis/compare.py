@@ -168,7 +168,7 @@ def compare_runs(
     """Compare the models on every set that at least two of them ran on.
 
     Args:
-        runs: as `nnd_tasks.analysis.results.read_runs` returns them.
+        runs: as `nnd_tasks.analysis.results.read_results` returns them.
         allow: parts of the protocol that may differ.
         resamples: of the permutation test, 100 to `MOST_RESAMPLES`.
         seed: of its sign flips, 0 or more.

@@ -45,7 +45,6 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
     texts, known = _set_facts(*(str(protocol.get(key, "")) for key in ("set", "config", "data"))) or (None, {})
     writers = tuple(known.get(name, ("", "")) for name in tests["test_id"]) if known else ()
     baselines = _remembered_rates(tuple(pairs), tuple(tests["category"]), texts, writers)
-    tests = tests.assign(without=_margins_without_context(run, tests))
     rows = [
         {
             "category": name,
@@ -97,9 +96,9 @@ def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...], dict
 def _diagnose(tests: pd.DataFrame) -> dict[str, float]:
     token, summed, per_byte = (passes(tests[column].to_numpy()) for column in ("margin", "margin_sum", "margin_bytes"))
     pmi = survives = math.nan
-    if tests["without"].notna().all():
-        pmi = float(passes(tests["margin"] - tests["without"]).mean())
-        survives = float(passes(tests["without"][token]).mean()) if token.any() else math.nan
+    if tests["margin_no_context"].notna().all():
+        pmi = float(passes(tests["margin"] - tests["margin_no_context"]).mean())
+        survives = float(passes(tests["margin_no_context"][token]).mean()) if token.any() else math.nan
     return {
         "near": float((tests["margin"].abs() < NEAR).mean()),
         "flips_bytes": float((per_byte != token).mean()),
@@ -107,16 +106,3 @@ def _diagnose(tests: pd.DataFrame) -> dict[str, float]:
         "pmi": pmi,
         "survives": survives,
     }
-
-
-def _margins_without_context(run: Run, tests: pd.DataFrame) -> list[float]:
-    """Return the margin of each test without the context, in nats per token; nan where the run has not scored it."""
-
-    def margin(document: int, high: int, low: int) -> float:
-        scores = run.documents[document].get("no_context")
-        if not scores or scores[high] is None or scores[low] is None:
-            return math.nan
-        values = scores[high]["mean"], scores[low]["mean"]
-        return math.nan if None in values else float(values[0] - values[1])
-
-    return [margin(*place) for place in zip(tests["document"], tests["high"], tests["low"], strict=True)]

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from nnd_tasks.errors import visible
 
@@ -22,14 +23,15 @@ def short_names(models: Sequence[tuple[str, str]]) -> list[str]:
         models: (path or name, all that is known of the model as JSON).
     """
     known = list(dict.fromkeys(models))
+    paths = {model: model[0].replace("\\", "/").strip("/") for model in known}
     names: dict[tuple[str, str], str] = {}
-    for model in known:
-        parts = [part for part in model[0].replace("\\", "/").split("/") if part]
-        others = [other[0] for other in known if other[0] != model[0]]
-        size = 1 + bool(parts and _CHECKPOINT.match(parts[-1]))
-        while size < len(parts) and any(f"/{other}".endswith("/" + "/".join(parts[-size:])) for other in others):
+    for model, path in paths.items():
+        parts = path.split("/")
+        size = 1 + bool(_CHECKPOINT.match(parts[-1]))
+        others = {f"/{other}" for other in paths.values() if other != path}
+        while size < len(parts) and any(other.endswith("/" + "/".join(parts[-size:])) for other in others):
             size += 1
-        names[model] = "/".join(parts[-size:]) or model[0]
+        names[model] = "/".join(parts[-size:])
     for name, count in Counter(names.values()).items():
         if count > 1:  # the same weights, run with other arguments
             same_name = [model for model in known if names[model] == name]
@@ -39,17 +41,12 @@ def short_names(models: Sequence[tuple[str, str]]) -> list[str]:
 
 def _what_differs(models: Sequence[tuple[str, str]]) -> list[str]:
     """Return what tells models of one name apart, such as `` (dtype=bfloat16)``; numbers where that is too long or equal."""
-    infos = []
-    for _, known in models:
-        info = json.loads(known)
-        arguments = info.pop("arguments", None)
-        infos.append({**info, **(arguments if isinstance(arguments, dict) else {})})
-    keys = [
-        key
-        for key in dict.fromkeys(key for one in infos for key in one)
-        if len({json.dumps(one.get(key), sort_keys=True) for one in infos}) > 1
+    infos = [json.loads(known) for _, known in models]
+    infos = [{**info, "arguments": None, **(info.get("arguments") or {})} for info in infos]
+    differ = [key for key in dict.fromkeys(chain(*infos)) if len({str(info.get(key)) for info in infos}) > 1]
+    texts = [
+        ", ".join(f"{key}={info[key]}" for key in differ if info.get(key) not in (None, "", "auto")) for info in infos
     ]
-    texts = [", ".join(f"{key}={one[key]}" for key in keys if one.get(key) not in (None, "", "auto")) for one in infos]
     if len(set(texts)) < len(texts) or any(len(text) > _LONGEST_MARK for text in texts):
         return [f" #{number}" for number in range(1, len(models) + 1)]
     return [f" ({text})" if text else "" for text in texts]

@@ -110,7 +110,7 @@ def render_report(
         runs: of any sets.
         places: where they were read, for the command that makes the page again.
         allow: parts of the protocol that may differ.
-        select: as for `nnd_tasks.analysis.results.read_runs`, for that command.
+        select: as for `nnd_tasks.analysis.results.read_results`, for that command.
 
     Raises:
         NNDError: runs cannot be compared, or token scores are damaged.

@@ -1,30 +1,34 @@
-"""Runs of NND tasks: read from what lm-eval wrote, checked, and as one table with a row per model and test."""
+"""Runs of NND tasks, read from what lm-eval wrote and checked: one after another, and as tables for pandas."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.analysis import selecting
 from nnd_tasks.analysis.model_names import short_names
-from nnd_tasks.analysis.result_files import HOW, date_of, find_results, samples_of, tokens_of
-from nnd_tasks.analysis.samples import Samples, read_samples
-from nnd_tasks.errors import NNDError, noting, visible
-from nnd_tasks.files import expand, read_text, writing
-from nnd_tasks.yaml_json import check_json
+from nnd_tasks.analysis.samples import rates_of, read_lines, read_samples
+from nnd_tasks.analysis.selecting import select_runs
+from nnd_tasks.errors import NNDError, noting, reason_of, visible
+from nnd_tasks.files import expand, read_text
+from nnd_tasks.yaml_json import parse_json
 
+#: Ends errors about missing files: how lm-eval comes to write them.
+_HOW = "run the task with --log_samples --output_path FOLDER"
 #: Bytes that a results file may have; with hundreds of tasks one has a few million.
 _MOST_BYTES = 500_000_000
-_logger = logging.getLogger(__name__)
 #: How far a rate may be from the one that is stored.
 _CLOSE = 1e-9
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +48,13 @@ class Run:
         command: arguments that lm-eval was given, for a report; ``sample``, and ``settings``: those of ``--metadata``.
         parameters: number of the model's parameters, where lm-eval knows it.
         truncated: number of prompts that lost their end to fit the model's window.
-        documents: per prompt ``context`` and ``candidates``, and what else the prompt used.
+        documents: per prompt ``context`` and ``candidates``, what else the prompt used, ``scores`` of the candidates, and
+            ``no_context``, their scores without the context, or None.
         tests: one row per test, columns `nnd_tasks.analysis.samples.COLUMNS`; ``passed`` is missing where the test could not
             be scored.
         earlier: results files of equal runs before this one, which are not read.
         spans: digest of the set's error spans; None for a run without span metrics.
+        reported: what lm-eval wrote of the task: metric -> value; and ``prompts``, their number.
     """
 
     model: str
@@ -67,6 +73,7 @@ class Run:
     tests: pd.DataFrame = field(repr=False)
     earlier: tuple[Path, ...] = ()
     spans: str | None = None
+    reported: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def set(self) -> str:
@@ -74,69 +81,66 @@ class Run:
         return f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
 
     @property
+    def file(self) -> Path:
+        """Its results file."""
+        return self.path.with_name(f"results_{self.date}.json")
+
+    @property
     def tokens(self) -> Path:
         """Where its token scores lie; the file is there only for runs with ``tokens``."""
-        return tokens_of(self.path.with_name(f"results_{self.date}.json"), self.task)
+        return self.path.with_name(f"tokens_{self.task}_{self.date}.parquet")
 
 
-@dataclass(frozen=True)
-class _TaskResults:
-    """The results of one task in a results file.
+class Runs(list[Run]):
+    """Runs in the order in which they were found, with a table of all their tests and one of the runs."""
 
-    Attributes:
-        file: the results file.
-        task: name of the task.
-        content: of the whole file.
-    """
+    @cached_property
+    def tests(self) -> pd.DataFrame:
+        """One row per run and test: ``run`` (its row in `runs`), ``model``, ``task``, ``set``, the texts, scores and outcome.
 
-    file: Path
-    task: str
-    content: Mapping[str, Any]
+        The columns are those of `nnd_tasks.analysis.samples.COLUMNS`, with texts for ``high`` and ``low``, and every text of the
+        prompt, such as ``context``. Log-likelihoods are in nats.
+        """
+        return pd.concat([_with_texts(i, run) for i, run in enumerate(self)], ignore_index=True)
 
-    @property
-    def samples(self) -> Path:
-        """The samples file beside the results file."""
-        return samples_of(self.file, self.task)
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """What the task says of the run, besides its numbers."""
-        about: Mapping[str, Any] = self.content["configs"][self.task]["metadata"]["nnd"]
-        return about
-
-    @property
-    def signature(self) -> Mapping[str, Any]:
-        """Protocol, model, environment, and all of them in one line."""
-        signature: Mapping[str, Any] = self.about["signature"]
-        return signature
-
-    @property
-    def protocol(self) -> Mapping[str, Any]:
-        """What was asked."""
-        return _part(self.signature, "protocol")
-
-    @property
-    def version(self) -> Any:
-        """Version of the task."""
-        return _part(self.content, "versions").get(self.task)
-
-    @property
-    def model(self) -> tuple[str, str]:
-        """Name of the model, and all that is known of it as JSON."""
-        info = _part(self.signature, "model")
-        names = (info.get("name"), self.content.get("model_name"), self.content.get("model_source"), "model")
-        name = next(name for name in names if isinstance(name, str) and name)
-        return name, json.dumps(info, sort_keys=True)
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """One row per run: ``model``, ``task``, each part of the protocol, and what else is known of it."""
+        rows = [
+            {
+                **{"model": run.model, "task": run.task, **run.protocol, "set": run.set, "version": run.version},
+                **{"date": run.date, "parameters": run.parameters, "prompts": len(run.documents)},
+                **{"tests": len(run.tests), "truncated": run.truncated, "signature": run.line, "file": str(run.file)},
+                "tokens": str(run.tokens) if run.tokens.is_file() else None,
+            }
+            for run in self
+        ]
+        return pd.DataFrame(rows).rename_axis("run")
 
 
-def read_runs(places: Iterable[str | Path], select: Sequence[str] = (), skipped: list[str] | None = None) -> list[Run]:
+def _with_texts(place: int, run: Run) -> pd.DataFrame:
+    """Return the tests of a run with the texts of their prompts and candidates."""
+    first = {"run": place, "model": run.model, "task": run.task, "set": run.set}
+    texts = []
+    for i, high, low in zip(run.tests["document"], run.tests["high"], run.tests["low"], strict=True):
+        prompt, candidates = run.documents[i], run.documents[i]["candidates"]
+        of_prompt = {key: text for key, text in prompt.items() if isinstance(text, str) and key not in run.tests}
+        texts.append({**of_prompt, "high": candidates[high], "low": candidates[low]})
+    return pd.DataFrame({**first, **run.tests, **pd.DataFrame(texts, run.tests.index), **first}).drop(
+        columns="document"
+    )
+
+
+def read_results(
+    places: str | Path | Iterable[str | Path], select: Sequence[str] = (), skipped: list[str] | None = None
+) -> Runs:
     """Read every NND run below the given places.
 
     Of several runs that asked one model the same, only the latest is read; it names the others (`Run.earlier`).
 
     Args:
-        places: folders that ``--output_path`` named, ``results_*.json`` or ``samples_*.jsonl`` files. Results of tasks that
-            are not NND's are passed over.
+        places: folders that ``--output_path`` named, ``results_*.json`` files, or a ``samples_*.jsonl`` beside one. Results
+            of tasks that are not NND's are passed over.
         select: ``KEY=VALUE`` texts with keys of `nnd_tasks.analysis.selecting.PARTS`: only runs of this protocol.
         skipped: takes a line for each file that cannot be used, and the rest is returned; where the latest of equal runs
             is such a file, the one before is taken. None raises an error instead.
@@ -147,72 +151,29 @@ def read_runs(places: Iterable[str | Path], select: Sequence[str] = (), skipped:
     Raises:
         NNDError: nothing is there or is selected, or samples are missing, cut off, damaged or of another run.
     """
-    wanted = selecting.parse(select)
-    chosen = find_results(places, skipped)
-    results: list[_TaskResults] = []
-    for file, samples in chosen.items():
+    found: list[Run] = []
+    files = _find([places] if isinstance(places, (str, Path)) else places, skipped)
+    for file in files:
         with noting(skipped):
-            content = _read_json(file)
-            configs = content.get("configs")
-            if not isinstance(configs, Mapping):
-                raise NNDError(f"{file}: holds no results of lm-eval")
-            for task, config in configs.items():
-                with noting(skipped):
-                    if not _is_nnd(config):
-                        continue
-                    one = _TaskResults(file, task, content)
-                    _check_types(one)
-                    if not samples or one.samples in samples:
-                        results.append(one)
-    if not results and not skipped:
-        raise NNDError(f"{', '.join(map(str, chosen))}: no results of NND tasks")
-    equal = _equal(_selected(results, wanted) if results else [])
-    names = short_names([several[-1].model for several in equal])
-    runs = []
-    for several, name in zip(equal, names, strict=True):
-        while several:
-            last = several.pop()
+            found += _read_headers(file)
+    if not found and not skipped:
+        raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
+    equal: dict[str, list[Run]] = defaultdict(list)
+    for run in select_runs(found, select) if found else ():
+        asked = [run.task, str(run.version).partition("-")[0], run.protocol, run.model_info, run.model]
+        equal[json.dumps(asked, sort_keys=True)].append(run)
+    runs = Runs()
+    names = short_names([(same[0].model, json.dumps(same[0].model_info, sort_keys=True)) for same in equal.values()])
+    for same, name in zip(equal.values(), names, strict=True):
+        same.sort(key=lambda run: (run.path.is_file(), run.date, run.file.stat().st_mtime))
+        while same:
+            last = replace(same.pop(), model=name, earlier=tuple(run.file for run in same))
             with noting(skipped):
-                runs.append(_read_run(last, name, tuple(one.file for one in several)))
+                runs.append(_read_run(last))
                 break
     for note in notes_on(runs):
         _logger.warning(visible(note))
     return runs
-
-
-def _is_nnd(config: Any) -> bool:
-    """Tell whether the config of a task is that of an NND task."""
-    metadata = config.get("metadata") if isinstance(config, Mapping) else None
-    nnd = metadata.get("nnd") if isinstance(metadata, Mapping) else None
-    return isinstance(nnd, Mapping) and isinstance(nnd.get("signature"), Mapping)
-
-
-def _selected(results: list[_TaskResults], wanted: Mapping[str, str]) -> list[_TaskResults]:
-    """Return the results that have the wanted value of each part of the protocol.
-
-    Raises:
-        NNDError: none has.
-    """
-    for key, value in wanted.items():
-        values = [selecting.value_of(key, one.task, one.version, one.protocol) for one in results]
-        chosen = [one for one, has in zip(results, values, strict=True) if selecting.matches(key, value, has)]
-        if not chosen:
-            raise NNDError(f"--select {key}={value}: no run has it; they have {', '.join(sorted(set(values)))}")
-        results = chosen
-    return results
-
-
-def _equal(results: Sequence[_TaskResults]) -> list[list[_TaskResults]]:
-    """Return lists of equal results, the latest last, those with samples after those without."""
-    equal: dict[tuple[str, str, str, str], list[_TaskResults]] = defaultdict(list)
-    for one in results:
-        version = str(one.version).partition("-")[0]
-        equal[one.task, version, json.dumps(one.protocol, sort_keys=True), one.model[1]].append(one)
-
-    def age(one: _TaskResults) -> tuple[bool, str, float]:
-        return one.samples.is_file(), date_of(one.file), one.file.stat().st_mtime
-
-    return [sorted(several, key=age) for several in equal.values()]
 
 
 def notes_on(runs: Sequence[Run]) -> list[str]:
@@ -225,148 +186,112 @@ def notes_on(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-# ---------------------------------------------------------------- one run
+# ---------------------------------------------------------------- files
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    """Return the content of a results file.
+def _find(places: Iterable[str | Path], skipped: list[str] | None) -> list[Path]:
+    """Return the results files at some places; raise NNDError where a place does not exist, cannot be read or has none."""
+    found: list[Path] = []
+    for place in places:
+        with noting(skipped):
+            path = expand(place)
+            if not path.exists():
+                raise NNDError(f"{path}: there is no such file or folder")
+            found += _results_below(path, skipped) if path.is_dir() else [_results_of(path)]
+    return list(dict.fromkeys(file.resolve() for file in found))
+
+
+def _results_of(path: Path) -> Path:
+    """Return the results file beside a samples file; another file itself."""
+    own = path.with_name(f"results_{path.stem.rpartition('_')[2]}.json")
+    return own if path.name.startswith("samples_") else path
+
+
+def _results_below(folder: Path, skipped: list[str] | None) -> list[Path]:
+    """Return all results files below a folder, sorted; raise NNDError where there are none, or samples without results."""
+
+    def refuse(error: OSError) -> None:  # `Path.rglob` would leave the folder out without a word
+        with noting(skipped):
+            raise NNDError(f"{error.filename}: cannot be read ({reason_of(error)})") from error
+
+    files = sorted(Path(where, name) for where, _, names in os.walk(folder, onerror=refuse) for name in names)
+    results = [file for file in files if fnmatch(file.name, "results_*.json")]
+    for file in files:
+        own = _results_of(file)
+        if fnmatch(file.name, "samples_*.jsonl") and file.is_file() and own not in results:
+            with noting(skipped):
+                _, first = next(read_lines(file), (0, {}))
+                if {"candidates", "tests"} <= first.keys():  # of an NND task: a model would be missing without a word
+                    raise NNDError(
+                        f"{file}: its results {own.name} are missing; put them there, or move the samples away"
+                    )
+    if not results:
+        raise NNDError(f"{folder}: no results_*.json is there; {_HOW}")
+    return results
+
+
+def _read_headers(file: Path) -> list[Run]:
+    """Return the NND runs of a results file, still without their samples.
 
     Raises:
-        NNDError: it cannot be read, or is not a JSON object.
+        NNDError: it cannot be read, or is no results file of lm-eval.
     """
-    text = read_text(path, limit=_MOST_BYTES)
+    hint = "; the file is cut off or damaged, or is not a results_*.json of lm-eval"
+    content = parse_json(read_text(file, limit=_MOST_BYTES), str(file), hint=hint)
     try:
-        content = json.loads(text)
-    except RecursionError as error:
-        raise NNDError(f"{path}: its lists and objects are nested too deeply to be read") from error
-    except ValueError as error:
-        if not path.name.startswith("results_"):
-            raise NNDError(f"{path}: is not a results_*.json of lm-eval") from error
-        raise NNDError(f"{path}: is not JSON, the file is cut off or damaged; run the task again") from error
-    check_json(content, text, str(path))
-    if not isinstance(content, dict):
-        raise NNDError(f"{path}: holds no results of lm-eval")
-    return content
+        tasks = {task: (config.get("metadata") or {}).get("nnd") for task, config in content["configs"].items()}
+        return [_header(file, content, task, nnd) for task, nnd in tasks.items() if nnd and nnd.get("signature")]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise NNDError(
+            f"{file}: holds no results of lm-eval, or is damaged ({error!s:.80}); run the task again"
+        ) from error
 
 
-def _part(content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return an object inside another; an empty one where something else is there."""
-    part = content.get(key)
-    return part if isinstance(part, Mapping) else {}
+def _header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str, Any]) -> Run:
+    signature, config = nnd["signature"], content.get("config") or {}
+    info, date = signature.get("model") or {}, file.stem.removeprefix("results_")
+    parameters = config.get("model_num_parameters")
+    prompts = ((content.get("n-samples") or {}).get(task) or {}).get("effective")
+    return Run(
+        model=str(info.get("name") or content.get("model_name") or content.get("model_source") or "model"),
+        task=task,
+        path=file.with_name(f"samples_{task}_{date}.jsonl"),
+        date=date,
+        protocol=dict(signature["protocol"]),
+        model_info=info,
+        environment=signature.get("environment") or {},
+        line=str(signature.get("line", "")),
+        version=(content.get("versions") or {}).get(task),
+        command={
+            **{key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")},
+            **{"sample": nnd.get("sample"), "settings": nnd.get("settings") or {}},
+        },
+        parameters=None if parameters is None else int(parameters),
+        truncated=0,
+        documents=[],
+        tests=pd.DataFrame(),
+        spans=signature.get("spans"),
+        reported={**((content.get("results") or {}).get(task) or {}), "prompts": prompts},
+    )
 
 
-def _read_run(results: _TaskResults, name: str, earlier: tuple[Path, ...]) -> Run:
-    """Read the samples of a task's results, and check the two against each other.
+def _read_run(run: Run) -> Run:
+    """Return a run with its samples, whose numbers must be those that lm-eval reported.
 
     Raises:
         NNDError: the samples are missing, cut off, damaged, or of another run.
     """
-    path = results.samples
-    if not path.is_file():
-        raise NNDError(f"{results.file}: its samples {path.name} are missing; {HOW}")
-    ties = str(results.protocol.get("ties", "fail"))
-    samples = read_samples(path)
-    expected = _part(_part(results.content, "n-samples"), results.task).get("effective")
-    if expected is not None and expected != len(samples.documents):
-        raise NNDError(
-            f"{path}: {len(samples.documents)} of {expected!r} prompts; the file is cut off, run the task again"
-        )
-    _check_rates(results, samples, ties)
-    config = _part(results.content, "config")
-    return Run(
-        model=name,
-        task=results.task,
-        path=path,
-        date=date_of(results.file),
-        protocol=results.protocol,
-        model_info=_part(results.signature, "model"),
-        environment=_part(results.signature, "environment"),
-        line=str(results.signature.get("line", "")),
-        version=results.version,
-        command={
-            **{key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")},
-            "sample": results.about.get("sample"),
-            "settings": _part(results.about, "settings"),
-        },
-        parameters=config.get("model_num_parameters"),
-        truncated=samples.truncated,
-        documents=samples.documents,
-        tests=samples.tests,
-        earlier=earlier,
-        spans=results.signature.get("spans"),
-    )
-
-
-def _check_types(results: _TaskResults) -> None:
-    """Raise NNDError where a value that the analysis uses has a wrong type."""
-
-    def refuse(what: str, value: Any, expected: str) -> None:
-        raise NNDError(
-            f"{results.file}: {what} is {value!r:.60}, expected {expected}; the file is damaged, run the task again"
-        )
-
-    task, protocol = results.task, results.protocol
-    # lm-eval makes the name of a file from it, and so do we.
-    if not task or not task.isprintable() or {"/", "\\"} & set(task) or task.startswith("."):
-        refuse("the name of a task", task, "one that can be part of a file name")
-    for key in ("set", "config", "ties", "selection"):
-        if key in protocol and not (isinstance(protocol[key], str) and protocol[key].isprintable()):
-            refuse(f"{key} in the signature of {task}", protocol[key], "text")
-    for key, value in protocol.items():
-        if isinstance(value, (Mapping, list)):
-            refuse(f"{key} in the signature of {task}", value, "text or a number")
-    config = _part(results.content, "config")
-    for key in ("limit", "model_num_parameters"):
-        value = config.get(key)
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
-        if value is not None and not number:
-            refuse(f"config: {key}", value, "a number")
-
-
-def _check_rates(results: _TaskResults, samples: Samples, ties: str) -> None:
-    """Raise NNDError where the samples give other numbers than the results: one is of another run, or is damaged."""
-    try:
-        rates = samples.rates(ties)
-    except NNDError as error:
-        raise NNDError(f"{results.samples}: {error}") from error
-    stored = _part(_part(results.content, "results"), results.task)
-    for name, value in {**samples.counts(), **rates}.items():
-        reported = stored.get(f"{name},none")
-        if reported is None:  # the analysis needs the samples only
-            continue
+    if not run.path.is_file():
+        raise NNDError(f"{run.file}: its samples {run.path.name} are missing; {_HOW}")
+    documents, tests, truncated = read_samples(run.path)
+    expected = run.reported["prompts"]
+    if expected is not None and expected != len(documents):
+        raise NNDError(f"{run.path}: {len(documents)} of {expected} prompts; the file is cut off, run the task again")
+    for name, value in rates_of(tests, ties=run.protocol.get("ties"), where=run.path).items():
+        reported = run.reported.get(f"{name},none", value)
         if not isinstance(reported, (int, float)) or abs(reported - value) > _CLOSE:
             raise NNDError(
-                f"{results.samples}: its tests give {name} {value:.6g}, {results.file.name} says {reported!r:.40}: they are not "
-                "of one run, or one is damaged; run the task again"
+                f"{run.path}: its tests give {name} {value:.6g}, {run.file.name} says {reported!r:.40}: they are not of one "
+                "run, or one is damaged; run the task again"
             )
-
-
-# ---------------------------------------------------------------- one table
-
-
-def to_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return one row per run and test: ``model``, ``task``, ``set``, ``signature``, ``context`` (its text), and `COLUMNS`."""
-    parts = []
-    for run in runs:
-        contexts = [str(run.documents[i].get("context", "")) for i in run.tests["document"]]
-        columns = {"model": run.model, "task": run.task, "set": run.set, "signature": run.line, "context": contexts}
-        parts.append(run.tests.assign(**columns).drop(columns=["document"]))
-    table = pd.concat(parts, ignore_index=True)
-    first = ["model", "task", "set", "signature", "context"]
-    return table[[*first, *(column for column in table.columns if column not in first)]]
-
-
-def write_table(runs: Sequence[Run], path: str | Path) -> Path:
-    """Write `to_table` as parquet.
-
-    Raises:
-        NNDError: the file cannot be written.
-    """
-    path = expand(path)
-    if path.is_dir():
-        raise NNDError(f"{path}: is a folder; name a file for the table")
-    if path.suffix != ".parquet":
-        raise NNDError(f"{path}: the table is written as parquet; name a file that ends so")
-    with writing(path) as new, new.open("wb") as file:  # given a path, pyarrow opens no file whose name is not UTF-8
-        to_table(runs).to_parquet(file, index=False)
-    return path
+    return replace(run, documents=documents, tests=tests, truncated=truncated)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,66 +14,18 @@ from nnd_tasks.files import reading
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.wording import counted
-from nnd_tasks.yaml_json import check_json, json_lines, load_json
+from nnd_tasks.yaml_json import check_json, json_lines
 
-#: Columns of `Samples.tests`. Margins are (better - worse) in nats: per token, summed, per UTF-8 byte. ``high`` and ``low``
-#: are indices into the document's candidates, ``document`` is an index into `Samples.documents`.
+_KINDS = ("sum", "mean", "tokens", "bytes", "no_context")
+_SCORES = tuple(f"{side}_{kind}" for side in ("high", "low") for kind in _KINDS)
+#: Columns of the tests of a run. ``high`` and ``low`` are places in the document's candidates, ``document`` is a place in
+#: `Run.documents`. Log-likelihoods are in nats: ``high_sum``, and ``high_mean`` and ``high_no_context`` per token. Margins are
+#: (better - worse): per token, summed, per UTF-8 byte, per token without the context; nan where a text has no finite score.
 COLUMNS = (
     *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", "high", "low"),
-    *("margin", "margin_sum", "margin_bytes", "passed", "tie"),
+    *("margin", "margin_sum", "margin_bytes", "passed", "tie", "margin_no_context"),
+    *_SCORES,
 )
-
-
-@dataclass(frozen=True)
-class Samples:
-    """What a samples file holds.
-
-    Attributes:
-        documents: per prompt ``context`` and ``candidates``, what else the prompt used, ``scores`` of the candidates, and
-            ``no_context``, their scores without the context, or None.
-        tests: one row per test, columns `COLUMNS`; ``passed`` is missing where the test could not be scored.
-        truncated: number of prompts that lost their end to fit the model's window.
-    """
-
-    documents: list[dict[str, Any]] = field(repr=False)
-    tests: pd.DataFrame = field(repr=False)
-    truncated: int
-
-    def counts(self) -> dict[str, int]:
-        """Return the counts that lm-eval reports: metric -> number."""
-        scored = self.tests["passed"].notna()
-        return {
-            "tests": int(scored.sum()),
-            "clusters": int(self.tests["cluster_id"][scored].nunique()),
-            "ties": int(self.tests["tie"].sum()),
-            "unscored": int((~scored).sum()),
-            "truncated_contexts": self.truncated,
-        }
-
-    def rates(self, ties: str) -> dict[str, float]:
-        """Return the pass rates that lm-eval reports: metric -> rate; rates without a scored test are left out.
-
-        Args:
-            ties: how ties were decided. The rates by sum and by byte are only known for ``fail``.
-
-        Raises:
-            NNDError: a category or severity has a name that no set may have.
-        """
-        scored = self.tests[self.tests["passed"].notna()]
-        if scored.empty:
-            return {}
-        rates = {"pass_rate": float(scored["passed"].mean())}
-        if ties == "fail" and scored["margin"].notna().all():
-            rates |= {f"pass_rate_{kind}": float(passes(scored[f"margin_{kind}"]).mean()) for kind in ("sum", "bytes")}
-        slugs = {
-            **{("category", name): slug for name, slug in category_slugs(self.tests["category"]).items()},
-            **{("severity", name): f"severity_{slug}" for name, slug in severity_slugs(self.tests["severity"]).items()},
-        }
-        for (column, name), slug in slugs.items():
-            passed = scored["passed"][scored[column] == name]
-            if len(passed):
-                rates[f"pass_rate_{slug}"] = float(passed.mean())
-        return rates
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -88,105 +38,99 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         lines = json_lines(file, str(path), hint="; the file is cut off or damaged")
         for number, (where, line, value) in enumerate(lines, start=1):
             if "\\ud" in line.lower():  # a lone surrogate, which no file can hold, becomes a question mark
-                line = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
-                value = load_json(line, where)
+                value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
             check_json(value, line, where)
             if not isinstance(value, dict):
                 raise NNDError(f"{where}: is not a JSON object")
             yield number, value
 
 
-def read_samples(path: Path) -> Samples:
+def read_samples(path: Path) -> tuple[list[dict[str, Any]], pd.DataFrame, int]:
     """Read a samples file.
-
-    What lm-eval or a task of ours could not have written is not looked for: that is for `Samples.rates` and `Samples.counts`,
-    which the results beside the samples must have too.
 
     Args:
         path: of the file.
 
+    Returns:
+        The documents, the tests and the number of shortened prompts, as `nnd_tasks.analysis.results.Run` has them.
+
     Raises:
-        NNDError: it cannot be read, is cut off or damaged, is not a samples file of an NND task, or has a prompt or test twice;
-            the error names the line.
+        NNDError: it cannot be read, is cut off or damaged, is not a samples file of an NND task, or has a prompt or test twice.
     """
     documents: list[dict[str, Any]] = []
-    rows: list[tuple[Any, ...]] = []
-    truncated = 0
-    seen: dict[str, dict[str, int]] = {"cluster_id": {}, "test_id": {}}
-    for number, sample in read_lines(path):
-        try:
-            doc = sample["doc"]
-            scores = _scores(sample["candidates"], doc["candidates"])
-            without = sample.get("no_context")
-            no_context = None if without is None else _scores(without, doc["candidates"])
+    rows: list[dict[str, Any]] = []
+    truncated, where = 0, str(path)
+    try:
+        for number, sample in read_lines(path):
+            where = f"{path}, line {number}"
+            doc, scores, without = sample["doc"], sample["candidates"], sample.get("no_context")
+            if not len(doc["candidates"]) == len(scores) == len(without or scores):
+                raise ValueError(f"{counted(len(scores), 'score')} of {counted(len(doc['candidates']), 'candidate')}")
+            about = {"cluster_id": doc["cluster_id"], "document": len(documents), "subcategory": "", "severity": ""}
+            rows += [{**about, **test, **_side_scores(test, scores, without)} for test in sample["tests"]]
+            prompt = {key: value for key, value in doc.items() if key != "tests"}
+            documents.append({**prompt, "scores": scores, "no_context": without})
             truncated += int(sample.get("truncated_contexts") or 0)
-            tests = [_test(test, scores) for test in sample["tests"]]
-            prompt = str(doc["cluster_id"])
-        except KeyError as error:
-            raise NNDError(f"{path}, line {number}: is not a sample of an NND task (it has no {error})") from error
-        except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-            raise NNDError(f"{path}, line {number}: is not a sample of an NND task, or damaged ({error})") from error
-        _once(seen["cluster_id"], prompt, "prompt", number, path)
-        for row in tests:
-            _once(seen["test_id"], row["test_id"], "test", number, path)
-            row |= {"cluster_id": prompt, "document": len(documents)}
-            rows.append(tuple(row[name] for name in COLUMNS))
-        documents.append({**{k: v for k, v in doc.items() if k != "tests"}, "scores": scores, "no_context": no_context})
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
-    types = {"passed": "boolean", "tie": bool, "noise_ratio": float, "seed": "Int64"}
-    return Samples(documents, table.astype(types), truncated)
+        where = str(path)
+        tests = _table(rows)
+    except KeyError as error:
+        raise NNDError(f"{where}: is not a sample of an NND task (it has no {error})") from error
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        raise NNDError(f"{where}: is not a sample of an NND task, or damaged ({error})") from error
+    for what, names in ("prompt", [one["cluster_id"] for one in documents]), ("test", tests["test_id"]):
+        known = pd.Series(names, dtype=str)
+        for name in known[known.duplicated()]:
+            raise NNDError(f"{path}: {what} {name} is there twice; the file is damaged, run the task again")
+    return documents, tests, truncated
 
 
-def _once(seen: dict[str, int], name: str, what: str, number: int, path: Path) -> None:
-    """Remember in which line a name stands; raise NNDError where it stood in an earlier one."""
-    if name in seen:
-        raise NNDError(f"{path}, line {number}: {what} {name} is there twice, first in line {seen[name]}")
-    seen[name] = number
+def _side_scores(test: Mapping[str, Any], scores: list[Any], without: list[Any] | None) -> dict[str, Any]:
+    """Return the scores of the better and the worse text of a test; None where one was not scored, or is infinite."""
+    found: list[Any] = []
+    for side in ("high", "low"):
+        score, alone = scores[test[side]], without[test[side]] if without else None
+        found += [score[kind] if score else None for kind in _KINDS[:-1]]
+        found.append(alone["mean"] if alone else None)
+    return dict(zip(_SCORES, found, strict=True))
 
 
-# ---------------------------------------------------------------- parts of a line
+def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return the tests with their margins."""
+    types = {"test_id": str, "category": str, "passed": "boolean", "tie": bool, "seed": "Int64", "noise_ratio": float}
+    tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({**types, **dict.fromkeys(_SCORES, float)})
+    per_byte = {side: tests[f"{side}_sum"] / tests[f"{side}_bytes"].clip(lower=1) for side in ("high", "low")}
+    return tests.assign(
+        margin=tests["high_mean"] - tests["low_mean"],
+        margin_sum=tests["high_sum"] - tests["low_sum"],
+        margin_bytes=per_byte["high"] - per_byte["low"],
+        margin_no_context=tests["high_no_context"] - tests["low_no_context"],
+    )
 
 
-def _scores(scores: Sequence[Mapping[str, Any] | None], candidates: Sequence[str]) -> list[dict[str, Any] | None]:
-    """Return the scores of the candidates; None for one that was not scored. Sum and mean are None where they are infinite."""
-    if len(scores) != len(candidates):
-        raise ValueError(f"{counted(len(scores), 'score')} of {counted(len(candidates), 'candidate')}")
-    kinds = {"sum": float, "mean": float, "tokens": int, "bytes": int}
-    return [
-        None
-        if score is None
-        else {key: None if score[key] is None else kind(score[key]) for key, kind in kinds.items()}
-        for score in scores
-    ]
-
-
-def _test(test: Mapping[str, Any], scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Return a test as a row of the table, without the columns ``cluster_id`` and ``document``.
+def rates_of(tests: pd.DataFrame, *, ties: str | None, where: Path) -> dict[str, float]:
+    """Return numbers that lm-eval reports of tests, computed again: metric -> value; rates without a scored test are left out.
 
     Args:
-        test: as the task logged it.
-        scores: of the document's candidates.
+        tests: with the columns `COLUMNS`.
+        ties: how ties were decided. The rates by sum and by byte are only known for ``fail``, which None stands for.
+        where: begins the error.
+
+    Raises:
+        NNDError: a category or severity has a name that no set may have.
     """
-    high, low = (scores[test[side]] for side in ("high", "low"))
-    noise, seed = test.get("noise_ratio"), test.get("seed")
-    return {
-        "test_id": str(test["test_id"]),
-        **{key: str(test.get(key, "")) for key in ("category", "subcategory", "severity")},
-        "noise_ratio": None if noise is None else float(noise),
-        "seed": None if seed is None else int(seed),
-        **{side: int(test[side]) for side in ("high", "low")},
-        "passed": None if test["passed"] is None else bool(test["passed"]),
-        "tie": bool(test["tie"]),
-        **dict(zip(("margin", "margin_sum", "margin_bytes"), _margins(high, low), strict=True)),
-    }
-
-
-def _margins(high: Mapping[str, Any] | None, low: Mapping[str, Any] | None) -> tuple[float, float, float]:
-    """Return the three margins; nan where a candidate has no finite score."""
-    if high is None or low is None or high["sum"] is None or low["sum"] is None:
-        return math.nan, math.nan, math.nan
-    return (
-        high["mean"] - low["mean"],
-        high["sum"] - low["sum"],
-        high["sum"] / max(high["bytes"], 1) - low["sum"] / max(low["bytes"], 1),
-    )
+    scored = tests[tests["passed"].notna()]
+    rates: dict[str, float] = {"tests": len(scored), "clusters": scored["cluster_id"].nunique()}
+    if scored.empty:
+        return rates
+    rates["pass_rate"] = scored["passed"].mean()
+    if ties in (None, "fail") and scored["margin"].notna().all():
+        rates |= {f"pass_rate_{kind}": passes(scored[f"margin_{kind}"]).mean() for kind in ("sum", "bytes")}
+    try:
+        slugs = {"category": category_slugs(tests["category"]), "severity": severity_slugs(tests["severity"])}
+    except NNDError as error:
+        raise NNDError(f"{where}: {error}") from error
+    for column, names in slugs.items():
+        prefix = "pass_rate_severity_" if column == "severity" else "pass_rate_"
+        passed = scored.groupby(column)["passed"].mean()
+        rates |= {f"{prefix}{slug}": passed[name] for name, slug in names.items() if name in passed}
+    return rates

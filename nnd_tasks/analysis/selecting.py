@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError
 
-#: Part of the protocol by which runs can be chosen -> what it is; see `nnd_tasks.harness.signature.protocol_part`.
-PARTS: Mapping[str, str] = {
-    "task": "name of the task",
-    "version": "of the task: 1, or 1-A",
-    "limit": "number of prompts that --limit or --samples took, or all",
-    "shots": "number of few-shot examples",
-    "shots_seed": "seed of the few-shot examples",
-    "exemplars": "what the few-shot examples are drawn from",
-    "set": "name of the set",
-    "config": "of the set",
-    "data": "fingerprint of the data",
-    "prompt": "digest of the prompts",
-    "chat_template": "yes or no",
-    "multiturn": "yes or no",
-    "system": "digest of the system instruction, or no",
-    "eos": "yes or no",
-    "bos": "yes or no",
-    "candidate_prefix": "text before each candidate",
-    "number_lines": "yes, or no where lines stay as they are",
-    "ties": "fail or authors",
-    "overlong": "shorten, leave_out, whole or refuse",
-    "normalization": "token",
-    "selection": "as the signature writes it",
-}
+if TYPE_CHECKING:
+    from nnd_tasks.analysis.results import Run
+
+#: Parts of the protocol by which runs can be chosen; see `nnd_tasks.harness.signature.protocol_part`. ``version`` is that of
+#: the task, ``limit`` is the number of prompts that --limit or --samples took, or all.
+PARTS = (
+    *(
+        "task",
+        "version",
+        "limit",
+        "shots",
+        "shots_seed",
+        "exemplars",
+        "set",
+        "config",
+        "data",
+        "prompt",
+        "chat_template",
+    ),
+    *("multiturn", "system", "eos", "bos", "candidate_prefix", "number_lines", "ties", "overlong", "normalization"),
+    "selection",
+)
 #: For ``--help``.
 HELP = (
     "Take only runs of this protocol, such as shots=0 or limit=all; repeatable, or separated by commas. Keys: "
@@ -53,47 +51,40 @@ def texts_apart(values: Sequence[Any]) -> list[str]:
     return short if len(set(short)) == len(set(texts)) else texts
 
 
-def parse(wanted: Sequence[str]) -> dict[str, str]:
-    """Return part -> value of texts such as ``shots=0,limit=all``.
+def value_of(key: str, run: Run) -> str:
+    """Return what a run has for a key of `PARTS`."""
+    if key == "limit":  # 10 of 60 (digest)
+        return text_of(run.protocol.get("selection", "all")).partition(" of ")[0]
+    return text_of({**run.protocol, "task": run.task, "version": run.version}.get(key))
+
+
+def select_runs(runs: Sequence[Run], wanted: Sequence[str]) -> Sequence[Run]:
+    """Return the runs that have the wanted value of each part of the protocol.
+
+    Case does not matter, ``nnd/`` before a set may be left out, and so may the X of a version N-X.
+
+    Args:
+        runs: one or more.
+        wanted: texts such as ``shots=0,limit=all``.
 
     Raises:
-        NNDError: a text is not KEY=VALUE, or names a part that is unknown or given twice.
+        NNDError: a text is not KEY=VALUE, names a part that is unknown, or no run has the value.
     """
-    chosen: dict[str, str] = {}
-    for text in (part.strip() for texts in wanted for part in texts.split(",")):
-        key, equals, value = (part.strip() for part in text.partition("="))
-        if not text:
-            continue
-        if not equals or not value:
+    for text in filter(None, (part.strip() for texts in wanted for part in texts.split(","))):
+        key, _, value = (part.strip() for part in text.partition("="))
+        if not value:
             raise NNDError(f"--select {text}: write KEY=VALUE, such as shots=0")
         if key not in PARTS:
             raise NNDError(f"--select {key}: no part of the protocol; they are {', '.join(PARTS)}")
-        if key in chosen:
-            raise NNDError(f"--select {key}: is given twice; name one value")
-        chosen[key] = value
-    return chosen
+        value = value.lower()
+        meant = {value, f"nnd/{value}", {"true": "yes", "false": "no", "none": "no"}.get(value)}
+        chosen = [run for run in runs if meant & _names_of(value_of(key, run).lower(), key)]
+        if not chosen:
+            known = sorted({value_of(key, run) for run in runs})
+            raise NNDError(f"--select {text}: no run has it; they have {', '.join(known)}")
+        runs = chosen
+    return runs
 
 
-def value_of(key: str, task: str, version: Any, protocol: Mapping[str, Any]) -> str:
-    """Return what a run has for a key of `PARTS`."""
-    if key == "task":
-        return task
-    if key == "version":
-        return text_of(version)
-    if key == "limit":  # 10 of 60 (digest)
-        return text_of(protocol.get("selection", "all")).partition(" of ")[0]
-    return text_of(protocol.get(key))
-
-
-def matches(key: str, wanted: str, value: str) -> bool:
-    """Tell whether a run's value is the wanted one.
-
-    Case does not matter, ``nnd/`` before a set may be left out, and so may the X of a version N-X.
-    """
-    wanted, value = wanted.lower(), value.lower()
-    if key == "version" and "-" not in wanted:
-        value = value.partition("-")[0]
-    if key == "set":
-        wanted, value = wanted.removeprefix("nnd/"), value.removeprefix("nnd/")
-    words = {"true": "yes", "false": "no", "none": "no"}
-    return words.get(wanted, wanted) == value or wanted == value
+def _names_of(value: str, key: str) -> set[str | None]:
+    return {value, value.partition("-")[0]} if key == "version" else {value}

@@ -17,7 +17,7 @@ import pandas as pd
 from nnd_tasks.analysis import selecting
 from nnd_tasks.analysis.compare import LEGEND, RATE
 from nnd_tasks.analysis.page import Section, make_section, render_page
-from nnd_tasks.analysis.results import Run, read_runs
+from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.analysis.side_by_side import asked_texts, pair
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, noting, visible
@@ -40,9 +40,9 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
     Texts of tests are shown where their terms let anyone publish them.
 
     Args:
-        places: as `nnd_tasks.analysis.results.read_runs` takes them; some files may be damaged.
+        places: as `nnd_tasks.analysis.results.read_results` takes them; some files may be damaged.
         folder: gets ``index.html``, a page per set, and ``results.json``.
-        select: as for `read_runs`.
+        select: as for `read_results`.
 
     Returns:
         The front page, and a line for each file that could not be used.
@@ -51,7 +51,7 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
         NNDError: no run can be used, or the folder cannot be written.
     """
     skipped: list[str] = []
-    sets = group_runs(read_runs(places, select, skipped), skipped)
+    sets = group_runs(read_results(places, select, skipped), skipped)
     if not sets:
         raise NNDError(f"{', '.join(map(str, places))}: no results can be used: {some_of(skipped, 3, str)}")
     place = expand(folder)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import pandas as pd
 
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand, read_text
-from nnd_tasks.wording import counted
-from nnd_tasks.yaml_json import read_json, read_yaml
+from nnd_tasks.files import expand
+from nnd_tasks.sets.read import read_table
+from nnd_tasks.sets.recipe import KEY, Recipe
 
 PARAMETERS = "parameters"
 STEP = "step"
@@ -40,22 +39,21 @@ class Tags:
 
     Attributes:
         path: of the file.
-        columns: names, in the order of their first use, without ``model``.
-        rows: model -> column -> value.
+        table: one row per model, whose name is the index.
     """
 
     path: Path
-    columns: tuple[str, ...]
-    rows: Mapping[str, Mapping[str, Any]]
+    table: pd.DataFrame
 
-    def of(self, run: Run) -> Mapping[str, Any]:
-        """Return the row of a run's model, named in full or by the last parts of its path; empty where there is none."""
-        full = _full_name(run)
-        for name in (run.model, full):
-            if name in self.rows:
-                return self.rows[name]
-        endings = [name for name in self.rows if full.endswith("/" + name.strip("/"))]
-        return self.rows[max(endings, key=len)] if endings else {}
+    def text(self, run: Run, column: str) -> str | None:
+        """Return what the file says of a run's model, named in full or by the last parts of its path; None where nothing is."""
+        fits = [name for name in self.table.index if f"/{_full_name(run)}".endswith(f"/{name.strip('/')}")]
+        if run.model in self.table.index:
+            fits = [run.model]
+        if not fits or column not in self.table:
+            return None
+        value = self.table.at[max(fits, key=len), column]
+        return None if pd.isna(value) else str(value).strip() or None
 
     def number(self, run: Run, column: str) -> float | None:
         """Return a number of a run's model, or None where the file has none.
@@ -63,81 +61,37 @@ class Tags:
         Raises:
             NNDError: the value is not a finite number.
         """
-        value = self.of(run).get(column)
-        if value is None or value == "":
+        text = self.text(run, column)
+        if text is None:
             return None
         try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError, OverflowError):
+            number = float(text)
+        except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise NNDError(f"{self.path}: {column} of {run.model} is {value!r}, which is not a number")
+            raise NNDError(f"{self.path}: {column} of {run.model} is {text!r}, which is not a number")
         return number
-
-    def text(self, run: Run, column: str) -> str | None:
-        """Return a text of a run's model, or None where the file has none."""
-        value = self.of(run).get(column)
-        return None if value is None or str(value).strip() == "" else str(value).strip()
 
 
 def read_tags(path: str | Path) -> Tags:
     """Read a file of tags: per model its name, and columns such as ``family``, ``parameters``, ``step``, ``tokens``.
 
     Args:
-        path: CSV or TSV with a header; or YAML or JSON that holds a list of objects with ``model``, or one object per model
-            under its name.
+        path: any table that `nnd_tasks.sets.read.read_table` reads, such as CSV; or JSON that holds a list of objects with
+            ``model``, or one object per model under its name.
 
     Raises:
         NNDError: the file cannot be read, a row names no model, or two rows name the same.
     """
     file = expand(path)
-    readers = {".csv": _read_csv, ".tsv": _read_csv, ".json": _read_objects, ".yaml": _read_objects}
-    readers[".yml"] = _read_objects
-    reader = readers.get(file.suffix.lower())
-    if reader is None:
-        raise NNDError(f"{file}: tags are read from .csv, .tsv, .yaml, .yml or .json")
-    rows: dict[str, Mapping[str, Any]] = {}
-    for where, row in reader(file):
-        name = row.get("model")
-        if not isinstance(name, str) or not name.strip():
-            raise NNDError(f"{file}, {where}: names no model; a column or key 'model' must")
-        if name.strip() in rows:
-            raise NNDError(f"{file}, {where}: {name.strip()} is there twice")
-        rows[name.strip()] = {key: value for key, value in row.items() if key != "model"}
-    if not rows:
-        raise NNDError(f"{file}: holds no tags")
-    return Tags(file, tuple(dict.fromkeys(key for row in rows.values() for key in row)), rows)
-
-
-def _read_csv(file: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Return (place for errors, column -> text) of each row."""
-    rows: list[tuple[str, Mapping[str, Any]]] = []
-    lines = io.StringIO(read_text(file), newline="")
-    reader = csv.reader(lines, delimiter="\t" if file.suffix.lower() == ".tsv" else ",", skipinitialspace=True)
-    try:
-        header = [cell.strip() for cell in next(reader, [])]
-        for row in reader:
-            if not any(cell.strip() for cell in row):
-                continue
-            if len(row) != len(header):
-                raise NNDError(
-                    f"{file}, line {reader.line_num}: {counted(len(row), 'field')}, the header has {len(header)}"
-                )
-            cells = zip(header, (cell.strip() for cell in row), strict=True)
-            rows.append((f"line {reader.line_num}", dict(cells)))
-    except csv.Error as error:
-        raise NNDError(f"{file}, line {reader.line_num}: {error}") from error
-    return rows
-
-
-def _read_objects(file: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Return (place for errors, column -> value) of each object of a YAML or JSON file."""
-    content = read_json(file) if file.suffix.lower() == ".json" else read_yaml(file)
-    if isinstance(content, Mapping) and all(isinstance(value, Mapping) for value in content.values()):
-        content = [{"model": str(name), **row} for name, row in content.items()]
-    if not isinstance(content, list) or not all(isinstance(row, Mapping) for row in content):
-        raise NNDError(f"{file}: is neither a list of objects with 'model' nor an object that has one per model")
-    return [(f"entry {i}", {str(key): value for key, value in row.items()}) for i, row in enumerate(content, start=1)]
+    table = read_table(file, Recipe(files={}))
+    names = table.get("model", table.get(KEY))
+    if names is None or not names.astype(bool).all():
+        raise NNDError(f"{file}: each row must name a model, in a column or key 'model'")
+    names = names.astype(str).str.strip()
+    if names.duplicated().any():
+        raise NNDError(f"{file}: {names[names.duplicated()].iloc[0]} is there twice")
+    return Tags(file, table.set_index(names))
 
 
 # ---------------------------------------------------------------- names
@@ -201,33 +155,17 @@ def known_number(run: Run, x: str, tags: Tags | None) -> float | None:
         tags: what the user's file says.
     """
     given = tags.number(run, x) if tags is not None else None
-    if given is not None:
-        return given
-    if x == PARAMETERS and run.parameters:
+    if given is None and x == PARAMETERS and run.parameters:
         return float(run.parameters)
-    return guess_step(run) if x == STEP else None
+    return guess_step(run) if given is None and x == STEP else given
 
 
 def find_number(run: Run, x: str, tags: Tags | None) -> float:
-    """Return what `known_number` does.
-
-    Raises:
-        NNDError: the place is not known, or the tags have no column ``x``.
-    """
+    """Return what `known_number` does; raise NNDError where it is not known."""
     number = known_number(run, x, tags)
-    if number is not None:
-        return number
-    if x in (PARAMETERS, STEP):
-        why = (
-            "lm-eval did not count its parameters"
-            if x == PARAMETERS
-            else "neither its name nor its revision says a step"
-        )
+    if number is None:
+        where = f"{tags.path}: " if tags is not None else ""
         raise NNDError(
-            f"{run.model}: {why}; give the number with --tags FILE, a CSV file with the columns model and {x}"
+            f"{where}{x} of {run.model} is not known; give it with --tags FILE, a CSV file with the columns model and {x}"
         )
-    if tags is None:
-        raise NNDError(f"--x {x}: needs --tags FILE, a CSV file with the columns model and {x}")
-    if x not in tags.columns:
-        raise NNDError(f"{tags.path}: has no column {x!r} for --x; it has {', '.join(tags.columns) or 'none'}")
-    raise NNDError(f"{tags.path}: gives no {x} for {run.model}; add a row with its name and {x}")
+    return number

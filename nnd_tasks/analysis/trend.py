@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 from nnd_tasks.analysis.compare import category_rates
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.power import LEVEL
-from nnd_tasks.analysis.results import Run, read_runs
+from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.analysis.side_by_side import pair_several
 from nnd_tasks.analysis.tags import (
     PARAMETERS,
@@ -70,18 +70,18 @@ def read_trend(
     """Return pass rates against a number, from runs or from the logs of one training.
 
     Args:
-        places: folders and files as for `read_runs`; or what `NNDCallback` wrote: ``.jsonl`` files that are no samples.
+        places: folders and files as for `read_results`; or what `NNDCallback` wrote: ``.jsonl`` files that are no samples.
         x: as for `find_trend` and `read_logs`.
         tags: file of tags; for runs only.
         allow: parts of the protocol that may differ.
-        select: as for `read_runs`; for runs only.
+        select: as for `read_results`; for runs only.
 
     Raises:
         NNDError: see `find_trend` and `read_logs`.
     """
     logs = [path for path in places if path.suffix == ".jsonl" and not path.name.startswith("samples_")]
     if not logs:
-        return find_trend(read_runs(places, select), x, None if tags is None else read_tags(tags), allow)
+        return find_trend(read_results(places, select), x, None if tags is None else read_tags(tags), allow)
     if len(logs) < len(places) or select or tags is not None:
         raise NNDError(f"{logs[0]} is a log of NNDCallback: draw runs separately, and without it --select and --tags")
     return read_logs(logs, x or STEP, allow)

@@ -57,10 +57,10 @@ def compare(
 ) -> None:
     """Compare models: rates, differences with intervals and tests, ranks, and what to know before reading them."""
     from nnd_tasks.analysis.compare import compare_runs, report_comparison
-    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.analysis.results import read_results
     from nnd_tasks.show.terminal import show_reports
 
-    comparisons = compare_runs(read_runs(runs, select or ()), parts_of(allow))
+    comparisons = compare_runs(read_results(runs, select or ()), parts_of(allow))
     only_brief = brief and out is None and form == "text"
     reports = [report_comparison(one, adjusted=adjust, brief=only_brief) for one in comparisons]
     show_reports(reports, out=out, form=form, brief=brief)
@@ -89,7 +89,7 @@ def report(
 
     With --out it gives the same numbers as files, with surprise around marked errors.
     """
-    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.analysis.results import read_results
     from nnd_tasks.files import expand, write_text
 
     if site is not None:
@@ -108,7 +108,7 @@ def report(
     path = expand(output)
     if path.is_dir():
         raise NNDError(f"--output {path}: is a folder; name a file, such as {path / 'report.html'}")
-    chosen = read_runs(runs, select or ())
+    chosen = read_results(runs, select or ())
     if test is not None:
         pairs = find_test(test, chosen, parts_of(allow))
         show_reports([report_test(test, paired) for paired in pairs], out=out)
@@ -171,13 +171,13 @@ def signal(
     brief: Brief = False,
 ) -> None:
     """Show which categories tell better models from worse ones, by which measure, and on how few prompts."""
-    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.analysis.results import read_results
     from nnd_tasks.analysis.signal import report_signals
     from nnd_tasks.analysis.tags import read_tags
     from nnd_tasks.show.terminal import show_reports
 
     known = None if tags is None else read_tags(tags)
-    reports = report_signals(read_runs(runs, select or ()), known)
+    reports = report_signals(read_results(runs, select or ()), known)
     show_reports(reports, out=out, form=form, brief=brief)
 
 
@@ -204,10 +204,10 @@ def familiarity(
     The sets must be built here, as results do not say who wrote a text.
     """
     from nnd_tasks.analysis.familiarity import report_familiarity
-    from nnd_tasks.analysis.results import read_runs
+    from nnd_tasks.analysis.results import read_results
     from nnd_tasks.show.terminal import show_reports
 
-    reports = report_familiarity(read_runs(runs, select or ()), own or ())
+    reports = report_familiarity(read_results(runs, select or ()), own or ())
     show_reports(reports, out=out, form=form)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from nnd_tasks.analysis.compare import compare_runs, report_comparison
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.demo.comparison_table import demo_table
 from nnd_tasks.demo.model import TrainingSettings, make_models
 from nnd_tasks.errors import NNDError, visible
@@ -72,7 +72,7 @@ def run_demo(folder: Path, seed: int = 0, *, settings: TrainingSettings | None =
     samples = _score(console, folder, ("untrained", "trained"))
 
     console.rule("4. compare them, test by test")
-    [comparison] = compare_runs(read_runs(samples))
+    [comparison] = compare_runs(read_results(samples))
     report = report_comparison(comparison)
     write_text(folder / COMPARISON, to_json(report))
     print_table(demo_table(comparison))

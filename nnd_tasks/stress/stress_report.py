@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from nnd_tasks.analysis.results import Run, read_runs
+from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.show.report import Report, Table
@@ -45,9 +45,9 @@ def report_results(results: Path) -> list[Report]:
     """Return the verdicts on every stress task and model below a results folder; other tasks are passed over.
 
     Raises:
-        NNDError: there is none, or the results cannot be read; see `nnd_tasks.analysis.results.read_runs`.
+        NNDError: there is none, or the results cannot be read; see `nnd_tasks.analysis.results.read_results`.
     """
-    stress = [run for run in read_runs([results]) if run.tests["noise_ratio"].notna().any()]
+    stress = [run for run in read_results([results]) if run.tests["noise_ratio"].notna().any()]
     if not stress:
         raise NNDError(f"{expand(results)}: holds no stress tests; they are made with `nnd stress build`")
     return [report_run(run) for run in stress]

@@ -55,7 +55,8 @@ def make_run(
                 False,
             )
         )
-    tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"passed": "boolean", "seed": "Int64"})
+    tests = pd.DataFrame(rows, columns=list(COLUMNS[:15])).reindex(columns=list(COLUMNS))
+    tests = tests.astype({"passed": "boolean", "seed": "Int64"})
     settings: dict[str, Any] = {
         "model": model,
         "task": "nnd_demo",

@@ -23,7 +23,7 @@ from nnd_tasks.analysis.report.browsing import STEPS, Limits, pack, segments
 from nnd_tasks.analysis.report.html_report import PAGE_LIMIT, render, sections_of, write_report
 from nnd_tasks.analysis.report.one_test import find_test, write_page
 
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.analysis.token_files import CandidateTokens, run_tokens
 from nnd_tasks.errors import NNDError
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def paired(folder: Path) -> Paired:
-    [found] = pair(read_runs([folder]))
+    [found] = pair(read_results([folder]))
     return found
 
 
@@ -222,7 +222,7 @@ def test_token_scores_that_cannot_be_are_one_error(damage: dict[str, Any], messa
     made[0]["candidates"] = [
         re.sub(r"[^\x00-\x7f]", "x", text) for text in made[0]["candidates"]
     ]  # 30 words, 31 tokens
-    [run] = read_runs([write_run(tmp_path / "a", "m", made)])
+    [run] = read_results([write_run(tmp_path / "a", "m", made)])
     table = pq.read_table(run.tokens)
     rows = table.to_pylist()
     rows[1] |= damage
@@ -405,7 +405,7 @@ def test_a_page_of_20000_tests_opens_in_two_seconds(browser: Browser, tmp_path: 
     for i in range(2):
         write_run(tmp_path / str(i), f"m-{i}", made, seed=i)
     path = tmp_path / "r.html"
-    path.write_bytes(render(sections_of(pair(read_runs([tmp_path]))), ["results"]))
+    path.write_bytes(render(sections_of(pair(read_results([tmp_path]))), ["results"]))
     assert path.stat().st_size < 20_000_000
     page = browser.new_page()
     page.goto(path.as_uri())

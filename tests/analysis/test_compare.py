@@ -480,5 +480,5 @@ def test_windows_are_compared_between_any_two_runs() -> None:
     first = make_run("a", [True], ["k"])
     shortened = make_run("b", [True], ["k"], truncated=1)
     other = make_run("c", [True], ["k"], model_info={"window": 128})
-    with pytest.raises(NNDError, match="window 128 and 64"):
+    with pytest.raises(NNDError, match="window of 128 and 64"):
         compare_runs([first, other, shortened])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 
@@ -74,21 +74,21 @@ def _append_again(results: Path) -> None:
     [
         (_mix, r"samples_.*: its tests give \S+ [\d.]+, results_.*json says [\d.]+: they are not of one run"),
         (_mix_half, r"its tests give \S+ [\d.]+, results_.*json says [\d.]+: they are not of one run"),
-        (_append_again, r"jsonl, line 11: prompt \w+ is there twice, first in line 1"),
+        (_append_again, r"jsonl: prompt \w+ is there twice"),
         (_sample(1, lambda s: s["candidates"].pop()), r"line 1: .*damaged \(4 scores of 5 candidates\)"),
         (_sample(1, lambda s: s.pop("tests")), r"line 1: is not a sample of an NND task \(it has no 'tests'\)"),
         (_sample(3, lambda s: s["candidates"][2].pop("sum")), r"line 3: .* \(it has no 'sum'\)"),
         (_sample(2, lambda s: s["tests"][0].update(low=9)), r"line 2: is not a sample of an NND task, or damaged"),
         (
             _sample(2, lambda s: s["candidates"][0].update(sum="x")),
-            r"line 2: is not a sample of an NND task, or damaged",
+            r"jsonl: is not a sample of an NND task, or damaged \(could not convert",
         ),
     ],
 )
 def test_what_is_damaged_or_of_two_runs_is_refused(change: Callable[[Path], None], message: str, results: Path) -> None:
     change(results)
     with pytest.raises(NNDError) as caught:
-        read_runs([results])
+        read_results([results])
     assert re.search(message, str(caught.value)), caught.value
     assert "\n" not in str(caught.value)
 
@@ -99,7 +99,7 @@ def test_scores_that_are_infinite_or_missing_are_no_contradiction(results: Path)
         sample["candidates"][low] = {**sample["candidates"][low], "sum": None, "mean": None}
 
     _sample(1, blank)(results)  # as a sum of -inf is written: the test passed
-    assert len(read_runs([results])) == 2
+    assert len(read_results([results])) == 2
 
 
 def test_a_folder_with_names_that_are_no_utf8_reads_and_writes(results: Path, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_folder_with_names_that_are_no_utf8_reads_and_writes(results: Path, tm
         shutil.copy(file, file.with_name(file.name.replace("_2026", "_2020")))
     out = folder / "out"
     for command in (
-        ("compare", folder, results, "--resamples", "100", "--out", out, "--table", out / "all.parquet"),
+        ("compare", folder, results, "--resamples", "100", "--out", out),
         ("report", folder, results, "-o", out / "r.html"),
     ):
         assert complaint(*command) is None

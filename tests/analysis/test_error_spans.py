@@ -16,7 +16,7 @@ from nnd_tasks.analysis.report.html_report import write_report
 from scipy import stats
 
 from nnd_tasks.analysis.error_spans import PLACES, around_errors, report_spans
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from tests.analysis.token_runs import documents, write_run
 from tests.commands import Outcome
 
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_means_are_those_of_a_loop_over_the_tokens(folder: Path) -> None:
-    [run] = read_runs([folder])
+    [run] = read_results([folder])
     rows = pq.read_table(next(folder.rglob("tokens_*"))).to_pylist()
     own = [[i for i in range(len(row["starts"])) if row["starts"][i] < row["ends"][i]] for row in rows]
     counts = Counter(row["token_ids"][i] for row, kept in zip(rows, own, strict=True) for i in kept)
@@ -80,7 +80,7 @@ def test_means_are_those_of_a_loop_over_the_tokens(folder: Path) -> None:
 
 def test_the_report_has_a_table_and_a_figure_for_each_task(folder: Path, tmp_path: Path) -> None:
     write_run(tmp_path / "other", "m-b", documents(3), task="nnd_other")
-    around = around_errors(read_runs([folder, tmp_path / "other"]))
+    around = around_errors(read_results([folder, tmp_path / "other"]))
     report = report_spans(around)
     assert [table.name for table in report.tables] == ["nnd_marked", "nnd_other"]
     first = around[(around["task"] == "nnd_marked") & (around["place"] == "first")].set_index("value")
@@ -100,13 +100,13 @@ def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nn
     made = documents(3)
     for model, spans in (("m-a", "s1"), ("m-b", "s2")):
         write_run(tmp_path / "both" / model, model, made, spans_digest=spans)
-    assert around_errors(read_runs([tmp_path / "both"])).empty
+    assert around_errors(read_results([tmp_path / "both"])).empty
     assert nnd("compare", tmp_path / "both").status == 0
     page = write_report([tmp_path / "both"], tmp_path / "r.html").read_text()
     assert '<td class="text">s1</td>' in page
     assert "Surprise around marked errors" not in page
     write_run(tmp_path / "both" / "plain", "m-c", made, tokens=False)
-    alone = around_errors(read_runs([tmp_path / "both" / "m-a", tmp_path / "both" / "plain"]))
+    alone = around_errors(read_results([tmp_path / "both" / "m-a", tmp_path / "both" / "plain"]))
     assert set(alone["model"]) == {"m-a"}, "a run without span metrics rests on no spans"
 
 
@@ -116,14 +116,14 @@ def test_runs_without_token_scores_or_marks_have_no_rows(tmp_path: Path) -> None
     for document in made:
         del document["error_spans"]
     write_run(tmp_path / "b", "m-a", made, task="nnd_plain")
-    assert around_errors(read_runs([tmp_path])).empty
+    assert around_errors(read_results([tmp_path])).empty
     page = html.fromstring(write_report([tmp_path / "b"], tmp_path / "r.html").read_bytes().decode())
     assert not page.xpath("//figure[@class='around']")
 
 
 def test_the_page_draws_the_same_numbers(folder: Path, tmp_path: Path) -> None:
     page = html.fromstring(write_report([folder], tmp_path / "r.html").read_bytes().decode())
-    found = list(around_errors(read_runs([folder])).itertuples())
+    found = list(around_errors(read_results([folder])).itertuples())
     drawings = page.xpath("//figure[@class='around']//svg[@role='img']")
     for drawing, value in zip(drawings, ("surprise", "excess"), strict=True):
         own = [one for one in found if one.value == value]

@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 from nnd_tasks.analysis.effects import Effects
 from nnd_tasks.analysis.familiarity import report_familiarity
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.datasets import read_table
 from nnd_tasks.show.report import Report
 from tests.analysis.judged_runs import write_scores, write_set
@@ -152,7 +152,7 @@ def made_up(nnd_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 def found_on(tmp_path: Path, own: Sequence[str] = (), **liked: dict[str, float]) -> Report:
     runs = [write_scores(tmp_path, name, values, seed) for seed, (name, values) in enumerate(liked.items())]
-    [found] = report_familiarity(read_runs(runs), own)
+    [found] = report_familiarity(read_results(runs), own)
     return found
 
 
@@ -184,7 +184,7 @@ def test_what_a_model_likes_is_found_in_sets_of_every_kind(
 def test_what_comes_from_own_texts_is_what_a_model_that_does_not_like_them_lacks(made_up: Made, tmp_path: Path) -> None:
     made_up("label")
     own = own_of(found_on(tmp_path, ["m=A"], m={"A": 0.5}), "m")
-    plain = read_runs([write_scores(tmp_path / "plain", "plain", {}, 0)])[0]
+    plain = read_results([write_scores(tmp_path / "plain", "plain", {}, 0)])[0]
     assert set(own["systems"]) == {"A"}
     assert own["value"]["familiarity"] == pytest.approx(0.5, abs=0.1)
     assert "beyond the others" not in own.index, "there is no other model"

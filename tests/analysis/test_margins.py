@@ -27,7 +27,7 @@ from nnd_tasks.analysis.margins import (
     margin_parts,
     margin_table,
 )
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.analysis.token_files import CandidateTokens
 from nnd_tasks.harness.scored_tokens import tokens_and_characters
@@ -304,7 +304,7 @@ def parts_of(paired: Paired) -> dict[str, Any]:
 
 
 def test_a_model_that_notices_an_error_only_at_it_has_no_part_after_it(tmp_path: Path) -> None:
-    [paired] = pair(read_runs([write_run(tmp_path / "m", "m", at_it)]))
+    [paired] = pair(read_results([write_run(tmp_path / "m", "m", at_it)]))
     parts = parts_of(paired)
     assert list(parts) == ["all", "more", "other", "swap"]
     swap, more = parts["swap"], parts["more"]
@@ -322,7 +322,7 @@ def test_a_model_that_notices_an_error_only_at_it_has_no_part_after_it(tmp_path:
 
 
 def test_a_model_that_notices_an_error_only_after_it_has_no_part_at_it(tmp_path: Path) -> None:
-    [paired] = pair(read_runs([write_run(tmp_path / "m", "m", after_it)]))
+    [paired] = pair(read_results([write_run(tmp_path / "m", "m", after_it)]))
     swap = parts_of(paired)["swap"]
     assert swap.at == 0
     assert swap.after == pytest.approx(3 * (1 + np.mean(np.arange(12) / 10)), abs=1e-6)
@@ -331,7 +331,7 @@ def test_a_model_that_notices_an_error_only_after_it_has_no_part_at_it(tmp_path:
 
 def test_the_shares_add_up_to_the_tests_with_a_positive_margin_of_sums(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
-    [paired] = pair(read_runs([write_run(tmp_path / "m", "m", lambda *_: -float(rng.exponential(1.2)), prompts=40)]))
+    [paired] = pair(read_results([write_run(tmp_path / "m", "m", lambda *_: -float(rng.exponential(1.2)), prompts=40)]))
     [run] = paired.runs
     table = margin_table(run)
     assert table is not None
@@ -388,7 +388,7 @@ def test_one_model_with_token_scores_is_enough_and_damaged_ones_are_refused(
 ) -> None:
     write_run(tmp_path / "runs" / "m-at", "m-at", at_it)
     write_run(tmp_path / "runs" / "m-after", "m-after", after_it, tokens=False)
-    [paired] = pair(read_runs([tmp_path / "runs"]))
+    [paired] = pair(read_results([tmp_path / "runs"]))
     assert set(margin_parts(paired)["model"]) == {"m-at"}
     [file] = tmp_path.rglob("tokens_*.parquet")
     file.write_bytes(file.read_bytes()[:-100])
@@ -399,7 +399,7 @@ def test_one_model_with_token_scores_is_enough_and_damaged_ones_are_refused(
 
 
 def test_texts_that_all_share_too_little_need_no_table(tmp_path: Path) -> None:
-    [paired] = pair(read_runs([write_run(tmp_path / "m", "m", at_it, prompts=2, edits={})]))
+    [paired] = pair(read_results([write_run(tmp_path / "m", "m", at_it, prompts=2, edits={})]))
     assert len(paired.tests) == 4
     assert margin_parts(paired).empty
 
@@ -416,7 +416,7 @@ def check_against_the_model(model: Path, task: str, out: Path, limit: int, tests
             *("--output_path", str(out), "--log_samples"),
         ]
     )
-    [run] = read_runs([out])
+    [run] = read_results([out])
     table = margin_table(run)
     assert table is not None
     parts = table.merge(run.tests, on="test_id").dropna(subset=["at"])

@@ -17,7 +17,7 @@ from lxml import html
 from nnd_tasks.analysis.compare import compare
 from nnd_tasks.analysis.diagnostics import diagnostics_of
 from nnd_tasks.analysis.page import command_of, make_section, render_report
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.analysis.side_by_side import pair
 from nnd_tasks.errors import NNDError
 from tests.analysis.pages import open_page, parse, text_of
@@ -94,7 +94,7 @@ def three(tmp_path: Path) -> list[Path]:
 
 
 def page_of(places: Sequence[Path], allow: Sequence[str] = ()) -> html.HtmlElement:
-    return parse(render_report(read_runs(places), places, allow))
+    return parse(render_report(read_results(places), places, allow))
 
 
 def rows_of(page: html.HtmlElement, table: str) -> list[list[str]]:
@@ -104,7 +104,7 @@ def rows_of(page: html.HtmlElement, table: str) -> list[list[str]]:
 
 
 def open_report(browser: Browser, path: Path, places: Sequence[Path], **options: Any) -> Any:
-    path.write_text(render_report(read_runs(places), places), "utf-8")
+    path.write_text(render_report(read_results(places), places), "utf-8")
     return open_page(browser, path, **options)
 
 
@@ -113,7 +113,7 @@ def open_report(browser: Browser, path: Path, places: Sequence[Path], **options:
 
 def test_the_tables_hold_the_numbers_of_the_comparison(three: list[Path]) -> None:
     page = page_of(three)
-    [paired] = pair(read_runs(three))
+    [paired] = pair(read_results(three))
     comparison = compare(paired)
     rates = comparison.rates.to_dict("records")
     cells = [cell.replace("§", "") for row in rows_of(page, "rates") for cell in row[3:]]
@@ -134,7 +134,7 @@ def test_the_tables_hold_the_numbers_of_the_comparison(three: list[Path]) -> Non
 
 def test_bars_lines_and_diamonds_are_where_the_rates_are(three: list[Path]) -> None:
     page = page_of(three)
-    section = make_section(pair(read_runs(three))[0])
+    section = make_section(pair(read_results(three))[0])
     expected = section.report.tables[0].data
 
     def styles(kind: str) -> list[list[float]]:
@@ -208,7 +208,7 @@ def test_texts_that_utf8_cannot_hold_are_replaced(tmp_path: Path, nnd: Callable[
 
 
 def test_commands_and_signatures_are_there_without_secrets(three: list[Path]) -> None:
-    text = render_report(read_runs(three), three, ["prompt"], ["shots=0"])
+    text = render_report(read_results(three), three, ["prompt"], ["shots=0"])
     assert "hf_secret" not in text
     page = parse(text)
     lines = [text_of(pre) for pre in page.xpath("//section[@id='runs']//pre")]
@@ -218,7 +218,7 @@ def test_commands_and_signatures_are_there_without_secrets(three: list[Path]) ->
         "--log_samples --output_path results"
     )
     signatures = page.xpath("//p[contains(@class, 'signature')]")
-    assert [text_of(line) for line in signatures] == [run.line for run in read_runs(three)]
+    assert [text_of(line) for line in signatures] == [run.line for run in read_results(three)]
 
 
 def test_a_command_holds_what_the_protocol_tells() -> None:
@@ -268,7 +268,7 @@ def test_the_command_on_the_page_asks_a_real_model_the_same_again(
     assert json.loads(words[words.index("--metadata") + 1]) == settings, "what differs from the task's YAML"
     assert "add --samples" not in text_of(page.xpath("//article[@class='run']")[0])
     assert nnd(*words[1:], "--include_path", str(tmp_path)).status == 0
-    [first], [again] = read_runs(["first"]), read_runs(["results"])
+    [first], [again] = read_results(["first"]), read_results(["results"])
     assert again.line == first.line
     assert again.tests["margin"].to_numpy() == pytest.approx(first.tests["margin"].to_numpy())
     assert first.protocol["shots"] == 1

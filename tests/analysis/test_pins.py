@@ -25,7 +25,7 @@ from nnd_tasks.analysis.experiments import load_experiments
 from nnd_tasks.analysis.familiarity import report_familiarity
 from nnd_tasks.analysis.margins import margin_parts
 from nnd_tasks.analysis.reproduce import measure
-from nnd_tasks.analysis.results import Run, read_runs, to_table
+from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.analysis.signal import report_signals
 from nnd_tasks.analysis.trend import Trend, find_trend, read_logs
 from nnd_tasks.analysis.verdicts import give_verdicts
@@ -44,7 +44,7 @@ FILE = Path(__file__).with_name("pins.json")
 
 def collect_results(folder: Path) -> Pins:
     """The one table of all runs: counts and sums per task, model and category."""
-    table = to_table(read_runs([write_models(folder)]))
+    table = read_results([write_models(folder)]).tests
     pins: Pins = {}
     for names, part in table.groupby(["task", "model", "category"]):
         columns = ["passed", "tie", "margin", "margin_sum", "margin_bytes"]
@@ -59,7 +59,7 @@ def collect_results(folder: Path) -> Pins:
 def collect_compare(folder: Path) -> Pins:
     """Rates, differences, ranks and verdicts."""
     pins: Pins = {}
-    for comparison in compare_runs(read_runs([write_models(folder)])):
+    for comparison in compare_runs(read_results([write_models(folder)])):
         task = comparison.paired.title
         pins[f"{task}/left_out"] = comparison.paired.left_out
         for row in comparison.rates.to_dict("records"):
@@ -78,7 +78,7 @@ def collect_compare(folder: Path) -> Pins:
 
 def collect_diagnostics(folder: Path) -> Pins:
     """Baselines, flips, near ties, and what holds without the context; the baseline of systems with a set that is built."""
-    runs = [(run.task, run) for run in read_runs([write_models(folder)])]
+    runs = [(run.task, run) for run in read_results([write_models(folder)])]
     pins: Pins = {}
     with _built(folder, "score"):
         runs += [("built", run) for run in _liking(folder / "built")]
@@ -93,7 +93,7 @@ def collect_diagnostics(folder: Path) -> Pins:
 def collect_adjust(folder: Path) -> Pins:
     """Rates with length, and with word frequency where tokens are kept, taken out; coefficients; shares of longer texts."""
     pins: Pins = {}
-    for comparison in compare_runs(read_runs([write_models(folder)])):
+    for comparison in compare_runs(read_results([write_models(folder)])):
         for run in comparison.paired.runs:
             found = adjust(run, set(comparison.paired.tests["test_id"]))
             names = comparison.paired.title, run.model
@@ -119,7 +119,7 @@ def collect_adjust(folder: Path) -> Pins:
 
 def collect_margin_parts(folder: Path) -> Pins:
     """Every part of the margins; only one of the sets has tokens."""
-    found = [margin_parts(comparison.paired) for comparison in compare_runs(read_runs([write_models(folder)]))]
+    found = [margin_parts(comparison.paired) for comparison in compare_runs(read_results([write_models(folder)]))]
     [parts] = [one for one in found if len(one)]
     pins: Pins = {}
     for row in parts.to_dict("records"):
@@ -146,7 +146,7 @@ def _points(trend: Trend) -> Pins:
 
 def collect_scaling(folder: Path) -> Pins:
     """Points against the number of parameters."""
-    return _points(find_trend(read_runs([write_models(folder)])))
+    return _points(find_trend(read_results([write_models(folder)])))
 
 
 def collect_curve(folder: Path) -> Pins:
@@ -160,14 +160,14 @@ def collect_curve(folder: Path) -> Pins:
     }
     entries = ({"step": step, "task": "nnd_demo", "rates": rates} for step in (0, 500))
     log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    return _points(find_trend(read_runs([write_training(folder / "runs")]))) | _points(read_logs([log]))
+    return _points(find_trend(read_results([write_training(folder / "runs")]))) | _points(read_logs([log]))
 
 
 def collect_signal(folder: Path) -> Pins:
     """All measures, verdicts and samples, of a family by size and of a training."""
     pins: Pins = {}
     for runs in (write_models(folder / "sizes"), write_training(folder / "training")):
-        for report in report_signals(read_runs([runs])):
+        for report in report_signals(read_results([runs])):
             names, tables = (report.facts["task"], report.facts["family"]), tables_of(report)
             pins |= flat({"prompts": report.facts["prompts"], "sample": report.facts["sample"] or 0}, *names)
             for one in [*tables["signals"], *tables["verdicts"]]:
@@ -220,7 +220,7 @@ def collect_familiarity(folder: Path) -> Pins:
 def _liking(folder: Path) -> list[Run]:
     """Return runs of three models that like the texts of one system or another, on the set that is built."""
     liked = {"first": {"A": 0.3}, "second": {"B": 0.2, "C": -0.1}, "third": {}}
-    return read_runs([write_scores(folder, name, values, seed) for seed, (name, values) in enumerate(liked.items())])
+    return read_results([write_scores(folder, name, values, seed) for seed, (name, values) in enumerate(liked.items())])
 
 
 # ---------------------------------------------------------------- surprise around errors
@@ -228,7 +228,7 @@ def _liking(folder: Path) -> list[Run]:
 
 def collect_surprise(folder: Path) -> Pins:
     """Means by place of the token, of the runs with marked errors."""
-    rows = around_errors(read_runs([write_models(folder)])).to_dict("records")
+    rows = around_errors(read_results([write_models(folder)])).to_dict("records")
     names = ("model", "value", "place")
     return {key: value for row in rows for key, value in flat(row, *(row[name] for name in names)).items()}
 

@@ -20,7 +20,7 @@ from nnd_tasks.analysis.board.standings import Standing, standings_of
 from nnd_tasks.analysis.compare.paired import compare_runs
 from typer.testing import CliRunner
 
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 from tests.analysis.fake_runs import write_run
@@ -61,7 +61,7 @@ def data_of(page: Path) -> dict[str, Any]:
 
 def board_of(*places: Path) -> tuple[list[Standing], list[str]]:
     skipped: list[str] = []
-    return standings_of(read_runs(places, skipped=skipped), skipped), skipped
+    return standings_of(read_results(places, skipped=skipped), skipped), skipped
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def site(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_numbers_are_those_of_compare(people: Path, site: Path) -> None:
     page = parse(site / "index.html")
-    comparisons = {one.paired.task: one for one in compare_runs(read_runs([people]), [])}
+    comparisons = {one.paired.task: one for one in compare_runs(read_results([people]), [])}
     heads = page.xpath("//table[contains(@class, 'matrix')]/thead//th")
     tasks = [head.find("small").text for head in heads[2:]]
     assert tasks == ["nnd_demo", "nnd_made_up"]
@@ -123,7 +123,7 @@ def test_numbers_are_those_of_compare(people: Path, site: Path) -> None:
 
 
 def test_every_number_has_its_signature_and_its_failed_tests(people: Path, site: Path) -> None:
-    lines = {run.line for run in read_runs([people])}
+    lines = {run.line for run in read_results([people])}
     shown = parse(site / "index.html").xpath("//td[@class='rate']//details/code/text()")
     assert set(shown) == lines
     assert len(shown) == 6
@@ -207,16 +207,24 @@ def broken(folder: Path) -> dict[str, str]:
     edits: dict[str, tuple[str, Callable[[str], str], str]] = {
         "cut": ("samples_*", lambda text: text[: len(text) // 2], "cut off or damaged"),
         "shorter": ("samples_*", lambda text: "\n".join(text.splitlines()[:3]) + "\n", "3 of 11 prompts"),
-        "noise": ("results_*", lambda text: "\x00<script>", "is not JSON"),
+        "noise": ("results_*", lambda text: "\x00<script>", "is not valid JSON"),
         "deep": ("results_*", lambda text: "[" * 100_000, "nested too deeply"),
         "list": ("results_*", lambda text: "[]", "holds no results"),
-        "slash": ("results_*", lambda text: text.replace('"nnd_made_up"', '"../../x"'), "the name of a task"),
+        "slash": (
+            "results_*",
+            lambda text: text.replace('"nnd_made_up"', '"../../x"'),
+            "holds no results of lm-eval, or is damaged (Invalid name",
+        ),
         "empty": (
             "samples_*",
             lambda text: text.replace('"mean": -1.0', '"mean": "x"'),
             "is not a sample of an NND task, or damaged",
         ),
-        "number": ("results_*", lambda text: text.replace('": 1000000', '": "many"'), "model_num_parameters"),
+        "number": (
+            "results_*",
+            lambda text: text.replace('": 1000000', '": "many"'),
+            "or is damaged (invalid literal for int",
+        ),
     }
     for name, (pattern, edit, _) in edits.items():
         change(run_of(folder, name), pattern, edit)
@@ -378,7 +386,7 @@ def test_texts_are_shown_only_where_anyone_may_publish_them(people: Path, tmp_pa
 
 
 def test_failed_tests_are_the_worst_ones(people: Path, site: Path) -> None:
-    run = next(run for run in read_runs([people]) if run.model == "m-b" and run.task == "nnd_demo")
+    run = next(run for run in read_results([people]) if run.model == "m-b" and run.task == "nnd_demo")
     failed = run.tests[~run.tests["passed"].astype(bool)]
     [page] = site.glob("failed-nnd-demo*m-b.html")
     shown = [text_of(name).removeprefix("test ") for name in parse(page).xpath("//article/h3/small")]

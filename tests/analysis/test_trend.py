@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from nnd_tasks.analysis.results import Run, read_runs
+from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.analysis.tags import read_tags
 from nnd_tasks.analysis.trend import Trend, find_trend, read_logs, read_trend, report_trend
 from nnd_tasks.errors import NNDError
@@ -405,7 +405,7 @@ def test_the_command_writes_table_and_figure_of_what_lm_eval_wrote(nnd: Callable
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"trend_rates.csv", "trend_nnd_made_up.png", "trend_nnd_made_up.svg", "trend.json"} <= names
     table = pd.read_csv(tmp_path / "out" / "trend_rates.csv")
-    for run in read_runs(runs):
+    for run in read_results(runs):
         for category in ("x", "y"):
             passed = run.tests.loc[run.tests["category"] == category, "passed"]
             [rate] = table.loc[(table["model"] == run.model) & (table["category"] == category), "rate"]

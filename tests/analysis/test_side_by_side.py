@@ -1,0 +1,100 @@
+"""Runs side by side: which can be compared, on which tests, and what is said of the others."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from nnd_tasks.analysis.compare.output import markdown
+from nnd_tasks.analysis.compare.paired import compare_runs
+
+from nnd_tasks.analysis.results import Run
+from nnd_tasks.analysis.side_by_side import check_comparable, not_compared, pair
+from nnd_tasks.errors import NNDError
+from tests.analysis.runs import PROTOCOL, make_run
+
+
+def test_windows_matter_where_contexts_were_shortened() -> None:
+    first = make_run("a", [True], ["k"], truncated=1)
+    other = make_run("b", [True], ["k"], model_info={"window": 128})
+    with pytest.raises(NNDError, match="prompts were shortened to a window of 64 and 128"):
+        check_comparable(first, other)
+    check_comparable(make_run("a", [True], ["k"]), other)
+
+
+def test_tests_of_one_run_only_are_refused() -> None:
+    first, other = make_run("a", [True, True], ["k", "k"]), make_run("b", [True], ["k"])
+    with pytest.raises(NNDError, match=r": 1 test in one of them only, e\.g\. t1"):
+        pair([first, other])
+    with pytest.raises(NNDError, match=r"a: several runs of it on .*samples_a.jsonl; name the results file of one"):
+        pair([first, make_run("a", [True, True], ["k", "k"])])
+
+
+def _cut(run: Run, prompts: list[str], model: str = "") -> Run:
+    """Return a run of some of the prompts, in this order, as `--sample` would have given it."""
+    documents = {document["cluster_id"]: document for document in run.documents}
+    tests = pd.concat([run.tests[run.tests["cluster_id"] == name].assign(document=i) for i, name in enumerate(prompts)])
+    chosen = f"{len(prompts)} of {len(documents)} ({''.join(prompts)})"
+    return replace(
+        run,
+        model=model or run.model,
+        path=Path(f"samples_{model}_{chosen}.jsonl"),
+        protocol={**run.protocol, "selection": chosen},
+        documents=[documents[name] for name in prompts],
+        tests=tests.reset_index(drop=True),
+    )
+
+
+def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both() -> None:
+    clusters = list("kkllmmn")
+    outcomes = {"a": [1, 0, 1, 1, 0, 0, 1], "b": [0, 0, 1, 1, 1, 1, 1], "c": [1, 1, 0, 0, 1, 0, 0]}
+    protocol = {**PROTOCOL, "selection": "all"}
+    a, b, c = (make_run(m, [bool(x) for x in row], clusters, protocol=protocol) for m, row in outcomes.items())
+    some = _cut(b, ["m", "k", "l"])
+    [found] = compare_runs([a, some], resamples=100)
+    assert found.paired.models == ["a", "b"]
+    # Of k, l and m, a passes 3 of 6 and b 4.
+    rates = found.categories[0].rates
+    assert (rates["a"].rate, rates["b"].rate) == (pytest.approx(3 / 6), pytest.approx(4 / 6))
+    assert found.not_compared == []
+    [note] = found.paired.notes
+    assert re.search("on the 6 tests of 3 prompts that all of them have; left out: 1 test of other", note)
+    assert note in markdown(found)
+    for run in found.paired.runs:  # what is read beside the rates is of these tests too
+        assert [run.documents[i]["cluster_id"] for i in run.tests["document"]] == run.tests["cluster_id"].tolist()
+        assert set(run.tests["cluster_id"]) == {"k", "l", "m"}
+    # A sample of c joins both, and takes no test from a and b.
+    few = _cut(c, ["k", "m"])
+    assert {(tuple(group.models), len(group.tests), group.beyond) for group in pair([a, b, few])} == {
+        (("a", "b"), 7, 0),
+        (("a", "b", "c"), 4, 3),
+    }
+    # Samples of which none is a part of the other are apart, until they are allowed to differ.
+    runs = [_cut(a, ["k", "l"]), _cut(b, ["l", "m"])]
+    assert [len(group.runs) for group in pair(runs)] == [1, 1]
+    assert all("--allow selection" in line for line in not_compared(runs, pair(runs)))
+    [both] = pair(runs, ["selection"])
+    assert (set(both.tests["cluster_id"]), both.beyond) == ({"l"}, 4)
+    with pytest.raises(NNDError, match="no prompt is in all of their runs"):
+        pair([_cut(a, ["k"]), _cut(b, ["l"])], ["selection"])
+
+
+def test_a_run_is_told_to_be_alone_only_where_its_model_is_in_no_comparison_of_it() -> None:
+    protocol = {**PROTOCOL, "selection": "all"}
+    a, b = (make_run(name, [True, False, True], ["k", "l", "m"], protocol=protocol) for name in "ab")
+    runs = [a, _cut(a, ["k", "m"]), _cut(b, ["k", "m"])]
+    [found] = compare_runs(runs, resamples=100)
+    [line] = found.not_compared
+    assert "nnd_demo (selection all) is in no comparison: another run of a is compared" in line
+
+
+def test_tests_with_other_texts_or_prompts_are_not_one_test() -> None:
+    first, other = (make_run(name, [True, True], ["k", "l"]) for name in "ab")
+    other.documents[1]["candidates"][0] = "another text"
+    with pytest.raises(NNDError, match="test t1 has another prompt, category or text"):
+        pair([first, other])
+    with pytest.raises(NNDError, match="test t0 has another prompt, category or text"):
+        pair([first, make_run("b", [True, True], ["x", "l"])])
