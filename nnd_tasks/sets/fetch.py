@@ -112,8 +112,7 @@ def _lay_out(set_recipe: SetRecipe, place: Path, folder: Path) -> Iterator[Sourc
     matched = [] if place.exists() else sorted(glob.glob(str(place), recursive=True))  # noqa: PTH207
     paths = [path for path in map(Path, matched) if path.is_file()] or [place]
     if not paths[0].is_file():
-        special = "is not a regular file; a device or a pipe may never end"
-        raise NNDError(f"{place}: {special if place.exists() else 'no such file or folder'}")
+        raise NNDError(f"{place}: no such file or folder (a device or a pipe is none)")
     if place.name.lower().endswith(_ENDINGS):
         unpack_archive(place, folder)
         here = _list_files(folder)

@@ -150,8 +150,9 @@ def _to_table(path: Path, rows: Iterable[list[Any]]) -> pd.DataFrame:
                 continue
             if not names:
                 names = [str(name).strip() for name in cells]
-                names = names[:-1] if names[-1].startswith("# ") else names  # a comment
                 continue
+            if not kept and names[-1].startswith("# ") and len(cells) == len(names) - 1:
+                names.pop()  # a comment, which no row has a cell for
             if len(cells) != len(names) and (len(cells) < len(names) or any(cells[len(names) :])):
                 raise NNDError(f"{path}, row {number}: {counted(len(cells), 'cell')}, the header has {len(names)}")
             numbers.append(number)
