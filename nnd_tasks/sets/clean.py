@@ -34,7 +34,7 @@ def clean_tests(tests: pd.DataFrame, contradictory: Any) -> tuple[pd.DataFrame, 
     holds = {
         "equal_texts": (high == low).to_numpy(bool),
         "repeated": pd.Series(number).duplicated().to_numpy(bool),
-        "contradictory": np.asarray(contradictory, dtype=bool),
+        "contradictory": contradictory,
         "empty": ((high.str.strip() == "") | (low.str.strip() == "")).to_numpy(bool),
     }
     kept = tests[~np.logical_or.reduce(list(holds.values()))].reset_index(drop=True)

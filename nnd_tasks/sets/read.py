@@ -209,19 +209,18 @@ def _tell_encoding(path: Path, name: str) -> None:
 
 
 def _recognise(content: bytes, path: Path) -> str:
-    try:
+    with suppress(UnicodeDecodeError):
         content.decode("utf-8")
-    except UnicodeDecodeError:
-        from charset_normalizer import from_bytes
+        return "utf-8"
+    from charset_normalizer import from_bytes
 
-        best = from_bytes(content[: 1 << 20], cp_isolation=_ENCODINGS).best()
-        if best is None:
-            raise NNDError(f"{path}: its encoding is not recognised; name it with --encoding") from None
-        # Single bytes do not tell Latin alphabets apart; nearly all such files are of Windows in western Europe.
-        name = "cp1252" if best.encoding in _LATIN else best.encoding
-        _tell_encoding(path, name)
-        return name
-    return "utf-8"
+    best = from_bytes(content[: 1 << 20], cp_isolation=_ENCODINGS).best()
+    if best is None:
+        raise NNDError(f"{path}: its encoding is not recognised; name it with --encoding")
+    # Single bytes do not tell Latin alphabets apart; nearly all such files are of Windows in western Europe.
+    name = "cp1252" if best.encoding in _LATIN else best.encoding
+    _tell_encoding(path, name)
+    return name
 
 
 def read_json(path: Path, encoding: str | None = "utf-8") -> Any:

@@ -61,8 +61,6 @@ def place_span(start: int, end: int, words: str | None, text: str) -> Span | Non
 def read_items(cell: Any) -> list[Any]:
     """Return the spans in a cell: objects, pairs of positions or words, one or a list, which may be a text as in CSV."""
     cell = unpack(cell)
-    if is_missing(cell) or (isinstance(cell, str) and not cell.strip()):
-        return []
     items = list(cell) if isinstance(cell, (list, tuple)) and not _is_pair(cell) else [cell]
     return [item for item in items if not is_missing(item) and str(item).strip()]
 
