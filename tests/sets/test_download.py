@@ -264,7 +264,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypa
         ("gone.csv", "gone.csv: no such file or folder"),
         ("*.csv", "*.csv: no such file or folder"),
         ("empty", "empty: set mine needs a table"),
-        ("/dev/null", "a device or a pipe is none"),
+        ("/dev/null", "is not a regular file"),
         ("~nosuchuser/x", "home directory"),
     ],
 )
