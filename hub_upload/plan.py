@@ -112,9 +112,7 @@ def make_plan(
     if ids_only:
         header["nnd_published"] = "ids"
         header.pop("nnd_schema_version")  # a clone of the repository must not be taken for a set to score models on
-        body = re.sub("(?m)^- Example: .*\n", "", body)
         body = body.replace("\n## ", f"\n{_say_ids(may_go, _commands(name, repo, recipe, reports))}\n\n## ", 1)
-        reports = json.loads(json.dumps(reports), object_hook=_leave_out_examples)
     elif f"nnd_{name}.yaml" in own:
         body += _SCORE.format(name=name, repo=repo)
     card, report = f"---\n{dump_yaml(header)}---\n{body}", json.dumps(reports, indent=2, ensure_ascii=False) + "\n"
@@ -238,11 +236,6 @@ def _commands(name: str, repo: str, recipe: SetRecipe | None, reports: Mapping[s
         f"hf download {repo} --repo-type dataset --include '{name}/*' --local-dir .",
         f"nnd build ./{name}{given}{' --trust' if recipe.prepare else ''}",
     ]
-
-
-def _leave_out_examples(part: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of a build report without the tests that it quotes."""
-    return {key: value for key, value in part.items() if not key.endswith("examples")}
 
 
 def _check_no_texts(tables: Iterable[pa.Table], files: Mapping[str, str]) -> None:

@@ -166,7 +166,6 @@ def test_the_datasets_library_reads_the_folder_with_declared_features(folder: Pa
         }
     )
     assert list(loaded["test"].features) == table.column_names
-    assert pq.read_schema(parquet(folder)).metadata[b"nnd_schema_version"] == b"1"
     assert loaded["test"].to_list() == table.to_pylist()
     other = datasets.load_dataset(str(folder), "clean", split="test", cache_dir=str(tmp_path / "cache"))
     assert other.to_list() == to_table(make(2, "x")).to_pylist()

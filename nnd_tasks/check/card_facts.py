@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from nnd_tasks.check.reading import Folder
 from nnd_tasks.check.rules import Finding, finding
 from nnd_tasks.sets.card import find_todos
-from nnd_tasks.sets.licences import licence_names, refusal
+from nnd_tasks.sets.licences import is_open, licence_names
 
-_BIBTEX = re.compile(r"^```bibtex[^\n]*\n\s*@\w+\s*\{", re.MULTILINE)
 #: Keys of BibTeX, apart from that on our cards that cites the method, not the judgements.
 _KEY = re.compile(r"^[ \t]*@\w+\s*\{\s*(?!laban2022nnd)\w", re.MULTILINE | re.IGNORECASE)
 
@@ -24,10 +23,8 @@ def check_card(folder: Folder, *, must_cite: bool) -> Iterator[Finding]:
     """
     if lines := find_todos(folder.card):
         yield finding("card_todo", f"line {', '.join(map(str, lines))}", count=len(lines))
-    if not _BIBTEX.search(folder.card):
-        yield finding("card_citation")
-    elif must_cite and not _KEY.search(folder.card):
-        yield finding("card_citation_origin", "only the method is")
+    if must_cite and not _KEY.search(folder.card):
+        yield finding("card_citation_origin")
     if folder.header:
         if not folder.header.get("language"):
             yield finding("card_language")
@@ -39,5 +36,5 @@ def check_card(folder: Folder, *, must_cite: bool) -> Iterator[Finding]:
             elif licence == "other":
                 if not corpus:
                     yield finding("card_license_other")
-            elif not licence.startswith("todo") and (why := refusal(licence)):
-                yield finding("card_license_closed", f"{licence} {why}")
+            elif not (licence.startswith("todo") or is_open(licence)):
+                yield finding("card_license_closed", licence)

@@ -8,13 +8,14 @@ from pathlib import Path
 from nnd_tasks.check.card_facts import check_card
 from nnd_tasks.check.check_report import CheckReport
 from nnd_tasks.check.reading import read_folder
-from nnd_tasks.check.recipes import check_code, check_counts, check_recipe
-from nnd_tasks.check.rules import Severity, check_baselines, check_tests
+from nnd_tasks.check.recipes import check_code, check_recipe
+from nnd_tasks.check.rules import Severity, check_baselines, check_tests, finding
 from nnd_tasks.check.task_rules import check_tasks, find_tasks
 from nnd_tasks.datasets import SPLIT, find_set, look_up_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.runner.register import include_paths
+from nnd_tasks.sets.build import compare_counts
 from nnd_tasks.sets.recipe import PREPARE, RECIPE
 from nnd_tasks.sets.shelf import find_recipe, list_recipes
 
@@ -40,24 +41,27 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
         return CheckReport(found.name, found.path.parent, findings=check_recipe(found)[1])
     folder = read_folder(find_set(name), configs)
     findings, must_cite = folder.findings, True
+    sizes = {
+        config: {
+            "tests": len(tests.frame),
+            "contexts": tests.frame["cluster_id"].nunique(),
+            "categories": tests.frame["category"].value_counts().sort_index().to_dict(),
+        }
+        for config, tests in folder.configs.items()
+    }
     if (code := folder.path / PREPARE).is_file():
         findings += check_code(code)
     if known := list_recipes().get(folder.name):
         recipe, found_in_recipe = check_recipe(known)
         findings += [one for one in found_in_recipe if one.code != "recipe_fact"]  # those are said of the card, too
         if recipe:
-            findings += check_counts(recipe, folder)
+            counts = {config: size["categories"] for config, size in sizes.items()}
+            if not configs:
+                findings += [finding("recipe_counts", note) for note in compare_counts(recipe, counts)]
             must_cite = bool(recipe.facts.citation) or not known.shipped
     findings += check_card(folder, must_cite=must_cite)
-    sizes = {}
-    for config, tests in folder.configs.items():
+    for tests in folder.configs.values():
         findings += check_tests(tests)
-        categories = tests.frame["category"].value_counts().sort_index().to_dict()
-        sizes[config] = {
-            "tests": len(tests.frame),
-            "contexts": tests.frame["cluster_id"].nunique(),
-            "categories": categories,
-        }
     findings += check_baselines([*folder.configs.values()])
     faulty = {one.config for one in findings if one.severity is Severity.ERROR}
     folder.configs = {config: tests for config, tests in folder.configs.items() if config not in faulty}

@@ -1,4 +1,4 @@
-"""Check the recipe of a set: what it says, what a person has to add, its code, and whether the data are what it makes."""
+"""Check the recipe of a set: what it says, what a person has to add, and its code."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.check.reading import Folder
 from nnd_tasks.check.rules import Finding, Severity, finding
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.card import KNOWN_BY_PEOPLE
 from nnd_tasks.sets.look import look_at_code
 from nnd_tasks.sets.recipe import FILE, Recipe, make_recipe, read_recipe
 from nnd_tasks.sets.shelf import SetRecipe
-from nnd_tasks.wording import counted, some_of
+from nnd_tasks.wording import some_of
 
 
 def check_recipe(found: SetRecipe) -> tuple[Recipe | None, list[Finding]]:
@@ -59,14 +58,3 @@ def check_code(path: Path) -> Iterator[Finding]:
         return
     note = f"look at {some_of(marked, show=str)}" if marked else "nothing in it stands out"
     yield finding("prepare_code", note, severity=Severity.WARNING if marked else Severity.NOTE, count=len(marked))
-
-
-def check_counts(recipe: Recipe, folder: Folder) -> Iterator[Finding]:
-    """Compare the numbers of tests of a set with those that its recipe names."""
-    for name, tests in folder.configs.items():
-        count, published = len(tests.frame), recipe.published.get(name)
-        if published not in (None, count):
-            yield finding("recipe_counts", f"{counted(count, 'test')}, {published:,} are published", name)
-        counts = tests.frame["category"].value_counts().to_dict()
-        if recipe.expected and name == folder.default and counts != recipe.expected:
-            yield finding("recipe_counts", f"{counts}, expected are {recipe.expected}", name)

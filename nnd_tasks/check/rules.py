@@ -25,8 +25,6 @@ EXAMPLES = 5
 LEAK, OFTEN = 0.95, 0.8
 #: Tests that a category needs for such a finding. By the rule of three, 30 passed of 30 means a rate of at least 0.9 (95%).
 ENOUGH = 30
-#: Normalized Levenshtein similarity (1 - distance / length of the longer text) from which two texts are nearly equal.
-NEARLY_EQUAL = 0.95
 
 #: For each test True, or the text that a rule is about; False or missing where there is nothing.
 Marks: TypeAlias = "pd.Series[Any]"
@@ -212,13 +210,6 @@ def _find_contradictory(tests: Tests) -> Marks:
     return better.fillna(worse)
 
 
-def _find_near_equal(tests: Tests) -> Marks:
-    from rapidfuzz.distance import Levenshtein
-
-    similar = [Levenshtein.normalized_similarity(*pair, score_cutoff=NEARLY_EQUAL) for pair in tests.bare.to_numpy()]
-    return pd.Series(similar, tests.frame.index).between(NEARLY_EQUAL, 1, inclusive="left")
-
-
 # ---------------------------------------------------------------- texts
 
 
@@ -247,7 +238,6 @@ _FINDERS: Mapping[str, Callable[[Tests], Marks | str]] = {
     "repeated": lambda tests: tests.frame.duplicated(["cluster_id", "high", "low", "category"]),
     "equal_texts": lambda tests: (tests.texts["high"] == tests.texts["low"]) & (tests.texts["low"] != ""),
     "form_only": lambda tests: (tests.bare["high"] == tests.bare["low"]) & (tests.texts["high"] != tests.texts["low"]),
-    "near_equal": _find_near_equal,
     "empty": lambda tests: tests.blank[["high", "low"]].any(axis=1),
     "context_missing": lambda tests: tests.blank["context"] & ~tests.blank["context"].all(),
     "no_context": lambda tests: "all of them" if tests.blank["context"].all() else "",

@@ -40,11 +40,6 @@ def _find_mojibake(text: str) -> re.Match[str] | None:
     return None
 
 
-def _find_not_nfc(text: str) -> re.Match[str] | None:
-    """Return the beginning of a text that is not in NFC."""
-    return None if unicodedata.is_normalized("NFC", text) else re.match(".?", text)
-
-
 def _find_phone(text: str) -> re.Match[str] | None:
     """Return the first phone number of 8 to 15 digits (E.164), written as such, or None."""
     return next((found for found in _PHONE.finditer(text) if 8 <= len(re.sub(r"\D", "", found[0])) <= 15), None)
@@ -56,7 +51,6 @@ RULES: Mapping[str, Mapping[str, str]] = read_yaml(Path(__file__).with_name("rul
 SEARCHES: Mapping[str, Callable[[str], re.Match[str] | None]] = {
     **{code: re.compile(rule["search"]).search for code, rule in RULES.items() if "search" in rule},
     "mojibake": _find_mojibake,
-    "not_nfc": _find_not_nfc,
     "email": _EMAIL.search,
     "phone": _find_phone,
 }

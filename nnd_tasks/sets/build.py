@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, write_text
 from nnd_tasks.schema import clean_name, slug
 from nnd_tasks.sets.card import About, left_out
-from nnd_tasks.sets.clean import clean_tests, count_white_space, find_contradicted
+from nnd_tasks.sets.clean import clean_tests, find_contradicted
 from nnd_tasks.sets.fetch import Source, open_source, sha256_of
 from nnd_tasks.sets.judge import rate_candidates, read_judgements
 from nnd_tasks.sets.pair import pair_candidates, pair_tests, to_arrow
@@ -35,9 +35,6 @@ from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
 from nnd_tasks.wording import counted, some_of
 from nnd_tasks.yaml_json import dump_yaml
-
-#: Tests up to which baselines are counted on all of them; above, on `SAMPLE`. All published sets are below.
-_EXACT = 45_000
 
 
 @dataclass
@@ -60,24 +57,22 @@ class Made:
     folder: Path = Path()
     kept: list[str] = field(default_factory=list)
 
+    @property
+    def categories(self) -> dict[str, dict[str, int]]:
+        """Config -> category -> tests."""
+        return {config: summary.categories for config, summary in self.summaries.items()}
+
     def add(self, config: str, tests: pd.DataFrame, details: Mapping[str, Any]) -> None:
         """Add the tests of a config; raise NNDError where another has its name, or they are not as the schema says."""
         if config in self.tables:
             raise NNDError(f"two configs would be called {config!r}; rename one of the files")
         table = self.tables[config] = check_table(to_arrow(tests), f"config {config}")
         summary = self.summaries[config] = summarize(config, table)
-        sampled = {"trivial_rules_sample": SAMPLE} if table.num_rows > _EXACT else {}
+        sampled = {"trivial_rules_sample": SAMPLE} if table.num_rows > SAMPLE else {}
         best = {"trivial_system": name} if (name := favourite(writers_of(table))) else {}
         counts = {key: value for key, value in asdict(summary).items() if key != "name"}
-        rates = table_rates(table, SAMPLE if sampled else None)
+        rates = table_rates(table, SAMPLE)
         self.report[config] = {**details, **counts, "trivial_rules": rates, **sampled, **best}
-
-    def count_categories(self) -> Counter[str]:
-        """Return category -> tests of all configs but the clean variants."""
-        counts: Counter[str] = Counter()
-        for part in self.report.values():
-            counts.update(part["categories"] if "cleaned_from" not in part else {})
-        return counts
 
 
 def build_set(
@@ -127,7 +122,7 @@ def make_set(
         )
     with open_source(set_recipe, source, progress=progress) as files:
         made = _make(set_recipe, files)
-    made.notes = [*files.notes, *made.notes, *_compare_counts(set_recipe.recipe, made)]
+    made.notes = [*files.notes, *made.notes, *compare_counts(set_recipe.recipe, made.categories)]
     return made
 
 
@@ -149,9 +144,6 @@ def _make(set_recipe: SetRecipe, source: Source) -> Made:
         if dropped.lost_spans:
             spans = counted(dropped.lost_spans, "error span")
             made.notes.append(f"{config}: {spans} left out, as they do not lie in their candidate")
-        if spaces := count_white_space(tests):
-            details["space_only"] = spaces
-            made.notes.append(f"{config}: {counted(spaces, 'test')} of two texts that differ in white space only")
         if not recipe.as_published:
             made.add(config, tests, {**details, **origin})
             continue
@@ -262,26 +254,22 @@ def _why_nothing(dropped: Dropped, *, merged: bool = False) -> str:
     return f"no test comes out{why}{lacking}{'; equal texts of a context count as one candidate' if merged else ''}"
 
 
-def _compare_counts(recipe: Recipe, made: Made) -> list[str]:
-    """Return notes on rows that were left out, and on numbers of tests that are not the published or expected ones."""
-    notes = [
-        f"{config}: {counted(count, 'row')} left out, no judgements by the recipe"
-        for config, part in made.report.items()
-        if (count := part.get("dropped", {}).get("by_recipe"))
-    ]
-    for config, summary in made.summaries.items():
-        published = recipe.published.get(config, summary.tests)
-        if summary.tests != published:
-            notes.append(
-                f"{config}: {summary.tests:,} tests, published are {published:,}: another version of the file, or a part?"
-            )
-    counts = made.count_categories()
-    if recipe.expected and counts != recipe.expected:
-        expected = sum(recipe.expected.values())
-        notes.append(
-            f"{counted(sum(counts.values()), 'test')}, the recipe expects {expected:,}, or others per category: other files?"
-        )
-    return notes
+def count_categories(configs: Mapping[str, Mapping[str, int]]) -> Counter[str]:
+    """Return category -> tests of all configs but the clean ones; ``configs`` has config -> category -> tests."""
+    cleaned = {clean_name(config) for config in configs}
+    return sum((Counter(counts) for config, counts in configs.items() if config not in cleaned), Counter())
+
+
+def compare_counts(recipe: Recipe, configs: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Yield a note on each number of tests that is not the published or expected one; ``configs`` as above."""
+    for config, counts in configs.items():
+        tests, published = sum(counts.values()), recipe.published.get(config)
+        if published not in (None, tests):
+            yield f"{config}: {tests:,} tests, published are {published:,}: another version of the file, or a part?"
+    made, expected = count_categories(configs), Counter(recipe.expected)
+    if expected not in (Counter(), made):
+        number = f"{expected.total():,}, or others per category"
+        yield f"{counted(made.total(), 'test')}, the recipe expects {number}: other files?"
 
 
 def write_made(set_recipe: SetRecipe, made: Made, folder: Path, *, replace: bool = False) -> None:

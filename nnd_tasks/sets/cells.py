@@ -24,13 +24,11 @@ _NO_NUMBER = frozenset({"na", "n/a", "nan", "none", "null", "-"})
 
 
 def place_of(rows: pd.DataFrame, position: int) -> str:
-    """Return where a row is: its ``where``, or file and row."""
+    """Return where a row is: file and row, or what ``prepare.py`` says under ``where``."""
     row = rows.iloc[position]
-    if isinstance(row.get("where"), str):
-        return str(row["where"])
-    if PATH not in row:
-        return f"row {position + 1} of prepare.py"
-    return f"{row[PATH]}, {row[ROW] if isinstance(row[ROW], str) else f'row {row[ROW]}'}"
+    if PATH in row:
+        return f"{row[PATH]}, {row[ROW] if isinstance(row[ROW], str) else f'row {row[ROW]}'}"
+    return str(row["where"]) if isinstance(row.get("where"), str) else f"row {position + 1} of prepare.py"
 
 
 def kind_of(value: Any) -> str:

@@ -13,8 +13,6 @@ import pandas as pd
 
 from nnd_tasks.sets.rows import number_rows
 
-EXAMPLES, _SHOWN = 3, 100
-
 
 def find_contradicted(candidates: pd.DataFrame, gap: float) -> Any:
     """Tell which candidates were judged both good and bad for one prompt and attribute; shape (candidates,)."""
@@ -36,24 +34,9 @@ def clean_tests(tests: pd.DataFrame, contradictory: Any) -> tuple[pd.DataFrame, 
     holds = {
         "equal_texts": (high == low).to_numpy(bool),
         "repeated": pd.Series(number).duplicated().to_numpy(bool),
-        "contradictory": np.asarray(contradictory, dtype=bool),
+        "contradictory": contradictory,
         "empty": ((high.str.strip() == "") | (low.str.strip() == "")).to_numpy(bool),
     }
     kept = tests[~np.logical_or.reduce(list(holds.values()))].reset_index(drop=True)
-    reasons = {
-        reason: {"tests": int(wrong.sum()), "examples": _examples(tests[wrong])} for reason, wrong in holds.items()
-    }
+    reasons = {reason: {"tests": int(wrong.sum())} for reason, wrong in holds.items()}
     return kept, {"kept": len(kept), "reasons": reasons}
-
-
-def count_white_space(tests: pd.DataFrame) -> int:
-    """Return how many tests have two texts that differ in white space only."""
-    return sum(
-        one != other and one.split() == other.split() for one, other in zip(tests["high"], tests["low"], strict=True)
-    )
-
-
-def _examples(tests: pd.DataFrame) -> list[dict[Any, Any]]:
-    rows = tests[["test_id", "context_id", "high", "low", "category"]].head(EXAMPLES)
-    shown = rows.map(lambda text: text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
-    return [*shown.to_dict("records")]

@@ -90,11 +90,11 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
             write_text(found.folder / _HASHES, json.dumps(_read_hashes(found.folder) | fresh, indent=2) + "\n")
         return
     place = beside if source is None else expand(source)
-    if not place.is_dir():
-        with reading(place), tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
-            yield from _lay_out(set_recipe, place, Path(scratch))
-        return
     with reading(place):
+        if not place.is_dir():
+            with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
+                yield from _lay_out(set_recipe, place, Path(scratch))
+            return
         below = place / set_recipe.name  # of a folder with several sets
         folder = below if below.is_dir() else place
         found = _choose(set_recipe, folder, _list_files(folder), place)

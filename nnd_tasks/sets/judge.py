@@ -13,7 +13,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.cells import as_numbers, as_texts, place_of, unpack
 from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.sets.rows import Dropped, clean_texts, number_prompts, number_rows, place_spans
-from nnd_tasks.wording import did_you_mean, some_of
+from nnd_tasks.wording import some_of
 
 
 def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -86,7 +86,7 @@ def find_unranked(labels: Sequence[str], recipe: Recipe) -> list[str]:
     """Return the labels that the order lacks; the list is empty for a rule without an order.
 
     Raises:
-        NNDError: a label of the rule is not in the table, or one of the table is spelt nearly as one of the rule.
+        NNDError: a label of the rule is not in the table, or one of the table differs from one of the rule in case only.
     """
     shown = some_of(sorted(labels))
     better = () if recipe.as_published else recipe.better
@@ -95,10 +95,9 @@ def find_unranked(labels: Sequence[str], recipe: Recipe) -> list[str]:
     if absent := absent or ([] if {*labels} & {*ranked} else ranked):
         raise NNDError(f"no candidate has the label {absent[0]!r}; the labels are {shown}")
     others = [label for label in labels if label not in (*better, *ranked)]
-    twins = {label.casefold() for label in better}
-    for label in others:
-        if (meant := did_you_mean(label, ranked, cutoff=0.8, end=" ")) or label.casefold() in twins:
-            raise NNDError(f"the rule lacks the label {label!r}; {meant}name it too, or ignore it (labels: {shown})")
+    known = {label.casefold() for label in (*better, *ranked)}
+    if twins := [label for label in others if label.casefold() in known]:
+        raise NNDError(f"the rule lacks the label {twins[0]!r}; name it too, or ignore it (labels: {shown})")
     return others if ranked else []
 
 

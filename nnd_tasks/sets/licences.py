@@ -24,7 +24,6 @@ _OPEN = re.compile(
     r"|etalab-2\.0|unlicense|wtfpl|isc|zlib|artistic-2\.0|mpl-2\.0|afl-3\.0|ecl-2\.0|ms-pl|postgresql|ncsa"
     r"|(a|l)?gpl(-(2\.1|2\.0|3\.0))?|eupl-1\.[12]|epl-[12]\.0|osl-3\.0|lgpl-lr"
 )
-_NO_DERIVATIVES = re.compile(r"cc-by(-nc)?-nd(-\d\.\d)?")
 
 
 def licence_names(value: object) -> list[str]:
@@ -33,17 +32,9 @@ def licence_names(value: object) -> list[str]:
     return [item.strip().lower() for item in values if isinstance(item, str) and item.strip()]
 
 
-def refusal(licence: str) -> str | None:
-    """Return why a licence does not allow to publish a set with its texts, or None where it does.
-
-    Args:
-        licence: hub identifier, in lower case.
-    """
-    if _OPEN.fullmatch(licence):
-        return None
-    if _NO_DERIVATIVES.fullmatch(licence):
-        return "allows no derivatives, which pairs of a better and a worse text are"
-    return "is not known to let you pass the texts on"
+def is_open(licence: str) -> bool:
+    """Tell whether a licence, a hub identifier in lower case, is known to let anyone publish a set with its texts."""
+    return bool(_OPEN.fullmatch(licence))
 
 
 def check_licences(names: Sequence[str], where: str) -> None:
@@ -54,12 +45,11 @@ def check_licences(names: Sequence[str], where: str) -> None:
         where: what to name in an error.
 
     Raises:
-        NNDError: one of them does not, or is unknown to the hub.
+        NNDError: one of them does not, such as one that allows no derivatives, or is unknown.
     """
-    for licence in names:
-        why = refusal(licence)
-        if why is not None:
-            raise NNDError(f"{where}: licence {licence} {why}; publish ids and a recipe instead with --ids-only")
+    if closed := [licence for licence in names if not is_open(licence)]:
+        why = "is not known to let you publish pairs that are made of the texts"
+        raise NNDError(f"{where}: licence {closed[0]} {why}; publish ids and a recipe instead with --ids-only")
 
 
 # ---------------------------------------------------------------- terms of the texts
@@ -86,11 +76,9 @@ class Terms:
 
 _DATA = read_yaml(Path(__file__).with_name("terms.yaml"))
 _TERMS = {name: Terms(**fields) for name, fields in _DATA["terms"].items()}
-#: Set of `nnd build`, or of a recipe that comes with the package -> terms of its texts.
-SETS: Mapping[str, tuple[Terms, ...]] = {name: tuple(map(_TERMS.__getitem__, of)) for name, of in _DATA["sets"].items()}
-#: Corpus of `nnd stress build` -> terms of its texts.
-CORPORA: Mapping[str, tuple[Terms, ...]] = {
-    name: tuple(map(_TERMS.__getitem__, of)) for name, of in _DATA["corpora"].items()
+#: ``sets`` that come with the package, or ``corpora`` of `nnd stress build` -> name -> terms of its texts.
+KNOWN: Mapping[str, Mapping[str, tuple[Terms, ...]]] = {
+    kind: {name: tuple(_TERMS[one] for one in of) for name, of in _DATA[kind].items()} for kind in ("sets", "corpora")
 }
 
 
@@ -102,7 +90,7 @@ def terms_of(name: str, report: Mapping[str, object]) -> tuple[Terms, ...]:
         report: its part of ``build_report.json``: a stress set names its corpus there.
     """
     corpus = report.get("corpus")
-    return CORPORA.get(corpus, ()) if isinstance(corpus, str) else SETS.get(name, ())
+    return KNOWN["corpora" if corpus else "sets"].get(str(corpus or name), ())
 
 
 def texts_may_go(terms: Iterable[Terms]) -> bool:
@@ -114,7 +102,6 @@ def publishing_note(terms: Sequence[Terms]) -> str:
     """Return what of a set may be published, as a sentence for its card; ``""`` where the terms of its texts are not known."""
     if not terms:
         return ""
-    if texts_may_go(terms):
-        return "May be published with its texts (`nnd publish`)."
-    closed = "; ".join(term.texts for term in terms if not term.redistribute)
-    return f"Ids and the recipe may be published (`nnd publish`), the texts not: they are {closed}."
+    if closed := "; ".join(term.texts for term in terms if not term.redistribute):
+        return f"Ids and the recipe may be published (`nnd publish`), the texts not: they are {closed}."
+    return "May be published with its texts (`nnd publish`)."

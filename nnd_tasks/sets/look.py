@@ -13,13 +13,12 @@ from nnd_tasks.files import read_text
 _HARMLESS = re.compile(
     r"(__future__|collections|csv|itertools|json|math|nnd_tasks|numpy|pandas|pathlib|re|typing)(\..*)?"
 )
-#: Names that do more than read tables: they run code, change files or reach the network.
+#: Names that can do more than read tables: run code, change files or reach the network.
 _MARKED = re.compile(
-    "__.*|breakpoint|chmod|compile|(del|get|set)attr|eval|exec|globals|(hard|sym)link_to|locals|mkdir|popen|remove|rename"
+    "__.*|breakpoint|chmod|compile|(del|get|set)attr|eval|exec|globals|(hard|sym)link_to|locals|mkdir|open|popen|remove|rename"
     "|read_(clipboard|html|pickle|sql)|rm(dir|tree)|system|to_(clipboard|csv|excel|json|parquet|pickle|sql)|touch|unlink"
     "|url(open|retrieve)|vars|write(_bytes|_text)?"
 )
-_WRITING = re.compile("[rbt]*[wax+][rwabtx+]*")
 
 
 def look_at_code(path: Path) -> list[str]:
@@ -47,8 +46,4 @@ def _look_at(node: ast.AST) -> list[str]:
             return [name]
         case ast.Constant(value=str(text)) if re.match(r"\w+://", text):
             return [text]
-        case ast.Call(func=ast.Name(id="open") | ast.Attribute(attr="open"), args=args, keywords=keywords):
-            values = [*args, *(one.value for one in keywords)]
-            writes = any(isinstance(one, ast.Constant) and _WRITING.fullmatch(str(one.value)) for one in values)
-            return ["open for writing"] if writes else []
     return []

@@ -13,7 +13,7 @@ import pandas as pd
 from nnd_tasks.datasets import dataset_folder, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text, write_texts
-from nnd_tasks.sets.build import Made, check_same_recipe, make_set, write_made
+from nnd_tasks.sets.build import Made, check_same_recipe, count_categories, make_set, write_made
 from nnd_tasks.sets.cells import PATH, ROW, as_number, is_missing, render, unpack
 from nnd_tasks.sets.chat import is_chat
 from nnd_tasks.sets.fetch import open_source
@@ -91,7 +91,7 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
     made = make_set(set_recipe, source)
     parts = made.report.values()
     files = {file: {"sha256": digest} for part in parts for file, digest in part["source_sha256"].items()}
-    keys = {**recipe.dump(), "files": files, "expected": dict(made.count_categories())}
+    keys = {**recipe.dump(), "files": files, "expected": dict(count_categories(made.categories))}
     loaded = make_recipe(keys, "recipe")
     for part in parts:
         part["recipe"] = loaded.dump()
@@ -100,7 +100,8 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
 
 def _own_recipe(name: str, keys: Mapping[str, Any], replace: bool) -> SetRecipe:
     check_set_name(name)
-    if shipped_task(f"nnd_{name}") is not None or (name in list_recipes() and list_recipes()[name].shipped):
+    known = list_recipes().get(name)
+    if shipped_task(f"nnd_{name}") or (known and known.shipped):
         raise NNDError(f"{name} is a set or task that comes with the package (`nnd list`); take another name")
     path = user_tasks_dir() / name / RECIPE
     facts = {} if replace or not path.is_file() else read_recipe(path).get("facts", {})
@@ -231,12 +232,11 @@ def write_skeleton(name: str, needs: NoTableError, keys: Mapping[str, Any]) -> t
     if prepare.exists() or set_recipe.path.exists():
         raise NNDError(f"{set_recipe.path.parent}: a recipe is there already; complete it, or take another name")
     fields = ", ".join(name for name in needs.table if name not in (PATH, ROW, FILE)) or "see the file"
-    lists = {
-        column: ", ".join(items[0]) for column, items in _find_lists(needs.table).items() if isinstance(items[0], dict)
-    }
     item, loop = "record", ""
-    for column, inner in list(lists.items())[:1]:
-        item, loop = "item", f"        for item in record[{column!r}]  # fields: {inner}\n"
+    for column, items in _find_lists(needs.table).items():
+        if isinstance(items[0], dict):
+            item, loop = "item", f"        for item in record[{column!r}]  # fields: {', '.join(items[0])}\n"
+            break
     text = _SKELETON.format(name=name, item=item, file=file, fields=fields, loop=loop)
     recipe = dump_yaml({"files": {file: {}}, "better": ["TODO: the best label"], **set_recipe.recipe.dump()})
     write_texts({set_recipe.path: recipe, prepare: text})

@@ -150,8 +150,9 @@ def _to_table(path: Path, rows: Iterable[list[Any]]) -> pd.DataFrame:
                 continue
             if not names:
                 names = [str(name).strip() for name in cells]
-                names = names[:-1] if names[-1].startswith("# ") else names  # a comment
                 continue
+            if not kept and names[-1].startswith("# ") and len(cells) == len(names) - 1:
+                names.pop()  # a comment, which no row has a cell for
             if len(cells) != len(names) and (len(cells) < len(names) or any(cells[len(names) :])):
                 raise NNDError(f"{path}, row {number}: {counted(len(cells), 'cell')}, the header has {len(names)}")
             numbers.append(number)
@@ -208,19 +209,18 @@ def _tell_encoding(path: Path, name: str) -> None:
 
 
 def _recognise(content: bytes, path: Path) -> str:
-    try:
+    with suppress(UnicodeDecodeError):
         content.decode("utf-8")
-    except UnicodeDecodeError:
-        from charset_normalizer import from_bytes
+        return "utf-8"
+    from charset_normalizer import from_bytes
 
-        best = from_bytes(content[: 1 << 20], cp_isolation=_ENCODINGS).best()
-        if best is None:
-            raise NNDError(f"{path}: its encoding is not recognised; name it with --encoding") from None
-        # Single bytes do not tell Latin alphabets apart; nearly all such files are of Windows in western Europe.
-        name = "cp1252" if best.encoding in _LATIN else best.encoding
-        _tell_encoding(path, name)
-        return name
-    return "utf-8"
+    best = from_bytes(content[: 1 << 20], cp_isolation=_ENCODINGS).best()
+    if best is None:
+        raise NNDError(f"{path}: its encoding is not recognised; name it with --encoding")
+    # Single bytes do not tell Latin alphabets apart; nearly all such files are of Windows in western Europe.
+    name = "cp1252" if best.encoding in _LATIN else best.encoding
+    _tell_encoding(path, name)
+    return name
 
 
 def read_json(path: Path, encoding: str | None = "utf-8") -> Any:

@@ -291,8 +291,8 @@ class Recipe(_Strict):
             (len(self.rules) > 1, f"{rules}: one rule says what is better"),
             (self.pairs and rules, f"{rules}: pairs say themselves what is better"),
         ]  # fmt: skip
-        if any(wrong for wrong, _ in mistakes):
-            raise ValueError("; ".join(message for wrong, message in mistakes if wrong))
+        if found := [message for wrong, message in mistakes if wrong]:
+            raise ValueError("; ".join(found))
         return self
 
     @property

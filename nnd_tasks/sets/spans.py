@@ -13,8 +13,6 @@ from nnd_tasks.sets.cells import is_missing, take_column, unpack
 from nnd_tasks.sets.recipe import Spans
 
 Span = dict[str, Any]
-#: Spans that a candidate may have; each is looked for in the whole text.
-MAX_SPANS = 1000
 
 
 def find_marked(text: str, opening: str, closing: str) -> list[Span]:
@@ -63,8 +61,6 @@ def place_span(start: int, end: int, words: str | None, text: str) -> Span | Non
 def read_items(cell: Any) -> list[Any]:
     """Return the spans in a cell: objects, pairs of positions or words, one or a list, which may be a text as in CSV."""
     cell = unpack(cell)
-    if is_missing(cell) or (isinstance(cell, str) and not cell.strip()):
-        return []
     items = list(cell) if isinstance(cell, (list, tuple)) and not _is_pair(cell) else [cell]
     return [item for item in items if not is_missing(item) and str(item).strip()]
 
@@ -85,22 +81,19 @@ def locate_spans(cell: Any, text: str, keys: Spans) -> tuple[list[Span], int]:
     """Return the spans of a cell that lie in a candidate, and how many do not.
 
     Raises:
-        ValueError: there are more than `MAX_SPANS`.
+        ValueError: an item of the cell is neither an object, a pair of positions nor words.
     """
     items = read_items(cell)
-    if len(items) > MAX_SPANS:
-        raise ValueError(f"{len(items):,} spans; a candidate may have {MAX_SPANS:,}")
-    found = [_locate(item, text, keys) for item in items]
-    placed = [span for span in found if span is not None]
+    placed = [span for item in items if (span := _locate(item, text, keys))]
     return placed, len(items) - len(placed)
 
 
 def _locate(item: Any, text: str, keys: Spans) -> Span | None:
     if isinstance(item, str):
         return find_words(item, text)
-    known: Mapping[str, Any] = (
-        item if isinstance(item, Mapping) else dict(zip((keys.start, keys.end), item, strict=False))
-    )
+    known = dict(zip((keys.start, keys.end), item, strict=True)) if _is_pair(item) else item
+    if not isinstance(known, Mapping):
+        raise ValueError(f"{item!r:.60} is no error span; write an object, a pair of positions, or words")
     start, end, words = _position(known.get(keys.start)), _position(known.get(keys.end)), known.get(keys.text)
     words = normalize(words) if isinstance(words, str) else None
     if start is None or end is None:

@@ -20,7 +20,6 @@ from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.sets.card import About, make_card
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
 
-_VERSION_KEY = b"nnd_schema_version"
 _ELSEWHERE = "choose another place with --out"
 
 
@@ -133,6 +132,5 @@ def _write_parquet(table: pa.Table, path: Path) -> None:
 
     # The metadata of `features.arrow_schema` is how a parquet file declares its features to `datasets`.
     features = datasets.Features.from_arrow_schema(table.schema)
-    metadata = {**(features.arrow_schema.metadata or {}), _VERSION_KEY: str(SCHEMA_VERSION).encode()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd")
+    pq.write_table(table.replace_schema_metadata(features.arrow_schema.metadata), path, compression="zstd")

@@ -15,7 +15,7 @@ from nnd_tasks.check.check_report import CheckReport
 from nnd_tasks.check.rules import Finding, Row, finding
 
 SIZES = {"tests": 2_000, "contexts": 80, "categories": {"fluency": 2_000}}
-ERROR, NOTE = finding("card_license"), finding("near_equal")
+ERROR, NOTE = finding("card_license"), finding("edge_space")
 WARNING = finding("html", config="authors", rows=[Row(3, "abc", "a <b>bold</b>")], count=3)
 
 

@@ -80,10 +80,6 @@ def config(name: str, *, data: bool = True, listed: bool = True) -> Spoil:
     return spoil
 
 
-def both(*spoils: Spoil) -> Spoil:
-    return lambda made: [spoil(made) for spoil in spoils]
-
-
 def turned(made: Made) -> None:
     made.add(high=made.tests["low"][0], low=made.tests["high"][0])
 
@@ -107,7 +103,6 @@ SAMPLES: dict[str, list[str]] = {
     "replacement_character": ["caf\ufffd"],
     "control_character": ["caf\x07e"],
     "invisible_character": ["caf\u200be"],
-    "not_nfc": ["cafe\u0301"],
     "email": ["jane.doe@example.org", "x+y@mail.example.co.uk"],
     "phone": ["+49 30 1234567", "(212) 555-0123", "212-555-0123", "+1 212 555 0123", "030 1234567"],
 }
@@ -142,10 +137,6 @@ CASES: dict[str, Spoil] = {
     # the texts
     "equal_texts": lambda made: made.put(made.tests["high"][6]),
     "form_only": lambda made: made.put(made.tests["high"][6].upper()),
-    "near_equal": both(
-        lambda made: made.put("amber brook " * 9 + "cedar"),
-        lambda made: made.put("amber brook " * 9 + "cedars", column="high"),
-    ),
     "empty": lambda made: made.put(" \n"),
     "edge_space": lambda made: made.put("amber brook. "),
     "context_missing": lambda made: made.put(" ", column="context"),
@@ -157,7 +148,6 @@ CASES: dict[str, Spoil] = {
     "card_license_other": header(license="other"),
     "card_license_closed": header(license="proprietary"),
     "card_language": header(language=[]),
-    "card_citation": attribute(body="# Made\n\nCite Who (2020).\n"),
     "card_citation_origin": attribute(body="# Made\n\n```bibtex\n@inproceedings{laban2022nnd,\n}\n```\n"),
     "card_todo": attribute(body=f"# Made\n\nJudged by TODO(who judged, how many).\n\n{CITATION}"),
     # the tasks
@@ -204,7 +194,6 @@ LOOKALIKES: dict[str, list[str]] = {
     "special_token": ["5 < s > 3", "[sic]", "<|", "a_b"],
     "mojibake": ["SÃO PAULO", "Ângela", "naïve façade", "Ã is a letter", "Größe"],
     "control_character": ["tab\there"],
-    "not_nfc": ["café", "Ångström"],
     "email": ["@user said", "a @ b", "foo@bar", "3@5.7"],
     "phone": ["2020-10-12", "1914-1918", "1,234,567,890", "version 10.2.33.4", "ISBN 978-3-16-148410-0", "0.123456789"],
 }

@@ -85,8 +85,8 @@ def test_what_is_wrong_with_a_recipe_is_found(changes: dict[str, Any], code: str
         ("import urllib.request as json", "import urllib.request"),
         ("e = eval", "eval"),
         ("().__class__.__base__", "__class__"),
-        ("open('x', 'w')", "open for writing"),
-        ("pathlib.Path('x').open(mode='ab')", "open for writing"),
+        ("open('x', 'w')", "open in line 1"),
+        ("pathlib.Path('x').open(mode='ab')", "open in line 1"),
         ("pathlib.Path('x').unlink()", "unlink"),
         ("pd.read_pickle('x')", "read_pickle"),
         ("pd.read_csv('ftp://example.org/x')", "ftp://example.org/x"),
@@ -101,7 +101,7 @@ def test_code_is_read_and_not_run(line: str, named: str, sent: Path) -> None:
 
 
 def test_code_that_only_reads_tables_is_a_note(sent: Path, nnd_home: Path) -> None:
-    more = "import csv, json, re\nfrom pathlib import Path\nfrom collections import Counter\nopen('x.json', encoding='utf-8')\n"
+    more = "import csv, json, re\nfrom pathlib import Path\nfrom collections import Counter\n"
     (sent / "prepare.py").write_text(more + ROWS, encoding="utf-8")
     assert [(one.code, one.severity) for one in found(sent).values()] == [("prepare_code", Severity.NOTE)]
     made = Made(nnd_home, files={f"nnd/{NAME}/prepare.py": "import os\n" + ROWS})
@@ -116,8 +116,8 @@ def test_code_that_only_reads_tables_is_a_note(sent: Path, nnd_home: Path) -> No
     ("changes", "code", "message"),
     [
         ({"published": {"authors": 160}, "expected": {"fluency": 80, "meaning": 80}}, None, ""),
-        ({"published": {"authors": 161}}, "recipe_counts", "160 tests, 161 are published"),
-        ({"expected": {"fluency": 80, "meaning": 81}}, "recipe_counts", "81"),
+        ({"published": {"authors": 161}}, "recipe_counts", "160 tests, published are 161"),
+        ({"expected": {"fluency": 80, "meaning": 81}}, "recipe_counts", "expects 161"),
         ({"lable": "x"}, "recipe_key", "'label'"),
     ],
 )

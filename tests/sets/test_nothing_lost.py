@@ -41,10 +41,7 @@ def test_pairs_that_differ_in_white_space_only_are_tests(tmp_path: Path) -> None
         (RIGHT, WRONG),
         (OTHER, WRONG),
     ]
-    report = read_report(result.folder)["default"]
-    assert (report["space_only"], report["dropped"]) == (1, {"equal_texts": 1})
-    assert any("1 test of two texts that differ in white space only" in note for note in result.notes)
-    assert "1 test of texts that differ in white space only" in (result.folder / "README.md").read_text("utf-8")
+    assert read_report(result.folder)["default"]["dropped"] == {"equal_texts": 1}
 
 
 @pytest.mark.parametrize("candidates", ["texts", "rows"])

@@ -155,7 +155,7 @@ def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path: P
     [
         ({"better": "best"}, "no candidate has the label 'best'; the labels are 'bad', 'good'"),
         ({"better": ["Good"]}, "Good"),
-        ({"better": None, "order": ["bad", "goood"]}, "the rule lacks the label 'good'; did you mean 'goood'"),
+        ({"better": None, "order": ["bad", "Good"]}, "the rule lacks the label 'good'; name it too"),
         ({"better": None}, "names no rule"),
         (
             {"better": None, "label": None, "score": "l", "min_gap": 1},
@@ -215,6 +215,14 @@ def test_spans_by_place_and_by_words(cell: Any, keys: dict[str, Any], expected: 
         assert pick(test["low_spans"], "category", "severity") == [("K", "minor")]
     if isinstance(cell, list) and isinstance(cell[0], dict) and "text" in cell[0]:
         assert test["low_spans"][0]["start"] == TEXT.rindex("stood")
+
+
+@pytest.mark.parametrize("cell", [[4, 9, 12], "[4, 9, 12]", 4, [[4, 9], [4]], [[4, 9, "minor"]]])
+def test_what_is_no_span_is_refused_with_its_row(cell: Any, tmp_path: Path) -> None:
+    rows = [{"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": TEXT, "l": "bad", "s": cell}]
+    with pytest.raises(NNDError, match=r"table.jsonl, line 2: .* is no error span; write an object") as caught:
+        make_rows(tmp_path, rows, **LABELS, spans={"column": "s"})
+    assert "\n" not in str(caught.value)
 
 
 def test_spans_of_two_columns_of_marks_and_of_several_raters(tmp_path: Path) -> None:

@@ -135,6 +135,19 @@ UNREADABLE: dict[str, tuple[str, bytes, str]] = {
 }
 
 
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+def test_a_last_column_may_begin_with_a_number_sign(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t.{ending}"
+    rows = [{"c": "q", "t": text, "# errors": count} for count, text in enumerate("ab")]
+    excel(path, rows) if ending == "xlsx" else pd.DataFrame(rows).to_csv(path, index=False)
+    assert len(read_tests(make(path, **{**KEYS, "score": "# errors"}))) == 1
+
+
+def test_a_comment_behind_the_header_that_rows_have_no_cell_for_is_none(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("c\tt\ts\t# Documentation: ...\nq\ta\t1\nq\tb\t2\n")
+    assert len(read_tests(make(tmp_path / "t.tsv", **KEYS))) == 1
+
+
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_what_cannot_be_read_is_one_line_that_names_file_and_row(name: str, tmp_path: Path) -> None:
     file, content, message = UNREADABLE[name]
