@@ -1,4 +1,4 @@
-"""All tests of a report: as data of the page, in a browser, and one of them alone (`nnd show TEST_ID`)."""
+"""All tests of a report: as data of the page, in a browser, and one of them alone (``nnd report --test``)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lxml import html
-from nnd_tasks.analysis.report import browsing, html_report
-from nnd_tasks.analysis.report.browsing import STEPS, Limits, pack, segments
-from nnd_tasks.analysis.report.html_report import PAGE_LIMIT, render, sections_of, write_report
-from nnd_tasks.analysis.report.one_test import find_test, write_page
 
-from nnd_tasks.analysis.results import read_results
+from nnd_tasks.analysis import browsing
+from nnd_tasks.analysis import page as page_module
+from nnd_tasks.analysis.browsing import STEPS, Limits, pack, segments
+from nnd_tasks.analysis.one_test import find_test, render_test, report_test
+from nnd_tasks.analysis.page import PAGE_LIMIT, render_report
+from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.analysis.token_files import CandidateTokens, run_tokens
 from nnd_tasks.errors import NNDError
 from nnd_tasks.wording import counted
-from tests.analysis.pages import open_page
+from tests.analysis.pages import open_page, parse, text_of
 from tests.analysis.runs import make_run
 from tests.analysis.token_runs import documents, write_run
 from tests.commands import Outcome
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def paired(folder: Path) -> Paired:
-    [found] = pair(read_results([folder]))
+    [found] = pair(read_runs([folder]))
     return found
 
 
@@ -141,7 +141,7 @@ def test_a_tie_and_a_test_without_outcome_are_no_failures_like_others() -> None:
 
 
 def test_what_does_not_fit_is_shortened_then_left_out_and_it_says_so(
-    folder: Path, paired: Paired, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, paired: Paired, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(browsing, "STEPS", (Limits(4_000, 1_500), Limits(60, 20), Limits(60, 20, tokens=False)))
     sizes = [pack([paired], room).size for room in (10**9, 10**4, 8_000)]
@@ -156,9 +156,8 @@ def test_what_does_not_fit_is_shortened_then_left_out_and_it_says_so(
         assert set(section["id"]) == set(ids), "the tests with the smallest margins are kept"
     assert 0 < packed.tests < packed.of == 36
     assert packed.models == []
-    monkeypatch.setattr(html_report, "PAGE_LIMIT", html_report.HTML_LIMIT + 3_000)
-    page = html.fromstring(write_report([folder], tmp_path / "r.html").read_bytes().decode())
-    said = " ".join(page.xpath("string(//div[@id='browse'])").split())
+    monkeypatch.setattr(page_module, "PAGE_LIMIT", 3_000)
+    said = text_of(parse(render_report(read_runs([folder]), [folder])).xpath("//div[@id='browse']")[0])
     assert re.search(r"\b\d+ of 36 tests are here, those with the smallest margins", said)
     assert "Token scores, where runs have them, are left out" in said
     assert "kept up to 60 characters" in said
@@ -193,10 +192,8 @@ def test_a_page_of_20000_tests_is_below_its_limit(monkeypatch: pytest.MonkeyPatc
             return score[hash(key) % len(score)]
 
     monkeypatch.setattr(browsing, "run_tokens", lambda run: Scores({1: 1}))
-    packed = pack(
-        [Paired("nnd_demo", "s", runs, tests, np.zeros((0, 2), bool), 0)], PAGE_LIMIT - html_report.HTML_LIMIT
-    )
-    assert packed.size <= PAGE_LIMIT - html_report.HTML_LIMIT
+    packed = pack([Paired("nnd_demo", "s", runs, tests, np.zeros((0, 2), bool), 0)], PAGE_LIMIT)
+    assert packed.size <= PAGE_LIMIT
     assert packed.tests == packed.of == 20_000
     assert packed.limits == STEPS[0], "nothing is cut"
     assert packed.models == ["a", "b"]
@@ -207,7 +204,7 @@ def test_a_damaged_file_of_tokens_is_named(tmp_path: Path) -> None:
     path = next(folder.glob("tokens_*"))
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(NNDError, match=rf"{path.name}: cannot be read"):
-        write_report([folder], tmp_path / "r.html")
+        render_report(read_runs([folder]), [folder])
 
 
 @pytest.mark.parametrize(
@@ -222,7 +219,7 @@ def test_token_scores_that_cannot_be_are_one_error(damage: dict[str, Any], messa
     made[0]["candidates"] = [
         re.sub(r"[^\x00-\x7f]", "x", text) for text in made[0]["candidates"]
     ]  # 30 words, 31 tokens
-    [run] = read_results([write_run(tmp_path / "a", "m", made)])
+    [run] = read_runs([write_run(tmp_path / "a", "m", made)])
     table = pq.read_table(run.tokens)
     rows = table.to_pylist()
     rows[1] |= damage
@@ -234,45 +231,50 @@ def test_token_scores_that_cannot_be_are_one_error(damage: dict[str, Any], messa
 # ---------------------------------------------------------------- one test
 
 
-def test_show_tells_what_each_model_made_of_a_test(folder: Path, paired: Paired, nnd: Callable[..., Outcome]) -> None:
-    done = nnd("show", "00005-1", "--results", folder)
-    assert done.status == 0, done.err
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.out.splitlines() if "|" in line]
-    for run, row in zip(paired.runs, rows[2:5], strict=True):
+def test_one_test_is_shown_with_what_each_model_made_of_it(paired: Paired) -> None:
+    report = report_test("00005-1", paired)
+    texts, outcomes, tokens = (table.cells().to_numpy().tolist() for table in report.tables)
+    document = paired.runs[0].documents[5]
+    assert ["better", document["candidates"][0]] in texts
+    assert ["marked in it: meaning", "Wr0ng1"] in texts
+    for run, row in zip(paired.runs, outcomes, strict=True):
         [test] = run.tests[run.tests["test_id"] == "00005-1"].to_dict("records")
         assert row[:3] == [run.model, "passed" if test["passed"] else "failed", f"{test['margin']:+.3f}"]
         low = run.documents[test["document"]]["scores"][test["low"]]
         assert row[6] == f"{low['mean']:.3f}, {low['sum']:.2f} ({low['tokens']} tokens)"
-    assert "marked in it: 'Wr0ng1' (meaning)" in done.out
-    assert [row[0] for row in rows[7:]] == ["m-a", "m-b"], "the third model has no token scores"
+    assert {row[0] for row in tokens} == {"m-a", "m-b"}, "the third model has no token scores"
     scores = run_tokens(paired.runs[0])
     assert scores is not None
-    worst = scores["c00005", 2, True]
-    place = int(worst.logprobs.argmin())
-    text = paired.runs[0].documents[5]["candidates"][2][worst.starts[place] : worst.ends[place]]
-    if text.isascii():
-        assert rows[7][2].startswith(f"{text!r} {-worst.logprobs[place]:.1f}")
+    highest = max(-scores["c00005", 2, True].logprobs)
+    # Tokens that stand for parts of one character are one, with the sum of their surprises.
+    shown = [float(row[3]) for row in tokens if row[:2] == ["m-a", "worse"]]
+    assert shown == sorted(shown, reverse=True)
+    assert len(shown) == 5
+    assert shown[0] >= round(float(highest), 1)
 
 
-def test_a_wrong_id_is_one_error_with_the_nearest_ids(folder: Path, nnd: Callable[..., Outcome]) -> None:
-    done = nnd("show", "00005-9", "--results", folder)
-    assert done.status == 1
-    assert re.fullmatch(r"nnd: error: 00005-9: no run in \S+ has this test; did you mean '00005-\d' or .*\n", done.err)
-    assert "they have '00000-0', '00000-1' and 34 more" in nnd("show", "zzzzzzz", "--results", folder).err
-    assert "add --results FOLDER" in nnd("show", "00005-1", "-o", "x.html").err
+def test_the_command_line_prints_a_test_and_writes_its_page(
+    folder: Path, tmp_path: Path, nnd: Callable[..., Outcome]
+) -> None:
+    done = nnd("report", folder, "--test", "00005-1", "-o", tmp_path / "t.html", "--format", "json")
+    assert done.status == 0, done.err
+    assert json.loads(done.out)["title"] == "nnd_marked, test 00005-1"
+    assert "Test 00005-1" in (tmp_path / "t.html").read_text("utf-8")
+    wrong = nnd("report", folder, "--test", "00005-9", "-o", tmp_path / "x.html")
+    assert wrong.status == 1
+    assert re.search(r"00005-9: no run has this test; did you mean '00005-\d'", wrong.err)
+    assert "'00000-0', '00000-1' and 34 more" in nnd("report", folder, "--test", "zzzzzzz").err
+    assert not (tmp_path / "x.html").exists()
 
 
-def test_the_page_of_a_test_has_its_whole_texts(folder: Path, tmp_path: Path) -> None:
+def test_the_page_of_a_test_has_its_whole_texts(tmp_path: Path) -> None:
     made = documents(1, words=2_000, context=9_000)
-    write_run(tmp_path / "long", "m", made)
-    path = write_page("00000-1", find_test("00000-1", [tmp_path / "long"]), tmp_path / "t.html")
-    pieces = html.fromstring(path.read_bytes().decode()).xpath("//script[@class='data']/text()")
-    [section], data = map(unpacked, pieces)
+    runs = read_runs([write_run(tmp_path / "long", "m", made)])
+    page = parse(render_test("00000-1", find_test("00000-1", runs)))
+    [section], data = map(unpacked, page.xpath("//script[@class='data']/text()"))
     assert section["id"] == ["00000-1"]
     assert made[0]["candidates"][2] in data["texts"]
     assert made[0]["context"] in data["texts"]
-    with pytest.raises(NNDError, match=r"is a folder; name a file, such as .*test\.html"):
-        write_page("00000-1", find_test("00000-1", [tmp_path / "long"]), tmp_path)
 
 
 # ---------------------------------------------------------------- in a browser
@@ -293,15 +295,21 @@ def total(page: Page) -> int:
     return int(re.search(r"of ([\d,]+)", said)[1].replace(",", "")) if " of " in said else 0  # type: ignore[index]
 
 
+def write_test(folder: Path, out: Path) -> Path:
+    path = out / "t.html"
+    path.write_text(render_test("00005-1", find_test("00005-1", read_runs([folder]))), "utf-8")
+    return path
+
+
 @pytest.mark.complete
 def test_tests_are_searched_and_filtered_in_a_browser(
     browser: Browser, folder: Path, paired: Paired, tmp_path: Path
 ) -> None:
-    path = write_report([folder], tmp_path / "r.html")
+    path = tmp_path / "r.html"
+    path.write_text(render_report(read_runs([folder]), [folder]), "utf-8")
     page, complaints = open_page(browser, path, viewport={"width": 1280, "height": 900})
     page.wait_for_selector("#browse:not([hidden])")
     assert page.title() == "NND report", "a text ran as a script"
-    assert not page.locator("#failed").count()
     outcomes = {
         run.model: dict(zip(run.tests["test_id"], run.tests["passed"].tolist(), strict=True)) for run in paired.runs
     }
@@ -346,8 +354,8 @@ def test_tests_are_searched_and_filtered_in_a_browser(
 
 @pytest.mark.complete
 def test_tokens_marks_and_differences_are_where_they_belong(browser: Browser, folder: Path, tmp_path: Path) -> None:
-    pairs = find_test("00005-1", [folder])
-    page, complaints = open_page(browser, write_page("00005-1", pairs, tmp_path / "t.html"))
+    pairs = find_test("00005-1", read_runs([folder]))
+    page, complaints = open_page(browser, write_test(folder, tmp_path))
     page.wait_for_selector("#browse:not([hidden])")
     run = pairs[0].runs[1]
     scores = run_tokens(run)
@@ -377,7 +385,7 @@ def test_tokens_marks_and_differences_are_where_they_belong(browser: Browser, fo
 @pytest.mark.complete
 def test_colours_of_tokens_can_be_told_apart_in_grey_and_read(browser: Browser, folder: Path, tmp_path: Path) -> None:
     """The relative luminance of WCAG 2: steps between levels, and a contrast of 4.5 with the text on them."""
-    path = write_page("00005-1", find_test("00005-1", [folder]), tmp_path / "t.html")
+    path = write_test(folder, tmp_path)
 
     def luminance(colour: str) -> float:
         parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
@@ -405,7 +413,7 @@ def test_a_page_of_20000_tests_opens_in_two_seconds(browser: Browser, tmp_path: 
     for i in range(2):
         write_run(tmp_path / str(i), f"m-{i}", made, seed=i)
     path = tmp_path / "r.html"
-    path.write_bytes(render(sections_of(pair(read_results([tmp_path]))), ["results"]))
+    path.write_text(render_report(read_runs([tmp_path]), ["results"]), "utf-8")
     assert path.stat().st_size < 20_000_000
     page = browser.new_page()
     page.goto(path.as_uri())
