@@ -21,6 +21,7 @@ from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.analysis.verdicts import give_verdicts
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
+from nnd_tasks.secrets import without_secrets
 from nnd_tasks.show.report import Cell, Report, Table, interval
 from nnd_tasks.statistics import FEW, paired_difference, summarize_rate
 
@@ -370,7 +371,7 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False, brief: 
         notes += [f"{model}: {note}" for model, one in by_model.items() for note in one.notes]
     if not brief and len(parts := margin_parts(paired)):
         tables.append(margins_table(parts))
-    signatures = {run.model: run.line for run in paired.runs}
+    signatures = {run.model: without_secrets(run.line) for run in paired.runs}
     lines = pd.DataFrame(signatures.items(), columns=["model", "signature"])
     tables.append(Table("signatures", lines, {"model": "{model}", "signature": "{signature}"}, only_files=True))
     return Report(

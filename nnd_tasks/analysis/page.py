@@ -184,6 +184,7 @@ def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, a
             "tokens": [*every, *tokens] if alone else [*tokens, *every],
         },
         "counted": counted,
+        "without_secrets": without_secrets,
     }
 
 
