@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 import yaml
-from nnd_tasks.analysis.compare.output import to_json
-from nnd_tasks.analysis.compare.paired import compare_runs
 
 import nnd_tasks.demo
-from nnd_tasks.analysis.results import read_results
+from nnd_tasks.analysis.compare import compare_runs, report_comparison
+from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.baselines import ALL
 from nnd_tasks.demo import COMPARISON
 from nnd_tasks.demo.model import RECORD, TrainingSettings, _save, make_models, training_documents
 from nnd_tasks.demo.training_text import FRAMES, WORDS, make_documents, plural, read_frames, read_words
+from nnd_tasks.show.forms import to_json
 from tests import commands
 from tests.conftest import DEMO_ANNOTATIONS as PATH
 from tests.conftest import REPO
@@ -212,7 +212,7 @@ def test_the_whole_chain_runs_and_is_used_again(small_demo: Callable[[Path, Path
 def test_the_demo_trains_and_shows_what_training_changed(tmp_path: Path) -> None:
     rows = check_demo(nnd_demo, tmp_path)
     # What holds whatever the seed; the other categories depend on it.
-    assert rows["disfluent"]["differences"][0]["low"] > 0, rows
+    assert rows["disfluent"]["low"] > 0, rows
 
 
 def check_demo(run: Callable[[Path, Path], str], tmp_path: Path) -> dict[str, Any]:
@@ -221,16 +221,16 @@ def check_demo(run: Callable[[Path, Path], str], tmp_path: Path) -> dict[str, An
     printed = run(folder, tmp_path)
     found = json.loads((folder / COMPARISON).read_text("utf-8"))
     assert found["models"] == ["untrained", "trained"]
-    rows = {row["category"]: row for row in found["categories"]}
+    rows = {row["category"]: row for row in found["tables"]["differences"]}
+    rates = {(row["category"], row["model"]): row for row in found["tables"]["rates"]}
     assert list(rows) == [ALL, *CATEGORIES]
-    assert [row["tests"] for row in rows.values()] == [381, 127, 127, 127]
-    [same] = compare_runs(read_results([folder / "results" / model for model in found["models"]]))  # as `nnd compare`
-    assert json.loads(to_json(same))["categories"] == found["categories"]
-    for row in rows.values():
-        [paired] = row["differences"]
-        before, after = (row["rates"][model]["rate"] for model in ("untrained", "trained"))
-        assert after - before == pytest.approx(paired["difference"])
-        shown = [f"{before:.3f}", f"{after:.3f}", f"{paired['low']:+.3f} to {paired['high']:+.3f}"]
+    assert [rates[name, "trained"]["tests"] for name in rows] == [381, 127, 127, 127]
+    [same] = compare_runs(read_runs([folder / "results" / model for model in found["models"]]))  # as `nnd compare`
+    assert json.loads(to_json(report_comparison(same)))["tables"] == found["tables"]
+    for name, row in rows.items():
+        before, after = (rates[name, model]["rate"] for model in ("untrained", "trained"))
+        assert after - before == pytest.approx(row["difference"])
+        shown = [f"{before:.3f}", f"{after:.3f}", f"{row['low']:+.3f} to {row['high']:+.3f}"]
         assert all(text in printed for text in shown)
     assert "trained in" in printed
     assert f"{Path(sys.executable).with_name('nnd')} build quiz_design" in printed
@@ -238,7 +238,7 @@ def check_demo(run: Callable[[Path, Path], str], tmp_path: Path) -> dict[str, An
     for model in ("untrained", "trained"):
         results = json.loads(next((folder / "results" / model).rglob("results_*.json")).read_text("utf-8"))["results"]
         for name in CATEGORIES:
-            assert results["nnd_demo"][f"pass_rate_{name},none"] == pytest.approx(rows[name]["rates"][model]["rate"])
+            assert results["nnd_demo"][f"pass_rate_{name},none"] == pytest.approx(rates[name, model]["rate"])
     weights = (folder / "trained" / "model.safetensors").stat()
     again = run(folder, tmp_path)
     assert "used again" in again

@@ -346,7 +346,7 @@ def comparison() -> Any:
 
 def test_markdown_has_every_number_and_marks_what_is_unreliable(comparison: Any) -> None:
     text = markdown(comparison)
-    assert "| all | 12 | 3† | 0.500 [0.085, 0.915] | 0.750 [0.180, 0.976] |" in text
+    assert "| all | 12 | 3† | 0.500§ [0.085, 0.915] | 0.750§ [0.180, 0.976] |" in text
     # All three prompts differ by the same: there is no interval, and with three no p below 0.25.
     assert "| all | m1 - m0 | +0.250 | no interval | 0.250 | 0.250 | 0.508 | -‡ |" in text
     assert "† fewer than 10 prompts" in text

@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from lxml import html
-from nnd_tasks.analysis.report.html_report import write_report
 
 from nnd_tasks.analysis.alignment import Block, character_blocks
 from nnd_tasks.analysis.margins import (
@@ -27,13 +25,15 @@ from nnd_tasks.analysis.margins import (
     margin_parts,
     margin_table,
 )
-from nnd_tasks.analysis.results import read_results
+from nnd_tasks.analysis.page import render_report
+from nnd_tasks.analysis.results import read_runs
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.analysis.token_files import CandidateTokens
 from nnd_tasks.harness.scored_tokens import tokens_and_characters
 from nnd_tasks.harness.token_table import SCHEMA
 from nnd_tasks.runner.run import run_lm_eval
 from tests.analysis.fake_runs import PROTOCOL
+from tests.analysis.pages import parse, text_of
 from tests.commands import Outcome
 from tests.harness.test_scored_tokens import MAKE, TEXTS, counter_of
 
@@ -370,15 +370,14 @@ def test_compare_and_report_show_the_parts_where_there_are_token_scores(
     cells = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines() if line.startswith("|")
     ]
-    [row] = [row for row in cells if row[:2] == ["swap", "m-at"]]
+    [_, row] = [row for row in cells if row[:2] == ["swap", "m-at"]]  # the first are diagnostics
     assert row[2:5] == ["12", "0", "1.0 / 1.0"]
     assert row[5].startswith("+2.55 [+2.")
-    pages = [html.document_fromstring(write_report([tmp_path / k], tmp_path / f"{k}.html").read_bytes()) for k in found]
-    [table] = pages[0].xpath("//table[@class='parts']")
-    assert [[" ".join(cell.text_content().split()) for cell in row] for row in table.xpath("tbody/tr")] == [
-        [*key, *values] for key, values in cells.items()
-    ]
-    assert not pages[1].xpath("//table[@class='parts']")
+    pages = [parse(render_report(read_runs([tmp_path / kind]), [tmp_path / kind])) for kind in ("with", "without")]
+    rows = [[text_of(cell) for cell in row] for row in pages[0].xpath("//table[@class='margin_parts']/tbody/tr")]
+    assert row in rows
+    assert len(rows) == len(parts)
+    assert not pages[1].xpath("//table[@class='margin_parts']")
     commands = [page.xpath("string(//article[@class='run']/pre)") for page in pages]
     assert ["--metadata '{\"tokens\": true}'" in command for command in commands] == [True, False]
 

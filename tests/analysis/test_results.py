@@ -14,13 +14,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
-from nnd_tasks.analysis.compare.paired import compare_runs
 from typer.testing import CliRunner
 
-from nnd_tasks.analysis.compare import diagnostics as reading
+from nnd_tasks.analysis import diagnostics as reading
+from nnd_tasks.analysis.compare import compare_runs
+from nnd_tasks.analysis.diagnostics import diagnostics_of
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.results import read_results
+from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.analysis.selecting import PARTS, value_of
 from nnd_tasks.analysis.side_by_side import not_compared, pair
 from nnd_tasks.baselines import Unigrams
@@ -128,15 +129,12 @@ def test_the_example_in_pandas_runs(
 def test_the_command_compares_and_writes(scored: Path, tmp_path: Path) -> None:
     done = nnd("compare", scored / "gpt2", scored / "llama", scored / "t5", "--out", tmp_path, "--resamples", "200")
     assert done.exit_code == 0, done.output
-    assert "# nnd/demo (authors): gpt2, llama, t5" in done.output
+    assert "# nnd_demo on nnd/demo (authors): gpt2, llama, t5" in done.output
     assert "| rank group | rank | model | pass rate |" in done.output
-    assert "| category | shorter | longer | overlap | unigram |" in done.output
-    assert {path.name for path in tmp_path.iterdir()} == {
-        f"demo_authors.{suffix}" for suffix in ("md", "json", "csv", "tex")
-    }
-    found = json.loads((tmp_path / "demo_authors.json").read_text())
-    assert len(found["categories"][0]["differences"]) == 3
-    assert set(found["reading_aid"]) == {"gpt2", "llama", "t5"}
+    assert "| category | model | shorter | longer | overlap | unigram |" in done.output
+    found = json.loads((tmp_path / "compare_nnd_demo.json").read_text())
+    assert len([row for row in found["tables"]["differences"] if row["category"] == "all"]) == 3
+    assert {row["model"] for row in found["tables"]["diagnostics"]} == {"gpt2", "llama", "t5"}
 
 
 def test_one_results_or_samples_file_can_be_named(scored: Path) -> None:
@@ -360,14 +358,11 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(resul
     out = tmp_path / "out"
     done = nnd("compare", results, "--out", out, "--resamples", "100")
     assert done.exit_code == 0, done.output
-    assert "Task: nnd_demo (shots 0).\n\n" in done.output
-    assert "Task: nnd_demo (shots 2).\n\n" in done.output
-    assert {path.stem for path in out.iterdir()} == {
-        "demo_authors_nnd_demo_shots_0",
-        "demo_authors_nnd_demo_shots_2",
-    }
+    assert "# nnd_demo (shots 0) on nnd/demo (authors)" in done.output
+    assert "# nnd_demo (shots 2) on nnd/demo (authors)" in done.output
+    assert {path.stem for path in out.glob("*.md")} == {"compare_nnd_demo_shots_0", "compare_nnd_demo_shots_2"}
     done = nnd("compare", results, "--select", "shots=2", "--resamples", "100")
-    assert "# nnd/demo (authors): gpt2, llama\n" in done.output
+    assert "# nnd_demo on nnd/demo (authors): gpt2, llama\n" in done.output
     assert "t5" not in done.output
     done = nnd("report", results, "--select", "shots=2,limit=10", "--select", "chat_template=no", "-o", out / "r.html")
     assert done.exit_code == 0, done.output
@@ -445,17 +440,13 @@ def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
     )
     run.tests.loc[2, "margin_sum"] = -0.5
     run.tests.loc[1, "margin_bytes"] = 0.5
-    found = diagnostics_of(run)
-    assert set(found) == {"all", "x", "y"}
-    assert found["x"].near == 0.5
-    assert found["all"].near == pytest.approx(1 / 3)
-    assert (found["y"].flips_sum, found["y"].flips_bytes) == (1.0, 0.0)
-    assert (found["x"].flips_sum, found["x"].flips_bytes) == (0.0, 0.5)
+    found = diagnostics_of(run).set_index("category")
+    assert set(found.index) == {"all", "x", "y"}
+    assert found["near"].to_dict() == {"all": pytest.approx(1 / 3), "x": 0.5, "y": 0.0}
+    assert found.loc[["x", "y"], ["flips_sum", "flips_bytes"]].to_numpy().tolist() == [[0.0, 0.5], [1.0, 0.0]]
     # "better cat i" against "worse text i here": shorter, and "cat" is in the context.
-    assert found["all"].baselines["shorter"] == 1.0
-    assert found["all"].baselines["longer"] == 0.0
-    assert found["all"].baselines["overlap"] == 1.0
-    assert found["all"].pmi is None
+    assert found.loc["all", ["shorter", "longer", "overlap"]].tolist() == [1.0, 0.0, 1.0]
+    assert math.isnan(found.loc["all", "pmi"])
 
 
 def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(
@@ -474,8 +465,8 @@ def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(
 
     reading._set_facts.cache_clear()
     monkeypatch.setenv("NND_HOME", str(home))
-    assert diagnostics_of(run)["all"].baselines["unigram"] == pytest.approx(rate(rows))
+    assert diagnostics_of(run)["unigram"][0] == pytest.approx(rate(rows))
     reading._set_facts.cache_clear()
     monkeypatch.setenv("NND_HOME", str(scored))  # where the set is not built
-    assert diagnostics_of(run)["all"].baselines["unigram"] == pytest.approx(rate(rows_of_run))
+    assert diagnostics_of(run)["unigram"][0] == pytest.approx(rate(rows_of_run))
     reading._set_facts.cache_clear()

@@ -1,0 +1,243 @@
+"""What `nnd_tasks.show` makes of a report: cells, each form, what is printed, and files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+from lxml import html
+from markdown_it import MarkdownIt
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.show import Form, forms
+from nnd_tasks.show.report import Report, Table, file_stem, interval, numeric_columns, write_cell
+from nnd_tasks.show.terminal import show_reports, write_reports
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HOSTILE = "a|b `c` *d* <script>x</script> \\ \x1b[31m & 5%_$"
+ROWS = [
+    {"category": "all", "prompts": 1200, "few": False, "model": "m-a", "rate": 0.5, "low": 0.4, "high": 0.6, "p": 0.01},
+    {
+        "category": "all",
+        "prompts": 1200,
+        "few": False,
+        "model": "m-b",
+        "rate": 0.7,
+        "low": None,
+        "high": None,
+        "p": 1e-5,
+    },
+    {"category": "rare", "prompts": 3, "few": True, "model": "m-a", "rate": None, "low": None, "high": None, "p": None},
+]
+TABLE = Table(
+    "rates",
+    pd.DataFrame(ROWS),
+    {"category": "{category}", "prompts": "{prompts:,}{few:†}", "{model}": "{rate:.3f} [{low:.3f}, {high:.3f}]"},
+    "Rates.",
+)
+
+
+def draw() -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1, 1))
+    figure.subplots().plot([0, 1])
+    return figure
+
+
+def make_report(name: str = "one", title: str = "Title", **more: Any) -> Report:
+    signatures = Table("signatures", pd.DataFrame([{"line": "s1"}]), {"line": "{line}"}, only_files=True)
+    return Report(
+        name,
+        title,
+        findings=["It is found."],
+        tables=[TABLE, signatures],
+        notes=["A note."],
+        legend={"†": "few prompts.", "‡": "never there."},
+        brief=Table("brief", TABLE.data.iloc[:1], {"model": "{model}"}),
+        facts={"seed": 1},
+        **more,
+    )
+
+
+# ---------------------------------------------------------------- cells
+
+
+def test_a_heading_with_a_field_is_a_column_per_value_and_equal_rows_are_one() -> None:
+    cells = TABLE.cells()
+    assert list(cells.columns) == ["category", "prompts", "m-a", "m-b"]
+    assert cells.to_numpy().tolist() == [
+        ["all", "1,200", "0.500 [0.400, 0.600]", "0.700 [-, -]"],
+        ["rare", "3†", "-", ""],
+    ]
+    assert numeric_columns(cells) == [False, True, True, True]
+
+
+def test_a_column_without_any_value_is_not_shown() -> None:
+    data = pd.DataFrame([{"a": 1.0, "b": math.nan}, {"a": 2.0, "b": math.nan}])
+    assert list(Table("t", data, {"a": "{a:.0f}", "b": "{b:.2f}"}).cells().columns) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "row", "shown"),
+    [
+        ("{x:.2f}", {"x": math.nan}, "-"),
+        ("{x:.2f}", {"x": None}, "-"),
+        ("{x:.2f}", {"x": math.inf}, "none"),
+        ("{x:p}", {"x": 0.0004}, "<0.001"),
+        ("{x:p}", {"x": 0.0449}, "0.045"),
+        ("{x:.1f}{bad:‡}", {"x": 1.0, "bad": True}, "1.0‡"),
+        ("{x:.1f}{bad:‡}", {"x": 1.0, "bad": False}, "1.0"),
+        ("{x:.1f}{bad:‡}", {"x": math.nan, "bad": True}, "-‡"),
+        (lambda row: str(row["x"] * 2), {"x": 4}, "8"),
+    ],
+)
+def test_cells_are_written(cell: Any, row: dict[str, Any], shown: str) -> None:
+    assert write_cell(cell, row) == shown
+
+
+def test_an_interval_has_digits_that_tell_its_ends_apart() -> None:
+    assert interval(-0.1, 0.25) == "-0.100 to +0.250"
+    assert interval(0.12341, 0.12344) == "+0.12341 to +0.12344"
+    assert interval(math.nan, math.nan) == "no interval"
+
+
+@pytest.mark.parametrize(("name", "stem"), [("a b/c", "a_b_c"), ("../..", "report"), (".hidden", "hidden")])
+def test_names_of_files_lead_nowhere_else(name: str, stem: str) -> None:
+    assert file_stem(name) == stem
+
+
+# ---------------------------------------------------------------- forms
+
+
+def test_markdown_has_all_and_keeps_texts_from_being_markup() -> None:
+    text = forms.to_markdown(make_report(title=HOSTILE))
+    kinds = [token.type for token in MarkdownIt("commonmark").enable("table").parse(text)]
+    assert kinds.count("table_open") == 2, "with the table that only files have"
+    rendered = html.fromstring(MarkdownIt("commonmark").enable("table").render(text))
+    assert not rendered.xpath("//script | //em | //code")
+    assert "\x1b" not in text
+    assert rendered.xpath("string(//h1)").startswith("a|b `c` *d* <script>x</script> \\")
+    assert "- † few prompts." in text
+    assert "‡" not in text, "a mark that stands nowhere is not explained"
+    assert "|---|---:|---:|---:|" in text
+
+
+def test_csv_has_the_values_and_nothing_where_one_is_missing() -> None:
+    [first, _, last] = csv.DictReader(io.StringIO(forms.to_csv(TABLE)))
+    assert first["low"] == "0.4"
+    assert last["rate"] == last["p"] == ""
+
+
+def test_json_has_facts_and_rows_and_null_for_what_is_no_number() -> None:
+    data = pd.DataFrame([{"x": math.nan, "y": math.inf, "z": pd.NA, "n": 3}])
+    found = json.loads(forms.to_json(Report("r", "T", tables=[Table("t", data, {})], facts={"path": Path("a")})))
+    assert found == {
+        **{"title": "T", "findings": [], "notes": [], "path": "a"},
+        "tables": {"t": [{"x": None, "y": None, "z": None, "n": 3}]},
+    }
+
+
+def test_latex_escapes_texts_and_turns_marks_and_minus_signs() -> None:
+    data = pd.DataFrame([{"name": "a_b & 5%", "x": "-0.1 to +0.2 ≠"}, {"name": "[c]-d", "x": "<0.001‡"}])
+    text = forms.to_latex(Report("r", "T", tables=[Table("t", data, {"name": "{name}", "x": "{x}"})]))
+    assert r"a\_b \& 5\%" in text
+    assert r"$-$0.1 to +0.2 $\neq$" in text
+    assert r"$<$0.001$\ddagger$" in text
+    assert "\n{[}c]-d" in text, "a bracket at the beginning of a row is no argument"
+    assert r"\begin{tabular}{lr}" in text
+
+
+def test_html_escapes_texts_and_has_the_figures_in_it() -> None:
+    text = forms.to_html([make_report(title=HOSTILE, figures={"plot": draw})])
+    page = html.document_fromstring(text)
+    assert not page.xpath("//script")
+    assert page.xpath("string(//h1)").startswith("a|b `c` *d* <script>x</script>")
+    assert page.xpath("//img/@src")[0].startswith("data:image/svg+xml;base64,")
+    assert page.xpath("//table[@class='rates']//th[.='prompts']/@class") == []
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+@pytest.fixture(autouse=True)
+def pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_pipe_gets_markdown_without_what_only_files_have(capsys: pytest.CaptureFixture[str]) -> None:
+    show_reports([make_report(), make_report(title="Second")])
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if line.startswith("# ")] == ["# Title", "# Second"]
+    assert "| all | 1,200 |" in shown
+    assert "s1" not in shown
+
+
+def test_a_terminal_gets_drawn_tables_and_nothing_that_it_obeys(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    show_reports([make_report(title=HOSTILE)])
+    shown = capsys.readouterr().out
+    assert "│" in shown
+    assert "\x1b[1m" in shown
+    assert "\x1b[31m" not in shown
+    assert "• † few prompts." in re.sub(r"\x1b\[\d*m", "", shown)
+
+
+def test_brief_is_the_findings_and_one_table_of_all_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    show_reports([make_report(), make_report()], brief=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["- It is found.", "- It is found.", "| model |", "|---|", "| m-a |", "| m-a |"]
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "json", "latex", "html"])
+def test_every_format_is_printed_as_it_is(form: Form, capsys: pytest.CaptureFixture[str]) -> None:
+    show_reports([make_report()], form=form)
+    one = capsys.readouterr().out
+    expected = {
+        "markdown": forms.to_markdown(make_report()),
+        "csv": forms.to_csv(TABLE),
+        "json": forms.to_json(make_report()),
+        "latex": forms.to_latex(make_report()),
+        "html": forms.to_html([make_report()]),
+    }
+    assert one.split() == expected[form].split()
+    if form == "json":
+        show_reports([make_report(), make_report()], form=form)
+        assert json.loads(capsys.readouterr().out) == [json.loads(one)] * 2
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_every_form_of_each_report_is_written_and_names_differ(tmp_path: Path) -> None:
+    written = write_reports(
+        [make_report("a b"), make_report("a b"), make_report("c", figures={"plot": draw})], tmp_path
+    )
+    assert {path.name for path in written} == {path.name for path in tmp_path.iterdir()}
+    endings = (".md", ".json", ".tex", ".html", "_rates.csv", "_signatures.csv")
+    expected = {f"{stem}{ending}" for stem in ("a_b_1", "a_b_2", "c") for ending in endings}
+    assert {path.name for path in written} == expected | {"c_plot.png", "c_plot.svg"}
+
+
+def test_all_files_are_written_or_none(tmp_path: Path) -> None:
+    def fail() -> Figure:
+        raise NNDError("no figure")
+
+    with pytest.raises(NNDError, match="no figure"):
+        write_reports([make_report(figures={"plot": fail})], tmp_path / "out")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(NNDError, match="cannot be written"):
+        write_reports([make_report()], tmp_path / "file" / "out")
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["file"]
