@@ -19,7 +19,7 @@ import yaml
 
 import nnd_tasks.demo
 from nnd_tasks.analysis.compare import compare_runs, report_comparison
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.baselines import ALL
 from nnd_tasks.demo import COMPARISON
 from nnd_tasks.demo.model import RECORD, TrainingSettings, _save, make_models, training_documents
@@ -225,7 +225,7 @@ def check_demo(run: Callable[[Path, Path], str], tmp_path: Path) -> dict[str, An
     rates = {(row["category"], row["model"]): row for row in found["tables"]["rates"]}
     assert list(rows) == [ALL, *CATEGORIES]
     assert [rates[name, "trained"]["tests"] for name in rows] == [381, 127, 127, 127]
-    [same] = compare_runs(read_runs([folder / "results" / model for model in found["models"]]))  # as `nnd compare`
+    [same] = compare_runs(read_results([folder / "results" / model for model in found["models"]]))  # as `nnd compare`
     assert json.loads(to_json(report_comparison(same)))["tables"] == found["tables"]
     for name, row in rows.items():
         before, after = (rates[name, model]["rate"] for model in ("untrained", "trained"))

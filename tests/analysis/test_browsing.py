@@ -23,7 +23,7 @@ from nnd_tasks.analysis import page as page_module
 from nnd_tasks.analysis.browsing import STEPS, Limits, pack, segments
 from nnd_tasks.analysis.one_test import find_test, render_test, report_test
 from nnd_tasks.analysis.page import PAGE_LIMIT, render_report
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.analysis.token_files import CandidateTokens, run_tokens
 from nnd_tasks.errors import NNDError
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def paired(folder: Path) -> Paired:
-    [found] = pair(read_runs([folder]))
+    [found] = pair(read_results([folder]))
     return found
 
 
@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_shortened_then_left_out_and_it_says_so(
     assert 0 < packed.tests < packed.of == 36
     assert packed.models == []
     monkeypatch.setattr(page_module, "PAGE_LIMIT", 3_000)
-    said = text_of(parse(render_report(read_runs([folder]), [folder])).xpath("//div[@id='browse']")[0])
+    said = text_of(parse(render_report(read_results([folder]), [folder])).xpath("//div[@id='browse']")[0])
     assert re.search(r"\b\d+ of 36 tests are here, those with the smallest margins", said)
     assert "Token scores, where runs have them, are left out" in said
     assert "kept up to 60 characters" in said
@@ -204,7 +204,7 @@ def test_a_damaged_file_of_tokens_is_named(tmp_path: Path) -> None:
     path = next(folder.glob("tokens_*"))
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(NNDError, match=rf"{path.name}: cannot be read"):
-        render_report(read_runs([folder]), [folder])
+        render_report(read_results([folder]), [folder])
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_token_scores_that_cannot_be_are_one_error(damage: dict[str, Any], messa
     made[0]["candidates"] = [
         re.sub(r"[^\x00-\x7f]", "x", text) for text in made[0]["candidates"]
     ]  # 30 words, 31 tokens
-    [run] = read_runs([write_run(tmp_path / "a", "m", made)])
+    [run] = read_results([write_run(tmp_path / "a", "m", made)])
     table = pq.read_table(run.tokens)
     rows = table.to_pylist()
     rows[1] |= damage
@@ -269,7 +269,7 @@ def test_the_command_line_prints_a_test_and_writes_its_page(
 
 def test_the_page_of_a_test_has_its_whole_texts(tmp_path: Path) -> None:
     made = documents(1, words=2_000, context=9_000)
-    runs = read_runs([write_run(tmp_path / "long", "m", made)])
+    runs = read_results([write_run(tmp_path / "long", "m", made)])
     page = parse(render_test("00000-1", find_test("00000-1", runs)))
     [section], data = map(unpacked, page.xpath("//script[@class='data']/text()"))
     assert section["id"] == ["00000-1"]
@@ -297,7 +297,7 @@ def total(page: Page) -> int:
 
 def write_test(folder: Path, out: Path) -> Path:
     path = out / "t.html"
-    path.write_text(render_test("00005-1", find_test("00005-1", read_runs([folder]))), "utf-8")
+    path.write_text(render_test("00005-1", find_test("00005-1", read_results([folder]))), "utf-8")
     return path
 
 
@@ -306,7 +306,7 @@ def test_tests_are_searched_and_filtered_in_a_browser(
     browser: Browser, folder: Path, paired: Paired, tmp_path: Path
 ) -> None:
     path = tmp_path / "r.html"
-    path.write_text(render_report(read_runs([folder]), [folder]), "utf-8")
+    path.write_text(render_report(read_results([folder]), [folder]), "utf-8")
     page, complaints = open_page(browser, path, viewport={"width": 1280, "height": 900})
     page.wait_for_selector("#browse:not([hidden])")
     assert page.title() == "NND report", "a text ran as a script"
@@ -354,7 +354,7 @@ def test_tests_are_searched_and_filtered_in_a_browser(
 
 @pytest.mark.complete
 def test_tokens_marks_and_differences_are_where_they_belong(browser: Browser, folder: Path, tmp_path: Path) -> None:
-    pairs = find_test("00005-1", read_runs([folder]))
+    pairs = find_test("00005-1", read_results([folder]))
     page, complaints = open_page(browser, write_test(folder, tmp_path))
     page.wait_for_selector("#browse:not([hidden])")
     run = pairs[0].runs[1]
@@ -413,7 +413,7 @@ def test_a_page_of_20000_tests_opens_in_two_seconds(browser: Browser, tmp_path: 
     for i in range(2):
         write_run(tmp_path / str(i), f"m-{i}", made, seed=i)
     path = tmp_path / "r.html"
-    path.write_text(render_report(read_runs([tmp_path]), ["results"]), "utf-8")
+    path.write_text(render_report(read_results([tmp_path]), ["results"]), "utf-8")
     assert path.stat().st_size < 20_000_000
     page = browser.new_page()
     page.goto(path.as_uri())

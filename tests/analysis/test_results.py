@@ -21,7 +21,6 @@ from nnd_tasks.analysis.compare import compare_runs
 from nnd_tasks.analysis.diagnostics import diagnostics_of
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.results import read_results
-from nnd_tasks.analysis.results import Run, read_runs
 from nnd_tasks.analysis.selecting import PARTS, value_of
 from nnd_tasks.analysis.side_by_side import not_compared, pair
 from nnd_tasks.baselines import Unigrams

@@ -14,7 +14,7 @@ import yaml
 
 from nnd_tasks.analysis.compare import compare_runs
 from nnd_tasks.analysis.page import Section
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.analysis.site import group_runs, write_site
 from nnd_tasks.errors import NNDError
 from tests.analysis.fake_runs import write_run
@@ -49,7 +49,7 @@ def change(folder: Path, pattern: str, edit: Callable[[str], str]) -> None:
 
 def groups_of(*places: Path) -> tuple[list[Section], list[str]]:
     skipped: list[str] = []
-    sets = group_runs(read_runs(places, skipped=skipped), skipped)
+    sets = group_runs(read_results(places, skipped=skipped), skipped)
     return [section for of_set in sets.values() for section in of_set], skipped
 
 
@@ -82,7 +82,7 @@ def site(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_numbers_are_those_of_compare(people: Path, site: Path) -> None:
     page = read_page(site / "index.html")
-    comparisons = {one.paired.set: one for one in compare_runs(read_runs([people]))}
+    comparisons = {one.paired.set: one for one in compare_runs(read_results([people]))}
     head, *rows = ([text_of(cell) for cell in row] for row in page.xpath("//table[contains(@class, 'rates')]//tr"))
     assert head[1:] == ["nnd/demo (authors)", "nnd/made_up (authors)"]
     assert [row[0] for row in rows] == ["m-a", "m-b", "m-c"]
@@ -105,7 +105,7 @@ def test_numbers_are_those_of_compare(people: Path, site: Path) -> None:
 def test_every_run_has_its_signature_and_every_link_leads_somewhere(people: Path, site: Path) -> None:
     pages = {path.name: read_page(path) for path in site.glob("*.html")}
     shown = [text_of(line) for page in pages.values() for line in page.xpath("//p[contains(@class, 'signature')]")]
-    assert sorted(shown) == sorted(run.line for run in read_runs([people]))
+    assert sorted(shown) == sorted(run.line for run in read_results([people]))
     links = {(name, link) for name, page in pages.items() for link in page.xpath("//a/@href")}
     assert {link.partition("#")[0] for _, link in links} - {""} == set(pages)
     for name, link in links:

@@ -11,7 +11,7 @@ from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 
 import nnd_tasks
 from nnd_tasks.analysis.diagnostics import diagnostics_of
-from nnd_tasks.analysis.results import read_runs
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
 from nnd_tasks.runner.run import run_lm_eval
@@ -134,7 +134,7 @@ def test_the_reading_aid_shows_it(home: Path, tiny_models: dict[str, Path], tmp_
     import json
 
     results = json.loads(next(tmp_path.rglob("results_*.json")).read_text())["results"]["nnd_demo"]
-    [run] = read_runs([tmp_path])
+    [run] = read_results([tmp_path])
     diagnostics = diagnostics_of(run).set_index("category")
     assert diagnostics.loc["all", "pmi"] == pytest.approx(results["pass_rate_pmi,none"])
     assert diagnostics.loc["all", "survives"] == pytest.approx(results["survival,none"])
