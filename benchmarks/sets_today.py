@@ -24,7 +24,6 @@ from datasets import Dataset
 from nnd_tasks.baselines import table_rates
 from nnd_tasks.datasets import dataset_folder, read_table
 from nnd_tasks.harness.documents import cluster_documents, sample_of
-from nnd_tasks.markdown import table
 
 Run = dict[str, Any]
 
@@ -73,7 +72,9 @@ def main(folder: Path) -> None:
             [f"`{task}`", *counts, *cells, f"{largest['pass_rate_sum,none']:.3f}", f"{rates[best]:.3f} (`{best}`)"]
         )
     head = ["task", "prompts", "tests", "`unscored`", *(f"{size / 1e6:.1f}M parameters" for size in sizes)]
-    print("\n".join(table([*head, "largest: `pass_rate_sum`", "best baseline"], rows, right=head[1:])))
+    columns = [*head, "largest: `pass_rate_sum`", "best baseline"]
+    for row in (columns, ["---", *["---:"] * (len(head) - 1), "---", "---"], *rows):
+        print(f"| {' | '.join(row)} |")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
 
 from nnd_tasks.errors import visible
 
@@ -40,31 +39,6 @@ def unlinked(text: str, *, mentions: bool = False) -> str:
     """
     pattern = _MENTION if mentions else _ADDRESS
     return pattern.sub(lambda m: f"{m[0] if len(m[0]) > 1 else f'&#{ord(m[0])};'}&#8203;", plain(text))
-
-
-#: What our own cells of numbers look like: 0.7 [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
-_NUMBERS = re.compile(r"(?:[-+\d.,% \[\]†‡≠]|to|<(?=0\.))*")
-
-
-def table_cell(text: str) -> str:
-    """Return text for a cell of a table: numbers and intervals stay as they are, names are escaped."""
-    return text if _NUMBERS.fullmatch(text) else unlinked(text)
-
-
-def table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, names: int | None = None, right: Collection[str] = ()
-) -> list[str]:
-    """Return the lines of a table.
-
-    Args:
-        head: names of the columns, as Markdown.
-        rows: cells, as Markdown.
-        names: how many columns at the left hold names, the others being aligned right; None for all.
-        right: names of columns that are aligned right besides.
-    """
-    left = [name not in right and (names is None or place < names) for place, name in enumerate(head)]
-    rule = f"|{'|'.join('---' if one else '---:' for one in left)}|"
-    return [f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def code(text: str, *, in_table: bool = True) -> str:

@@ -19,7 +19,7 @@ from nnd_tasks.analysis.compare import LEGEND, RATE, Comparison, compare, report
 from nnd_tasks.analysis.results import Run, notes_on
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets
 from nnd_tasks.show.forms import templates
 from nnd_tasks.show.report import Report, Table
@@ -119,7 +119,7 @@ def render_report(
     lone = not_compared(runs, pairs) if len({run.model for run in runs}) > 1 else []
     again = ["nnd", "report", *map(str, places), *(["--allow", ",".join(allow)] if allow else [])]
     again += [word for text in select for word in ("--select", text)]
-    return render_page("NND report", [make_section(paired) for paired in pairs], lone, shlex.join(again))
+    return render_page("NND report", [make_section(paired) for paired in pairs], lone, visible(shlex.join(again)))
 
 
 def render_page(

@@ -10,8 +10,8 @@ from typing import Any
 from jinja2.sandbox import SandboxedEnvironment
 
 from nnd_tasks.check.rules import Finding, Severity
-from nnd_tasks.formats import json_text
 from nnd_tasks.markdown import code, unlinked
+from nnd_tasks.show.forms import dump_json
 from nnd_tasks.wording import counted
 
 
@@ -52,7 +52,7 @@ class CheckReport:
         """Return the report for programs; its keys are an interface."""
         findings = [{**asdict(one), "severity": one.severity.label} for one in self.findings]
         content = {"set": self.name, "folder": str(self.folder), "configs": self.sizes, "tasks": self.tasks}
-        return json_text({**content, "counts": self.counts, "findings": findings})
+        return dump_json({**content, "counts": self.counts, "findings": findings})
 
     def markdown(self, *, texts: bool = True) -> str:
         """Return the report in which text from the data becomes neither formatting nor a link.

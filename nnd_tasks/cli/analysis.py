@@ -49,6 +49,7 @@ def compare(
     out: Out = None,
     allow: Allow = "",
     select: Select = None,
+    resamples: Annotated[int, typer.Option(help="Sign flips drawn for p values.")] = 10_000,
     adjust: Annotated[
         bool, typer.Option("--adjust", help="Also rates with length and word frequency taken out.")
     ] = False,
@@ -60,7 +61,7 @@ def compare(
     from nnd_tasks.analysis.results import read_results
     from nnd_tasks.show.terminal import show_reports
 
-    comparisons = compare_runs(read_results(runs, select or ()), parts_of(allow))
+    comparisons = compare_runs(read_results(runs, select or ()), parts_of(allow), resamples)
     only_brief = brief and out is None and form == "text"
     reports = [report_comparison(one, adjusted=adjust, brief=only_brief) for one in comparisons]
     show_reports(reports, out=out, form=form, brief=brief)
@@ -266,7 +267,6 @@ def reproduce(
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the report and each model's result, which is not run again.")
     ] = Path("nnd_reproduce"),
-    form: Format = "text",
 ) -> None:
     """Run the paper's models that you have (folders, or the hub) and show published beside measured pass rates."""
     from nnd_tasks.analysis.reproduce import list_experiments
@@ -274,9 +274,9 @@ def reproduce(
     from nnd_tasks.show.terminal import show_reports
 
     if experiment is None:
-        show_reports([list_experiments()], form=form)
+        show_reports([list_experiments()])
         return
     report = run_again(experiment, weights or (), out=out, limit=limit, say=warn, batch_size="8")
-    show_reports([report], out=out, form=form)
+    show_reports([report], out=out)
     if failed := report.facts["failed"]:
         raise NNDError("; ".join(failed))

@@ -69,9 +69,6 @@ def stress_build(
     seeds: Annotated[int, typer.Option(help="How often each error is made anew.")] = 1,
     spacy: Annotated[str | None, typer.Option(help="spaCy pipeline. Default: en_core_web_sm where installed.")] = None,
     mlm: Annotated[str | None, typer.Option(help="Masked language model, for bert_diverge.")] = None,
-    prompt: Annotated[
-        str | None, typer.Option(help="Template of what a model reads before a text with source.")
-    ] = None,
     out: SetOut = None,
     replace: Replace = False,
 ) -> None:

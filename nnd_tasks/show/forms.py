@@ -69,7 +69,13 @@ def to_json(report: Report) -> str:
         **report.facts,
         "tables": tables,
     }
-    return json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return dump_json(content) + "\n"
+
+
+def dump_json(value: Any) -> str:
+    """Return a value as indented JSON: nan and infinity are null, and what a terminal would obey or hide is escaped."""
+    text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def _plain(value: Any) -> Any:

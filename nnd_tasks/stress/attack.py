@@ -29,7 +29,7 @@ from nnd_tasks.stress.corpora import Gold
 from nnd_tasks.stress.error_types import ErrorType
 from nnd_tasks.stress.likelihood import Scorer
 from nnd_tasks.stress.set_writing import compute_noise
-from nnd_tasks.stress.text import Draft, Parser, is_spoken, like
+from nnd_tasks.stress.text import Edit, Parser, is_spoken, like
 from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def keep_edits(errors: Iterable[ErrorType], *, named: bool) -> list[ErrorType]:
     return [error for error in errors if error.kind != "targeted" and (named or error.name not in _HARMLESS)]
 
 
-def propose_errors(errors: Sequence[ErrorType], draft: Draft) -> Propose:
+def propose_errors(errors: Sequence[ErrorType], draft: Edit) -> Propose:
     """Return what proposes each error type by its smallest amount, `TRIES` times; one that was used before no more.
 
     Args:

@@ -87,8 +87,8 @@ def read_corpus(name: str, place: Path | None = None, reference: Path | None = N
             f"corpus {name}: there is no {path.name} in {folder}; name the folder of the paper's texts with --source "
             "(they come from github.com/cloudygoose/blindspot_nlg; docs/blind_spots.md says what the file holds)"
         )
-    beside = path.with_name(known.get("reference", "") if known else f"{path.stem}_reference.txt")
-    if reference is None and beside.is_file():
+    beside = path.with_name(f"{path.stem}_reference.txt" if known is None else known.get("reference", path.name))
+    if reference is None and beside != path and beside.is_file():
         reference = beside
     texts = list({(gold.source, gold.text): gold for gold in _read(path) if gold.text.strip()}.values())
     if not texts:

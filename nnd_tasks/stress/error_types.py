@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import sentences, words
-from nnd_tasks.stress.text import Draft
+from nnd_tasks.stress.text import Edit
 from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import read_yaml
 
@@ -30,7 +30,7 @@ class ErrorType:
     """One kind of error; the attributes but the first two are the columns of ``errors.yaml``, which says what they mean."""
 
     name: str
-    change: Callable[[Draft], str]
+    change: Callable[[Edit], str]
     kind: str
     unit: str
     levels: Sequence[float] | Mapping[str, Sequence[float]]
@@ -50,7 +50,7 @@ class ErrorType:
         """What it does."""
         return (self.change.__doc__ or "").split("\n")[0]
 
-    def make(self, draft: Draft, text: str, amount: float, rng: random.Random) -> str:
+    def make(self, draft: Edit, text: str, amount: float, rng: random.Random) -> str:
         """Return a text with the error, unchanged where it cannot be made; ``draft`` has what it may use."""
         return self.change(replace(draft, text=text, amount=amount, rng=rng))
 

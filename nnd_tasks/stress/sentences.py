@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
-from nnd_tasks.stress.text import Draft, find_end, is_alone, is_spoken, join, like
+from nnd_tasks.stress.text import Edit, find_end, is_alone, is_spoken, join, like
 
 if TYPE_CHECKING:
     from spacy.tokens import Span, Token
@@ -55,7 +55,7 @@ _WHOLE = {"ve": "do", "d": "did"}
 _SUPPORT = {"VBD": "did", "VBZ": "does", "VBP": "do"}
 
 
-def middle_swap(draft: Draft) -> str:
+def middle_swap(draft: Edit) -> str:
     """The halves of random sentences change places."""
     swapped: dict[Span, str] = {}
     long = [sentence for sentence in draft.sentences if find_end(sentence) - sentence.start >= 2]
@@ -71,12 +71,12 @@ def middle_swap(draft: Draft) -> str:
     return draft.replace(swapped)
 
 
-def _count_movable(draft: Draft) -> int:
+def _count_movable(draft: Edit) -> int:
     """Return how many sentences, from the first, may be moved or replaced."""
     return max(len(draft.sentences) - draft.keep_last, 0)
 
 
-def sentence_switching(draft: Draft) -> str:
+def sentence_switching(draft: Edit) -> str:
     """Random pairs of sentences change places, first those that have not moved yet; a text like a list stays as it is.
 
     An order is wrong where a sentence that points back follows another one than before.
@@ -114,7 +114,7 @@ def switch(parts: Sequence[str], movable: int, amount: float, rng: random.Random
     return [*(parts[k] for k in home), *parts[movable:]]
 
 
-def sentence_replacement(draft: Draft) -> str:
+def sentence_replacement(draft: Edit) -> str:
     """Random sentences are replaced by sentences of other texts of the corpus."""
     sentences = list(map(join, draft.sentences))
     taken = set(sentences)
@@ -128,7 +128,7 @@ def sentence_replacement(draft: Draft) -> str:
     return " ".join(sentences) or draft.text
 
 
-def negation(draft: Draft) -> str:
+def negation(draft: Edit) -> str:
     """Random sentences are negated, or lose their "not"."""
     negated = {sentence: new for sentence in draft.sentences if (new := negate(sentence)) is not None}
     return draft.replace({sentence: negated[sentence] for sentence in draft.draw_share(list(negated))})
@@ -235,7 +235,7 @@ def _find_subject(words: Sequence[Token], i: int) -> int:
     return i + 1 if asked or better else i
 
 
-def generic_named_entity(draft: Draft) -> str:
+def generic_named_entity(draft: Edit) -> str:
     """Random named entities are replaced by a general word for their kind."""
     starts = {sentence.start for sentence in draft.sentences}
     return draft.replace(
@@ -246,40 +246,40 @@ def generic_named_entity(draft: Draft) -> str:
     )
 
 
-def _switch_spans(draft: Draft, spans: Sequence[Span]) -> str:
+def _switch_spans(draft: Edit, spans: Sequence[Span]) -> str:
     """Return a text in which random pairs of spans change places."""
     texts = switch([join(span) for span in spans], len(spans), draft.amount, draft.rng)
     return draft.replace(dict(zip(spans, texts, strict=True)))
 
 
-def named_entity_switching(draft: Draft) -> str:
+def named_entity_switching(draft: Edit) -> str:
     """Random pairs of named entities change places."""
     return _switch_spans(draft, draft.doc.ents)
 
 
-def _switch_words(draft: Draft, part_of_speech: str) -> str:
+def _switch_words(draft: Edit, part_of_speech: str) -> str:
     """Return a text in which random pairs of words of a part of speech change places."""
     words = [word for word in draft.doc if word.pos_ == part_of_speech and is_alone(draft.doc, word.i)]
     return _switch_spans(draft, [draft.doc[word.i : word.i + 1] for word in words])
 
 
-def verb_switching(draft: Draft) -> str:
+def verb_switching(draft: Edit) -> str:
     """Random pairs of verbs change places."""
     return _switch_words(draft, "VERB")
 
 
-def noun_switching(draft: Draft) -> str:
+def noun_switching(draft: Edit) -> str:
     """Random pairs of nouns change places."""
     return _switch_words(draft, "NOUN")
 
 
-def sub_sentence_switching(draft: Draft) -> str:
+def sub_sentence_switching(draft: Edit) -> str:
     """Random pairs of parts between punctuation marks change places (note 14); the marks stay."""
     runs = [list(run) for ends, run in groupby(draft.doc, lambda word: word.text in DELIMITERS) if not ends]
     return _switch_spans(draft, [draft.doc[run[0].i : run[-1].i + 1] for run in runs])
 
 
-def bert_diverge(draft: Draft) -> str:
+def bert_diverge(draft: Edit) -> str:
     """Random words are replaced, one after the other, by one of the ten words that a masked language model finds likeliest."""
     words = [word.text_with_ws for word in draft.doc]
     for word in draft.draw_share([word for word in draft.doc if is_spoken(word)]):

@@ -21,7 +21,7 @@ from nnd_tasks.stress.corpora import Corpus, Gold, read_corpus
 from nnd_tasks.stress.error_types import NEEDS, ErrorType, choose_errors, choose_levels
 from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.set_writing import NewSet, StressSet, compute_noise, make_row
-from nnd_tasks.stress.text import Draft, Parser, is_spoken, join, load_parser
+from nnd_tasks.stress.text import Edit, Parser, is_spoken, join, load_parser
 from nnd_tasks.wording import counted
 
 #: What becomes of a text at a level and seed -> what a table calls the number of such cases.
@@ -128,7 +128,7 @@ def build_stress_set(
 
 
 def _make_tests(
-    draft: Draft, gold: Gold, error: ErrorType, amounts: Iterable[float], seeds: int
+    draft: Edit, gold: Gold, error: ErrorType, amounts: Iterable[float], seeds: int
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each level and seed; ``state`` is a key of `_STATES`, and ``low`` is empty where there is no test."""
     known = {gold.text}
@@ -154,16 +154,16 @@ def find_means(corpus: Corpus, parser: Parser, mlm: str | None) -> set[str]:
     return {need for need, there in zip(NEEDS, have, strict=True) if there}
 
 
-def prepare_draft(corpus: Corpus, parser: Parser, errors: Iterable[ErrorType], *, progress: bool) -> Draft:
+def prepare_draft(corpus: Corpus, parser: Parser, errors: Iterable[ErrorType], *, progress: bool) -> Edit:
     """Return a draft with the sentences and words of a corpus, where an error needs them."""
     if not {"sentence_replacement", "injection", "positioned_error_random"} & {error.name for error in errors}:
-        return Draft(parser)
+        return Edit(parser)
     sentences: list[tuple[str, str]] = []
     vocabulary: dict[str, None] = {}
     for gold in tqdm(corpus.texts, desc="reading the corpus", disable=not progress):
         sentences += [(join(sentence), gold.text) for sentence in parser.sentences(gold.text)]
         vocabulary |= dict.fromkeys(word.text for word in parser.parse(gold.text) if is_spoken(word))
-    return Draft(parser, sentences_of_others=sentences, vocabulary=list(vocabulary))
+    return Edit(parser, sentences_of_others=sentences, vocabulary=list(vocabulary))
 
 
 def _count_ngrams(

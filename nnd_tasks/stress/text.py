@@ -89,7 +89,7 @@ def _goes_on(doc: Doc, start: int, *, cased: bool) -> bool:
 
 
 @dataclass(frozen=True)
-class Draft:
+class Edit:
     """A text that gets an error, and what the error may use.
 
     Attributes:

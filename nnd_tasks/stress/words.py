@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nnd_tasks.stress.text import Draft, count_of, find_end, is_alone, join, like
+from nnd_tasks.stress.text import Edit, count_of, find_end, is_alone, join, like
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
@@ -32,7 +32,7 @@ _CLOSING = "\"')]\u2019\u201d"  # what may follow a final mark
 _OPEN = ",;:-\u2013\u2014([\u2018\u201c \t"  # a full stop cannot follow these
 
 
-def _remove(draft: Draft, eligible: Callable[[Token], bool]) -> str:
+def _remove(draft: Edit, eligible: Callable[[Token], bool]) -> str:
     """Return a text without a share of the eligible words."""
     gone = set(draft.draw_share([word for word in draft.doc if eligible(word)]))
     text = space = ""
@@ -44,7 +44,7 @@ def _remove(draft: Draft, eligible: Callable[[Token], bool]) -> str:
     return text.rstrip()
 
 
-def truncation(draft: Draft) -> str:
+def truncation(draft: Edit) -> str:
     """Words at the end are removed, one more where whole sentences would be left; a full stop ends what is left."""
     words = list(draft.doc)
     left = len(words) - count_of(draft.amount, len(words))
@@ -73,41 +73,41 @@ def _opens_quote(text: str) -> bool:
     return text.endswith("'") and not re.search(r"(?<!\S)'", text[:-1])
 
 
-def article_removal(draft: Draft) -> str:
+def article_removal(draft: Edit) -> str:
     """Random articles are removed, but not from names ("A Coruña")."""
     starts = {sentence.start for sentence in draft.sentences}
     return _remove(draft, lambda word: word.lower_ in ARTICLES and (not word.text.istitle() or word.i in starts))
 
 
-def preposition_removal(draft: Draft) -> str:
+def preposition_removal(draft: Edit) -> str:
     """Random prepositions are removed, by tag or, without a tagger, by list."""
     tags = draft.parser.tags
     return _remove(draft, lambda word: word.pos_ == "ADP" if tags else word.lower_ in PREPOSITIONS)
 
 
-def stop_word_removal(draft: Draft) -> str:
+def stop_word_removal(draft: Edit) -> str:
     """Random stop words are removed."""
     return _remove(draft, lambda word: word.is_stop)
 
 
-def verb_lemmatization(draft: Draft) -> str:
+def verb_lemmatization(draft: Edit) -> str:
     """Random verbs are put into their base form; parts of contractions (it's, won't) stay."""
     verbs = [w for w in draft.doc if w.pos_ in ("VERB", "AUX") and w.lemma_ and is_alone(draft.doc, w.i)]
     return draft.respell({verb.i: like(verb.lemma_, verb.text) for verb in draft.draw_share(verbs)})
 
 
-def token_drop(draft: Draft) -> str:
+def token_drop(draft: Edit) -> str:
     """Random words are removed."""
     return _remove(draft, lambda word: True)
 
 
-def repeated_token(draft: Draft) -> str:
+def repeated_token(draft: Edit) -> str:
     """Random words are written twice."""
     twice = draft.draw_share(list(draft.doc))
     return draft.respell({word.i: f"{word.text} {word.text}" for word in twice})
 
 
-def local_swap(draft: Draft) -> str:
+def local_swap(draft: Edit) -> str:
     """Random words change places with the word to their right."""
     texts = [word.text for word in draft.doc]
     for i in draft.draw_share(range(max(len(texts) - 1, 0))):  # a higher level goes on where a lower one stops
@@ -115,7 +115,7 @@ def local_swap(draft: Draft) -> str:
     return draft.respell(dict(enumerate(texts)))
 
 
-def noised_punctuation(draft: Draft) -> str:
+def noised_punctuation(draft: Edit) -> str:
     """Random punctuation marks become others: comma and colon to full stop, the rest to comma."""
     marks = [word for word in draft.doc if word.text in PUNCTUATION]
     return draft.respell({mark.i: PUNCTUATION[mark.text] for mark in draft.draw_share(marks)})
@@ -124,13 +124,13 @@ def noised_punctuation(draft: Draft) -> str:
 # ---------------------------------------------------------------- targeted errors
 
 
-def _find_span(draft: Draft) -> list[Token]:
+def _find_span(draft: Edit) -> list[Token]:
     """Return `SPAN` words at the start, in the middle or at the end."""
     start = int(draft.amount * max(len(draft.doc) - SPAN, 0))
     return list(draft.doc[start : start + SPAN])
 
 
-def positioned_error_random(draft: Draft) -> str:
+def positioned_error_random(draft: Edit) -> str:
     """Ten words at the start, in the middle or at the end are replaced by random words of the corpus (section 5.1)."""
     if not draft.vocabulary:
         return draft.text
@@ -138,7 +138,7 @@ def positioned_error_random(draft: Draft) -> str:
     return draft.respell({word.i: draft.rng.choice(draft.vocabulary) + " " * (not word.whitespace_) for word in span})
 
 
-def positioned_error_shuffle(draft: Draft) -> str:
+def positioned_error_shuffle(draft: Edit) -> str:
     """Ten words at the start, in the middle or at the end are shuffled (section 5.1)."""
     span = _find_span(draft)
     texts = [word.text for word in span]
@@ -146,12 +146,12 @@ def positioned_error_shuffle(draft: Draft) -> str:
     return draft.respell({word.i: text for word, text in zip(span, texts, strict=True)})
 
 
-def repetition(draft: Draft) -> str:
+def repetition(draft: Edit) -> str:
     """The last four words are repeated, that many times (appendix E)."""
     return " ".join([draft.text.rstrip(), *draft.text.split()[-4:] * int(draft.amount)])
 
 
-def _draw_ngrams(draft: Draft, size: int) -> str:
+def _draw_ngrams(draft: Edit, size: int) -> str:
     """Return a random sequence of the most frequent n-grams of a size, or the text where there are none."""
     known = draft.ngrams.get(size, ())[: int(draft.amount)]
     wanted = draft.ngram_words or len(draft.text.split())
@@ -161,17 +161,17 @@ def _draw_ngrams(draft: Draft, size: int) -> str:
     return " ".join(words[:wanted]) or draft.text
 
 
-def frequent_3gram(draft: Draft) -> str:
+def frequent_3gram(draft: Edit) -> str:
     """The text is replaced by a random sequence of a corpus's most frequent 3-grams (section 5.3)."""
     return _draw_ngrams(draft, 3)
 
 
-def frequent_4gram(draft: Draft) -> str:
+def frequent_4gram(draft: Edit) -> str:
     """The text is replaced by a random sequence of a corpus's most frequent 4-grams (section 5.3)."""
     return _draw_ngrams(draft, 4)
 
 
-def copy_source(draft: Draft) -> str:
+def copy_source(draft: Edit) -> str:
     """The text is replaced by the source itself (appendix D)."""
     return draft.source.strip() or draft.text
 
@@ -186,7 +186,7 @@ _INJECTIONS = (
 )
 
 
-def injection(draft: Draft) -> str:
+def injection(draft: Edit) -> str:
     """The text is replaced by one that praises itself (section 5.2); the fifth kind adds a sentence of another text."""
     praise = _INJECTIONS[int(draft.amount) - 1]
     if praise != _INJECTIONS[-1]:

@@ -240,7 +240,11 @@ def scored_run(folder: Path, texts: Sequence[Sequence[Sequence[int]]], sums: Any
             passed = math.isnan(margins[0]) or margins[0] > 0
             about = (f"p{p}-{i}", f"p{p}", "ab"[i % 2], "", "", None, None, p, 0, i)
             rows.append((*about, *margins, passed, margins[0] == 0))
-    table = pd.DataFrame(rows, columns=list(COLUMNS[:15])).astype({"passed": "boolean", "seed": "Int64"})
+    table = (
+        pd.DataFrame(rows, columns=list(COLUMNS[:15]))
+        .assign(margin_no_context=math.nan)
+        .astype({"passed": "boolean", "seed": "Int64"})
+    )
     if tokens:
         columns = [list(column) for column in zip(*lines, strict=True)]
         pq.write_table(

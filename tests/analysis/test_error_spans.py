@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from lxml import html
-from nnd_tasks.analysis.report.html_report import write_report
 from scipy import stats
 
 from nnd_tasks.analysis.error_spans import PLACES, around_errors, report_spans
+from nnd_tasks.analysis.page import render_report
 from nnd_tasks.analysis.results import read_results
 from tests.analysis.token_runs import documents, write_run
 from tests.commands import Outcome
@@ -102,7 +102,7 @@ def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nn
         write_run(tmp_path / "both" / model, model, made, spans_digest=spans)
     assert around_errors(read_results([tmp_path / "both"])).empty
     assert nnd("compare", tmp_path / "both").status == 0
-    page = write_report([tmp_path / "both"], tmp_path / "r.html").read_text()
+    page = render_report(read_results([tmp_path / "both"]), [])
     assert '<td class="text">s1</td>' in page
     assert "Surprise around marked errors" not in page
     write_run(tmp_path / "both" / "plain", "m-c", made, tokens=False)
@@ -117,12 +117,12 @@ def test_runs_without_token_scores_or_marks_have_no_rows(tmp_path: Path) -> None
         del document["error_spans"]
     write_run(tmp_path / "b", "m-a", made, task="nnd_plain")
     assert around_errors(read_results([tmp_path])).empty
-    page = html.fromstring(write_report([tmp_path / "b"], tmp_path / "r.html").read_bytes().decode())
+    page = html.fromstring(render_report(read_results([tmp_path / "b"]), []))
     assert not page.xpath("//figure[@class='around']")
 
 
 def test_the_page_draws_the_same_numbers(folder: Path, tmp_path: Path) -> None:
-    page = html.fromstring(write_report([folder], tmp_path / "r.html").read_bytes().decode())
+    page = html.fromstring(render_report(read_results([folder]), []))
     found = list(around_errors(read_results([folder])).itertuples())
     drawings = page.xpath("//figure[@class='around']//svg[@role='img']")
     for drawing, value in zip(drawings, ("surprise", "excess"), strict=True):

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from nnd_tasks.analysis.compare.output import markdown
-from nnd_tasks.analysis.compare.paired import compare_runs
 
+from nnd_tasks.analysis.compare import compare_runs, report_comparison
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import check_comparable, not_compared, pair
 from nnd_tasks.errors import NNDError
@@ -57,12 +56,12 @@ def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both() -> None:
     [found] = compare_runs([a, some], resamples=100)
     assert found.paired.models == ["a", "b"]
     # Of k, l and m, a passes 3 of 6 and b 4.
-    rates = found.categories[0].rates
-    assert (rates["a"].rate, rates["b"].rate) == (pytest.approx(3 / 6), pytest.approx(4 / 6))
+    rates = found.rates[found.rates["category"] == "all"].set_index("model")["rate"]
+    assert (rates["a"], rates["b"]) == (pytest.approx(3 / 6), pytest.approx(4 / 6))
     assert found.not_compared == []
     [note] = found.paired.notes
     assert re.search("on the 6 tests of 3 prompts that all of them have; left out: 1 test of other", note)
-    assert note in markdown(found)
+    assert note in report_comparison(found).findings
     for run in found.paired.runs:  # what is read beside the rates is of these tests too
         assert [run.documents[i]["cluster_id"] for i in run.tests["document"]] == run.tests["cluster_id"].tolist()
         assert set(run.tests["cluster_id"]) == {"k", "l", "m"}

@@ -126,7 +126,7 @@ def test_windows_are_compared_between_any_two() -> None:
         make_run(f"m-{i}b", OUTCOMES, CLUSTERS, model_info={"window": window}, parameters=i + 1, truncated=int(i == 1))
         for i, window in enumerate(windows)
     ]
-    with pytest.raises(NNDError, match=r"m-1b .* and m-2b .*window 64 and 128"):
+    with pytest.raises(NNDError, match=r"m-1b .* and m-2b .*a window of 64 and 128"):
         find_trend(runs)
     assert len(find_trend(runs, allow=["window"]).points) == 6
 
@@ -135,13 +135,13 @@ def test_windows_are_compared_between_any_two() -> None:
     ("runs", "x", "message"),
     [
         ([("m-1b", 1)], None, "one run only (m-1b on nnd_demo)"),
-        ([("m-1b", 1), ("m-x", None)], None, "m-x: lm-eval did not count its parameters; give the number with --tags"),
+        ([("m-1b", 1), ("m-x", None)], None, "parameters of m-x is not known; give it with --tags FILE"),
         ([("m-1b", 1), ("m-2b", 1)], None, "m-1b and m-2b both have parameters 1; name only"),
         ([("m-1b", -3), ("m-2b", 1)], None, "m-1b: -3 parameters"),
-        ([("m-1b", 1), ("m-2b", 2)], "tokens", "--x tokens: needs --tags FILE"),
-        ([("m-1b", 1), ("m-2b", 2)], "step", "m-1b: neither its name nor its revision says a step"),
+        ([("m-1b", 1), ("m-2b", 2)], "tokens", "tokens of m-1b is not known; give it with --tags FILE"),
+        ([("m-1b", 1), ("m-2b", 2)], "step", "step of m-1b is not known; give it with --tags FILE"),
         ([("r/step-1", 1), ("r/checkpoint-1", 1)], None, "both have step 1; name only"),
-        ([("r/step-1", 1), ("r/final", 1)], "step", "r/final: neither its name nor its revision says a step"),
+        ([("r/step-1", 1), ("r/final", 1)], "step", "step of r/final is not known; give it with --tags FILE"),
     ],
 )
 def test_what_is_missing_is_named(runs: list[tuple[str, int | None]], x: str | None, message: str) -> None:
@@ -417,7 +417,7 @@ def test_the_command_writes_table_and_figure_of_what_lm_eval_wrote(nnd: Callable
 def test_a_mistake_is_one_line(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
     runs = [write_run(tmp_path, f"api/model-{name}", parameters=None) for name in "ab"]
     for arguments, message in (
-        (("trend", *runs), "model-a: lm-eval did not count its parameters"),
+        (("trend", *runs), "parameters of model-a is not known"),
         (("trend", tmp_path / "nowhere"), "there is no such file or folder"),
         (("trend", log_of(tmp_path / "n.jsonl", entry(0), "{")), "n.jsonl, line 2: not written by NNDCallback"),
         (("scaling", *runs), "nnd trend"),

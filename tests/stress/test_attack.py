@@ -24,7 +24,7 @@ from nnd_tasks.stress.corpora import Gold
 from nnd_tasks.stress.error_types import ERRORS
 from nnd_tasks.stress.likelihood import Scorer
 from nnd_tasks.stress.set_writing import compute_noise
-from nnd_tasks.stress.text import Draft, Parser
+from nnd_tasks.stress.text import Edit, Parser
 from tests.random_models import evaluate
 
 TEXTS = [
@@ -120,7 +120,7 @@ def test_an_error_type_is_used_once_and_makes_one_error(parser: Parser) -> None:
     types = keep_edits(named, named=False)
     assert [kind.name for kind in types] == ["article_removal", "local_swap"]
     assert [kind.name for kind in keep_edits(named[2:], named=True)] == ["token_drop"]
-    propose = propose_errors(types, Draft(parser))
+    propose = propose_errors(types, Edit(parser))
     text = "The dog saw a cat in the house."
     options = propose(text, ())
     removed = {new for new, name in options.items() if name == "article_removal"}

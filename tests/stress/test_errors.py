@@ -20,14 +20,14 @@ from nnd_tasks.stress.error_types import ERRORS, PAPER, choose_levels
 from nnd_tasks.stress.sentences import switch
 from nnd_tasks.stress.set_writing import compute_noise
 from nnd_tasks.stress.stress_set import find_ngrams
-from nnd_tasks.stress.text import Draft, Parser, count_of, is_spoken, join
+from nnd_tasks.stress.text import Edit, Parser, count_of, is_spoken, join
 from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS, PUNCTUATION, SPAN
 from tests.stress.pipeline import ENTITIES, NOUNS, VERBS, rough, tagged
 
 PARSER = Parser(spacy.blank("en"))
 TAGGED = Parser(tagged())
 OTHERS = [("Rain fell all night.", "other"), ("Nobody came.", "other"), ("The end was near.", "third")]
-DRAFT = Draft(
+DRAFT = Edit(
     parser=TAGGED,
     source="The source says it all. It says it twice.",
     sentences_of_others=OTHERS,
@@ -201,7 +201,7 @@ def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text: str,
     ],
 )
 def test_truncation_ends_in_one_final_mark(text: str, amount: float, expected: str) -> None:
-    assert ERRORS["truncation"].make(Draft(PARSER), text, amount, random.Random(0)) == expected
+    assert ERRORS["truncation"].make(Edit(PARSER), text, amount, random.Random(0)) == expected
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_an_article_that_is_part_of_a_name_stays() -> None:
 
 
 def test_prepositions_need_no_tagger() -> None:
-    found = ERRORS["preposition_removal"].make(Draft(PARSER), "She went to work.", 1, random.Random(0))
+    found = ERRORS["preposition_removal"].make(Edit(PARSER), "She went to work.", 1, random.Random(0))
     assert found == "She went work."
     assert len(PREPOSITIONS) > 50
 

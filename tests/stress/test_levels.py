@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.error_types import ERRORS, PAPER
 from nnd_tasks.stress.sentences import negate, switch
-from nnd_tasks.stress.text import Draft, Parser, join
+from nnd_tasks.stress.text import Edit, Parser, join
 from tests.stress.pipeline import rough
 
 PARSER = Parser(rough())
 DONORS = [f"This is sentence {i} of another text." for i in range(40)]
 FILLS = ["violet", "marble", "seven"]
-DRAFT = Draft(PARSER, sentences_of_others=[(donor, "other") for donor in DONORS], fill=lambda words, place: FILLS)
+DRAFT = Edit(PARSER, sentences_of_others=[(donor, "other") for donor in DONORS], fill=lambda words, place: FILLS)
 Check = Callable[[str, str, str], bool]
 
 
@@ -152,6 +152,6 @@ def test_more_switches_go_on_from_fewer(movable: int, amount: int, seed: int) ->
 
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 1000))
 def test_what_is_drawn_begins_alike_for_every_number(items: int, count: int, seed: int) -> None:
-    order = Draft(PARSER, rng=random.Random(seed)).draw(range(items), items)
+    order = Edit(PARSER, rng=random.Random(seed)).draw(range(items), items)
     assert sorted(order) == list(range(items))
-    assert Draft(PARSER, rng=random.Random(seed)).draw(range(items), count) == order[:count]
+    assert Edit(PARSER, rng=random.Random(seed)).draw(range(items), count) == order[:count]
