@@ -68,7 +68,7 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
     asked = {"set": "{set}", "what differs": "{note}", "model": "{model}", "pass rate": RATE}
     front = Report(
         name="index",
-        title="NND board",
+        title="NND results",
         tables=[Table("rates", main, columns), *([Table("apart", apart, asked)] if len(apart) else [])],
         legend=LEGEND,
         notes=[f"left out: {line}" for line in skipped],

@@ -161,7 +161,7 @@ def test_the_newest_of_equal_runs_counts_and_one_before_where_it_is_damaged(tmp_
 
 
 def broken(folder: Path) -> dict[str, str]:
-    """Write one run of each kind that cannot be used; return a part of the file's path -> what the board says of it."""
+    """Write one run of each kind that cannot be used; return a part of the file's path -> what the site says of it."""
     edits: dict[str, tuple[str, Callable[[str], str], str]] = {
         "cut": ("samples_*", lambda text: text[: len(text) // 2], "cut off or damaged"),
         "shorter": ("samples_*", lambda text: "\n".join(text.splitlines()[:3]) + "\n", "3 of 11 prompts"),
