@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from nnd_tasks.analysis.compare.diagnostics import diagnostics_of
 
 import nnd_tasks
 from nnd_tasks.analysis.diagnostics import diagnostics_of
