@@ -392,7 +392,7 @@ def test_every_form_of_a_comparison_has_the_rates(tmp_path: Path) -> None:
 def test_the_command_shows_them_where_they_are_asked_for(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
     for seed, name in enumerate(("one", "two")):
         write_run(tmp_path / "results", name, seed=seed)
-    asked = ("compare", tmp_path / "results", "--resamples", "100")
+    asked = ("compare", tmp_path / "results")
     assert "adjusted" not in nnd(*asked).out
     done = nnd(*asked, "--adjust")
     assert done.status == 0
