@@ -24,7 +24,7 @@ from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.harness.signature import digest
 from nnd_tasks.sets.licences import terms_of, texts_may_go
-from nnd_tasks.show.forms import templates, to_json
+from nnd_tasks.show.forms import render, to_json
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.wording import some_of
 
@@ -73,7 +73,7 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
         legend=LEGEND,
         notes=[f"left out: {line}" for line in skipped],
     )
-    pages["index.html"] = templates().get_template("site.html.j2").render(front=front, pages=names)
+    pages["index.html"] = render("site.html.j2", front=front, pages=names)
     pages["results.json"] = json.dumps([json.loads(to_json(section.report)) for section in sections], indent=1)
     write_texts({place / name: text for name, text in pages.items()})
     return place / "index.html", skipped

@@ -241,6 +241,7 @@ def scored_run(folder: Path, texts: Sequence[Sequence[Sequence[int]]], sums: Any
             about = (f"p{p}-{i}", f"p{p}", "ab"[i % 2], "", "", None, None, p, 0, i)
             rows.append((*about, *margins, passed, margins[0] == 0))
     table = pd.DataFrame(rows, columns=list(COLUMNS[:15])).astype({"passed": "boolean", "seed": "Int64"})
+    table = table.assign(margin_no_context=math.nan)
     if tokens:
         columns = [list(column) for column in zip(*lines, strict=True)]
         pq.write_table(
