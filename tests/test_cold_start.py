@@ -24,6 +24,7 @@ COMMANDS = {
     "run --model hf --model_args pretrained={models}/gpt2 --tasks nnd_demo --limit 2": (0, "pass_rate"),
     "compare a b": (0, "m-b"),
     "report a b --output r.html": (0, ""),
+    "report a b --site site": (0, "index.html"),
     "trend a b": (0, "nnd_made_up"),
     "signal a": (1, "nnd: error: "),
     "familiarity a b": (1, "nnd build made_up"),

@@ -13,7 +13,7 @@ from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.errors import NNDError
-from nnd_tasks.show.forms import templates
+from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.wording import did_you_mean, some_of
 
@@ -41,7 +41,7 @@ def find_test(test_id: str, runs: Sequence[Run], allow: Sequence[str] = ()) -> l
 def render_test(test_id: str, pairs: Sequence[Paired]) -> str:
     """Return a page about one test, with its whole texts."""
     packed = pack(pairs, PAGE_LIMIT, only=test_id)
-    return templates().get_template("test.html.j2").render(frame_tests(f"Test {test_id}", pairs, packed, alone=True))
+    return render("test.html.j2", **frame_tests(f"Test {test_id}", pairs, packed, alone=True))
 
 
 def report_test(test_id: str, paired: Paired) -> Report:

@@ -21,7 +21,7 @@ from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.secrets import arguments_without_secrets, without_secrets
-from nnd_tasks.show.forms import templates
+from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.wording import counted
 
@@ -140,19 +140,16 @@ def render_page(
     summary = Table("summary", whole, {"model": "{model}", "{task}": RATE}, "Pass rate over all tests of a set.")
     overview = Report("summary", title, tables=[summary], legend=LEGEND)
     packed = pack(pairs, PAGE_LIMIT) if texts else None
-    return (
-        templates()
-        .get_template("page.html.j2")
-        .render(
-            overview=overview,
-            sections=sections,
-            notes=[*notes, *(note for section in sections for note in notes_on(section.paired.runs))],
-            again=again,
-            baselines=BASELINES,
-            commands=[(run, command_of(run), _not_in_command(run)) for paired in pairs for run in paired.runs],
-            spans=spans,
-            **frame_tests(title, pairs, packed),
-        )
+    return render(
+        "page.html.j2",
+        overview=overview,
+        sections=sections,
+        notes=[*notes, *(note for section in sections for note in notes_on(section.paired.runs))],
+        again=again,
+        baselines=BASELINES,
+        commands=[(run, command_of(run), _not_in_command(run)) for paired in pairs for run in paired.runs],
+        spans=spans,
+        **frame_tests(title, pairs, packed),
     )
 
 

@@ -24,7 +24,7 @@ from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.harness.signature import digest
 from nnd_tasks.sets.licences import terms_of, texts_may_go
-from nnd_tasks.show.forms import templates, to_json
+from nnd_tasks.show.forms import render, to_json
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.wording import some_of
 
@@ -68,12 +68,12 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
     asked = {"set": "{set}", "what differs": "{note}", "model": "{model}", "pass rate": RATE}
     front = Report(
         name="index",
-        title="NND board",
+        title="NND results",
         tables=[Table("rates", main, columns), *([Table("apart", apart, asked)] if len(apart) else [])],
         legend=LEGEND,
         notes=[f"left out: {line}" for line in skipped],
     )
-    pages["index.html"] = templates().get_template("site.html.j2").render(front=front, pages=names)
+    pages["index.html"] = render("site.html.j2", front=front, pages=names)
     pages["results.json"] = json.dumps([json.loads(to_json(section.report)) for section in sections], indent=1)
     write_texts({place / name: text for name, text in pages.items()})
     return place / "index.html", skipped

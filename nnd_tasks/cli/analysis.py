@@ -49,7 +49,6 @@ def compare(
     out: Out = None,
     allow: Allow = "",
     select: Select = None,
-    resamples: Annotated[int, typer.Option(help="Sign flips drawn for p values.")] = 10_000,
     adjust: Annotated[
         bool, typer.Option("--adjust", help="Also rates with length and word frequency taken out.")
     ] = False,
@@ -61,7 +60,7 @@ def compare(
     from nnd_tasks.analysis.results import read_results
     from nnd_tasks.show.terminal import show_reports
 
-    comparisons = compare_runs(read_results(runs, select or ()), parts_of(allow), resamples)
+    comparisons = compare_runs(read_results(runs, select or ()), parts_of(allow))
     only_brief = brief and out is None and form == "text"
     reports = [report_comparison(one, adjusted=adjust, brief=only_brief) for one in comparisons]
     show_reports(reports, out=out, form=form, brief=brief)

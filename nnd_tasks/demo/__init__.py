@@ -75,7 +75,9 @@ def run_demo(folder: Path, seed: int = 0, *, settings: TrainingSettings | None =
     [comparison] = compare_runs(read_results(samples))
     report = report_comparison(comparison)
     write_text(folder / COMPARISON, to_json(report))
-    print_table(demo_table(comparison))
+    table = demo_table(comparison)
+    console.print(table.caption)
+    print_table(table)
     console.print(
         "The interval is that of the difference: paired by test, clustered by prompt. Where it lies above 0, training has "
         "taught the model to tell such candidates from good ones."

@@ -112,7 +112,12 @@ def to_latex(report: Report) -> str:
 
 def to_html(reports: Sequence[Report]) -> str:
     """Return one page with all the reports, their figures in it."""
-    return templates().get_template("reports.html.j2").render(reports=reports, title=reports[0].title)
+    return render("reports.html.j2", reports=reports, title=reports[0].title)
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page; characters that UTF-8 cannot hold are replaced."""
+    return templates().get_template(template).render(values).encode("utf-8", "replace").decode("utf-8")
 
 
 @cache

@@ -240,11 +240,8 @@ def scored_run(folder: Path, texts: Sequence[Sequence[Sequence[int]]], sums: Any
             passed = math.isnan(margins[0]) or margins[0] > 0
             about = (f"p{p}-{i}", f"p{p}", "ab"[i % 2], "", "", None, None, p, 0, i)
             rows.append((*about, *margins, passed, margins[0] == 0))
-    table = (
-        pd.DataFrame(rows, columns=list(COLUMNS[:15]))
-        .assign(margin_no_context=math.nan)
-        .astype({"passed": "boolean", "seed": "Int64"})
-    )
+    table = pd.DataFrame(rows, columns=list(COLUMNS[:15])).astype({"passed": "boolean", "seed": "Int64"})
+    table = table.assign(margin_no_context=math.nan)
     if tokens:
         columns = [list(column) for column in zip(*lines, strict=True)]
         pq.write_table(
@@ -396,7 +393,7 @@ def test_every_form_of_a_comparison_has_the_rates(tmp_path: Path) -> None:
 def test_the_command_shows_them_where_they_are_asked_for(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
     for seed, name in enumerate(("one", "two")):
         write_run(tmp_path / "results", name, seed=seed)
-    asked = ("compare", tmp_path / "results", "--resamples", "100")
+    asked = ("compare", tmp_path / "results")
     assert "adjusted" not in nnd(*asked).out
     done = nnd(*asked, "--adjust")
     assert done.status == 0

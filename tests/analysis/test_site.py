@@ -161,20 +161,20 @@ def test_the_newest_of_equal_runs_counts_and_one_before_where_it_is_damaged(tmp_
 
 
 def broken(folder: Path) -> dict[str, str]:
-    """Write one run of each kind that cannot be used; return a part of the file's path -> what the board says of it."""
+    """Write one run of each kind that cannot be used; return a part of the file's path -> what the site says of it."""
     edits: dict[str, tuple[str, Callable[[str], str], str]] = {
         "cut": ("samples_*", lambda text: text[: len(text) // 2], "cut off or damaged"),
         "shorter": ("samples_*", lambda text: "\n".join(text.splitlines()[:3]) + "\n", "3 of 11 prompts"),
-        "noise": ("results_*", lambda text: "\x00<script>", "is not JSON"),
+        "noise": ("results_*", lambda text: "\x00<script>", "is not valid JSON"),
         "deep": ("results_*", lambda text: "[" * 100_000, "nested too deeply"),
         "list": ("results_*", lambda text: "[]", "holds no results"),
-        "slash": ("results_*", lambda text: text.replace('"nnd_made_up"', '"../../x"'), "the name of a task"),
+        "slash": ("results_*", lambda text: text.replace('"nnd_made_up"', '"../../x"'), "Invalid name"),
         "empty": (
             "samples_*",
             lambda text: text.replace('"mean": -1.0', '"mean": "x"'),
             "is not a sample of an NND task, or damaged",
         ),
-        "number": ("results_*", lambda text: text.replace('": 1000000', '": "many"'), "model_num_parameters"),
+        "number": ("results_*", lambda text: text.replace('": 1000000', '": "many"'), "or is damaged"),
     }
     for name, (pattern, edit, _) in edits.items():
         change(run_of(folder, name), pattern, edit)
@@ -286,7 +286,7 @@ def test_texts_of_strangers_are_never_markup_nor_paths_and_secrets_are_left_out(
 def test_a_site_without_any_run_is_an_error_and_writes_nothing(tmp_path: Path) -> None:
     change(run_of(tmp_path / "results", "m"), "results_*", lambda text: "[")
     for select in ((), ("shots=0",)):
-        with pytest.raises(NNDError, match=r"results: no results can be used: .*is not JSON"):
+        with pytest.raises(NNDError, match=r"results: no results can be used: .*is not valid JSON"):
             write_site([tmp_path / "results"], tmp_path / "site", select)
     with pytest.raises(NNDError, match="there is no such file or folder"):
         write_site([tmp_path / "nowhere"], tmp_path / "site")
@@ -307,7 +307,7 @@ def test_the_command_line_says_what_was_left_out(people: Path, tmp_path: Path, n
     done = nnd("report", people, tmp_path / "more", "--site", tmp_path / "site", "--select", "shots=0")
     assert done.status == 0, done.err
     assert f"written: {tmp_path / 'site' / 'index.html'}" in done.out
-    assert re.search(r"left out: .*results_2026.*is not JSON", done.err)
+    assert re.search(r"left out: .*results_2026.*is not valid JSON", done.err)
     assert not read_page(tmp_path / "site" / "index.html").xpath("//table[contains(@class, 'apart')]")
 
 
