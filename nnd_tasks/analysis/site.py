@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,10 @@ def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Sectio
     sets: dict[str, list[Section]] = {}
     for name, of_set in groups.items():
         ordered = sorted((list(of_model.values()) for of_model in of_set.values()), key=_order_key)
-        for group in ordered:
+        for number, group in enumerate(ordered, start=1):
             with noting(skipped):
                 [paired] = pair(group)
+                paired = replace(paired, apart=f"group {number}" if number > 1 else "")
                 sets.setdefault(name, []).append(make_section(paired, _differs(group[0], ordered[0][0])))
     return sets
 

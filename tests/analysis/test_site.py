@@ -117,11 +117,15 @@ def test_runs_that_were_asked_otherwise_stand_apart_and_it_says_how(people: Path
     said = text_of(read_page(site / "index.html").xpath("//table[contains(@class, 'apart')]/tbody/tr")[0])
     assert "shots 2 in place of 0" in said
     groups, _ = groups_of(people)
-    assert [(one.paired.task, one.paired.models, one.note) for one in groups] == [
+    assert [(one.paired.title, one.paired.models, one.note) for one in groups] == [
         ("nnd_demo", ["m-a", "m-b"], ""),
         ("nnd_made_up", ["m-a", "m-b", "m-c"], ""),
-        ("nnd_made_up", ["few-shot"], "shots 2 in place of 0"),
+        ("nnd_made_up (group 2)", ["few-shot"], "shots 2 in place of 0"),
     ]
+    [page] = site.glob("set-made_up*")
+    rows = [[text_of(cell) for cell in row] for row in read_page(page).xpath("//table[@class='summary']//tr")]
+    assert rows[0] == ["model", "nnd_made_up", "nnd_made_up (group 2)"]
+    assert [row[1] == "" for row in rows[1:] if row[0] == "few-shot"] == [True]
 
 
 @pytest.mark.parametrize(
