@@ -150,7 +150,7 @@ def test_a_comparison_comes_first_and_one_of_the_whole_set_before_one_of_a_part(
 def test_the_newest_of_equal_runs_counts_and_one_before_where_it_is_damaged(tmp_path: Path) -> None:
     run_of(tmp_path / "anna", "/home/anna/m", about={"weights": "w"}, seed=1)
     dated(run_of(tmp_path / "ben", "/data/m", about={"weights": "w"}, seed=2), "2026-03-01T00-00-00")
-    run_of(tmp_path / "dora", "/data/n", about={"weights": "other"})
+    run_of(tmp_path / "dora", "/data/m", about={"weights": "other"})
     groups, _ = groups_of(tmp_path)
     assert [run.date for run in groups[0].paired.runs].count("2026-03-01T00-00-00") == 1
     assert len(groups[0].paired.runs) == 2
