@@ -82,7 +82,7 @@ def test_a_set_of_ones_own_is_listed_and_shown_with_its_tests(built: Path) -> No
     assert entry["built"]
     assert (entry["config"], entry["tests"]) == ("default", 1)
     report = report_set("mine")
-    assert report.notes == ["1 test of 1 of config default."]
+    assert facts_of("mine")["tests"] == "1 in config default"
     assert report.tables[1].data["text"].tolist() == ["q", "a", "b"]
 
 
@@ -96,7 +96,7 @@ def test_a_broken_recipe_hides_neither_the_others_nor_its_data(content: bytes, b
     done = CliRunner().invoke(app, ["list"])
     assert (done.exit_code, "recipe unreadable" in done.output) == (0, True)
     assert "_recipe" in facts_of("mine")["recipe unreadable"]
-    assert report_set("mine").notes == ["1 test of 1 of config default."]
+    assert facts_of("mine")["tests"] == "1 in config default"
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)

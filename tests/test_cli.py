@@ -69,14 +69,6 @@ def test_process_interrupted_while_it_imports_shows_no_traceback(module: str, at
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "nnd: interrupted\n")
 
 
-@pytest.mark.parametrize("endpoint", ["http://[::1", "http://host:99999999"])
-def test_a_broken_address_of_the_hub_is_one_line(
-    endpoint: str, nnd: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    assert refused(nnd("build", "demo")).startswith(f"HF_ENDPOINT={endpoint}: is not an address")
-
-
 @pytest.mark.parametrize("command", ["build demo", "register", "run --model hf --tasks nnd_demo"])
 def test_a_home_that_leads_back_to_itself_is_one_line(
     command: str, nnd: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

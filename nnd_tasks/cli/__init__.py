@@ -41,21 +41,6 @@ def _with_commands() -> Any:
     return app
 
 
-def _check_endpoint() -> None:
-    """Raise NNDError when HF_ENDPOINT is not an address; huggingface_hub would stumble over it while it is imported."""
-    if endpoint := os.environ.get("HF_ENDPOINT"):
-        from urllib.parse import urlsplit
-
-        from nnd_tasks.secrets import bare_urls
-
-        try:
-            urlsplit(endpoint).port  # noqa: B018 - reading it checks it
-        except ValueError as error:
-            raise NNDError(
-                f"HF_ENDPOINT={bare_urls(endpoint)}: is not an address ({error}); correct it or unset it"
-            ) from error
-
-
 def _say(line: str) -> None:
     """Print the line that this process ends with; where several have failed, one of them does."""
     from nnd_tasks.show.console import warn
@@ -82,7 +67,6 @@ def main(command: Callable[[], object] | None = None) -> None:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # names of files may hold what the terminal has no letters for
                 stream.reconfigure(errors="backslashreplace")
-        _check_endpoint()
         (command or _with_commands())()
     except NNDError as error:
         if debug:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from nnd_tasks.analysis.power import marked_points, planned_by_category
 from nnd_tasks.datasets import (
@@ -30,7 +30,7 @@ from nnd_tasks.sets.card import ERRORS, find_fact
 from nnd_tasks.sets.shelf import SetRecipe, find_recipe, list_recipes
 from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.tables import pick_examples
-from nnd_tasks.wording import counted, did_you_mean
+from nnd_tasks.wording import did_you_mean
 
 _SHOWN = 300  # characters of a text
 
@@ -191,8 +191,7 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
         facts = {"license": str(header.get("license", ""))}
     if broken:
         facts["recipe unreadable"] = broken
-    tests = pd.DataFrame(columns=["category", "part", "text"])
-    notes, prompt = [], ""
+    examples, prompt = [], ""
     if folder is None:
         facts["not built"] = f"run: {how_to_build(name)}"
     else:
@@ -206,29 +205,25 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
         }
         own = recipe.name if recipe is not None else "" if "/" in name else name
         prompt = _render_prompt(own, chosen, table.slice(0, 1).to_pylist()[0]) if own else ""
-        examples = pick_examples(table, count)
-        parts = ("context", "high", "low")
-        rows = [{"category": test["category"], "part": part, "text": test[part]} for test in examples for part in parts]
-        tests = pd.DataFrame(rows, columns=list(tests.columns))
-        notes = [f"{counted(len(examples), 'test')} of {table.num_rows:,} of config {chosen}."]
+        examples = [tabulate_examples(table, count)]
     rows = pd.DataFrame(facts.items(), columns=["fact", "value"])
-    tables = [Table("facts", rows, {"fact": "{fact}", "value": "{value}"})]
-    if len(tests):
-        columns: dict[str, Cell] = {
-            "category": "{category}",
-            "part": "{part}",
-            "text": lambda row: _shorten(row["text"]),
-        }
-        tables.append(Table("examples", tests, columns))
-    brief = rows[rows["fact"].isin(("summary", "license", "not built", "built in", "tests"))]
-    return Report(
-        name=name,
-        title=title,
-        tables=tables,
-        notes=notes,
-        brief=replace(tables[0], data=brief),
-        facts={"prompt": prompt},
-    )
+    tables = [Table("facts", rows, {"fact": "{fact}", "value": "{value}"}), *examples]
+    return Report(name=name, title=title, tables=tables, facts={"prompt": prompt})
+
+
+def tabulate_examples(tests: pa.Table, count: int) -> Table:
+    """Return the texts of some tests, of each category in turn."""
+    rows = [
+        {"category": test["category"], "part": part, "text": test[part]}
+        for test in pick_examples(tests, count)
+        for part in ("context", "high", "low")
+    ]
+    columns: dict[str, Cell] = {
+        "category": "{category}",
+        "part": "{part}",
+        "text": lambda row: _shorten(row["text"]),
+    }
+    return Table("examples", pd.DataFrame(rows, columns=list(columns)), columns)
 
 
 def _shorten(text: str) -> str:

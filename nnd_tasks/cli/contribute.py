@@ -14,7 +14,6 @@ from nnd_tasks.wording import counted
 if TYPE_CHECKING:
     from nnd_tasks.sets.new import Draft
 
-_SHOWN = 300  # characters of a text in the preview
 _COLUMNS, _RULES, _PAIRS, _FILE = "Columns", "What is better", "Ready-made pairs", "How the file is read"
 
 
@@ -78,13 +77,15 @@ def new(
     """
     from nnd_tasks.sets.new import NoTableError, draft_set, write_draft, write_skeleton
 
+    facts = {"license": license_, "language": parts_of(language or "")}
     keys: dict[str, Any] = {
         "context": context, "candidate": candidate, "label": label, "score": score, "system": system, "rater": rater,
-        "attribute": _pairs_of("--attribute", attribute), "category": category, "group": parts_of(group or ""),
-        "spans": _spans(spans), "better": parts_of(better or ""), "min_gap": min_gap, "chosen": chosen, "rejected": rejected,
-        "pair": parts_of(pair or ""), "winner": winner, "leave_out": _values_of(leave_out), "missing": parts_of(missing or ""),
-        "decimal": decimal, "encoding": encoding,
-        "facts": {key: value for key, value in (("license", license_), ("language", parts_of(language or ""))) if value},
+        "category": category, "min_gap": min_gap, "chosen": chosen, "rejected": rejected, "winner": winner, "decimal": decimal,
+        "encoding": encoding, "group": parts_of(group or ""), "better": parts_of(better or ""), "pair": parts_of(pair or ""),
+        "missing": parts_of(missing or ""), "spans": _split_spans(spans),
+        "attribute": {one: column or one for one, column in _split_equals(attribute)},
+        "leave_out": {column: parts_of(values) for column, values in _split_equals(leave_out)},
+        "facts": {key: value for key, value in facts.items() if value},
     }  # fmt: skip
     keys = {key: value for key, value in keys.items() if value not in (None, [], {})}
     try:
@@ -111,28 +112,12 @@ def new(
     _print_missing(draft)
 
 
-def _pairs_of(option: str, values: list[str] | None) -> dict[str, str]:
-    """Return name -> column of ``NAME=COLUMN`` or ``COLUMN``."""
-    columns: dict[str, str] = {}
-    for value in values or []:
-        name, equals, column = (part.strip() for part in value.partition("="))
-        columns[name] = column if equals else name
-        if not name or not columns[name]:
-            raise NNDError(f"{option} {value}: write NAME=COLUMN, or COLUMN")
-    return columns
+def _split_equals(values: list[str] | None) -> list[list[str]]:
+    """Return what stands before and after the first = of each text."""
+    return [[part.strip() for part in value.partition("=")[::2]] for value in values or []]
 
 
-def _values_of(values: list[str] | None) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for value in values or []:
-        column, equals, text = (part.strip() for part in value.partition("="))
-        if not (column and equals):
-            raise NNDError(f"--leave-out {value}: write COLUMN=VALUE")
-        found.setdefault(column, []).extend(parts_of(text))
-    return found
-
-
-def _spans(value: str | None) -> dict[str, Any]:
+def _split_spans(value: str | None) -> dict[str, Any]:
     parts = parts_of(value or "")
     if len(parts) > 2:
         raise NNDError(f"--spans {value}: write COLUMN, START,END or two marks")
@@ -144,41 +129,28 @@ def _spans(value: str | None) -> dict[str, Any]:
 
 def _preview(draft: Draft) -> None:
     """Show the columns, the rule, some tests, and what is left out."""
+    from nnd_tasks.cli.catalogue import tabulate_examples
     from nnd_tasks.sets.card import left_out
-    from nnd_tasks.show.terminal import print_counts
-    from nnd_tasks.tables import pick_examples
+    from nnd_tasks.show.terminal import print_counts, print_table
 
     for role in draft.proposed:
         say(f"{role}: column {getattr(draft.recipe, role)!r}, by its name")
     say(f"rule: {draft.recipe.rule_text()}")
     config, tests = next(iter(draft.made.tables.items()))
-    for test in pick_examples(tests, 3):
-        say()
-        say(f"[{test['category']}]")
-        say()
-        for part in ("context", "high", "low"):
-            text = " ".join(test[part].split())
-            say(f"- {part}: {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}")
-    say()
+    print_table(tabulate_examples(tests, 3))
     say(counted(tests.num_rows, "test"))
     print_counts(draft.made.summaries[config].categories)
     report = draft.made.report[config]
-    if report["dropped"]:
-        say("left out")
-        say()
     for reason, text in left_out(report["dropped"], report.get("unranked_labels", ())).items():
-        places = report["dropped_rows"].get(reason, [])
-        more = ", …" if report["dropped"][reason] > len(places) else ""
-        say(f"- {text}" + (f" ({', '.join(places)}{more})" if places else ""))
+        places = ", ".join(report["dropped_rows"].get(reason, []))
+        say(f"left out: {text}" + (f" (such as {places})" if places else ""))
 
 
 def _print_missing(draft: Draft) -> None:
     from nnd_tasks.sets.card import KNOWN_BY_PEOPLE
 
-    missing = [key for key in KNOWN_BY_PEOPLE if not getattr(draft.recipe.facts, key)]
+    missing = {key: what for key, what in KNOWN_BY_PEOPLE.items() if not getattr(draft.recipe.facts, key)}
     if missing:
-        say()
         say("needed before publishing, under `facts` in the recipe:")
-        say()
-        for key in missing:
-            say(f"- {key}: {KNOWN_BY_PEOPLE[key]}")
+    for key, what in missing.items():
+        say(f"- {key}: {what}")

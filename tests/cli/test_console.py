@@ -117,7 +117,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-@pytest.mark.parametrize("command", ["list", "show demo"])
+@pytest.mark.parametrize("command", ["list"])
 def test_brief_is_shorter(command: str, demo: Path, printed: Callable[..., str]) -> None:
     whole, short = (printed(*command.split(), *more).splitlines() for more in ((), ("--brief",)))
     assert 0 < len(short) < len(whole)
