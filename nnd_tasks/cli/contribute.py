@@ -83,8 +83,8 @@ def new(
         "category": category, "min_gap": min_gap, "chosen": chosen, "rejected": rejected, "winner": winner, "decimal": decimal,
         "encoding": encoding, "group": parts_of(group or ""), "better": parts_of(better or ""), "pair": parts_of(pair or ""),
         "missing": parts_of(missing or ""), "spans": _split_spans(spans),
-        "attribute": {one: column or one for one, column in _split_equals(attribute)},
-        "leave_out": {column: parts_of(values) for column, values in _split_equals(leave_out)},
+        "attribute": {one: column or one for one, column in _split_equals("--attribute", attribute)},
+        "leave_out": {column: parts_of(values) for column, values in _split_equals("--leave-out", leave_out)},
         "facts": {key: value for key, value in facts.items() if value},
     }  # fmt: skip
     keys = {key: value for key, value in keys.items() if value not in (None, [], {})}
@@ -112,9 +112,15 @@ def new(
     _print_missing(draft)
 
 
-def _split_equals(values: list[str] | None) -> list[list[str]]:
+def _split_equals(option: str, values: list[str] | None) -> list[tuple[str, str]]:
     """Return what stands before and after the first = of each text."""
-    return [[part.strip() for part in value.partition("=")[::2]] for value in values or []]
+    pairs = []
+    for value in values or []:
+        name, _, rest = (part.strip() for part in value.partition("="))
+        if not name or ("leave" in option and not rest):
+            raise NNDError(f"{option} {value}: write {'COLUMN=VALUE' if 'leave' in option else 'NAME=COLUMN'}")
+        pairs.append((name, rest))
+    return pairs
 
 
 def _split_spans(value: str | None) -> dict[str, Any]:
