@@ -41,21 +41,6 @@ def _with_commands() -> Any:
     return app
 
 
-def _say(line: str) -> None:
-    """Print the line that this process ends with; where several have failed, one of them does."""
-    from nnd_tasks.show.console import warn
-
-    if not os.environ.get("WORLD_SIZE"):
-        warn(line)
-        return
-    from nnd_tasks.models.ranks import met_before
-
-    ranks = met_before()
-    if here := ranks.may_say():
-        warn(line)
-    ranks.said(here=here)
-
-
 def main(command: Callable[[], object] | None = None) -> None:
     """Entry point: a user's mistake ends in one line and status 1, without a traceback.
 
@@ -71,7 +56,9 @@ def main(command: Callable[[], object] | None = None) -> None:
     except NNDError as error:
         if debug:
             raise
-        _say(f"nnd: error: {error}")
+        from nnd_tasks.show.console import warn
+
+        warn(f"nnd: error: {error}")
         sys.exit(1)
     except KeyboardInterrupt:
         if debug:

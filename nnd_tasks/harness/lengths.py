@@ -18,10 +18,10 @@ from lm_eval.models.utils import DEFAULT_MAX_LENGTH, resolve_max_length
 
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
 from nnd_tasks.files import expand
-from nnd_tasks.harness.encodings import TokenizingOnce
+from nnd_tasks.models.encodings import TokenizingOnce
+from nnd_tasks.models.masked_lm import MASKED, masked_window
+from nnd_tasks.models.model_error import ModelError
 
-#: Model type of masked language models.
-MASKED = "nnd_mlm"
 logger = logging.getLogger("lm_eval.nnd")
 
 #: Arguments of HFLM that say where the tokenizer comes from, with their defaults.
@@ -229,6 +229,12 @@ class TokenCounter(TokenizingOnce):
             return list(self.tokenizer.encode(string, add_special_tokens=bool(add_special_tokens)))
         return super()._encode(string, add_special_tokens)
 
+    def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        try:
+            return super()._encode_pair(context, continuation)
+        except ModelError as error:
+            raise NNDError(str(error)) from error
+
     def lengths(self, context: str, continuation: str) -> tuple[int, int]:
         """Return two numbers of tokens: those that the backend conditions on, and those whose log-probabilities it sums.
 
@@ -290,15 +296,3 @@ class TokenCounter(TokenizingOnce):
 
 def _name(value: Any) -> str:
     return value if isinstance(value, str) else type(value).__name__
-
-
-def masked_window(config: Any, tokenizer: Any) -> int:
-    """Return the most tokens of an input of a masked language model, special tokens included."""
-    window = int(getattr(config, "max_position_embeddings", 512))
-    if config.model_type in (
-        "roberta",
-        "xlm-roberta",
-        "camembert",
-    ):  # their positions begin after the padding token's id
-        window -= config.pad_token_id + 1
-    return min(window, int(tokenizer.model_max_length))

@@ -16,7 +16,6 @@ from transformers import DynamicCache
 from nnd_tasks.models.alibi import keys_at
 from nnd_tasks.models.architectures import FULL, Layout, Reach, layout_of
 from nnd_tasks.models.block_attention import in_blocks
-from nnd_tasks.models.estimate import amount_of_packs
 from nnd_tasks.models.hybrid import States, TreeScan, along_tree
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
 from nnd_tasks.models.prefix_tree import Branch, Pack, make_packs, rows_of
@@ -124,12 +123,7 @@ class DecoderOnlyScoring(PrefixScoring):
         while first < len(sequences):
             left = sequences[first:]
             stem: _Stem | None = None
-            packs = list(make_packs(left, self.row_tokens, self.pack_tokens, anchors=most_states))
-            if first == 0 and self._estimating:
-                tokens, reading = amount_of_packs(packs, left, self.row_tokens, self._costs)
-                targets = sum(len(continuation) for _, _, continuation in requests)
-                self._expect(requests, tokens, reading + targets * self._costs.head)
-            for pack in packs:
+            for pack in make_packs(left, self.row_tokens, self.pack_tokens, anchors=most_states):
                 owners = [request for i in pack.paths for request in by_input[left[i]]]
                 try:
                     stem = self._stem_of(pack, left, stem)
@@ -198,8 +192,6 @@ class DecoderOnlyScoring(PrefixScoring):
 
     def _read(self, tokens: Any, mask: TreeMask | None, cache: _Trunk | None) -> torch.Tensor:
         """Return the final hidden states of one row, shape (row, width). Without a mask, each token sees all before it."""
-        if self._estimate is not None:
-            self._estimate.add(self._costs.read(len(tokens), len(tokens) if mask is None else mask.keys))
         arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None]}
         if mask is not None:
             positions = self._tensor(mask.positions)

@@ -45,11 +45,6 @@ class EncoderDecoderScoring(PrefixScoring):
             inputs = tuple(decoder.inputs(torch.tensor(continuation)))
             by_input.setdefault(inputs, []).append(self._scored(i, text, continuation))
         waiting = sorted(contexts, key=len)
-        if self._estimating:
-            lengths = [(len(context), sum(map(len, by_input))) for context, by_input in contexts.items()]
-            self._expect(
-                requests, sum(map(sum, lengths)), sum(self._work(source, target) for source, target in lengths)
-            )
         while waiting:
             group = _group(waiting, self.source_tokens)
             # The number of the context comes first, so that candidates of different contexts share nothing.
@@ -65,15 +60,6 @@ class EncoderDecoderScoring(PrefixScoring):
                 self._take_smaller_rows([request for kept in by_input.values() for request in kept], error)
             waiting = [context for context in waiting if contexts[context]]
 
-    def _work(self, source: int, target: float) -> float:
-        """Return what a context of ``source`` tokens costs with candidates of ``target`` tokens together; see `Costs`.
-
-        Half of the layers are the encoder's. Common beginnings of candidates count for each, because they are only known
-        once the tree is made.
-        """
-        attention = self._costs.attention * (source * source + target * source)
-        return (source + target) * self._costs.body / 2 + target * self._costs.head + attention
-
     def _score_group(
         self, group: Sequence[tuple[int, ...]], by_input: ByInput, decoder: PackedDecoder, head: VocabularyHead
     ) -> Iterator[list[tuple[int, ...]]]:
@@ -81,10 +67,6 @@ class EncoderDecoderScoring(PrefixScoring):
         sequences = sorted(by_input)
         packs = list(make_packs(sequences, self.decoder_row_tokens, self.decoder_row_tokens, stems=False))
         decoder.encode(group, keep=len(packs) > 1)
-        if self._estimate is not None:
-            targets = np.bincount([inputs[0] for inputs in sequences], [len(inputs) - 1 for inputs in sequences])
-            lengths = zip(map(len, group), targets.tolist(), strict=True)
-            self._estimate.add(sum(self._work(source, target) for source, target in lengths))
         source = self._tensor(np.repeat(np.arange(len(group)), [len(context) for context in group]))
         for pack in packs:
             rows, about = pack.without_roots()

@@ -9,9 +9,10 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
-from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.harness.lengths import MASKED, masked_window
-from nnd_tasks.models.estimate import Amount, RunEstimate, begin
+from nnd_tasks.models.model_error import ModelError, reason_with_type
+
+#: The name of this type of models.
+MASKED = "nnd_mlm"
 
 
 @register_model(MASKED)
@@ -31,7 +32,7 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         revision: revision of the model on the hub.
 
     Raises:
-        NNDError: the model cannot be loaded, or is not a masked language model.
+        ModelError: the model cannot be loaded, or is not a masked language model.
     """
 
     backend = "causal"  # context and continuation are one text
@@ -50,14 +51,14 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         super().__init__()
         unknown.pop("max_batch_size", None)  # lm-eval passes it to every model
         if unknown:
-            raise NNDError(f"nnd_mlm has no argument {min(unknown)}")
+            raise ModelError(f"nnd_mlm has no argument {min(unknown)}")
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         model, self.tokenizer = load_masked(pretrained, tokenizer, dtype=dtype, revision=revision)
         self.model = model.to(self._device)
         try:
             self.batch_size = int(batch_size)
         except ValueError as error:
-            raise NNDError(f"batch_size={batch_size}: nnd_mlm takes a number") from error
+            raise ModelError(f"batch_size={batch_size}: nnd_mlm takes a number") from error
         self.max_length = int(max_length or masked_window(model.config, self.tokenizer))
         self._before, self._after = special_tokens(self.tokenizer)
 
@@ -88,25 +89,17 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         self, requests: list[tuple[tuple[str, str], list[int], list[int]]], disable_tqdm: bool = False, **kwargs: Any
     ) -> list[tuple[float, bool]]:
         answers = []
-        estimate = None if disable_tqdm else self._estimate(requests)
         for text, context, continuation in tqdm(requests, disable=disable_tqdm, desc="Masking tokens"):
             if not continuation:
-                raise NNDError(f"the continuation {text[1]!r} has no token of its own; it cannot be scored")
+                raise ModelError(f"the continuation {text[1]!r} has no token of its own; it cannot be scored")
             answers.append(self._score(context, continuation))
             self.cache_hook.add_partial("loglikelihood", text, answers[-1])
-            if estimate is not None:
-                estimate.add(_tokens(context, continuation))
-                estimate.look()
         return answers
-
-    def _estimate(self, requests: list[tuple[tuple[str, str], list[int], list[int]]]) -> RunEstimate | None:
-        tokens = sum(_tokens(context, continuation) for _, context, continuation in requests)
-        return begin(Amount(len({text[0] for text, _, _ in requests}), len(requests), tokens, tokens))
 
     def _score(self, context: list[int], continuation: list[int]) -> tuple[float, bool]:
         room = self.max_length - len(self._before) - len(self._after)
         if len(continuation) > room:
-            raise NNDError(f"a continuation has {len(continuation)} tokens, more than the model's window of {room}")
+            raise ModelError(f"a continuation has {len(continuation)} tokens, more than the model's window of {room}")
         whole = [*context, *continuation][
             -room:
         ]  # a context that is too long loses its beginning, as with lm-eval's models
@@ -133,13 +126,8 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         return [total for total, _ in answers]
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        """Raise NNDError: masked language models do not generate text."""
-        raise NNDError("nnd_mlm: masked language models do not generate text; take tasks that score likelihoods")
-
-
-def _tokens(context: list[int], continuation: list[int]) -> int:
-    """Return how many tokens are read for a request: all of it, once for each token that is masked."""
-    return len(continuation) * (len(context) + len(continuation))
+        """Raise ModelError: masked language models do not generate text."""
+        raise ModelError("nnd_mlm: masked language models do not generate text; take tasks that score likelihoods")
 
 
 def load_masked(
@@ -148,7 +136,7 @@ def load_masked(
     """Return a masked language model, ready to score, and its tokenizer.
 
     Raises:
-        NNDError: they cannot be loaded, or the tokenizer has no mask token.
+        ModelError: they cannot be loaded, or the tokenizer has no mask token.
     """
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
@@ -156,9 +144,11 @@ def load_masked(
         loaded = AutoTokenizer.from_pretrained(tokenizer or pretrained, revision=revision)
         model = AutoModelForMaskedLM.from_pretrained(pretrained, dtype=getattr(torch, dtype), revision=revision)
     except Exception as error:  # transformers raises many kinds
-        raise NNDError(f"{pretrained}: no masked language model could be loaded ({reason_of(error)})") from error
+        raise ModelError(
+            f"{pretrained}: no masked language model could be loaded ({reason_with_type(error)})"
+        ) from error
     if loaded.mask_token_id is None:
-        raise NNDError(f"{pretrained}: its tokenizer has no mask token")
+        raise ModelError(f"{pretrained}: its tokenizer has no mask token")
     return model.eval(), loaded
 
 
@@ -167,3 +157,12 @@ def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     inner, whole = tokenizer.encode("a", add_special_tokens=False), tokenizer.encode("a", add_special_tokens=True)
     start = next(i for i in range(len(whole)) if whole[i : i + len(inner)] == inner)
     return whole[:start], whole[start + len(inner) :]
+
+
+def masked_window(config: Any, tokenizer: Any) -> int:
+    """Return the most tokens of an input of a masked language model, special tokens included."""
+    window = int(getattr(config, "max_position_embeddings", 512))
+    # Their positions begin after the padding token's id.
+    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        window -= config.pad_token_id + 1
+    return min(window, int(tokenizer.model_max_length))

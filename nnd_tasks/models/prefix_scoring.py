@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.attention.flex_attention import create_block_mask
 
-from nnd_tasks.harness.encodings import TokenizingOnce
 from nnd_tasks.models.architectures import FLEX, Layout
-from nnd_tasks.models.estimate import Amount, Costs, RunEstimate, begin
+from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.prefix_tree import Ints
 from nnd_tasks.models.token_scores import TokenAnswer
 from nnd_tasks.models.tree_mask import TreeMask
@@ -105,20 +103,6 @@ class PrefixScoring(TokenizingOnce):
     #: Whether answers keep the log-probability of every token.
     token_scores = False
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._estimate: RunEstimate | None = None  # of the call of `_loglikelihood_tokens` that is running
-        self._estimating = False  # whether this call should begin an estimate
-
-    @cached_property
-    def _costs(self) -> Costs:
-        return Costs.of(self._inner)
-
-    def _expect(self, requests: Sequence[tuple[Any, list[int], list[int]]], tokens: int, work: float) -> None:
-        """Begin to estimate how long these requests take; ``tokens`` and ``work`` as in `Amount`."""
-        prompts = {text[0] if text else tuple(context) for text, context, _ in requests}
-        self._estimate = begin(Amount(len(prompts), len(requests), tokens, work))
-
     @property
     def _inner(self) -> Any:
         """The transformers model below an adapter."""
@@ -168,9 +152,6 @@ class PrefixScoring(TokenizingOnce):
         )
         for owner, logprob, likeliest in zip(tokens.owners, logprobs.tolist(), greedy.tolist(), strict=True):
             owner.add(logprob, likeliest)
-        if self._estimate is not None:
-            self._estimate.add(len(tokens.targets) * self._costs.head)
-            self._estimate.look()
 
     def _bias(self, visible: torch.Tensor) -> torch.Tensor:
         """Return what is added to attention scores, of the shape of ``visible``, which is True where a token sees a key.

@@ -62,6 +62,13 @@ def work_of(lengths: Iterable[int]) -> int:
     return sum(5 * (length + 6) for length in lengths)
 
 
+def work_per_token(model: Any) -> int:
+    """Return how many multiplications a token takes in all layers of a model of transformers: about one per parameter."""
+    tables = {part.weight for part in (model.get_input_embeddings(), model.get_output_embeddings()) if part is not None}
+    sizes = [int(parameter.numel()) for parameter in model.parameters()]
+    return max(sum(sizes) - sum(int(table.numel()) for table in tables), 1)
+
+
 def _to_shorten(config: Any) -> list[tuple[Any, str, int]]:
     """Return (part of the config, name, number) of each window or chunk that `shortened` shortens."""
     named = [(part, name, getattr(part, name, None)) for part in config_parts(config) for name in _SHORTENED]

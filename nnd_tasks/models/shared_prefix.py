@@ -17,10 +17,10 @@ from lm_eval.api.registry import register_model
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.models.architectures import layout_of, text_config, why_unsuitable, windows
 from nnd_tasks.models.decoder_only import DecoderOnlyScoring
 from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
+from nnd_tasks.models.model_error import ModelError, reason_with_type
 from nnd_tasks.models.prefix_scoring import Response, ScoredRequest
 from nnd_tasks.models.self_check import (
     SHORT,
@@ -31,6 +31,7 @@ from nnd_tasks.models.self_check import (
     short_pairs,
     shortened,
     work_of,
+    work_per_token,
 )
 from nnd_tasks.models.token_scores import TokenAnswer
 
@@ -100,7 +101,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         size = min(int(text_config(config).vocab_size), len(self.tokenizer))
         lengths = sorted(length for length in windows(config) if length < self.max_length)
         seq2seq = self.backend == "seq2seq"  # its decoder reads candidates only, which are short in this check
-        limit = 0 if seq2seq else self.check_work[self.device.type != "cpu"] / self._costs.body
+        limit = 0 if seq2seq else self.check_work[self.device.type != "cpu"] / work_per_token(self._inner)
         read = [length for i, length in enumerate(lengths) if work_of(lengths[: i + 1]) <= limit]
         can = set() if not seq2seq and layout_of(config).recurrent else lengths_to_shorten(config)
         short = [length for length in lengths if length not in read and length in can]
@@ -129,7 +130,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
                 self.row_tokens, self.decoder_row_tokens, self.scan_price = 12, 8, rows[2]
                 totals += [total for total, _ in self._score(requests, disable_tqdm=True)]
         except Exception as error:  # an unsuitable model can raise anything
-            return f"the check on a small example failed ({typed_reason_of(error)})"
+            return f"the check on a small example failed ({reason_with_type(error)})"
         finally:
             self.row_tokens, self.decoder_row_tokens, self.scan_price = rows
         precision = torch.finfo(self.mixed_precision_dtype or self._dtype).eps
@@ -164,12 +165,12 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         """Score requests (context, continuation); see `HFLM`.
 
         Raises:
-            NNDError: a continuation has no token, or more than the window holds.
+            ModelError: a continuation has no token, or more than the window holds.
         """
         for request in requests:
             context, continuation = request.args
             if not continuation or (not context and not self.tok_encode(continuation, add_special_tokens=False)):
-                raise NNDError(f"the continuation {continuation!r} has no token; it cannot be scored")
+                raise ModelError(f"the continuation {continuation!r} has no token; it cannot be scored")
         responses: list[Response] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         return responses
 
@@ -182,18 +183,18 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         """Score requests, each (text, context tokens, continuation tokens); see `HFLM`.
 
         Raises:
-            NNDError: a continuation has no token, or more than the window holds.
+            ModelError: a continuation has no token, or more than the window holds.
         """
         for text, context, continuation in requests:
             shown = repr(text[1]) if text else "a part of a rolling request"
             if not continuation:
-                raise NNDError(
+                raise ModelError(
                     f"the continuation {shown} has no token of its own after its context; it cannot be scored"
                 )
             if not context:
-                raise NNDError(f"the context of {shown} has no token")
+                raise ModelError(f"the context of {shown} has no token")
             if len(continuation) > self.max_length:
-                raise NNDError(f"the continuation {shown} has more tokens than the window of {self.max_length}")
+                raise ModelError(f"the continuation {shown} has more tokens than the window of {self.max_length}")
         if not requests or self.why_not() is not None:
             return self._plain(requests, disable_tqdm, override_bs)
         seq2seq = self.backend == "seq2seq"
@@ -216,10 +217,6 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         lm-eval 0.4.13 would give one of them the log-probabilities of the other.
         """
         more = {} if override_bs is None else {"override_bs": override_bs}
-        self._estimate = None
-        if requests and not disable_tqdm and self.rank == 0:
-            read = [min(len(context) + len(continuation), self.max_length) for _, context, continuation in requests]
-            self._expect(requests, sum(read), sum(map(self._plain_work, read)))
         if self.token_scores:
             with torch.inference_mode():
                 return self._plain_with_tokens(requests, disable_tqdm)
@@ -274,24 +271,9 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         """Return rows of tokens as one tensor on the device, with zeros after the shorter ones, shape (rows, longest)."""
         return pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(self.device)
 
-    def _model_call(self, inps: torch.Tensor, attn_mask: Any = None, labels: Any = None) -> torch.Tensor:
-        """Read a batch as `HFLM` does, and count it for the estimate of the run."""
-        if self._estimate is not None:
-            self._estimate.look()  # the batch before this one is finished
-            length = inps.shape[1] + (0 if labels is None else labels.shape[1])
-            self._estimate.add(len(inps) * self._plain_work(length))
-        logits: torch.Tensor = super()._model_call(inps, attn_mask=attn_mask, labels=labels)
-        return logits
-
-    def _plain_work(self, length: int) -> float:
-        """Return what `HFLM` spends on a request of ``length`` tokens; it runs the vocabulary head at each of them."""
-        return self._costs.read(length, length) + length * self._costs.head
-
     def _score(self, requests: Sequence[tuple[Any, list[int], list[int]]], disable_tqdm: bool) -> list[Response]:
         """Return the responses in the order of the requests. Each goes to lm-eval's cache as soon as it is known."""
         responses: list[Response | None] = [None] * len(requests)
-        self._estimate = None
-        self._estimating = not disable_tqdm and self.rank == 0
         bar = tqdm(
             total=len(requests),
             disable=disable_tqdm or self.rank != 0,

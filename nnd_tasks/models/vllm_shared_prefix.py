@@ -18,7 +18,7 @@ from lm_eval.models.vllm_causallms import VLLM
 from tqdm import tqdm
 from vllm import SamplingParams, TokensPrompt
 
-from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.models.model_error import ModelError, reason_with_type
 from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Scored, Sent
 from nnd_tasks.models.token_scores import TokenAnswer
 
@@ -176,7 +176,7 @@ class VLLMSharedPrefixLM(VLLM):  # type: ignore[misc]
             fresh = [Ask(sequence, rows=True, fresh=True) for sequence in sequences]
             answers = self._send(fresh)
         except Exception as error:  # an engine can raise anything
-            return f"the check on a small example failed ({typed_reason_of(error)})"
+            return f"the check on a small example failed ({reason_with_type(error)})"
         if not scoring.sent.cached:
             return "vLLM says that nothing came from its cache"
         for i, (sequence, start) in enumerate(zip(sequences, starts, strict=True)):
@@ -195,7 +195,7 @@ class VLLMSharedPrefixLM(VLLM):  # type: ignore[misc]
         """Score requests, each (text, context tokens, continuation tokens); see `VLLM`.
 
         Raises:
-            NNDError: a context or a continuation has no token, or a continuation does not fit the window.
+            ModelError: a context or a continuation has no token, or a continuation does not fit the window.
         """
         room = self.max_length - 1  # vLLM generates a token
         sequences, starts = [], []
@@ -203,9 +203,9 @@ class VLLMSharedPrefixLM(VLLM):  # type: ignore[misc]
             shown = repr(text[1]) if text else "a part of a rolling request"
             if not context or not continuation:
                 what = "the context of" if continuation else "the continuation"
-                raise NNDError(f"{what} {shown} has no token of its own; it cannot be scored")
+                raise ModelError(f"{what} {shown} has no token of its own; it cannot be scored")
             if len(continuation) >= room:
-                raise NNDError(f"the continuation {shown} has more tokens than the window of {room}, less one")
+                raise ModelError(f"the continuation {shown} has more tokens than the window of {room}, less one")
             sequence = tuple((*context, *continuation)[-room:])
             sequences.append(sequence)
             starts.append(len(sequence) - len(continuation))

@@ -16,7 +16,6 @@ from unittest.mock import patch
 
 from nnd_tasks.datasets import is_hidden
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.models.ranks import Ranks
 from nnd_tasks.runner.caching import JSONCachingLM
 from nnd_tasks.runner.register import FOLDER, include_paths, is_current, lm_eval_tasks_dir
 from nnd_tasks.runner.saving import remove_results, results_are_whole, samples_are_whole, write_tokens
@@ -135,44 +134,6 @@ def json_cache() -> Iterator[None]:
     Upstream: `CachingLM` (lm_eval/api/model.py:275) pickles answers, and reading a pickle runs code.
     """
     with patch("lm_eval.api.model.CachingLM", JSONCachingLM):
-        yield
-
-
-@contextmanager
-def requests_divided(ranks: Ranks) -> Iterator[None]:
-    """Let models that lm-eval makes score a share of the requests in each process.
-
-    Upstream: `evaluate` (lm_eval/evaluator.py:541) deals out documents one by one, which tears common beginnings apart and draws
-    other few-shot examples; `HFLM` (lm_eval/models/huggingface.py:465) only says that there are several processes if it sees
-    several GPUs.
-    """
-    from lm_eval.api import registry
-
-    from nnd_tasks.models.over_ranks import divided
-
-    find = registry.get_model
-    with patch.object(registry, "get_model", lambda name: divided(find(name), ranks)):
-        yield
-
-
-@contextmanager
-def one_logger(ranks: Ranks) -> Iterator[None]:
-    """Let only the first process report to Weights & Biases or Trackio.
-
-    Upstream: `Run._execute` (lm_eval/_cli/run.py:367) starts a run there in each process.
-    """
-    from lm_eval.config.evaluate_config import EvaluatorConfig
-
-    configure = EvaluatorConfig._configure
-
-    def without_loggers(self: Any) -> Any:
-        configure(self)
-        self.wandb_args, self.trackio_args = {}, {}
-        return self
-
-    with ExitStack() as stack:
-        if not ranks.first:
-            stack.enter_context(patch.object(EvaluatorConfig, "_configure", without_loggers))
         yield
 
 

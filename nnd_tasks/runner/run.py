@@ -5,8 +5,8 @@ Both go through `guarded`, which finds a user's mistakes before the model is loa
 
 from __future__ import annotations
 
+import os
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,17 +19,14 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import changing
 from nnd_tasks.runner.hiding import cleaned, without
 from nnd_tasks.runner.keeping_tokens import keeping_tokens
-from nnd_tasks.runner.one_voice import met, one_voice
 from nnd_tasks.runner.patches import (
     as_list,
     command_line,
     json_cache,
     loaded_once,
-    one_logger,
     our_tasks,
     quiet_git,
     reading_tasks,
-    requests_divided,
     veiled_config,
     whole_results,
 )
@@ -39,6 +36,9 @@ from nnd_tasks.secrets import Veiled, hide, secret_values
 from nnd_tasks.wording import did_you_mean
 
 _VERBS = ("run", "ls", "validate")
+#: Models of transformers, as lm-eval and we name them; and all that fail without ``device`` where torch has no CUDA.
+_HF = ("hf", "hf-auto", "huggingface", "hf-shared-prefix")
+_ON_TORCH = (*_HF, "nnd_mlm")
 #: Types of models, besides those that begin with ``hf``, that need the argument ``pretrained``.
 _PRETRAINED = ("huggingface", "nnd_mlm", "vllm", "vllm-shared-prefix", "sglang")
 
@@ -62,15 +62,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     gets the secrets among the arguments.
     """
 
-    def run(model: Any, *args: Any, **kwargs: Any) -> Any:
-        from nnd_tasks.models.ranks import ALONE, join
-
-        # A ready-made model is scored in the process that has it, as while it trains.
-        ranks = join() if isinstance(model, str) else ALONE
-        return ranks.in_step(partial(in_one, ranks, model, *args, **kwargs))
-
-    def in_one(
-        ranks: Any,
+    def run(
         model: Any,
         model_args: Any = None,
         tasks: Any = None,
@@ -85,10 +77,10 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         from lm_eval.utils import simple_parse_args_string
 
-        from nnd_tasks.harness.encodings import shared_encodings
         from nnd_tasks.harness.task import NNDTask
         from nnd_tasks.harness.token_table import token_table
-        from nnd_tasks.models.estimate import estimates_go_to
+        from nnd_tasks.models.encodings import shared_encodings
+        from nnd_tasks.models.model_error import ModelError
         from nnd_tasks.runner.caching import cache_key
 
         arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
@@ -125,56 +117,68 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             kwargs["samples"] = {name: task.sample(sample) for name, task in loaded["tasks"].items()}
         tracker = kwargs.get("evaluation_tracker")
         keeping = [task for task in ours if task.settings.tokens]
+        _check_processes(model, arguments, tokens=bool(keeping))
         if keeping:
             model, arguments = keeping_tokens(model, arguments, tracker)
             model_args = arguments
         with ExitStack() as stack:
-            stack.enter_context(one_voice(ranks))
-            if ranks.first:
-                _check_output(tracker)
+            _check_output(tracker)
             stack.enter_context(without(secret_values([arguments, kwargs.get("metadata")])))
             stack.enter_context(shared_encodings())
             stack.enter_context(quiet_git())
             for task in ours:
                 task.prepare(model, arguments, chat=bool(apply_chat_template))
             stack.enter_context(loaded_once(task_manager, loaded))
-            if isinstance(model, str):  # a ready-made model is scored often, as while it trains
-                stack.enter_context(estimates_go_to(partial(_tell, count=ranks.count)))
-            if ranks.count > 1 and not _is_split(arguments):
-                stack.enter_context(requests_divided(ranks))
             if use_cache is not None:
                 use_cache = f"{use_cache}_{cache_key(model, arguments)}"
                 stack.enter_context(json_cache())
-            results = simple_evaluate(
-                model=model,
-                model_args=Veiled(arguments) if model_args else model_args,
-                tasks=tasks,
-                task_manager=task_manager,
-                use_cache=use_cache,
-                apply_chat_template=apply_chat_template,
-                **kwargs,
-            )
-            if results is not None and keeping and ranks.first:
+            try:
+                results = simple_evaluate(
+                    model=model,
+                    model_args=Veiled(arguments) if model_args else model_args,
+                    tasks=tasks,
+                    task_manager=task_manager,
+                    use_cache=use_cache,
+                    apply_chat_template=apply_chat_template,
+                    **kwargs,
+                )
+            except ModelError as error:  # of our engine, which knows no NNDError
+                raise NNDError(str(error)) from error
+            if results is not None and keeping:
                 tables = {task.config.task: token_table(task.instances) for task in keeping}
                 if tracker is None:
                     results["tokens"] = tables
                 else:
                     tracker.nnd_tokens = tables
-            return cleaned(results if ranks.first else None, tracker)
+            return cleaned(results, tracker)
 
     return run
 
 
-def _tell(line: str, count: int = 1) -> None:
-    """Print a line on standard error, above the progress bar where there is one; ``count`` is the number of processes."""
-    from tqdm import tqdm
+def _check_processes(model: Any, arguments: Mapping[str, Any], *, tokens: bool) -> None:
+    """Raise NNDError if a launcher has started several processes among which lm-eval does not divide the documents rightly.
 
-    tqdm.write(line if count == 1 else f"{line}, in each of {count} processes", file=sys.stderr)
+    Upstream: `HFLM` (lm_eval/models/huggingface.py:465) does so where it sees several GPUs, and numbers the processes within a
+    machine.
 
+    Args:
+        model: what ``--model`` names, or a ready-made model, which is scored in the process that has it.
+        arguments: its arguments.
+        tokens: whether token scores are kept, which lm-eval does not gather.
+    """
+    count = os.environ.get("WORLD_SIZE", "1")
+    if count == "1" or not isinstance(model, str):
+        return
+    if arguments.get("tp_plan") or arguments.get("distributed_executor_backend") == "external_launcher":
+        return  # the processes hold parts of one model, and each sees every request
+    import torch
 
-def _is_split(arguments: Mapping[str, Any]) -> bool:
-    """Tell whether the processes of a launcher hold parts of one model, so that each of them must see every request."""
-    return bool(arguments.get("tp_plan")) or arguments.get("distributed_executor_backend") == "external_launcher"
+    here = os.environ.get("LOCAL_WORLD_SIZE", count)
+    if tokens or model not in _HF or here != count or torch.accelerator.device_count() < 2:
+        raise NNDError(
+            f"{count} processes were started, and lm-eval divides documents among processes only for --model hf on several "
+            "GPUs of one machine, without metadata tokens; start one process (on a CPU it uses all cores)"
+        )
 
 
 def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
@@ -272,16 +276,14 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
     evaluate_once = partial(guarded(lm_eval.simple_evaluate), shared_prefix=shared_prefix, sample=sample)
     secrets = secret_values(list(arguments))
     with (
-        met() as ranks,
         without(secrets),
         veiled_config(secrets),
-        one_logger(ranks),
         whole_results(),
         command_line(["lm_eval", *verb, *(arguments or ["--help"])], evaluate_once),
         our_tasks(_requested(arguments), _check_name),
     ):
         try:
-            ranks.in_step(cli_evaluate)
+            cli_evaluate()
         except NNDError:
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
@@ -304,10 +306,6 @@ def _short(text: str) -> str:
     """Return a text of one line with single spaces, at most 300 characters of it."""
     text = " ".join(text.split())
     return text if len(text) <= 300 else f"{text[:299]}…"
-
-
-#: Models of lm-eval and ours that take ``device`` and fail without one where torch has no CUDA.
-_ON_TORCH = ("hf", "hf-auto", "huggingface", "hf-shared-prefix", "nnd_mlm")
 
 
 def evaluate(

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.lengths import masked_window
-from nnd_tasks.models.masked_lm import load_masked, special_tokens
+from nnd_tasks.models.masked_lm import load_masked, masked_window, special_tokens
+from nnd_tasks.models.model_error import ModelError
 
 #: Words that the model offers for a place (paper, Table 16).
 TOP = 10
@@ -30,7 +30,7 @@ def load_fill(folder: str | Path) -> Callable[[Sequence[str], int], list[str]]:
     """
     try:
         model, tokenizer = load_masked(str(folder))
-    except NNDError as error:
+    except ModelError as error:
         raise NNDError(f"--mlm {error}") from error
 
     before, after = special_tokens(tokenizer)

@@ -10,8 +10,8 @@ import pytest
 from lm_eval.models.huggingface import HFLM
 from transformers import PreTrainedTokenizerFast
 
-from nnd_tasks.harness.encodings import Encodings, shared_encodings
 from nnd_tasks.harness.lengths import TokenCounter
+from nnd_tasks.models.encodings import Encodings, shared_encodings
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests import random_models
 

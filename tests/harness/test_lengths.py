@@ -17,6 +17,7 @@ from transformers import AutoTokenizer
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import TokenCounter
+from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests import random_models
 
@@ -55,7 +56,7 @@ def test_a_tokenizer_that_appends_a_token_is_refused_on_every_way_to_a_causal_mo
         lm_eval.simple_evaluate("hf", arguments, ["nnd_demo"], device="cpu", limit=2, task_manager=manager)
     # A task of lm-eval's own asks no counter.
     model = SharedPrefixLM(**arguments, device="cpu")
-    with pytest.raises(NNDError, match=REFUSED):
+    with pytest.raises(ModelError, match=REFUSED):
         model.loglikelihood([Instance("loglikelihood", {}, ("The cat", " sat"), 0)], disable_tqdm=True)
 
 

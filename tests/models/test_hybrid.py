@@ -15,21 +15,18 @@ import torch
 import transformers as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from nnd_tasks.models import hybrid
 from nnd_tasks.models.architectures import DECODERS
-from nnd_tasks.models.estimate import estimates_go_to
 from nnd_tasks.models.hybrid import TreeScan, _Reading, along_tree
 from nnd_tasks.models.prefix_tree import make_packs, rows_of
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests.models.hybrid_configs import DELTA, MODELS, PLAIN, WINDOW, WORDS
 from tests.models.memory import run_out_of_memory
 from tests.models.test_block_attention import sequences
-from tests.models.test_over_ranks import in_all, several
 
 Requests = list[tuple[Any, list[int], list[int]]]
 
@@ -337,7 +334,7 @@ def test_other_threads_and_later_calls_see_the_functions_of_transformers() -> No
     assert module.causal_conv1d_fn is original
 
 
-# ---------------------------------------------------------------- memory, cache, estimate, cost
+# ---------------------------------------------------------------- memory, cost
 
 
 def test_where_memory_runs_out_rows_get_shorter(pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,38 +365,3 @@ def test_each_token_is_read_once(pairs: Callable[[str], Any], monkeypatch: pytes
     ]
     sharing._loglikelihood_tokens(requests, disable_tqdm=True)
     assert read == [40 + 3 * 20 + 12 * 5]  # the last token of a candidate is not read
-
-
-@pytest.mark.parametrize("name", ["qwen3_next", "lfm2"])
-def test_two_processes_get_the_answers_of_one(name: str, pairs: Callable[[str], Any]) -> None:
-    """Threads that stand for processes, see `tests.models.test_over_ranks`."""
-    _, alone = pairs(name)
-    requests = adversarial()[:24]
-    texts = [Instance("loglikelihood", {}, (f"w{i}", "w3"), i) for i in range(len(requests))]
-    of = {f"w{i}": request for i, request in enumerate(requests)}
-    expected = alone._loglikelihood_tokens(requests, disable_tqdm=True)
-    settings = {"pretrained": alone._inner, "tokenizer": alone.tokenizer, "device": "cpu", "max_length": WINDOW}
-    models = several(SharedPrefixLM, 2, **settings)
-    for model in models:
-        model._encode_pair = lambda context, _: of[context][1:]
-    for answers in in_all(models, lambda lm: lm.loglikelihood(texts, disable_tqdm=True)):
-        for (total, greedy), (other, likeliest) in zip(expected, answers, strict=True):
-            assert total == pytest.approx(other, rel=1e-6, abs=1e-4)
-            assert greedy == likeliest
-
-
-def test_the_estimate_knows_all_that_is_read(pairs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    _, sharing = pairs("mamba2")
-    sharing.why_not()
-    found: list[Any] = []
-    expect = SharedPrefixLM._expect
-
-    def noted(self: Any, *args: Any) -> None:
-        expect(self, *args)
-        found.append(self._estimate)
-
-    monkeypatch.setattr(SharedPrefixLM, "_expect", noted)
-    with estimates_go_to(lambda _: None):
-        sharing._loglikelihood_tokens(adversarial(), disable_tqdm=False)
-    [estimate] = found
-    assert estimate._done == pytest.approx(estimate._amount.work, rel=0.05)

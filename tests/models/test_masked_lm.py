@@ -11,8 +11,8 @@ from lm_eval.api.instance import Instance
 from transformers import AutoModelForMaskedLM, AutoTokenizer, RobertaConfig, RobertaForMaskedLM
 
 import nnd_tasks
-from nnd_tasks.errors import NNDError
 from nnd_tasks.models.masked_lm import MaskedLM
+from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.stress.masked import load_fill
 
@@ -71,7 +71,7 @@ def test_roberta_has_two_positions_less(masked_model: Path, tmp_path: Path) -> N
     assert lm.max_length == 64
     [(total, _)] = lm.loglikelihood([Instance("loglikelihood", {}, REQUESTS[3], 0)])
     assert total == pytest.approx(brute_force(tmp_path, *REQUESTS[3], window=64)[0], abs=1e-4)
-    with pytest.raises(NNDError, match="more than the model's window of 62"):
+    with pytest.raises(ModelError, match="more than the model's window of 62"):
         lm.loglikelihood([Instance("loglikelihood", {}, ("", "the " * 70), 0)])
 
 
@@ -95,18 +95,18 @@ def test_any_nnd_task_runs_on_it_and_counts_the_tokens_that_are_scored(
 
 
 def test_wrong_arguments_are_named(masked_model: Path, tiny_models: dict[str, Path]) -> None:
-    with pytest.raises(NNDError, match="no masked language model could be loaded"):
+    with pytest.raises(ModelError, match="no masked language model could be loaded"):
         MaskedLM("/no/such/folder")
-    with pytest.raises(NNDError, match=r"mask token|no masked language model"):
+    with pytest.raises(ModelError, match=r"mask token|no masked language model"):
         MaskedLM(str(tiny_models["gpt2"]))
-    with pytest.raises(NNDError, match="nnd_mlm has no argument peft"):
+    with pytest.raises(ModelError, match="nnd_mlm has no argument peft"):
         MaskedLM(str(masked_model), peft="x")
-    with pytest.raises(NNDError, match="batch_size=auto: nnd_mlm takes a number"):
+    with pytest.raises(ModelError, match="batch_size=auto: nnd_mlm takes a number"):
         MaskedLM(str(masked_model), batch_size="auto")
     lm = MaskedLM(str(masked_model), device="cpu")
-    with pytest.raises(NNDError, match="has no token of its own"):
+    with pytest.raises(ModelError, match="has no token of its own"):
         lm.loglikelihood([Instance("loglikelihood", {}, ("the cat", " "), 0)])
-    with pytest.raises(NNDError, match="do not generate"):
+    with pytest.raises(ModelError, match="do not generate"):
         lm.generate_until([])
 
 

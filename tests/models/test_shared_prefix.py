@@ -19,9 +19,9 @@ from peft import LoraConfig, get_peft_model
 
 import nnd_tasks
 from nnd_tasks.datasets import read_table
-from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.documents import cluster_documents
 from nnd_tasks.models.architectures import Reach, layout_of, why_unsuitable
+from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.packed_decoder import PackedDecoder
 from nnd_tasks.models.prefix_scoring import ScoredRequest
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
@@ -286,7 +286,7 @@ def test_what_cannot_be_scored_is_an_error_never_a_score(
     name: str, context: list[int], continuation: list[int], pairs: Callable[[str], Any]
 ) -> None:
     _, sharing = pairs(name)
-    with pytest.raises(NNDError, match=r"no token|more tokens than the window"):
+    with pytest.raises(ModelError, match=r"no token|more tokens than the window"):
         sharing._loglikelihood_tokens([(("c", "x"), context, continuation)], disable_tqdm=True)
 
 
@@ -294,7 +294,7 @@ def test_what_cannot_be_scored_is_an_error_never_a_score(
 @pytest.mark.parametrize(("context", "continuation"), [("", ""), ("a b", "")])
 def test_an_empty_text_is_an_error_too(name: str, context: str, continuation: str, pairs: Callable[[str], Any]) -> None:
     _, sharing = pairs(name)
-    with pytest.raises(NNDError, match="the continuation '' has no token"):
+    with pytest.raises(ModelError, match="the continuation '' has no token"):
         sharing.loglikelihood([Instance("loglikelihood", {}, (context, continuation), 0)], disable_tqdm=True)
 
 

@@ -1,10 +1,9 @@
 """``nnd`` as a command that stops while it scores, to be killed."""
 
-#: For ``python -c``: the number of the call of `_settle` at which it stops, then what follows ``nnd``. Of several processes the
-#: second one stops. It makes the file ``holding`` then, and writes how many requests it was asked into ``asked``, or
-#: ``asked-RANK``.
+#: For ``python -c``: the number of the call of `_settle` at which it stops, then what follows ``nnd``. It makes the file
+#: ``holding`` then, and writes how many requests it was asked into ``asked``.
 HOLD = """
-import os, sys, time
+import sys, time
 from pathlib import Path
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.cli import main
@@ -21,13 +20,13 @@ def checked(self):  # what the check of the model on itself scores does not coun
 
 def hold(self, *args):
     seen.append(1)
-    if len(seen) == stop and os.environ.get("RANK", "1") == "1":
+    if len(seen) == stop:
         Path("holding").touch()
         time.sleep(600)
     settle(self, *args)
 
 def count(self, requests, *args, **kwargs):
-    Path("-".join(["asked", *filter(None, [os.environ.get("RANK")])])).write_text(str(len(requests)))
+    Path("asked").write_text(str(len(requests)))
     return score(self, requests, *args, **kwargs)
 
 SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens, SharedPrefixLM._self_check = hold, count, checked

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,11 +54,3 @@ def written(folder: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
         for path in folder.rglob("samples_*.jsonl")
     }
     return results, samples
-
-
-def cached(folder: Path) -> dict[str, Any]:
-    """Return the answers in a cache, which must be one file."""
-    [path] = folder.glob("answers_*")
-    assert path.name.endswith("_rank0.db")
-    with sqlite3.connect(path) as connection:
-        return {key: json.loads(value) for key, value in connection.execute("select key, value from unnamed")}

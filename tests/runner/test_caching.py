@@ -118,21 +118,6 @@ def test_other_requests_are_asked_for_and_known_ones_are_not(
     assert asked
 
 
-def test_what_other_processes_have_left_is_taken_over_by_one(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
-) -> None:
-    first = run(tiny_models["gpt2"], tmp_path)
-    [file] = tmp_path.glob("answers_*_rank0.db")
-    other = file.with_name(file.name.replace("_rank0", "_rank12"))
-    shutil.copy(file, other)
-    with sqlite3.connect(file) as connection:
-        connection.execute("delete from unnamed where rowid % 2")
-    asked.clear()
-    assert run(tiny_models["gpt2"], tmp_path) == first
-    assert not asked
-    assert [path.name for path in tmp_path.glob("answers_*")] == [file.name]
-
-
 def test_answers_are_stored_as_json(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
     run(tiny_models["gpt2"], tmp_path)
     [file] = tmp_path.glob("answers_*_rank0.db")

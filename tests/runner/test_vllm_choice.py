@@ -17,6 +17,7 @@ from nnd_tasks.analysis.report.html_report import command_of
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.signature import environment
+from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.runner import vllm_choice
 from nnd_tasks.runner.caching import cache_key
 from tests import random_models
@@ -106,7 +107,7 @@ def test_a_window_cuts_as_lm_evals_vllm_does(
     for one, other in zip(ours._loglikelihood_tokens(requests), plain._loglikelihood_tokens(requests), strict=True):
         assert one == (pytest.approx(other[0], abs=1e-5), other[1])
     for context, continuation in (([1], list(range(39))), ([1], []), ([], [1])):
-        with pytest.raises(NNDError, match=r"window|has no token"):
+        with pytest.raises(ModelError, match=r"window|has no token"):
             ours._loglikelihood_tokens([(("a", "b"), context, continuation)])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from lm_eval.models.huggingface import HFLM
 from numpy.typing import NDArray
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.models.model_error import ModelError
 
 #: (text, add_special_tokens, add_bos_token, prefix token): everything that the result of HFLM's ``tok_encode`` depends on.
 _Key = tuple[str, bool | None, bool | None, int | None]
@@ -93,11 +93,11 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
         """Return the tokens of context and continuation, split as lm-eval does.
 
         Raises:
-            NNDError: the tokenizer appends a token to every text. lm-eval splits after as many tokens as the context alone
+            ModelError: the tokenizer appends a token to every text. lm-eval splits after as many tokens as the context alone
                 has, so it would not score the first token of the continuation, and would score the appended one.
         """
         if self.backend == "causal" and self._ends_with("a") and (token := self._ends_with(context + continuation)):
-            raise NNDError(
+            raise ModelError(
                 f"the tokenizer {self.tokenizer.name_or_path} puts {token!r} after every text, which lm-eval would score in "
                 "place of a part of the candidate; add add_bos_token=False to --model_args (no special tokens), or name a "
                 "tokenizer that puts none after a text with tokenizer=..."
