@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from collections.abc import Callable
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import lm_eval
 import pytest
 import torch
 import transformers as tf
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
+from lm_eval.tasks import TaskManager
 from peft import LoraConfig, get_peft_model
 
 import nnd_tasks
@@ -676,25 +679,50 @@ def test_real_requests_score_as_with_plain_hf(
     assert_same(plain, sharing, fitting)
 
 
-def test_other_tasks_of_the_harness_are_shared_too(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
-    """A plain multiple-choice YAML, without our task class."""
+#: A task as lm-eval's own with several choices, such as hellaswag; acc_mutual_info also asks for the choices alone.
+CHOICES = """
+task: choices
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {table}}}, cache_dir: {cache}}}
+test_split: test
+fewshot_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{text}}}}:"
+doc_to_choice: "{{{{endings}}}}"
+doc_to_target: label
+metric_list: [{{metric: acc}}, {{metric: acc_norm}}, {{metric: acc_mutual_info}}]
+"""
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+def test_tasks_of_lm_eval_with_several_choices_get_the_numbers_of_hf(
+    name: str, tiny_models: dict[str, Path], tmp_path: Path
+) -> None:
+    """The literal `lm_eval.simple_evaluate`, without our runner and our task class."""
+    draw = random.Random(1)
+    words = ["sky", "fire", "house", "dog", "red", "blue", "open", "one", "day", "nobody", "knew", "the", "song", "cat"]
+
+    def text(most: int) -> str:
+        return " ".join(draw.choice(words) for _ in range(draw.randint(1, most)))
+
+    rows = [{"text": text(40), "endings": [text(8) for _ in range(4)], "label": draw.randrange(4)} for _ in range(12)]
     table = tmp_path / "table.jsonl"
-    table.write_text(
-        '{"q": "The sky is", "a": ["blue", "green"], "y": 0}\n{"q": "Fire is", "a": ["hot", "cold"], "y": 0}\n'
+    table.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (tmp_path / "choices.yaml").write_text(CHOICES.format(table=table, cache=tmp_path / "cache"), encoding="utf-8")
+    manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
+    arguments = {"pretrained": str(tiny_models[name]), "dtype": "float32"}
+    plain, shared = (
+        lm_eval.simple_evaluate(
+            model, arguments, ["choices"], num_fewshot=2, device="cpu", task_manager=manager, bootstrap_iters=0
+        )
+        for model in ("hf", "hf-shared-prefix")
     )
-    (tmp_path / "other.yaml").write_text(
-        "task: other\ndataset_path: json\n"
-        f"dataset_kwargs: {{data_files: {{test: {table}}}, cache_dir: {tmp_path / 'cache'}}}\n"
-        "test_split: test\noutput_type: multiple_choice\ndoc_to_text: '{{q}}'\ndoc_to_choice: '{{a}}'\ndoc_to_target: y\n"
-        "metric_list: [{metric: acc}]\n"
-    )
-    found = [
-        random_models.evaluate(tiny_models["gpt2"], ["other"], include_path=tmp_path, shared_prefix=sharing)
-        for sharing in (True, False)
-    ]
-    assert found[0]["results"]["other"]["acc,none"] == found[1]["results"]["other"]["acc,none"]
-    for one, two in zip(*(result["samples"]["other"] for result in found), strict=True):
-        assert [r[0] for r in one["filtered_resps"]] == pytest.approx([r[0] for r in two["filtered_resps"]], rel=1e-5)
+    assert shared["results"]["choices"] == plain["results"]["choices"]
+    for one, two in zip(shared["samples"]["choices"], plain["samples"]["choices"], strict=True):
+        assert len(one["filtered_resps"]) == 8
+        for (total, greedy), (other, likeliest) in zip(one["filtered_resps"], two["filtered_resps"], strict=True):
+            assert total == pytest.approx(other, rel=1e-6, abs=1e-4)
+            assert greedy == likeliest
 
 
 def test_the_name_is_registered_and_announced_to_later_releases_of_lm_eval() -> None:

@@ -23,7 +23,40 @@ from nnd_tasks.runner.caching import cache_key
 from tests import commands
 from tests.random_models import evaluate
 from tests.runner.completions_server import CompletionsServer
-from tests.runner.holding import HOLD
+
+#: For ``python -c``: the number of the call of `_settle` at which it stops, then what follows ``nnd``. It makes the file
+#: ``holding`` then, and writes how many requests it was asked into ``asked``.
+HOLD = """
+import sys, time
+from pathlib import Path
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.cli import main
+
+settle, score, seen, stop = SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens, [], int(sys.argv[1])
+check = SharedPrefixLM._self_check
+
+def checked(self):  # what the check of the model on itself scores does not count
+    SharedPrefixLM._settle = settle
+    try:
+        return check(self)
+    finally:
+        SharedPrefixLM._settle = hold
+
+def hold(self, *args):
+    seen.append(1)
+    if len(seen) == stop:
+        Path("holding").touch()
+        time.sleep(600)
+    settle(self, *args)
+
+def count(self, requests, *args, **kwargs):
+    Path("asked").write_text(str(len(requests)))
+    return score(self, requests, *args, **kwargs)
+
+SharedPrefixLM._settle, SharedPrefixLM._loglikelihood_tokens, SharedPrefixLM._self_check = hold, count, checked
+sys.argv = ["nnd", *sys.argv[2:]]
+main()
+"""
 
 
 @pytest.fixture

@@ -209,7 +209,7 @@ def test_data_of_another_schema_version_says_to_build_again(
         *hf(tiny_models["gpt2"], "--tasks", "nnd_demo")
     )
     card.write_text(text.replace("nnd_schema_version: 1", "nnd_schema_version: 7"), encoding="utf-8")
-    assert "upgrade nnd-tasks to read it" in refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo"))
+    assert "upgrade nnd-tasks" in refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo"))
 
 
 @pytest.mark.parametrize(("rows", "message"), [(slice(0, 200), "lacks the declared"), (slice(0, None), "undeclared")])

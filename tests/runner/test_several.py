@@ -3,14 +3,57 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.runner.several import NND, run, written
+from tests import commands
+from tests.commands import Outcome
+
+
+def run(count: int, command: Sequence[str | Path], cwd: Path, timeout: float = 120) -> list[Outcome]:
+    """Run a command in ``count`` processes that find each other as those of torchrun do; with one, there is no launcher."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    world = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes = [
+        commands.start(
+            command,
+            cwd=cwd,
+            env={**os.environ, **({} if count == 1 else {**world, "RANK": str(k), "LOCAL_RANK": str(k)})},
+        )
+        for k in range(count)
+    ]
+    outcomes = []
+    try:
+        for process in processes:
+            out, err = process.communicate(timeout=timeout)
+            outcomes.append(Outcome(process.returncode or 0, out, err))
+    finally:
+        for process in processes:
+            process.kill()
+    return outcomes
+
+
+def written(folder: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Return what a run wrote: its results, without times and places, and the samples of each task."""
+    [path] = folder.rglob("results_*.json")
+    results = json.loads(path.read_text("utf-8"))
+    del results["date"], results["total_evaluation_time_seconds"]
+    samples = {
+        path.name.removeprefix("samples_").rpartition("_")[0]: [
+            json.loads(line) for line in path.read_text("utf-8").splitlines()
+        ]
+        for path in folder.rglob("samples_*.jsonl")
+    }
+    return results, samples
 
 
 def close(one: Any, two: Any) -> bool:
@@ -64,7 +107,7 @@ def test_processes_that_would_score_everything_are_refused_in_a_line(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
     model = ["--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']}", "--device", "cpu"]
-    for outcome in run(2, [*NND, *model, "--tasks", "nnd_demo"], tmp_path):
+    for outcome in run(2, [sys.executable, "-m", "nnd_tasks.cli", "run", *model, "--tasks", "nnd_demo"], tmp_path):
         assert outcome.status == 1
         [line] = [line for line in outcome.err.splitlines() if line.startswith("nnd: error:")]
         assert "2 processes were started" in line
