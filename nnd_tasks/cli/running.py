@@ -50,7 +50,7 @@ def run(
     """Run lm-eval with our tasks known to it; everything else on the line goes to lm_eval.
 
     What requests to a model of type hf or vllm have in common at their beginning is read once. --cache_requests is
-    refused. Before a long run one line says about how long it will take.
+    refused.
     """
     from nnd_tasks.runner.run import run_lm_eval
 
