@@ -234,9 +234,8 @@ class _Reading:
             kwargs: of the scan.
         """
         scan, asked = self.scan, True
-        if (
-            state == SCANS[STATE_SPACE]
-        ):  # a step of 0 changes no state: what would make padding longer steps is done here
+        # A step of 0 changes no state: what would make padding longer steps is done here.
+        if state == SCANS[STATE_SPACE]:
             values, steps, *others = args
             asked = kwargs.pop("return_final_states")
             steps = functional.softplus(steps.float() + kwargs.pop("dt_bias")).clamp(*kwargs.pop("dt_limit"))

@@ -100,9 +100,8 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         room = self.max_length - len(self._before) - len(self._after)
         if len(continuation) > room:
             raise ModelError(f"a continuation has {len(continuation)} tokens, more than the model's window of {room}")
-        whole = [*context, *continuation][
-            -room:
-        ]  # a context that is too long loses its beginning, as with lm-eval's models
+        # A context that is too long loses its beginning, as with lm-eval's models.
+        whole = [*context, *continuation][-room:]
         first = len(self._before) + len(whole) - len(continuation)
         row = torch.tensor([*self._before, *whole, *self._after], device=self._device)
         total, greedy = 0.0, True

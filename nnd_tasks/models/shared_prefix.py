@@ -122,9 +122,8 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         try:
             with torch.inference_mode():
                 expected = self._own(pairs)
-                self.scan_price = (
-                    3  # recurrent layers read in levels, with some padding, although there is little to read
-                )
+                # Recurrent layers read in levels, with some padding, although there is little to read.
+                self.scan_price = 3
                 totals = [total for total, _ in self._score(requests, disable_tqdm=True)]
                 # Once more with rows so short that there are stems, trunks, branches and several decoder rows.
                 self.row_tokens, self.decoder_row_tokens, self.scan_price = 12, 8, rows[2]

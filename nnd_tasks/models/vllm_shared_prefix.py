@@ -57,9 +57,8 @@ class _Reply:
         """Return what vLLM says of the prompt's token at ``position``; None if that cannot be its log-probability."""
         if self._rows is None:
             return None
-        entries = self._rows[
-            position - self._skipped
-        ]  # the token itself, and the likeliest one unless that is the same
+        # The token itself, and the likeliest one unless that is the same.
+        entries = self._rows[position - self._skipped]
         token = self._ask.tokens[position]
         if not entries or token not in entries:
             return None

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import nnd_tasks
+from nnd_tasks.errors import NNDError
 from tests import commands
 from tests.commands import Outcome
 
@@ -103,14 +106,30 @@ def test_documents_divided_among_processes_give_what_one_gives(
         assert close([one["tests"], one["candidates"]], [two["tests"], two["candidates"]])
 
 
-def test_processes_that_would_score_everything_are_refused_in_a_line(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("gpus", "here", "options"),
+    [
+        (0, 2, {}),
+        (1, 2, {}),
+        (2, 1, {}),  # two machines
+        (2, 2, {"metadata": {"tokens": True}}),
+        (2, 2, {"model": "nnd_mlm"}),
+    ],
+)
+def test_processes_that_would_score_everything_are_refused(
+    gpus: int,
+    here: int,
+    options: dict[str, Any],
+    tiny_models: dict[str, Path],
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model = ["--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']}", "--device", "cpu"]
-    for outcome in run(2, [sys.executable, "-m", "nnd_tasks.cli", "run", *model, "--tasks", "nnd_demo"], tmp_path):
-        assert outcome.status == 1
-        [line] = [line for line in outcome.err.splitlines() if line.startswith("nnd: error:")]
-        assert "2 processes were started" in line
+    """Before the model is loaded."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(here))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: gpus)
+    with pytest.raises(NNDError, match="2 processes were started"):
+        nnd_tasks.evaluate("nnd_demo", model_args={"pretrained": str(tiny_models["gpt2"])}, device="cpu", **options)
 
 
 _TRAIN = """
@@ -138,10 +157,8 @@ def test_a_callback_in_two_processes_evaluates_and_writes_once(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
     """Real data-parallel training with gloo: the lines are those of the weights, which stay the same in both processes."""
-    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    import nnd_tasks
     from nnd_tasks.models.shared_prefix import SharedPrefixLM
 
     outcomes = run(2, [sys.executable, "-c", _TRAIN, tiny_models["gpt2"]], tmp_path)
