@@ -15,6 +15,7 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.models.model_error import ModelError
 
 if TYPE_CHECKING:
     from nnd_tasks.cli.typer_app import app as app
@@ -53,7 +54,7 @@ def main(command: Callable[[], object] | None = None) -> None:
             if isinstance(stream, io.TextIOWrapper):  # names of files may hold what the terminal has no letters for
                 stream.reconfigure(errors="backslashreplace")
         (command or _with_commands())()
-    except NNDError as error:
+    except (NNDError, ModelError) as error:
         if debug:
             raise
         from nnd_tasks.show.console import warn

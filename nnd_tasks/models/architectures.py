@@ -53,19 +53,6 @@ class DecoderType:
     recurrent: bool = False
     scan: int | None = None
 
-    def describe(self) -> str:
-        """Return what models of this type may have, in words."""
-        if self.recurrent:
-            words = "recurrent layers: they go on from their state where texts part"
-        elif self.alibi:
-            words = "full attention, linear biases"
-        elif self.layers:
-            words = "full attention, chunks" if CHUNKED in self.layers else "full attention, windows"
-        else:
-            words = "full attention, or windows in all layers" if self.window else "full attention"
-        logits = [self.cap and "capped", (self.scale or self.divisor) and "scaled"]
-        return words + "".join(f"; logits {word}" for word in logits if word)
-
 
 _FULL = DecoderType()
 _WINDOW = DecoderType(window=True)
