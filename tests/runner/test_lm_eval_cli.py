@@ -86,10 +86,10 @@ def test_unregister_undoes_register(registered: Path, built: Path) -> None:
     again = call(built, "nnd", "register")  # idempotent
     assert again.returncode == 0
     assert {path.name for path in registered.glob("*.yaml")} == names
-    undone = call(built, "nnd", "unregister")
+    undone = call(built, "nnd", "register", "--undo")
     assert undone.returncode == 0
     assert not registered.exists()
-    assert "nothing was registered" in call(built, "nnd", "unregister").stdout
+    assert "nothing was registered" in call(built, "nnd", "register", "--undo").stdout
 
 
 def test_a_users_own_yaml_below_nnd_home_is_registered_too(

@@ -1,4 +1,4 @@
-"""`nnd register` and `nnd unregister`, killed at every step, and two at once."""
+"""`nnd register` and `nnd register --undo`, killed at every step, and two at once."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from nnd_tasks.analysis.report.html_report import command_of
 
 import nnd_tasks
+from nnd_tasks.analysis.page import command_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.signature import environment
 from nnd_tasks.models.model_error import ModelError
