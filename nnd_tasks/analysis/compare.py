@@ -141,14 +141,13 @@ def _exact_p(values: NDArray[np.float64], observed: float) -> float:
     return float(np.mean(np.abs(sums) >= observed))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p values after Holm's step-down correction (Holm, 1979), in the same order."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    corrected = [0.0] * len(p_values)
-    highest = 0.0
-    for rank, i in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        corrected[i] = highest
+def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+    """Return p values after Holm's step-down correction (Holm, 1979), in the same order; nan, which counts for none, stays."""
+    p = np.asarray(p_values, dtype=np.float64)
+    order = p.argsort()
+    hypotheses = np.count_nonzero(~np.isnan(p)) - np.arange(len(p))
+    corrected = np.empty_like(p)
+    corrected[order] = np.maximum.accumulate(np.minimum(1, hypotheses * p[order]))
     return corrected
 
 

@@ -12,11 +12,11 @@ those of Bell and McCaffrey ("CR2"), with their degrees of freedom, which hold w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import stdtr, stdtrit
@@ -26,30 +26,20 @@ Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 _ZERO = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Estimates:
-    """Contrasts between systems, for one or more columns of scores.
+class Estimates(NamedTuple):
+    """Contrasts between systems, in nats per token, each of shape (contrasts, columns of scores).
 
     Attributes:
-        values: in nats per token, shape (contrasts, columns); nan where the texts do not tell.
-        errors: their standard errors, of the same shape.
-        degrees: degrees of freedom of each contrast, shape (contrasts,).
+        value: nan where the texts do not tell.
+        low: lower end of the 95% interval, Student's.
+        high: its upper end.
+        p: two-sided, of a contrast of 0.
     """
 
-    values: Floats
-    errors: Floats
-    degrees: Floats
-
-    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Return both ends of the intervals, Student's, each of shape (contrasts, columns)."""
-        half = stdtrit(self.degrees, 0.5 + level / 2)[:, None] * self.errors
-        return self.values - half, self.values + half
-
-    def p_values(self) -> Floats:
-        """Return two-sided p values of a contrast of 0, shape (contrasts, columns)."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            p: Floats = 2 * stdtr(self.degrees[:, None], -np.abs(self.values / self.errors))
-        return p
+    value: Floats
+    low: Floats
+    high: Floats
+    p: Floats
 
 
 class Effects:
@@ -60,8 +50,8 @@ class Effects:
         strata: texts of one stratum have one prompt and one judgement, shape (texts,).
         shares: how much of a text is each system's, shape (texts, systems); rows sum to 1. A text that two systems wrote alike
             counts half for each.
-        weights: of each text, shape (texts,); None takes 1.
-        more: further regressors, shape (texts, regressors), such as whether the text is the better one of its pair.
+        weights: of each text, shape (texts,), or one of all.
+        more: further regressors, each of shape (texts, 1), such as whether the text is the better one of its pair.
 
     Attributes:
         counted: whether a text counts, as its stratum has texts of other systems, shape (texts,).
@@ -71,15 +61,15 @@ class Effects:
 
     def __init__(
         self,
-        prompts: Sequence[Any] | np.ndarray[Any, Any],
-        strata: Sequence[Any] | np.ndarray[Any, Any],
+        prompts: ArrayLike,
+        strata: ArrayLike,
         shares: Floats,
-        weights: Floats | None = None,
-        more: Floats | None = None,
+        weights: ArrayLike = 1.0,
+        more: Sequence[Floats] = (),
     ) -> None:
         self._strata, self._prompts, self._systems = _adder(strata), _adder(prompts), shares.shape[1]
-        self._root = np.sqrt(np.ones(len(shares)) if weights is None else weights)[:, None]
-        self._x = self._within(shares if more is None else np.hstack([shares, more]))
+        self._root = np.sqrt(np.broadcast_to(weights, len(shares)))[:, None]
+        self._x = self._within(np.hstack([shares, *more]))
         self._inverse = np.linalg.pinv(self._x.T @ self._x, rcond=1e-10, hermitian=True)
         here = np.abs(self._x[:, : self._systems]) > _ZERO
         self.counted = here.any(axis=1)
@@ -103,16 +93,16 @@ class Effects:
             if len(others):
                 rows.append(np.zeros(self._systems))
                 rows[-1][system], rows[-1][others] = 1, -1 / len(others)
-        return np.mean(rows, axis=0) if rows else np.zeros(self._systems)
+        return np.mean(rows or [np.zeros(self._systems)], axis=0)
 
     def estimate(self, scores: Floats, contrasts: Floats) -> Estimates:
         """Estimate contrasts between systems.
 
         Args:
-            scores: mean log-likelihood per token, shape (texts,), or (texts, columns) for several models.
+            scores: mean log-likelihood per token, shape (texts, columns), a column for each model.
             contrasts: shape (contrasts, systems); each row sums to 0. A row of zeros gives nan.
         """
-        y = self._within(np.asarray(scores, dtype=np.float64).reshape(len(self._x), -1))
+        y = self._within(scores)
         padded = np.pad(contrasts, [(0, 0), (0, self._x.shape[1] - self._systems)])
         fitted = self._inverse @ (self._x.T @ y)
         loads = (self._adjusted @ (self._inverse @ padded.T)).T
@@ -120,9 +110,11 @@ class Effects:
         errors = np.sqrt([((self._prompts @ (one[:, None] * rest)) ** 2).sum(axis=0) for one in loads])
         known = np.abs(padded @ self._inverse @ (self._x.T @ self._x) - padded).max(axis=1, keepdims=True) < 1e-6
         known &= padded.any(axis=1, keepdims=True)
-        values: Floats = np.where(known, padded @ fitted, np.nan)
-        degrees = np.array([self._degrees(one) for one in loads])
-        return Estimates(values, np.where(known & (errors > _ZERO), errors, np.nan), degrees)
+        value = np.where(known, padded @ fitted, np.nan)
+        errors = np.where(known & (errors > _ZERO), errors, np.nan)
+        degrees = np.array([[self._degrees(one)] for one in loads])
+        half = stdtrit(degrees, 0.975) * errors
+        return Estimates(value, value - half, value + half, 2 * stdtr(degrees, -np.abs(value / errors)))
 
     @cached_property
     def _adjusted(self) -> Floats:
@@ -148,23 +140,8 @@ class Effects:
         trace = squares.sum() - inner.sum()
         return float(max(1.0, trace**2 / total)) if total > _ZERO**2 else 1.0
 
-    def resampled(self, scores: Floats, contrast: Floats, counts: Floats) -> Floats:
-        """Return a contrast's estimates for samples of prompts, shape (samples,).
 
-        Args:
-            scores: shape (texts,).
-            contrast: shape (systems,).
-            counts: how often each prompt is in each sample, shape (samples, prompts), prompts in ascending order.
-        """
-        width, y = self._x.shape[1], self._within(scores[:, None])
-        squares = self._prompts @ (self._x[:, :, None] * self._x[:, None, :]).reshape(len(y), -1)
-        inverse = np.linalg.pinv((counts @ squares).reshape(-1, width, width), rcond=1e-10, hermitian=True)
-        products = counts @ (self._prompts @ (self._x * y))
-        estimates: Floats = np.einsum("p,bpq,bq->b", contrast, inverse[:, : self._systems], products)
-        return estimates
-
-
-def _adder(names: Sequence[Any] | np.ndarray[Any, Any]) -> csr_array:
+def _adder(names: ArrayLike) -> csr_array:
     """Return what adds up numbers of texts by name, names in ascending order, shape (names, texts)."""
     _, place = np.unique(np.asarray(names), return_inverse=True)
     return csr_array((np.ones(len(place)), (place, np.arange(len(place)))))

@@ -1,38 +1,30 @@
-"""Whose texts a model likes, among texts that people judged alike, and what that does to its pass rate.
+"""Whose texts a model likes, among texts that people judged alike, and how it does on tests of its own texts.
 
 Samples do not say who wrote a text: it is read, as is how people judged it, from the set that is built here.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from nnd_tasks.analysis.compare import holm
-from nnd_tasks.analysis.effects import Effects, Floats
+from nnd_tasks.analysis.effects import Effects
 from nnd_tasks.analysis.marks import FEW_PROMPTS
 from nnd_tasks.analysis.power import LEVEL
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.set_tables import table_of
 from nnd_tasks.analysis.side_by_side import Paired, pair
-from nnd_tasks.baselines import writers_of
 from nnd_tasks.errors import NNDError, noting
-from nnd_tasks.harness.metrics import passes
 from nnd_tasks.show.report import Cell, Report, Table, interval
 from nnd_tasks.statistics import FEW, confidence_interval, pooled_rate
 from nnd_tasks.wording import counted, did_you_mean, some_of
 
 #: What texts are compared within: those of one prompt that people judged alike, or the better and the worse text of a test.
 EQUAL, PAIRS = "equal judgements", "pairs"
-#: Samples of prompts for the intervals of adjusted rates; they are always the same.
-SAMPLES = 1000
 
 _EFFECTS: Mapping[str, Cell] = {
     "model": "{model}",
@@ -59,8 +51,7 @@ _OWN = {
 }
 _READING_OWN = (
     "Familiarity: nats per token, as above; beyond the others: what the model likes its own texts more than the other models of "
-    "the table do. Pass rates by whose text is the better one; without: with the familiarity taken off the scores of own texts; "
-    "gained: the rate less that."
+    "the table do. Pass rates by whose text is the better one."
 )
 
 
@@ -70,50 +61,46 @@ class JudgedTexts:
 
     Attributes:
         paired: the runs, and their tests.
-        systems: names of those who wrote the texts, sorted.
-        prompts: number of the prompt of each test, shape (tests,).
-        better: how much of the better text of each test is each system's, shape (tests, systems).
-        worse: the same of the worse text.
+        sides: the two texts of each test, as `_find_sides` returns them.
+        shares: how much of each of them is each system's, shape (sides, systems).
         basis: `EQUAL`, or `PAIRS` where people only said which of two texts is better.
-        effects: the least squares.
-        rows: the texts that count, one row for each judgement: ``text``, ``prompt`` (numbers).
-        shares: of the systems in them, shape (rows, systems).
-        scores: their mean log-likelihood per token, in nats, shape (rows, models).
+        rows: those of ``sides`` that count, one row for each judgement of a text.
+        effects: the least squares on them.
     """
 
     paired: Paired
-    systems: list[str]
-    prompts: NDArray[np.int64]
-    better: Floats
-    worse: Floats
+    sides: pd.DataFrame
+    shares: pd.DataFrame
     basis: str
-    effects: Effects
     rows: pd.DataFrame
-    shares: Floats
-    scores: Floats
+    effects: Effects
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """Mean log-likelihood per token of ``rows``, in nats, shape (rows, models)."""
+        return self.rows[[*range(len(self.paired.runs))]]
 
 
-def report_familiarity(runs: Sequence[Run], own: Sequence[str] = (), allow: Sequence[str] = ()) -> list[Report]:
+def report_familiarity(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Report]:
     """Return how much each model likes each system's texts, on every set whose systems are known.
 
     Args:
         runs: of any sets; sets without systems are passed over.
         own: ``SYSTEM,...`` (of every model) or ``MODEL=SYSTEM,...``: which systems a model, or its family, is.
-        allow: parts of the protocol that may differ between the models of a table.
 
     Raises:
         NNDError: no set can be used (`judge_texts`), or ``own`` names no model or system.
     """
     found: list[JudgedTexts] = []
     passed_over: list[str] = []
-    for paired in pair(runs, allow):
+    for paired in pair(runs):
         with noting(passed_over):
             found.append(judge_texts(paired))
     passed_over = list(dict.fromkeys(passed_over))
     if not found:
         raise NNDError(f"no set with systems; {'; '.join(passed_over)}")
-    models = list(dict.fromkeys(model for texts in found for model in texts.paired.models))
-    chosen = _own_systems(own, models, sorted({name for texts in found for name in texts.systems}))
+    models = {model: None for texts in found for model in texts.paired.models}
+    chosen = _own_systems(own, [*models], sorted({name for texts in found for name in texts.shares}))
     return [_report(texts, chosen, [f"Passed over: {line}" for line in passed_over]) for texts in found]
 
 
@@ -122,12 +109,11 @@ def _own_systems(own: Sequence[str], models: Sequence[str], systems: Sequence[st
     chosen: dict[str, list[str]] = {}
     for word in own:
         model, _, names = word.rpartition("=")
-        mine, parts = [model] if model else models, [part.strip() for part in names.split(",")]
+        mine, parts = [model] if model else models, names.split(",")
         for what, wanted, known in (("run is of", mine, models), ("text is by", parts, systems)):
-            for name in wanted:
-                if name not in known:
-                    meant = did_you_mean(name, known, end=" ")
-                    raise NNDError(f"--own {word}: no {what} {name!r}; {meant}there are {some_of(known, 30)}")
+            for name in {*wanted}.difference(known):
+                meant = did_you_mean(name, known, end=" ")
+                raise NNDError(f"--own {word}: no {what} {name!r}; {meant}there are {some_of(known, 30)}")
         chosen |= dict.fromkeys(mine, parts)
     return chosen
 
@@ -135,18 +121,18 @@ def _own_systems(own: Sequence[str], models: Sequence[str], systems: Sequence[st
 def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[str]) -> Report:
     paired, effects = texts.paired, measure_effects(texts)
     parts = {}
-    for column, model in enumerate(paired.models):
-        if systems := [name for name in own.get(model, ()) if name in texts.systems]:
-            parts[model, ", ".join(systems)] = measure_own(texts, column, systems)
+    for place, model in enumerate(paired.models):
+        if systems := [name for name in own.get(model, ()) if name in texts.shares]:
+            parts[model, ", ".join(systems)] = measure_own(texts, place, systems)
     tables = [Table("effects", effects, _EFFECTS, _READING)]
     if parts:
         of_own = pd.concat(parts, names=["model", "systems"]).reset_index(["model", "systems"])
         tables.append(Table("own", of_own.assign(few=of_own["prompts"] < FEW), _OWN, _READING_OWN))
-    groups = pd.Series(texts.systems).groupby(texts.effects.groups).agg(", ".join)
+    groups = texts.shares.columns.to_series().groupby(texts.effects.groups).agg(", ".join)
     if len(groups) > 1:
         linked = f"Systems that no prompt links are not compared with each other. Groups: {some_of(groups, 30, str)}."
         notes = [linked, *notes]
-    counts = texts.rows.nunique()
+    counts = texts.rows[["text", "prompt"]].nunique()
     return Report(
         name=f"familiarity_{paired.title}",
         title=f"{paired.title}: familiarity",
@@ -160,7 +146,6 @@ def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[st
         tables=tables,
         notes=notes,
         legend=FEW_PROMPTS,
-        brief=tables[1] if parts else None,
         facts={
             "set": paired.set,
             "task": paired.title,
@@ -174,78 +159,53 @@ def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[st
 
 def measure_effects(texts: JudgedTexts) -> pd.DataFrame:
     """Return how much each model likes each system's texts, what it likes most first; p is corrected over all of them (Holm)."""
-    contrasts = np.stack([texts.effects.against_others([i]) for i in range(len(texts.systems))])
-    estimates = texts.effects.estimate(texts.scores, contrasts)
-    low, high = estimates.interval()
-    numbers = {"value": estimates.values, "low": low, "high": high, "p": estimates.p_values()}
-    names = pd.MultiIndex.from_product([texts.paired.models, texts.systems], names=["model", "system"])
-    effects = pd.DataFrame({name: part.T.ravel() for name, part in numbers.items()}, names).reset_index()
-    sizes = pd.DataFrame([texts.rows[share > 0].nunique() for share in texts.shares.T], texts.systems)
-    effects = effects.join(sizes.rename(columns={"text": "texts", "prompt": "prompts"}), on="system")
-    known = effects["p"].notna()
-    effects.loc[known, "p_holm"] = holm(effects.loc[known, "p"].tolist())
-    effects["few"] = effects["prompts"] < FEW
-    by_model = effects.groupby("model", sort=False)
-    return pd.concat([part.sort_values("value", ascending=False, kind="stable") for _, part in by_model])
+    shares = texts.shares.loc[texts.rows.index]
+    contrasts = np.stack([texts.effects.against_others([i]) for i in range(shares.shape[1])])
+    found = texts.effects.estimate(texts.scores.to_numpy(), contrasts)
+    names = pd.MultiIndex.from_product([texts.paired.models, shares.columns], names=["model", "system"])
+    effects = pd.DataFrame({name: part.T.ravel() for name, part in found._asdict().items()}, names).reset_index()
+    sizes = {system: texts.rows.loc[share > 0, ["text", "prompt"]].nunique() for system, share in shares.items()}
+    effects = effects.join(pd.DataFrame(sizes).T.set_axis(["texts", "prompts"], axis="columns"), on="system")
+    effects = effects.assign(p_holm=holm(effects["p"]), few=effects["prompts"] < FEW)
+    return effects.sort_values(["model", "value"], ascending=[True, False])
 
 
-def measure_own(texts: JudgedTexts, column: int, systems: Sequence[str]) -> pd.DataFrame:
-    """Return what the texts of some systems do to the pass rate of one run.
-
-    The intervals of the rate without familiarity, and of what is gained by it, are those of samples of prompts, in each of which
-    familiarity is estimated anew. Student's t, and a factor for samples that have as many prompts as the data, keep them wide
-    enough for few prompts.
+def measure_own(texts: JudgedTexts, place: int, systems: Sequence[str]) -> pd.DataFrame:
+    """Return how much one model likes the texts of some systems, and its pass rates by whose text is the better one.
 
     Args:
         texts: of the set.
-        column: of the run.
+        place: of the run.
         systems: names of those that are the model's; at least one, all in the set.
 
     Returns:
-        ``quantity``, ``value``, and ``low`` and ``high``, the ends of its 95% interval; of parts of the tests also the numbers of
+        ``quantity``, ``value``, and ``low`` and ``high``, the ends of its 95% interval; of pass rates also the numbers of
         ``tests`` and ``prompts``.
     """
-    places = [texts.systems.index(name) for name in systems]
-    contrast = texts.effects.against_others(places)
-    scores, others = texts.scores[:, column], np.delete(texts.scores, column, axis=1)
-    given = [scores, *([scores - others.mean(axis=1)] if others.size else [])]
-    estimates = texts.effects.estimate(np.stack(given, axis=1), contrast[None])
-    ends = np.concatenate([estimates.values, *estimates.interval()]).T
-    rows: list[tuple[Any, ...]] = [
-        (name, *found) for name, found in zip(("familiarity", "beyond the others"), ends, strict=False)
+    scores = texts.scores
+    given = pd.DataFrame({"familiarity": scores[place]})
+    if scores.shape[1] > 1:
+        given["beyond the others"] = scores[place] - scores.drop(columns=place).mean(axis=1)
+    contrast = texts.effects.against_others([texts.shares.columns.get_loc(name) for name in systems])
+    found = texts.effects.estimate(given.to_numpy(), contrast[None])
+    rows = [
+        {"quantity": name, "value": value, "low": low, "high": high}
+        for name, value, low, high in zip(given, *(part[0] for part in found[:3]), strict=True)
     ]
-
-    passed, prompts = texts.paired.passed[:, column], texts.prompts
-    better, worse = (part[:, places].sum(axis=1) for part in (texts.better, texts.worse))
-    for which, chosen in {
-        "own text is better": (better > 0) & (worse == 0),
-        "own text is worse": (worse > 0) & (better == 0),
-        "neither or both": (better > 0) == (worse > 0),
+    own = texts.shares[[*systems]].any(axis=1)
+    better, worse = own[texts.sides["better"]].to_numpy(), own[~texts.sides["better"]].to_numpy()
+    tests = texts.paired.tests.assign(passed=texts.paired.passed[:, place])
+    for name, chosen in {
+        "pass rate, own text is better": better & ~worse,
+        "pass rate, own text is worse": worse & ~better,
+        "pass rate, neither or both": better == worse,
+        "pass rate": np.ones_like(better),
     }.items():
-        tests, won = (np.bincount(prompts, weights=some) for some in (chosen, chosen & passed))
-        sizes = int(tests.sum()), np.count_nonzero(tests)
-        rows.append((f"pass rate, {which}", pooled_rate(won, tests), *confidence_interval(won, tests), *sizes))
-    rows.append(("pass rate", passed.mean()))
-
-    tests = texts.paired.runs[column].tests.set_index("test_id").loc[texts.paired.tests["test_id"]]
-    margins = tests["margin"].to_numpy(dtype=np.float64)
-
-    def split(familiarity: float, weights: Floats | None = None) -> Floats:
-        """Return the pass rate with the familiarity taken off the scores of own texts, and what the rate has beyond that."""
-        outcomes = np.stack([passes(margins - familiarity * (better - worse)), passed])
-        without, rate = np.average(outcomes, axis=1, weights=weights)
-        return np.array([without, rate - without])
-
-    if not math.isnan(ends[0, 0]):
-        size = int(prompts.max()) + 1
-        counts = np.random.default_rng(0).multinomial(size, np.full(size, 1 / size), SAMPLES).astype(np.float64)
-        resampled = texts.effects.resampled(scores, contrast, counts[:, np.unique(texts.rows["prompt"])])
-        drawn = [split(one, count[prompts]) for one, count in zip(resampled, counts, strict=True)]
-        half = stdtrit(size - 1, 0.975) * np.std(drawn, axis=0) * math.sqrt(size / max(size - 1, 1))
-        without, gained = (split(ends[0, 0]) + np.outer([0, -1, 1], half)).T
-        rows += [("pass rate without", *without.clip(0, 1)), ("gained", *gained)]
-    columns = "quantity", "value", "low", "high", "tests", "prompts"
-    return pd.DataFrame([dict(zip(columns, row, strict=False)) for row in rows])
+        won = tests[chosen].groupby("cluster_id")["passed"].agg(["sum", "size"])
+        low, high = confidence_interval(won["sum"], won["size"])
+        rate = {"quantity": name, "value": pooled_rate(won["sum"], won["size"]), "low": low, "high": high}
+        rows.append({**rate, "tests": won["size"].sum(), "prompts": len(won)})
+    return pd.DataFrame(rows)
 
 
 # ---------------------------------------------------------------- texts, who wrote them, and how people judged them
@@ -255,31 +215,24 @@ def judge_texts(paired: Paired) -> JudgedTexts:
     """Return the texts of a set; its tests are those that all models scored.
 
     Raises:
-        NNDError: the set is not built here, does not say who wrote its texts, or lacks a test of the runs; no test was scored,
-            or no two texts of different systems can be compared.
+        NNDError: the set is not built here or does not say who wrote its texts; no test was scored, or no two texts of different
+            systems can be compared.
     """
     protocol = paired.runs[0].protocol
     built = table_of(protocol)
     if built is None:
         build = f"nnd build {str(protocol.get('set', 'SET')).removeprefix('nnd/')}"
         raise NNDError(f"{paired.set}: is not built here from the data of the runs (run: {build})")
-    if not any(high or low for high, low in writers_of(built)):
-        raise NNDError(f"{paired.set}: does not say who wrote its texts")
-    if paired.tests.empty:
-        raise NNDError(f"{paired.set}: no test was scored")
-    table = built.to_pandas().set_index("test_id")
-    unknown = set(paired.tests["test_id"]) - set(table.index)
-    if unknown:
-        raise NNDError(f"{paired.runs[0].path}: {paired.set} has no test {min(unknown)}; the file is damaged")
-    sides = _sides(paired, table.loc[paired.tests["test_id"]])
+    sides = _find_sides(paired, built.to_pandas())
     # A text that several systems wrote alike belongs to each of them by an equal part.
-    wrote = sides.fillna({"system": ""}).groupby("text")["system"].agg("|".join).str.get_dummies()
-    of_text = wrote.div(wrote.sum(axis=1).clip(lower=1), axis=0).to_numpy(dtype=np.float64)
-    models = list(range(len(paired.runs)))
-    written = sides[of_text[sides["text"]].any(axis=1) & sides[models].notna().all(axis=1)]
+    wrote = sides["system"].str.get_dummies().groupby(sides["text"]).transform("max")
+    if wrote.empty:
+        raise NNDError(f"{paired.set}: does not say who wrote its texts, or no test was scored")
+    shares = wrote.div(wrote.sum(axis=1).clip(lower=1), axis=0)
+    written = sides[shares.any(axis=1) & sides[[*range(len(paired.runs))]].notna().all(axis=1)]
 
     def link(rows: pd.DataFrame) -> pd.DataFrame:
-        return rows[Effects(rows["prompt"], rows["stratum"], of_text[rows["text"]]).counted]
+        return rows[Effects(rows["prompt"], rows["stratum"], shares.loc[rows.index].to_numpy()).counted]
 
     basis, rows = EQUAL, link(written.drop_duplicates(["text", "stratum"]))
     if written["judgement"].isna().any() or rows["prompt"].nunique() < FEW:
@@ -287,53 +240,44 @@ def judge_texts(paired: Paired) -> JudgedTexts:
     if rows.empty:
         raise NNDError(f"{paired.set}: no two texts of different systems can be compared")
     # A text that was judged in several respects counts once; of a pair, being the better one is a regressor.
-    weights = 1 / rows.groupby("text")["text"].transform("size").to_numpy() if basis == EQUAL else None
-    more = rows[["better"]].to_numpy(dtype=np.float64) if basis == PAIRS else None
-    better, worse = np.split(of_text[sides["text"]], 2)
-    shares = of_text[rows["text"]]
-    return JudgedTexts(
-        paired=paired,
-        systems=list(wrote.columns),
-        prompts=sides["prompt"].to_numpy()[: len(better)],
-        better=better,
-        worse=worse,
-        basis=basis,
-        effects=Effects(rows["prompt"], rows["stratum"], shares, weights, more),
-        rows=rows[["text", "prompt"]],
-        shares=shares,
-        scores=rows[models].to_numpy(dtype=np.float64),
-    )
+    weights = 1 / rows.groupby("text")["text"].transform("size") if basis == EQUAL else 1
+    more = [rows[["better"]].to_numpy(dtype=np.float64)] if basis == PAIRS else []
+    effects = Effects(rows["prompt"], rows["stratum"], shares.loc[rows.index].to_numpy(), weights, more)
+    return JudgedTexts(paired, sides, shares, basis, rows, effects)
 
 
-def _sides(paired: Paired, table: pd.DataFrame) -> pd.DataFrame:
+def _find_sides(paired: Paired, table: pd.DataFrame) -> pd.DataFrame:
     """Return two rows per test, of all better texts and then of all worse ones, in the order of the tests.
 
-    Columns are ``test``, ``text``, ``prompt`` and ``stratum`` (numbers), ``system``, ``better``, ``judgement`` (missing where the
-    set does not say how the text was judged) and the number of each run, with the score that it gave.
+    Columns are ``test``, ``text`` and ``stratum`` (numbers), ``prompt``, ``system``, ``better``, ``judgement`` (missing where the
+    set does not say how the text was judged) and the place of each run, with the score that it gave.
     """
-    asked = paired.tests
-    logged = [run.tests.set_index("test_id").loc[asked["test_id"]].reset_index() for run in paired.runs]
-    parts = []
-    for side in ("high", "low"):
-        about = table.set_axis(table.columns.str.removeprefix(f"{side}_"), axis="columns").reset_index(drop=True)
-        part = about.reindex(columns=["context_id", "category", "system", "score", "label"]).assign(
-            test=asked.index,
-            document=logged[0]["document"],
-            candidate=logged[0][side],
-            prompt=pd.factorize(asked["cluster_id"], sort=True)[0],
-            # A test says of the worse text only how severe its error is.
-            severity=asked["severity"] if side == "low" else "",
-            better=side == "high",
+    asked = paired.tests["test_id"]
+    about = table.set_index("test_id").loc[asked]
+    logged = [run.tests.set_index("test_id").loc[asked] for run in paired.runs]
+    first = logged[0]
+    parts = [
+        pd.DataFrame(
+            {
+                **{name: about.get(f"{side}_{name}") for name in ("system", "score", "label")},
+                **{"prompt": first["cluster_id"], "context": about["context_id"], "category": first["category"]},
+                # A test says of the worse text only how severe its error is.
+                "severity": first["severity"] if side == "low" else "",
+                "document": first["document"],
+                "candidate": first[side],
+                "test": range(len(asked)),
+                "better": side == "high",
+                **{place: tests[f"{side}_mean"] for place, tests in enumerate(logged)},
+            }
         )
-        for i, (run, tests) in enumerate(zip(paired.runs, logged, strict=True)):
-            places = zip(tests["document"], tests[side], strict=True)
-            part[i] = [run.documents[document]["scores"][candidate]["mean"] for document, candidate in places]
-        parts.append(part)
+        for side in ("high", "low")
+    ]
     sides = pd.concat(parts, ignore_index=True)
     scores = sides["score"].astype(float).map("{:.9g}".format, na_action="ignore").astype(object)
     sides["judgement"] = scores.fillna(sides["label"].replace("", None))
-    alike = ["prompt", "context_id", "category", "severity", "judgement"]
+    alike = ["prompt", "context", "category", "severity", "judgement"]
     return sides.assign(
-        text=sides.groupby(["document", "candidate"], sort=False).ngroup(),
-        stratum=sides.groupby(alike, sort=False, dropna=False).ngroup(),
+        system=sides["system"].astype(object).fillna(""),
+        text=sides.groupby(["document", "candidate"]).ngroup(),
+        stratum=sides.groupby(alike, dropna=False).ngroup(),
     )

@@ -62,10 +62,10 @@ def find_families(paired: Paired, tags: Tags | None = None) -> tuple[list[Family
         family = Family(str(name), models, _find_order(models))
         if family.better.any():
             families.append(family)
-        elif len(models) == 1:
-            notes.append(f"{models['model'].iloc[0]} is the only model of its family ({name})")
         else:
-            notes.append(f"neither steps nor sizes say which of {', '.join(models['model'])} should be better")
+            notes.append(
+                f"neither steps nor sizes put models of the family {name} in order ({', '.join(models['model'])})"
+            )
     if not families:
         raise NNDError(
             f"{paired.title}: no models that should differ: {'; '.join(notes)}. Run checkpoints of one training or sizes of one "

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 
 from nnd_tasks.analysis.compare import holm, permutation_p
 from nnd_tasks.analysis.model_orders import Family, find_families
@@ -39,8 +39,6 @@ MEASURES = {PASS_RATE: 1, MARGIN: 1, BITS: -1}
 CONTRASTS = (PASS_RATE, MARGIN)
 #: Share of the pairs of models told apart that a sample must keep, and how many sizes of samples are tried.
 KEPT, SIZES = 0.9, 60
-#: Parts in which the prompts are left out, one at a time, for the error of a ratio of two signal-to-noise ratios.
-PARTS = 50
 
 #: Headings of the tables, and what one has to know to read them.
 _MODELS = {"model": "{model}", "training": "{training}", "step": "{step:,.10g}", "parameters": "{parameters:,.10g}"}
@@ -73,15 +71,6 @@ _TESTED = (
     "prompts or all together show something, not both halves; noise - nothing is shown; too few prompts - fewer than "
     f"{FEW} in a half."
 )
-_ADVANTAGES = {
-    "category": "{category}",
-    f"{MARGIN} / {PASS_RATE}": "{ratio:.2f}",
-    "95% interval": "{low:.2f} to {high:.2f}",
-}
-_RATIO = (
-    "How many times as large signal over noise of prompts is by margin as by pass rate. The margin is the better measure "
-    "where the interval is above 1, the pass rate where it is below, and neither where both verdicts show nothing."
-)
 _BRIEF = {
     "task": "{task}",
     "family": "{family}",
@@ -106,7 +95,6 @@ class Spread:
         noise: standard deviation that other prompts of the same kind would give the value of a model, beside the others: the
             root of half the mean variance of a difference of two models. Variances are those of whole prompts drawn (Cochran,
             Sampling Techniques, 3rd ed., section 6.3), as in `nnd_tasks.statistics.clustered_standard_error`.
-        snr: signal over noise; nan where one of them is 0.
         p: two-sided p value of the difference of each two models, with prompts - 1 degrees of freedom, shape (models, models).
         apart: [a, b] is 1 where b is better at level 0.05, -1 where a is, 0 where they are not told apart.
     """
@@ -122,7 +110,6 @@ class Spread:
         t = differences / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
         self.signal = float(differences.max())
         self.noise = math.sqrt(variances.sum() / (len(variances) - 1))
-        self.snr = self.signal / self.noise if self.signal * self.noise > 0 else math.nan
         self.p: Floats = 2 * stdtr(max(k - 1, 1), -np.abs(t))
         self.apart: Floats = np.sign(differences) * (self.p < LEVEL)
 
@@ -131,34 +118,6 @@ class Spread:
         weights = np.zeros(len(self.p))
         weights[[*np.unravel_index(np.argmin(self.p), self.p.shape)]] = -1, 1
         return weights, min(1.0, float(self.p.min()) * math.comb(len(self.p), 2))
-
-
-def ratio(sums: Floats, tests: Floats, other: Floats) -> tuple[float, float, float]:
-    """Return how many times larger signal over noise (of prompts) is by one measure than by another, with a 95% interval.
-
-    The interval is that of the jackknife, on the logarithm: the prompts are dealt into `PARTS` parts, each of which is left out
-    once (Efron and Stein, 1981). Both measures lose the same prompts, so what both gain or lose by them cancels.
-
-    Args:
-        sums: by one measure, as for `Spread`.
-        tests: of each prompt, shape (prompts,).
-        other: by the other measure.
-
-    Returns:
-        (ratio, low, high); nan where a measure has no signal or no noise.
-    """
-
-    def logarithm(chosen: NDArray[np.bool_]) -> float:
-        return math.log(Spread(sums[chosen], tests[chosen]).snr / Spread(other[chosen], tests[chosen]).snr)
-
-    count = min(PARTS, len(tests))
-    if count < 2:
-        return math.nan, math.nan, math.nan
-    part = np.arange(len(tests)) % count
-    whole, without = logarithm(part >= 0), np.array([logarithm(part != i) for i in range(count)])
-    half = float(stdtrit(count - 1, 1 - LEVEL / 2)) * math.sqrt((count - 1) * without.var())
-    value, low, high = map(float, np.exp([whole, whole - half, whole + half]))
-    return value, low, high
 
 
 def step_variance(values: Floats, models: pd.DataFrame) -> float:
@@ -209,15 +168,12 @@ def smallest_sample(sums: Floats, tests: Floats, places: NDArray[np.int64], prom
     return least
 
 
-def report_signals(
-    runs: Sequence[Run], tags: Tags | None = None, allow: Sequence[str] = (), resamples: int = RESAMPLES
-) -> list[Report]:
+def report_signals(runs: Sequence[Run], tags: Tags | None = None, resamples: int = RESAMPLES) -> list[Report]:
     """Return signal and noise of every set and family: what is worth running, by which measure, and on how few prompts.
 
     Args:
         runs: of two models of a family or more, such as checkpoints.
         tags: what the user says of the models; see `find_families`.
-        allow: parts of the protocol that may differ.
         resamples: sign flips of the permutation tests.
 
     Returns:
@@ -226,7 +182,7 @@ def report_signals(
     Raises:
         NNDError: there are no two models that should differ, or the runs cannot be compared.
     """
-    groups, notes = pair_several(runs, allow, "signal")
+    groups, notes = pair_several(runs, (), "signal")
     reports = []
     for paired in groups:
         families, left_out = find_families(paired, tags)
@@ -236,52 +192,49 @@ def report_signals(
 
 def _report(paired: Paired, family: Family, notes: list[str], resamples: int) -> Report:
     every = _values_of_tests(paired, family)
-    scored = np.isfinite(every).all(axis=1)
+    scored = every.notna().all(axis=1).to_numpy()
     if not scored.any():
         raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(family.models['model'])}")
     tests, every = paired.tests[scored], every[scored]
     places, whole = _sample_places(paired.runs[0]), paired.runs[0].protocol.get("selection", ALL) == ALL
     rows: list[dict[str, Any]] = []
-    means, ratios = {}, []
+    means = {}
     for category in (ALL, *sorted(set(tests["category"]))):
-        chosen = tests["category"].eq(category) | (category == ALL)
-        by_prompt = every[chosen].groupby(tests.loc[chosen, "cluster_id"], sort=False)
+        chosen = tests["category"].isin([category]).to_numpy() | (category == ALL)
+        by_prompt = every[chosen].groupby(tests.loc[chosen, "cluster_id"].to_numpy(), sort=False)
         sums, counts = by_prompt.sum(), by_prompt.size().to_numpy(dtype=np.float64)
-        for measure, sign in MEASURES.items():
+        means[category] = every[chosen].mean()
+        for measure in MEASURES:
             own = sums[measure].to_numpy()
             row = {"category": category, "measure": measure, "tests": int(counts.sum()), "prompts": len(counts)}
             row |= _measure(own, counts, first_half(sums.index), family, resamples)
             if whole:
                 row["sample"] = smallest_sample(own, counts, sums.index.map(places).to_numpy(), len(places))
             rows.append(row)
-            means[category, measure] = sign * own.sum(axis=0) / counts.sum()
-        ratios.append((category, *ratio(sums[MARGIN].to_numpy(), counts, sums[PASS_RATE].to_numpy())))
     table = _decide(pd.DataFrame(rows))
-    values = pd.DataFrame(means, family.models["model"]).rename_axis(columns=["category", "measure"]).unstack()
+    values = pd.concat(means, names=["category", "measure", "model"]).mul(pd.Series(MEASURES), level="measure")
     shown = table["measure"].isin(CONTRASTS) & (table["category"] != ALL)
     worth = table[shown & (table["verdict"] == "better")].groupby("category")
-    least = worth["sample"].min()
-    sample = None if least.empty or least.isna().any() else int(least.max())
     by = [f"{name} (by {' and '.join(measures)})" for name, measures in worth["measure"]]
-    notes = [*notes, *replace(paired, left_out=paired.left_out + int((~scored).sum())).notes]
+    findings = [f"Worth running: {some_of(by, 50, str) or 'no category'}."]
+    sample = worth["sample"].min().max(skipna=False)
+    if pd.notna(sample):
+        findings.append(
+            f"Keeps {KEPT:.0%} of the pairs told apart on each of them, by its better measure: "
+            f"nnd run ... --tasks {paired.runs[0].task} --sample {sample} (of {len(places):,})."
+        )
     named = {"category": "{category}", "measure": "{measure}"}
     return Report(
         name=f"signal_{paired.title}_{family.name}",
         title=f"{paired.title}: signal and noise of {family.name}",
-        findings=[
-            f"Worth running: {some_of(by, 50, str) or 'no category'}.",
-            *_advise_sample(paired.runs[0].task, sample, len(places)),
-        ],
+        findings=findings,
         tables=[
             Table("models", family.models, _MODELS, _ORDER),
             Table("values", values.rename("value").reset_index(), {**named, "{model}": "{value:.3f}"}),
             Table("signals", table.loc[:, :"snr"], named | _SIGNALS, _NOISE),
             Table("verdicts", table.drop(columns=table.loc[:, "tests":"snr"]), named | _VERDICTS, _TESTED),
-            Table(
-                "advantages", pd.DataFrame(ratios, columns=["category", "ratio", "low", "high"]), _ADVANTAGES, _RATIO
-            ),
         ],
-        notes=notes,
+        notes=[*notes, *replace(paired, left_out=paired.left_out + int((~scored).sum())).notes],
         brief=Table("brief", table[shown].assign(task=paired.title, family=family.name), _BRIEF),
         facts={
             "set": paired.set,
@@ -289,42 +242,28 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
             "family": family.name,
             "prompts": len(places),
             "worth_running": list(worth.groups),
-            "sample": sample,
-            "signatures": {paired.runs[place].model: paired.runs[place].line for place in family.models.index},
+            "sample": None if pd.isna(sample) else int(sample),
+            "signatures": {run.model: run.line for run in paired.runs},
         },
     )
-
-
-def _advise_sample(task: str, sample: int | None, prompts: int) -> list[str]:
-    kept = f"{KEPT:.0%} of the pairs told apart on each of them"
-    if sample is None:
-        return []
-    if sample >= prompts:
-        return [f"No sample smaller than all {prompts:,} prompts keeps {kept}."]
-    return [f"Keeps {kept}, by its better measure: nnd run ... --tasks {task} --sample {sample} (of {prompts:,})."]
 
 
 def _values_of_tests(paired: Paired, family: Family) -> pd.DataFrame:
     """Return a row per test and a column per (measure, model), more is better; nan where not scored."""
     columns: dict[tuple[str, str], Any] = {}
     for place, model in family.models["model"].items():
-        run = paired.runs[place]
-        tests = run.tests.set_index("test_id").loc[paired.tests["test_id"]]
-        texts = zip(tests["document"], tests["high"], strict=True)
-        scores = [run.documents[document]["scores"][high] or {} for document, high in texts]
-        score = pd.DataFrame(scores, columns=["sum", "bytes"], dtype=np.float64)
-        columns[PASS_RATE, model] = paired.passed[:, place]
-        columns[MARGIN, model] = tests["margin"].to_numpy()
-        columns[BITS, model] = (score["sum"] / math.log(2) / score["bytes"].clip(lower=1)).to_numpy()
-    return pd.DataFrame(columns, index=paired.tests.index, dtype=np.float64)
+        tests = paired.runs[place].tests.set_index("test_id").loc[paired.tests["test_id"]]
+        columns[PASS_RATE, model] = tests["passed"]
+        columns[MARGIN, model] = tests["margin"]
+        columns[BITS, model] = tests["high_sum"] / math.log(2) / tests["high_bytes"].clip(lower=1)
+    return pd.DataFrame(columns).astype(np.float64)
 
 
 def _sample_places(run: Run) -> dict[str, int]:
     """Return prompt -> its place in the order in which ``--sample`` takes prompts of the whole set."""
-    prompts = [document["cluster_id"] for document in run.documents]
-    categories = run.tests.groupby("document")["category"].agg(set)
-    order = sample_order(prompts, [categories.get(i, ()) for i in range(len(prompts))])
-    return {prompts[place]: i for i, place in enumerate(order)}
+    categories = run.tests.groupby("cluster_id")["category"].agg(set)
+    order = sample_order([*categories.index], [*categories])
+    return {categories.index[place]: i for i, place in enumerate(order)}
 
 
 def _measure(sums: Floats, tests: Floats, first: NDArray[np.bool_], family: Family, resamples: int) -> dict[str, float]:
@@ -372,7 +311,7 @@ def _decide(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with their verdicts, and samples only where better models are better."""
     # Two questions, as in `nnd compare`: do these models differ, and on which categories?
     questions = table.groupby(table["category"] == ALL)
-    order, pair = (questions[name].transform(_correct) for name in ("order", "pair"))
+    order, pair = (questions[name].transform(holm) for name in ("order", "pair"))
     verdicts = {
         "too few prompts": table["p_order"].isna(),
         "better": (order < LEVEL) & (table["sign"] > 0),
@@ -387,9 +326,3 @@ def _decide(table: pd.DataFrame) -> pd.DataFrame:
         verdict=verdict,
         sample=table["sample"].where(verdict == "better").astype("Int64"),
     ).drop(columns=["p_order", "order", "p_pair", "pair", "p_all", "sign"])
-
-
-def _correct(p_values: pd.Series[float]) -> pd.Series[float]:
-    """Return p values after Holm's correction; nan where there is none."""
-    known = p_values.dropna()
-    return pd.Series(holm(known.tolist()), known.index, dtype=float).reindex(p_values.index)

@@ -176,8 +176,6 @@ def collect_signal(folder: Path) -> Pins:
                 pins[f"{'/'.join(names)}/{one['category']}/{one['measure']}/verdict"] = one["verdict"]
             for one in tables["values"]:
                 pins |= flat(one["value"], *names, one["category"], one["measure"], "values", one["model"])
-            for one in tables["advantages"]:
-                pins |= flat(one, *names, one["category"], "advantage")
     return pins
 
 
@@ -204,7 +202,7 @@ def collect_familiarity(folder: Path) -> Pins:
             pins |= flat({key: one[key] for key in one if key != "few"}, kind, one["model"], one["system"])
         for one in tables_of(report)["own"]:
             names, ends = (kind, one["model"], "own"), (one["value"], one["low"], one["high"])
-            quantity = one["quantity"].removeprefix("pass rate").removeprefix(", ").strip() or "rate"
+            quantity = one["quantity"].removeprefix("pass rate").removeprefix(", ") or "rate"
             if quantity == "rate":
                 pins |= flat(one["value"], *names, quantity)
             elif one["tests"] == one["tests"]:
