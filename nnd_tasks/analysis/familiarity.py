@@ -20,7 +20,7 @@ from nnd_tasks.analysis.set_tables import table_of
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.errors import NNDError, noting
 from nnd_tasks.show.report import Cell, Report, Table, interval
-from nnd_tasks.statistics import FEW, confidence_interval, pooled_rate
+from nnd_tasks.statistics import FEW, summarize_rate
 from nnd_tasks.wording import counted, did_you_mean, some_of
 
 #: What texts are compared within: those of one prompt that people judged alike, or the better and the worse text of a test.
@@ -110,10 +110,10 @@ def _own_systems(own: Sequence[str], models: Sequence[str], systems: Sequence[st
     for word in own:
         model, _, names = word.rpartition("=")
         mine, parts = [model] if model else models, names.split(",")
-        for what, wanted, known in (("run is of", mine, models), ("text is by", parts, systems)):
-            for name in {*wanted}.difference(known):
-                meant = did_you_mean(name, known, end=" ")
-                raise NNDError(f"--own {word}: no {what} {name!r}; {meant}there are {some_of(known, 30)}")
+        for wanted, known in ((mine, models), (parts, systems)):
+            if unknown := [name for name in wanted if name not in known]:
+                meant = did_you_mean(unknown[0], known, end=" ")
+                raise NNDError(f"--own {word}: there is no {unknown[0]!r}; {meant}there are {some_of(known, 30)}")
         chosen |= dict.fromkeys(mine, parts)
     return chosen
 
@@ -179,8 +179,8 @@ def measure_own(texts: JudgedTexts, place: int, systems: Sequence[str]) -> pd.Da
         systems: names of those that are the model's; at least one, all in the set.
 
     Returns:
-        ``quantity``, ``value``, and ``low`` and ``high``, the ends of its 95% interval; of pass rates also the numbers of
-        ``tests`` and ``prompts``.
+        ``quantity``, ``value``, and ``low`` and ``high``, the ends of its 95% interval; ``p`` of familiarity; of pass rates also
+        ``standard_error``, and the numbers of ``tests`` and ``prompts``.
     """
     scores = texts.scores
     given = pd.DataFrame({"familiarity": scores[place]})
@@ -188,13 +188,11 @@ def measure_own(texts: JudgedTexts, place: int, systems: Sequence[str]) -> pd.Da
         given["beyond the others"] = scores[place] - scores.drop(columns=place).mean(axis=1)
     contrast = texts.effects.against_others([texts.shares.columns.get_loc(name) for name in systems])
     found = texts.effects.estimate(given.to_numpy(), contrast[None])
-    rows = [
-        {"quantity": name, "value": value, "low": low, "high": high}
-        for name, value, low, high in zip(given, *(part[0] for part in found[:3]), strict=True)
-    ]
+    likes = pd.DataFrame({name: part[0] for name, part in found._asdict().items()}, given.columns)
     own = texts.shares[[*systems]].any(axis=1)
     better, worse = own[texts.sides["better"]].to_numpy(), own[~texts.sides["better"]].to_numpy()
     tests = texts.paired.tests.assign(passed=texts.paired.passed[:, place])
+    rates = {}
     for name, chosen in {
         "pass rate, own text is better": better & ~worse,
         "pass rate, own text is worse": worse & ~better,
@@ -202,10 +200,9 @@ def measure_own(texts: JudgedTexts, place: int, systems: Sequence[str]) -> pd.Da
         "pass rate": np.ones_like(better),
     }.items():
         won = tests[chosen].groupby("cluster_id")["passed"].agg(["sum", "size"])
-        low, high = confidence_interval(won["sum"], won["size"])
-        rate = {"quantity": name, "value": pooled_rate(won["sum"], won["size"]), "low": low, "high": high}
-        rows.append({**rate, "tests": won["size"].sum(), "prompts": len(won)})
-    return pd.DataFrame(rows)
+        rate = summarize_rate(won["sum"], won["size"])
+        rates[name] = {"value": rate.pop("rate"), **rate, "tests": won["size"].sum(), "prompts": len(won)}
+    return pd.concat([likes, pd.DataFrame(rates).T]).rename_axis("quantity").reset_index()
 
 
 # ---------------------------------------------------------------- texts, who wrote them, and how people judged them
@@ -263,8 +260,7 @@ def _find_sides(paired: Paired, table: pd.DataFrame) -> pd.DataFrame:
                 **{"prompt": first["cluster_id"], "context": about["context_id"], "category": first["category"]},
                 # A test says of the worse text only how severe its error is.
                 "severity": first["severity"] if side == "low" else "",
-                "document": first["document"],
-                "candidate": first[side],
+                "text": about[side],
                 "test": range(len(asked)),
                 "better": side == "high",
                 **{place: tests[f"{side}_mean"] for place, tests in enumerate(logged)},
@@ -278,6 +274,6 @@ def _find_sides(paired: Paired, table: pd.DataFrame) -> pd.DataFrame:
     alike = ["prompt", "context", "category", "severity", "judgement"]
     return sides.assign(
         system=sides["system"].astype(object).fillna(""),
-        text=sides.groupby(["document", "candidate"]).ngroup(),
+        text=sides.groupby(["prompt", "text"]).ngroup(),
         stratum=sides.groupby(alike, dropna=False).ngroup(),
     )

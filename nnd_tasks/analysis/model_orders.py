@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,8 +14,7 @@ from nnd_tasks.analysis.tags import PARAMETERS, STEP, Tags, find_family, guess_t
 from nnd_tasks.errors import NNDError
 
 
-@dataclass(frozen=True, eq=False)
-class Family:
+class Family(NamedTuple):
     """Models of one family, and the order that their quality should have.
 
     Attributes:
@@ -28,12 +27,6 @@ class Family:
     name: str
     models: pd.DataFrame
     better: NDArray[np.bool_]
-
-    @property
-    def contrast(self) -> NDArray[np.float64]:
-        """Weights of the models, with the sum 0: how many each should be better than, less how many should be better."""
-        weights: NDArray[np.float64] = self.better.sum(axis=0) - self.better.sum(axis=1).astype(np.float64)
-        return weights
 
 
 def find_families(paired: Paired, tags: Tags | None = None) -> tuple[list[Family], list[str]]:
@@ -56,9 +49,8 @@ def find_families(paired: Paired, tags: Tags | None = None) -> tuple[list[Family
         }
         for run in paired.runs
     ]
-    numbers = {"step": np.float64, "parameters": np.float64}
     families, notes = [], []
-    for name, models in pd.DataFrame(about).astype(numbers).groupby("family", sort=False):
+    for name, models in pd.DataFrame(about).astype({"step": float, "parameters": float}).groupby("family", sort=False):
         family = Family(str(name), models, _find_order(models))
         if family.better.any():
             families.append(family)
@@ -76,9 +68,11 @@ def find_families(paired: Paired, tags: Tags | None = None) -> tuple[list[Family
 
 def _find_order(models: pd.DataFrame) -> NDArray[np.bool_]:
     """Of two checkpoints of one training, the later one should be better; of the last ones of two trainings, the larger."""
-    steps = models["step"].fillna(math.inf)
-    last = (steps == steps.groupby(models["training"]).transform("max")).to_numpy()
-    training, step, size = models["training"].to_numpy(), steps.to_numpy(), models["parameters"].to_numpy()
-    larger = last[:, None] & last & (size[:, None] < size)
-    better: NDArray[np.bool_] = np.where(training[:, None] == training, step[:, None] < step, larger)
-    return better
+    models = models.assign(step=models["step"].fillna(math.inf))
+    models["last"] = models["step"] == models.groupby("training")["step"].transform("max")
+    better = models.merge(models, how="cross").eval(
+        "(training_x == training_y and step_x < step_y)"
+        "or (training_x != training_y and last_x and last_y and parameters_x < parameters_y)",
+        engine="python",
+    )
+    return better.to_numpy(dtype=bool).reshape(len(models), -1)

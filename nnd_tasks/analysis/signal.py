@@ -132,9 +132,9 @@ def step_variance(values: Floats, models: pd.DataFrame) -> float:
         models: their ``training`` and ``step``; the end of a training, nan, has no place.
     """
     squares: list[float] = []
-    points = models.assign(value=values).dropna(subset="step").sort_values("step", kind="stable")
-    for _, curve in points.drop_duplicates(["training", "step"], keep="last").groupby("training"):
-        x, y = np.log1p(curve["step"].clip(lower=0)).to_numpy(), curve["value"].to_numpy()
+    points = models.assign(value=values).groupby(["training", "step"], as_index=False)["value"].last()
+    for _, curve in points.groupby("training"):
+        x, y = np.log1p(curve["step"].to_numpy()), curve["value"].to_numpy()
         b = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
         squares += [*(((1 - b) * y[:-2] + b * y[2:] - y[1:-1]) ** 2 / (1 + b**2 + (1 - b) ** 2))]
     return float(np.mean(squares)) if squares else math.nan
@@ -298,10 +298,12 @@ def _measure(sums: Floats, tests: Floats, first: NDArray[np.bool_], family: Fami
         **dict.fromkeys(("p_order", "order", "p_pair", "pair", "p_all", "sign", "sample"), math.nan),
     }
     if min(first.sum(), (~first).sum()) >= FEW:
-        ordered = sums @ family.contrast
+        # How many models each should be better than, less how many should be better.
+        contrast = family.better.sum(axis=0) - family.better.sum(axis=1)
+        ordered = sums @ contrast
         pair, found["p_pair"] = Spread(sums[first], tests[first]).farthest_pair()
         found["p_order"], found["sign"] = flip(ordered[first]), float(np.sign(ordered[first].sum()))
-        found["order"] = confirm(family.contrast, found["p_order"])
+        found["order"] = confirm(contrast, found["p_order"])
         found["pair"] = confirm(pair, found["p_pair"])
         found["p_all"] = min(flip(ordered), spread.farthest_pair()[1])
     return found
