@@ -6,7 +6,7 @@ Samples do not say who wrote a text: it is read, as is how people judged it, fro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.errors import NNDError, noting
 from nnd_tasks.show.report import Cell, Report, Table, interval
 from nnd_tasks.statistics import FEW, summarize_rate
-from nnd_tasks.wording import counted, did_you_mean, some_of
+from nnd_tasks.wording import counted, some_of
 
 #: What texts are compared within: those of one prompt that people judged alike, or the better and the worse text of a test.
 EQUAL, PAIRS = "equal judgements", "pairs"
@@ -55,8 +55,7 @@ _READING_OWN = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class JudgedTexts:
+class JudgedTexts(NamedTuple):
     """What familiarity is estimated from.
 
     Attributes:
@@ -65,6 +64,7 @@ class JudgedTexts:
         shares: how much of each of them is each system's, shape (sides, systems).
         basis: `EQUAL`, or `PAIRS` where people only said which of two texts is better.
         rows: those of ``sides`` that count, one row for each judgement of a text.
+        scores: their mean log-likelihood per token, in nats, shape (rows, models).
         effects: the least squares on them.
     """
 
@@ -73,12 +73,8 @@ class JudgedTexts:
     shares: pd.DataFrame
     basis: str
     rows: pd.DataFrame
+    scores: pd.DataFrame
     effects: Effects
-
-    @property
-    def scores(self) -> pd.DataFrame:
-        """Mean log-likelihood per token of ``rows``, in nats, shape (rows, models)."""
-        return self.rows[[*range(len(self.paired.runs))]]
 
 
 def report_familiarity(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Report]:
@@ -112,8 +108,7 @@ def _own_systems(own: Sequence[str], models: Sequence[str], systems: Sequence[st
         mine, parts = [model] if model else models, names.split(",")
         for wanted, known in ((mine, models), (parts, systems)):
             if unknown := [name for name in wanted if name not in known]:
-                meant = did_you_mean(unknown[0], known, end=" ")
-                raise NNDError(f"--own {word}: there is no {unknown[0]!r}; {meant}there are {some_of(known, 30)}")
+                raise NNDError(f"--own {word}: there is no {unknown[0]!r}, there are {some_of(known, 50)}")
         chosen |= dict.fromkeys(mine, parts)
     return chosen
 
@@ -132,12 +127,12 @@ def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[st
     if len(groups) > 1:
         linked = f"Systems that no prompt links are not compared with each other. Groups: {some_of(groups, 30, str)}."
         notes = [linked, *notes]
-    counts = texts.rows[["text", "prompt"]].nunique()
+    counts = texts.rows[["text", "cluster_id"]].nunique()
     return Report(
         name=f"familiarity_{paired.title}",
         title=f"{paired.title}: familiarity",
         findings=[
-            f"Compared within {texts.basis}: {counted(counts['text'], 'text')} of {counted(counts['prompt'], 'prompt')}.",
+            f"Compared within {texts.basis}: {counted(counts['text'], 'text')} of {counted(counts['cluster_id'], 'prompt')}.",
             *(
                 f"{one.model} likes texts by {one.system} {'more' if one.value > 0 else 'less'}: {one.value:+.3f} nats per token."
                 for one in effects[effects["p_holm"] < LEVEL].itertuples()
@@ -151,7 +146,7 @@ def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[st
             "task": paired.title,
             "basis": texts.basis,
             "texts": counts["text"],
-            "prompts": counts["prompt"],
+            "prompts": counts["cluster_id"],
             "signatures": {run.model: run.line for run in paired.runs},
         },
     )
@@ -164,7 +159,7 @@ def measure_effects(texts: JudgedTexts) -> pd.DataFrame:
     found = texts.effects.estimate(texts.scores.to_numpy(), contrasts)
     names = pd.MultiIndex.from_product([texts.paired.models, shares.columns], names=["model", "system"])
     effects = pd.DataFrame({name: part.T.ravel() for name, part in found._asdict().items()}, names).reset_index()
-    sizes = {system: texts.rows.loc[share > 0, ["text", "prompt"]].nunique() for system, share in shares.items()}
+    sizes = {system: texts.rows.loc[share > 0, ["text", "cluster_id"]].nunique() for system, share in shares.items()}
     effects = effects.join(pd.DataFrame(sizes).T.set_axis(["texts", "prompts"], axis="columns"), on="system")
     effects = effects.assign(p_holm=holm(effects["p"]), few=effects["prompts"] < FEW)
     return effects.sort_values(["model", "value"], ascending=[True, False])
@@ -220,60 +215,56 @@ def judge_texts(paired: Paired) -> JudgedTexts:
     if built is None:
         build = f"nnd build {str(protocol.get('set', 'SET')).removeprefix('nnd/')}"
         raise NNDError(f"{paired.set}: is not built here from the data of the runs (run: {build})")
-    sides = _find_sides(paired, built.to_pandas())
+    ids, sides = paired.tests["test_id"], _find_sides(paired.tests, built.to_pandas())
+    of_runs = [run.tests.set_index("test_id").loc[ids, ["high_mean", "low_mean"]] for run in paired.runs]
+    scores = pd.DataFrame({place: tests.to_numpy().T.ravel() for place, tests in enumerate(of_runs)})
     # A text that several systems wrote alike belongs to each of them by an equal part.
     wrote = sides["system"].str.get_dummies().groupby(sides["text"]).transform("max")
     if wrote.empty:
         raise NNDError(f"{paired.set}: does not say who wrote its texts, or no test was scored")
     shares = wrote.div(wrote.sum(axis=1).clip(lower=1), axis=0)
-    written = sides[shares.any(axis=1) & sides[[*range(len(paired.runs))]].notna().all(axis=1)]
+    written = sides[shares.any(axis=1) & scores.notna().all(axis=1)]
 
     def link(rows: pd.DataFrame) -> pd.DataFrame:
-        return rows[Effects(rows["prompt"], rows["stratum"], shares.loc[rows.index].to_numpy()).counted]
+        return rows[Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy()).counted]
 
     basis, rows = EQUAL, link(written.drop_duplicates(["text", "stratum"]))
-    if written["judgement"].isna().any() or rows["prompt"].nunique() < FEW:
+    if written["judgement"].isna().any() or rows["cluster_id"].nunique() < FEW:
         basis, rows = PAIRS, link(written.assign(stratum=written["test"]))
     if rows.empty:
         raise NNDError(f"{paired.set}: no two texts of different systems can be compared")
     # A text that was judged in several respects counts once; of a pair, being the better one is a regressor.
     weights = 1 / rows.groupby("text")["text"].transform("size") if basis == EQUAL else 1
     more = [rows[["better"]].to_numpy(dtype=np.float64)] if basis == PAIRS else []
-    effects = Effects(rows["prompt"], rows["stratum"], shares.loc[rows.index].to_numpy(), weights, more)
-    return JudgedTexts(paired, sides, shares, basis, rows, effects)
+    effects = Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy(), weights, more)
+    return JudgedTexts(paired, sides, shares, basis, rows, scores.loc[rows.index], effects)
 
 
-def _find_sides(paired: Paired, table: pd.DataFrame) -> pd.DataFrame:
+def _find_sides(tests: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """Return two rows per test, of all better texts and then of all worse ones, in the order of the tests.
 
-    Columns are ``test``, ``text`` and ``stratum`` (numbers), ``prompt``, ``system``, ``better``, ``judgement`` (missing where the
-    set does not say how the text was judged) and the place of each run, with the score that it gave.
+    Columns are those of the tests, ``test``, ``text`` and ``stratum`` (numbers), ``system``, ``better`` and ``judgement``
+    (missing where the set does not say how the text was judged).
     """
-    asked = paired.tests["test_id"]
-    about = table.set_index("test_id").loc[asked]
-    logged = [run.tests.set_index("test_id").loc[asked] for run in paired.runs]
-    first = logged[0]
+    about = table.set_index("test_id").loc[tests["test_id"]].reset_index(drop=True)
     parts = [
-        pd.DataFrame(
-            {
-                **{name: about.get(f"{side}_{name}") for name in ("system", "score", "label")},
-                **{"prompt": first["cluster_id"], "context": about["context_id"], "category": first["category"]},
-                # A test says of the worse text only how severe its error is.
-                "severity": first["severity"] if side == "low" else "",
-                "text": about[side],
-                "test": range(len(asked)),
-                "better": side == "high",
-                **{place: tests[f"{side}_mean"] for place, tests in enumerate(logged)},
-            }
+        tests.assign(
+            **{name: about.get(f"{side}_{name}") for name in ("system", "score", "label")},
+            context=about["context_id"],
+            # A test says of the worse text only how severe its error is.
+            severity=tests["severity"] if side == "low" else "",
+            text=about[side],
+            test=tests.index,
+            better=side == "high",
         )
         for side in ("high", "low")
     ]
     sides = pd.concat(parts, ignore_index=True)
     scores = sides["score"].astype(float).map("{:.9g}".format, na_action="ignore").astype(object)
     sides["judgement"] = scores.fillna(sides["label"].replace("", None))
-    alike = ["prompt", "context", "category", "severity", "judgement"]
+    alike = ["cluster_id", "context", "category", "severity", "judgement"]
     return sides.assign(
         system=sides["system"].astype(object).fillna(""),
-        text=sides.groupby(["prompt", "text"]).ngroup(),
+        text=sides.groupby(["cluster_id", "text"]).ngroup(),
         stratum=sides.groupby(alike, dropna=False).ngroup(),
     )

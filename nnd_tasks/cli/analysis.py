@@ -185,7 +185,7 @@ def signal(
     rich_help_panel=CONCLUSIONS,
     epilog=examples(
         ("nnd familiarity results", "nats per token by system, for each model and set"),
-        ("nnd familiarity results --own mixqg", "and how much of the pass rate comes from texts of mixqg"),
+        ("nnd familiarity results --own mixqg", "and pass rates by whether the better text is of mixqg"),
         ("nnd familiarity results --own small=gpt2b_sup,gpt2m_sup", "texts of the family of the model small"),
     ),
 )
@@ -199,7 +199,7 @@ def familiarity(
     out: Out = None,
     form: Format = "text",
 ) -> None:
-    """Show whose texts a model likes among texts that people judged alike, and what comes from its own ones.
+    """Show whose texts a model likes among texts that people judged alike, and how it does on tests of its own.
 
     The sets must be built here, as results do not say who wrote a text.
     """

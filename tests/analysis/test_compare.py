@@ -284,7 +284,7 @@ def test_a_comparison_adds_up(rows: list[Any]) -> None:
         assert one.p <= one.p_holm <= 1
     of_all = found.differences["category"] == "all"
     for family in (found.differences[of_all], found.differences[~of_all]):  # which models; which models on which errors
-        assert family["p_holm"].tolist() == holm(family["p"].tolist())
+        assert family["p_holm"].tolist() == holm(family["p"]).tolist()
     order = sorted((f"m{j}" for j in range(3)), key=lambda model: (-rates["all", model].rate, model))
     assert found.ranks["model"].tolist() == order
 
