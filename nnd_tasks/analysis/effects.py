@@ -87,7 +87,7 @@ class Effects:
 
         Others are those of the same group. Systems without others do not count; where none has any, it is 0 everywhere.
         """
-        rows = []
+        rows: list[Floats] = []
         for system in systems:
             others = np.setdiff1d(np.flatnonzero(self.groups == self.groups[system]), systems)
             if len(others):

@@ -70,9 +70,9 @@ def _find_order(models: pd.DataFrame) -> NDArray[np.bool_]:
     """Of two checkpoints of one training, the later one should be better; of the last ones of two trainings, the larger."""
     models = models.assign(step=models["step"].fillna(math.inf))
     models["last"] = models["step"] == models.groupby("training")["step"].transform("max")
-    better = models.merge(models, how="cross").eval(
+    better: pd.Series[bool] = models.merge(models, how="cross").eval(
         "(training_x == training_y and step_x < step_y)"
         "or (training_x != training_y and last_x and last_y and parameters_x < parameters_y)",
         engine="python",
     )
-    return better.to_numpy(dtype=bool).reshape(len(models), -1)
+    return better.to_numpy().reshape(len(models), -1)

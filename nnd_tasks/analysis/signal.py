@@ -136,7 +136,7 @@ def step_variance(values: Floats, models: pd.DataFrame) -> float:
         x, y = np.log1p(curve["step"].to_numpy()), curve["value"].to_numpy()
         b = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
         squares += [*(((1 - b) * y[:-2] + b * y[2:] - y[1:-1]) ** 2 / (1 + b**2 + (1 - b) ** 2))]
-    return float(np.mean(squares)) if squares else math.nan
+    return float(np.mean(squares or [math.nan]))
 
 
 def first_half(prompts: Sequence[str]) -> NDArray[np.bool_]:
@@ -191,21 +191,20 @@ def report_signals(runs: Sequence[Run], tags: Tags | None = None, resamples: int
 
 def _report(paired: Paired, family: Family, notes: list[str], resamples: int) -> Report:
     every = _values_of_tests(paired, family)
-    scored = every.notna().all(axis=1).to_numpy()
-    if not scored.any():
+    every = every[np.isfinite(every).all(axis=1)]
+    if every.empty:
         raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(family.models['model'])}")
-    tests, every = paired.tests[scored], every[scored]
     places, whole = _sample_places(paired.runs[0]), paired.runs[0].protocol.get("selection", ALL) == ALL
     rows: list[dict[str, Any]] = []
     means = {}
-    for category in (ALL, *sorted(set(tests["category"]))):
-        chosen = tests["category"].isin([category]).to_numpy() | (category == ALL)
-        by_prompt = every[chosen].groupby(tests.loc[chosen, "cluster_id"].to_numpy(), sort=False)
+    for category in (ALL, *sorted(every.index.unique("category"))):
+        part = every if category == ALL else every.xs(category)
+        by_prompt = part.groupby("cluster_id", sort=False)
         sums, counts = by_prompt.sum(), by_prompt.size().to_numpy(dtype=np.float64)
-        means[category] = every[chosen].mean()
+        means[category] = part.mean()
         for measure in MEASURES:
             own = sums[measure].to_numpy()
-            row = {"category": category, "measure": measure, "tests": int(counts.sum()), "prompts": len(counts)}
+            row = {"category": category, "measure": measure, "tests": len(part), "prompts": len(counts)}
             row |= _measure(own, counts, first_half(sums.index), family, resamples)
             if whole:
                 row["sample"] = smallest_sample(own, counts, sums.index.map(places).to_numpy(), len(places))
@@ -233,7 +232,7 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
             Table("signals", table.loc[:, :"snr"], named | _SIGNALS, _NOISE),
             Table("verdicts", table.drop(columns=table.loc[:, "tests":"snr"]), named | _VERDICTS, _TESTED),
         ],
-        notes=[*notes, *replace(paired, left_out=paired.left_out + int((~scored).sum())).notes],
+        notes=[*notes, *replace(paired, left_out=paired.left_out + len(paired.tests) - len(every)).notes],
         brief=Table("brief", table[shown].assign(task=paired.title, family=family.name), _BRIEF),
         facts={
             "set": paired.set,
@@ -248,14 +247,15 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
 
 
 def _values_of_tests(paired: Paired, family: Family) -> pd.DataFrame:
-    """Return a row per test and a column per (measure, model), more is better; nan where not scored."""
+    """Return a row per test, named by category and prompt, and a column per (measure, model), more is better."""
     columns: dict[tuple[str, str], Any] = {}
     for place, model in family.models["model"].items():
         tests = paired.runs[place].tests.set_index("test_id").loc[paired.tests["test_id"]]
         columns[PASS_RATE, model] = tests["passed"]
         columns[MARGIN, model] = tests["margin"]
         columns[BITS, model] = tests["high_sum"] / math.log(2) / tests["high_bytes"].clip(lower=1)
-    return pd.DataFrame(columns).astype(np.float64)
+    names = pd.MultiIndex.from_frame(paired.tests[["category", "cluster_id"]])
+    return pd.DataFrame(columns).astype(np.float64).set_axis(names)
 
 
 def _sample_places(run: Run) -> dict[str, int]:
