@@ -82,18 +82,17 @@ class Effects:
         result: Floats = (values - self._strata.T @ mean) * self._root
         return result
 
-    def against_others(self, systems: Sequence[int]) -> Floats:
+    def against_others(self, systems: list[int]) -> Floats:
         """Return the contrast of the mean of some systems with the mean of the others, shape (systems,).
 
         Others are those of the same group. Systems without others do not count; where none has any, it is 0 everywhere.
         """
-        rows: list[Floats] = []
-        for system in systems:
-            others = np.setdiff1d(np.flatnonzero(self.groups == self.groups[system]), systems)
-            if len(others):
-                rows.append(np.zeros(self._systems))
-                rows[-1][system], rows[-1][others] = 1, -1 / len(others)
-        return np.mean(rows or [np.zeros(self._systems)], axis=0)
+        others = self.groups[:, None] == self.groups
+        others[:, systems] = False
+        mine = [system for system in systems if others[system].any()]
+        rows = np.eye(self._systems)[mine] - others[mine] / others[mine].sum(axis=1, keepdims=True)
+        contrast: Floats = rows.sum(axis=0) / max(len(mine), 1)
+        return contrast
 
     def estimate(self, scores: Floats, contrasts: Floats) -> Estimates:
         """Estimate contrasts between systems.

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import stdtr, stdtrit
 
-from nnd_tasks.analysis.model_orders import find_families
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import pair
 from nnd_tasks.analysis.signal import (
@@ -26,6 +25,7 @@ from nnd_tasks.analysis.signal import (
     MEASURES,
     PASS_RATE,
     Spread,
+    find_families,
     first_half,
     report_signals,
     step_variance,
