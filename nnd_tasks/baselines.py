@@ -27,26 +27,24 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-class Unigrams:
-    """Maximum-likelihood word frequencies of some texts.
+def mean_frequency(texts: Iterable[str], split: Callable[[str], list[str]] = words) -> Callable[[str], float]:
+    """Return what gives a text its mean log-likelihood per word, in nats, by the frequencies of words in ``texts``.
+
+    A text without words, or with an unknown one, has -inf.
 
     Args:
-        texts: texts to count words in; words of other texts have likelihood 0.
+        texts: to count words in.
         split: returns the words of a text.
     """
+    counts = Counter(word for text in texts for word in split(text))
+    total = counts.total()
+    logs = {word: math.log(count / total) for word, count in counts.items()}
 
-    def __init__(self, texts: Iterable[str], split: Callable[[str], list[str]] = words) -> None:
-        self._split = split
-        counts = Counter(word for text in texts for word in split(text))
-        total = sum(counts.values())
-        self._log = {word: math.log(count / total) for word, count in counts.items()}
+    def mean(text: str) -> float:
+        found = [logs.get(word, -math.inf) for word in split(text)]
+        return sum(found) / len(found) if found else -math.inf
 
-    def mean(self, text: str) -> float:
-        """Return the mean log-likelihood per word, in nats; -inf without words or with an unknown one."""
-        of_text = self._split(text)
-        if not of_text or any(word not in self._log for word in of_text):
-            return -math.inf
-        return sum(self._log[word] for word in of_text) / len(of_text)
+    return mean
 
 
 #: Baseline -> its rule for which of two candidates wins, without understanding either.
@@ -88,17 +86,16 @@ def baseline_passes(
     """
     split = cache(words)  # remembered until this call ends
     known = cache(lambda context: set(words(context)))
-    unigrams = Unigrams(texts or dict.fromkeys(text for _, high, low in pairs for text in (high, low)), split)
-    frequency = cache(unigrams.mean)
+    frequency = cache(mean_frequency(texts or {text for _, *both in pairs for text in both}, split))
 
-    @cache
     def share(context: str, text: str) -> float:
-        return sum(word in known(context) for word in split(text)) / len(split(text)) if split(text) else 0.0
+        of_text = split(text)
+        return sum(word in known(context) for word in of_text) / len(of_text) if of_text else 0.0
 
     rules: Mapping[str, Callable[[str, str], float]] = {
         "shorter": lambda _, text: -len(text),
         "longer": lambda _, text: len(text),
-        "overlap": share,
+        "overlap": cache(share),
         "unigram": lambda _, text: frequency(text),
     }
     passes = {
@@ -132,12 +129,6 @@ def baseline_rates(
     passes = pd.DataFrame(baseline_passes(pairs, texts, writers))
     parts = [*passes.groupby(np.asarray(categories, dtype=object))]
     return {str(name): part.mean().dropna().to_dict() for name, part in [(ALL, passes), *parts]} if parts else {}
-
-
-def strongest(rates: Mapping[str, float]) -> tuple[str, float] | None:
-    """Return the baseline with the highest rate, and this rate; not ``system``, which does not decide every test."""
-    every = [(rate, name) for name, rate in rates.items() if name != "system"]
-    return max(every)[::-1] if every else None
 
 
 #: Columns of those who wrote the better and the worse candidate.

@@ -6,22 +6,20 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from nnd_tasks.analysis.length_link import Link, Margins, curve, fit, influence, left_over, won
+from nnd_tasks.analysis.length_link import Floats, Link, Margins, curve, fit, influence, left_over, won
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.baselines import ALL
-from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.harness.span_metrics import unigram_surprise
 from nnd_tasks.show.report import Table
-from nnd_tasks.statistics import FEW, paired_difference, summarize_rate
+from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
 
 #: Rate -> column of the margins that it counts.
 RAW = {"pass_rate": "margin", "pass_rate_sum": "margin_sum", "pass_rate_bytes": "margin_bytes"}
@@ -61,13 +59,11 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
         tests: ids of the tests to use; None takes all. A test that was not scored is never used.
 
     Raises:
-        NNDError: no test was scored, or the file of tokens is damaged, lacks a candidate, or is not of this run.
+        NNDError: the file of tokens is damaged, lacks a candidate, or is not of this run.
     """
     table = run.tests[run.tests["passed"].notna()]
     if tests is not None:
         table = table[table["test_id"].isin(tests)]
-    if table.empty:
-        raise NNDError(f"{run.path}: none of these tests was scored")
     surprise = _surprise(run)
     straight, curved, finite = _margins(run, table, surprise)
     names = TAKEN_OUT[: straight.columns.shape[1]]
@@ -84,34 +80,28 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
     rows = []
     for category in [ALL, *sorted(set(table["category"]))]:
         chosen = (table["category"].eq(category) | (category == ALL)).to_numpy(dtype=bool)
-        tests_of = np.bincount(margins.prompts[chosen], minlength=margins.prompts.max() + 1)
-        counts = {
-            name: np.bincount(margins.prompts[chosen], outcome[chosen], len(tests_of)).astype(float)
-            for name, outcome in outcomes.items()
-        }
-        moved = influence(margins, link, rest, chosen & finite) if link else None
-        row: dict[str, Any] = {"category": category}
-        for name, count in counts.items() if link else [(name, counts[name]) for name in RAW]:
-            found = summarize_rate(count, tests_of, moved if name == ADJUSTED else None)
-            row[name] = found.pop("rate")
-            row |= {f"{name}_{key}": value for key, value in found.items()}
+        prompts, size = margins.prompts[chosen], margins.prompts.max() + 1
+        tests_of = np.bincount(prompts, minlength=size)
+        counts = {name: np.bincount(prompts, outcome[chosen], size) for name, outcome in outcomes.items()}
+        rates = {name: summarize_rate(counts[name], tests_of) for name in RAW}
+        rates |= dict.fromkeys((ADJUSTED, "change"), ClusteredMean(math.nan))
         if link:
-            change = paired_difference(counts["pass_rate"], counts[ADJUSTED], tests_of, influence=moved)
-            row |= {"change": change.difference, "change_standard_error": change.standard_error}
-            row |= {"change_low": change.low, "change_high": change.high}
-        rows.append(row)
-    absent = [] if link else [ADJUSTED, f"{ADJUSTED}_low", f"{ADJUSTED}_high", "change", "change_low", "change_high"]
-    rates = pd.DataFrame(rows).assign(**dict.fromkeys(absent, math.nan))
+            moved = influence(margins, link, rest, chosen & finite)
+            rates[ADJUSTED] = summarize_rate(counts[ADJUSTED], tests_of, influence=moved)
+            rates["change"] = paired_difference(counts["pass_rate"], counts[ADJUSTED], tests_of, moved)
+        numbers = {key: value for name, rate in rates.items() for key, value in rate.columns(name).items()}
+        rows.append({"category": category, **numbers})
     longer = straight.columns[:, 0]
     differ = finite & (longer != 0)
-    found_link = _coefficients(names, line)
-    for name, margin in {**scores, ADJUSTED: rest}.items():
-        share = np.mean(won(margin[differ] * np.sign(longer[differ]))) if differ.any() else math.nan
-        found_link[f"longer_{name}"] = float(share)
-    found_link["better_longer"] = float(np.mean(longer[differ] > 0)) if differ.any() else math.nan
-    categories = table["category"].to_numpy()[differ]
-    notes = [*_notes(names, line, surprise is None), *(_one_sided(categories, longer[differ] > 0) if link else ())]
-    return Adjusted(rates, found_link, notes)
+    wins = {
+        **{f"longer_{name}": won(margin * np.sign(longer)) for name, margin in {**scores, ADJUSTED: rest}.items()},
+        "better_longer": longer > 0,
+    }
+    shares = {name: float(won_by[differ].mean()) if differ.any() else math.nan for name, won_by in wins.items()}
+    notes = _notes(names, line, surprise is None)
+    if link:
+        notes += _one_sided(table["category"].to_numpy()[differ], longer[differ] > 0)
+    return Adjusted(pd.DataFrame(rows), _coefficients(names, line) | shares, notes)
 
 
 def _one_sided(categories: NDArray[np.object_], longer: NDArray[np.bool_]) -> list[str]:
@@ -133,10 +123,11 @@ def _one_sided(categories: NDArray[np.object_], longer: NDArray[np.bool_]) -> li
 def _coefficients(names: tuple[str, ...], link: Link | None) -> dict[str, float]:
     """Return each coefficient with Student's interval."""
     found = {f"{name}{end}": math.nan for name in TAKEN_OUT for end in ("", "_low", "_high")}
-    if link is not None:
+    if link:
         half = stdtrit(len(link.without) - 1, 0.975) * np.sqrt(np.diagonal(link.covariance))
-        for name, value, around in zip(names, np.where(link.known, link.coefficients, math.nan), half, strict=True):
-            found |= {name: float(value), f"{name}_low": float(value - around), f"{name}_high": float(value + around)}
+        values = np.where(link.known, link.coefficients, math.nan)
+        for name, *ends in zip(names, values.tolist(), (values - half).tolist(), (values + half).tolist(), strict=True):
+            found |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
     return found
 
 
@@ -169,8 +160,7 @@ def adjusted_tables(adjusted: Mapping[str, Adjusted]) -> list[Table]:
         adjusted: model -> what length and frequency do to its rates.
     """
     rates = pd.concat([one.rates.assign(model=model) for model, one in adjusted.items()], ignore_index=True)
-    order = list(dict.fromkeys(rates["category"]))
-    rates = rates.sort_values("category", key=lambda column: column.map(order.index), kind="stable")
+    rates = pd.concat([part for _, part in rates.groupby("category", sort=False)])
     links = pd.DataFrame([{"model": model, **one.link} for model, one in adjusted.items()])
     both = {"category": "{category}", "model": "{model}"}
     rate = {head: f"{{{name}:.3f}} [{{{name}_low:.3f}}, {{{name}_high:.3f}}]" for name, head in _HEADS.items()}
@@ -207,34 +197,35 @@ def _margins(
         With the difference of the numbers of tokens as column for length; with the columns of `curve`; shape (tests,). Where
         ``surprise`` is known, its difference is the last column of both.
     """
-    unscored = math.inf, 0.0, 0.0
-    rows: list[tuple[float, float, float]] = []
-    for document, *pair in table[["document", "high", "low"]].itertuples(index=False):
-        name, scores = run.documents[document]["cluster_id"], run.documents[document]["scores"]
-        rows += [
-            unscored
-            if scores[i] is None or scores[i]["sum"] is None
-            else (scores[i]["tokens"], surprise[name, i] if surprise else 0.0, abs(scores[i]["sum"]))
-            for i in pair
-        ]
-    high, low = np.array(rows, dtype=float).reshape(-1, 2, 3).transpose(1, 0, 2)
-    finite = np.isfinite(high[:, 0] + low[:, 0])
-    columns = []
-    for of_length in (high[finite, :1] - low[finite, :1], curve(high[finite, 0], low[finite, 0])):
-        all_tests = np.zeros((len(table), of_length.shape[1] + bool(surprise)))
-        all_tests[finite, : of_length.shape[1]] = of_length
-        if surprise:
-            all_tests[:, -1] = high[:, 1] - low[:, 1]
-        columns.append(all_tests)
+
+    def amounts(document: int, candidate: int) -> tuple[float, float, float]:
+        """Return tokens, unigram surprise, and the size of the sum of log-probabilities."""
+        scores, name = run.documents[document]["scores"][candidate], run.documents[document]["cluster_id"]
+        if scores is None or scores["sum"] is None:
+            return math.inf, 0.0, 0.0
+        return scores["tokens"], surprise[name, candidate] if surprise else 0.0, abs(scores["sum"])
+
+    high, low = (
+        np.array([amounts(*one) for one in zip(table["document"], table[side], strict=True)], dtype=float)
+        for side in ("high", "low")
+    )
+    sizes = high[:, 0] + low[:, 0]
+    finite = np.isfinite(sizes)
+
+    def columns(of_length: Floats) -> Floats:
+        every = np.zeros((len(table), of_length.shape[1]))
+        every[finite] = of_length
+        return np.column_stack([every, high[:, 1] - low[:, 1]]) if surprise else every
+
     straight = Margins(
         summed=np.where(finite, table["margin_sum"].to_numpy(dtype=float), 0.0),
-        columns=columns[0],
-        sizes=high[:, 0] + low[:, 0],
+        columns=columns(high[finite, :1] - low[finite, :1]),
+        sizes=sizes,
         totals=high[:, 2] + low[:, 2],
         prompts=pd.factorize(table["cluster_id"])[0],
         categories=pd.factorize(table["category"])[0],
     )
-    return straight, replace(straight, columns=columns[1]), finite
+    return straight, replace(straight, columns=columns(curve(high[finite, 0], low[finite, 0]))), finite
 
 
 def _surprise(run: Run) -> dict[tuple[str, int], float] | None:
@@ -249,14 +240,10 @@ def _surprise(run: Run) -> dict[tuple[str, int], float] | None:
     found = run_tokens(run)
     if found is None:
         return None
-    ids: dict[str, dict[int, NDArray[np.int32]]] = defaultdict(dict)
-    for (name, i, with_context), tokens in found.items():
-        if with_context:
-            ids[name][i] = tokens.ids
-    unigram = unigram_surprise(one for of_prompt in ids.values() for one in of_prompt.values())
-    return {
-        (name, i): float(unigram(one, own).sum())
-        for name, of_prompt in ids.items()
-        for own in [np.concatenate(list(of_prompt.values()))]
-        for i, one in of_prompt.items()
-    }
+    ids = {(name, i): tokens.ids for (name, i, with_context), tokens in found.items() if with_context}
+    of_prompt: dict[str, list[NDArray[np.int32]]] = defaultdict(list)
+    for (name, _), one in ids.items():
+        of_prompt[name].append(one)
+    unigram = unigram_surprise(ids.values())
+    own = {name: np.concatenate(several) for name, several in of_prompt.items()}
+    return {key: float(unigram(one, own[key[0]]).sum()) for key, one in ids.items()}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy  # imports scipy.special when it is first used; scipy.stats would take most of a second
 from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.analysis.diagnostics import diagnostics_of, diagnostics_table
@@ -48,8 +49,6 @@ class Comparison:
             (`nnd_tasks.analysis.power.detectable`) from the paired variance; ``underpowered``; ``disagrees``: interval and p
             disagree on whether the true difference can be 0.
         ranks: a row per model, the best first; see `rank`. Empty for fewer than three models.
-        resamples: of the permutation test.
-        seed: of its sign flips.
         not_compared: a line for each run that no other could be compared with.
     """
 
@@ -57,9 +56,7 @@ class Comparison:
     rates: pd.DataFrame
     differences: pd.DataFrame
     ranks: pd.DataFrame
-    resamples: int
-    seed: int
-    not_compared: list[str] = field(default_factory=list)
+    not_compared: Sequence[str] = ()
 
 
 def cluster_counts(passed: NDArray[np.bool_], clusters: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -72,18 +69,15 @@ def cluster_counts(passed: NDArray[np.bool_], clusters: Sequence[Any]) -> tuple[
     Returns:
         Tests passed, shape (prompts, models), and tests, shape (prompts,); prompts in order of appearance.
     """
-    place = {name: i for i, name in enumerate(dict.fromkeys(clusters))}
-    rows = np.fromiter((place[name] for name in clusters), dtype=np.int64, count=len(clusters))
-    counts = np.zeros((len(place), passed.shape[1]), dtype=np.int64)
-    np.add.at(counts, rows, passed.astype(np.int64))
-    return counts, np.bincount(rows, minlength=len(place))
+    prompts = pd.DataFrame(passed).groupby(np.asarray(clusters), sort=False)
+    return prompts.sum().to_numpy(), prompts.size().to_numpy()
 
 
 def _outcomes(paired: Paired, category: str) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
     """Return the outcomes of a category's tests, shape (tests, models), and what `cluster_counts` makes of them."""
     chosen = paired.tests["category"].eq(category).to_numpy(dtype=bool) | (category == ALL)
     passed = paired.passed[chosen]
-    return passed, *cluster_counts(passed, paired.tests.loc[chosen, "cluster_id"].tolist())
+    return passed, *cluster_counts(passed, paired.tests.loc[chosen, "cluster_id"])
 
 
 def category_rates(paired: Paired) -> pd.DataFrame:
@@ -93,8 +87,8 @@ def category_rates(paired: Paired) -> pd.DataFrame:
         _, counts, tests = _outcomes(paired, category)
         about = {"category": category, "tests": int(tests.sum()), "prompts": len(tests), "few": is_few(len(tests))}
         for model, passed in zip(paired.models, counts.T, strict=True):
-            rows.append({**about, "model": model, **summarize_rate(passed, tests)})
-    return pd.DataFrame(rows)
+            rows.append(about | {"model": model} | summarize_rate(passed, tests)._asdict())
+    return pd.DataFrame(rows).rename(columns={"mean": "rate"})
 
 
 def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.float64]:
@@ -143,105 +137,82 @@ def _exact_p(values: NDArray[np.float64], observed: float) -> float:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p values after Holm's step-down correction (Holm, 1979), in the same order."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    corrected = [0.0] * len(p_values)
-    highest = 0.0
-    for rank, i in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        corrected[i] = highest
-    return corrected
+    p = np.asarray(p_values, dtype=float)
+    order = p.argsort()
+    corrected = np.empty_like(p)
+    corrected[order] = np.maximum.accumulate(np.minimum(1, p[order] * np.arange(p.size, 0, -1)))
+    return list(corrected.tolist())
 
 
 def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> float:
     """Return the exact two-sided p value of McNemar's test on paired outcomes, shape (tests,); 1 where all are equal."""
-    only_second, only_first = int((second & ~first).sum()), int((first & ~second).sum())
-    from scipy.stats import binomtest  # this import takes most of a second
+    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
+    below = scipy.special.bdtr(
+        min(only_first, only_second), only_first + only_second, 0.5
+    )  # binomial, half of them each
+    return min(1.0, 2 * float(below))
 
-    discordant = only_first + only_second
-    return float(binomtest(only_second, discordant).pvalue) if discordant else 1.0
 
-
-def compare_runs(
-    runs: Sequence[Run], allow: Sequence[str] = (), resamples: int = RESAMPLES, seed: int = 0
-) -> list[Comparison]:
+def compare_runs(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comparison]:
     """Compare the models on every set that at least two of them ran on.
 
     Args:
         runs: as `nnd_tasks.analysis.results.read_results` returns them.
         allow: parts of the protocol that may differ.
-        resamples: of the permutation test.
-        seed: of its sign flips.
 
     Raises:
         NNDError: no set has two models, or runs cannot be compared.
     """
     groups = pair(runs, allow)
+    lone = not_compared(runs, groups)
     several = [paired for paired in groups if len(paired.runs) > 1]
     if not several:
-        if any(one.set == other.set and one.model != other.model for one, other in combinations(runs, 2)):
-            raise NNDError(not_compared(runs, groups)[0])  # on one set, but not asked the same
-        raise NNDError(
-            f"no set has two models: {', '.join(f'{run.model} on {run.set}' for run in runs)}; name runs of two models or more"
-        )
+        raise NNDError(f"{lone[0]}; name runs of two models or more that were asked the same")
     for paired in several:
         if paired.tests.empty:
             raise NNDError(f"{paired.set}: no test was scored by all of {', '.join(paired.models)}")
-    notes = not_compared(runs, groups)
-    return [replace(compare(paired, resamples, seed), not_compared=notes) for paired in several]
+    return [replace(compare(paired), not_compared=lone) for paired in several]
 
 
-def compare(paired: Paired, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
-    """Compare every pair of models on all tests and on each category.
-
-    Args:
-        paired: models on the same tests; of one alone there are no differences.
-        resamples: of the permutation test.
-        seed: of its sign flips.
-    """
+def compare(paired: Paired) -> Comparison:
+    """Compare every pair of models on all tests and on each category; of one model alone there are no differences."""
     rates = category_rates(paired)
     categories = list(dict.fromkeys(rates["category"]))
     families = []
     # Two questions: which models differ, and on which categories. The answers to each have one chance of a false alarm.
     for family in (categories[:1], categories[1:]):
         hypotheses = math.comb(len(paired.runs), 2) * len(family)
-        rows = [row for category in family for row in _differences(category, paired, resamples, seed, hypotheses)]
+        rows = [row for category in family for row in _differences(category, paired, hypotheses)]
         table = pd.DataFrame(rows, columns=list(_DIFFERENCE))
-        families.append(table.assign(p_holm=holm([row["p"] for row in rows])))
-    differences = pd.concat(families, ignore_index=True)
+        families.append(table.assign(p_holm=holm(table["p"])))
     ranks = rank(rates[rates["category"] == ALL], families[0]) if len(paired.runs) > 2 else pd.DataFrame()
-    return Comparison(paired, rates, differences, ranks, resamples, seed)
+    return Comparison(paired, rates, pd.concat(families, ignore_index=True), ranks)
 
 
-def _differences(category: str, paired: Paired, resamples: int, seed: int, hypotheses: int) -> list[dict[str, Any]]:
-    """Return rows of `Comparison.differences` for all pairs of models on a category, without ``p_holm``."""
-    if len(paired.models) < 2:
-        return []
+def _differences(category: str, paired: Paired, hypotheses: int) -> Iterator[dict[str, Any]]:
+    """Yield rows of `Comparison.differences` for all pairs of models on a category, without ``p_holm``."""
     passed, counts, tests = _outcomes(paired, category)
     pairs = list(combinations(range(len(paired.models)), 2))
-    p_values = permutation_p(np.stack([counts[:, b] - counts[:, a] for a, b in pairs], axis=1), resamples, seed)
-    rows = []
-    for (a, b), p in zip(pairs, p_values, strict=True):
+    firsts, seconds = np.array(pairs, dtype=int).reshape(-1, 2).T
+    p_values = permutation_p(counts[:, seconds] - counts[:, firsts])
+    for (a, b), p in zip(pairs, p_values.tolist(), strict=True):
         found = paired_difference(counts[:, a], counts[:, b], tests)
-        mde = detectable(found.standard_error, found.clusters, hypotheses, resamples)
-        rows.append(
-            {
-                "category": category,
-                "prompts": len(tests),
-                "first": paired.models[a],
-                "second": paired.models[b],
-                "difference": found.difference,
-                "standard_error": found.standard_error,
-                "low": found.low,
-                "high": found.high,
-                "disagrees": not math.isnan(found.low) and (found.low > 0 or found.high < 0) != (p < LEVEL),
-                "p": float(p),
-                "p_holm": math.nan,
-                "mcnemar": mcnemar(passed[:, a], passed[:, b]),
-                "mde": mde,
-                "underpowered": is_underpowered(mde, len(tests)),
-            }
-        )
-    return rows
+        mde = detectable(found.standard_error, len(tests), hypotheses)
+        yield {
+            "category": category,
+            "prompts": len(tests),
+            "first": paired.models[a],
+            "second": paired.models[b],
+            "difference": found.mean,
+            "standard_error": found.standard_error,
+            "low": found.low,
+            "high": found.high,
+            "disagrees": not math.isnan(found.low) and (found.low > 0 or found.high < 0) != (p < LEVEL),
+            "p": p,
+            "mcnemar": mcnemar(passed[:, a], passed[:, b]),
+            "mde": mde,
+            "underpowered": is_underpowered(mde, len(tests)),
+        }
 
 
 def rank(rates: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
@@ -257,22 +228,16 @@ def rank(rates: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
         significantly better than every model of the groups below (as in the rankings of the WMT shared tasks). Within a group
         some pairs may differ, but it cannot be divided into two such groups.
     """
-    rate_of = dict(zip(rates["model"], rates["rate"], strict=True))
-    # Model -> the models that are significantly better than it.
-    better: dict[str, set[str]] = {model: set() for model in rate_of}
-    for one in differences.itertuples():
-        if one.p_holm < LEVEL and one.difference:
-            winner, loser = (one.second, one.first) if one.difference > 0 else (one.first, one.second)
-            better[loser].add(winner)
-    order = sorted(rate_of, key=lambda model: (-rate_of[model], model))
-    group, rows = 1, []
-    for i, model in enumerate(order):
-        group += i > 0 and all(set(order[:i]) <= better[lower] for lower in order[i:])
-        worst = len(order) - sum(model in winners for winners in better.values())
-        rows.append(
-            {"group": group, "best": 1 + len(better[model]), "worst": worst, "model": model, "rate": rate_of[model]}
-        )
-    return pd.DataFrame(rows)
+    sure = differences[(differences["p_holm"] < LEVEL) & (differences["difference"] != 0)]
+    beats = {(b, a) if more > 0 else (a, b) for a, b, more in sure[["first", "second", "difference"]].to_numpy()}
+    ranks = rates[["model", "rate"]].sort_values(["rate", "model"], ascending=[False, True], ignore_index=True)
+    order = ranks["model"].tolist()
+    apart = [all((upper, lower) in beats for upper in order[:i] for lower in order[i:]) for i in range(len(order))]
+    return ranks.assign(
+        best=[1 + sum(loser == model for _, loser in beats) for model in order],
+        worst=[len(order) - sum(winner == model for winner, _ in beats) for model in order],
+        group=np.cumsum(apart),
+    )
 
 
 # ---------------------------------------------------------------- the report
@@ -287,87 +252,80 @@ LEGEND: Mapping[str, str] = {
     "≠": "interval and p (before Holm) do not agree on whether 0 is possible. They are two methods, and this is a close call or "
     "one of few prompts: take the difference as not shown.",
 }
+_RATES: Mapping[str, Cell] = {
+    "category": "{category}",
+    "tests": "{tests:,}",
+    "prompts": "{prompts:,}{few:†}",
+    "{model}": RATE,
+}
+_RATES_CAPTION = "Pass rates with 95% intervals (Wilson's), clustered by prompt."
+_RANKS: Mapping[str, Cell] = {
+    "rank group": "{group}",
+    "rank": lambda row: str(row["best"]) if row["best"] == row["worst"] else f"{row['best']}-{row['worst']}",
+    "model": "{model}",
+    "pass rate": "{rate:.3f}",
+}
+_RANKS_CAPTION = (
+    "Ranks. Between rank groups every pair of models differs; within one, some may differ too, as the differences on all "
+    "tests say (paired permutation, Holm over pairs, 0.05)."
+)
+#: What `--brief` shows of a difference, on all tests.
+_BRIEF: Mapping[str, Cell] = {
+    "second - first": "{second} - {first}",
+    "difference": "{difference:+.3f}",
+    "95% interval": lambda row: interval(row["low"], row["high"]) + (" ≠" if row["disagrees"] else ""),
+    "p (Holm)": "{p_holm:p}",
+    "MDE": "{mde:.3f}{underpowered:‡}",
+}
+_DIFFERENCES: Mapping[str, Cell] = {
+    "category": "{category}",
+    **{name: _BRIEF[name] for name in ("second - first", "difference", "95% interval")},
+    "p": "{p:p}",
+    "p (Holm)": "{p_holm:p}",
+    "McNemar": "{mcnemar:p}",
+    "MDE": _BRIEF["MDE"],
+}
+_DIFFERENCES_CAPTION = (
+    f"Differences, paired by test and clustered by prompt: 95% t interval, p by permutation ({RESAMPLES:,} resamples), "
+    "McNemar's exact test for reference (it takes tests for independent). MDE: the smallest true difference that p (Holm) "
+    "finds with probability 0.8. p (Holm) answers two questions. On all tests: which models differ? Corrected over the pairs "
+    "of models. On a category: which models differ on which errors? Corrected over pairs and categories together. With equal "
+    "models, each question gives a false positive (any p (Holm) below 0.05) in at most 5% of tables."
+)
 
 
-def rates_table(rates: pd.DataFrame) -> Table:
-    """Return the table of `Comparison.rates`."""
-    columns = {"category": "{category}", "tests": "{tests:,}", "prompts": "{prompts:,}{few:†}", "{model}": RATE}
-    return Table("rates", rates, columns, "Pass rates with 95% intervals (Wilson's), clustered by prompt.")
-
-
-def differences_table(comparison: Comparison) -> Table:
-    """Return the table of `Comparison.differences`."""
-    columns: dict[str, Cell] = {
-        "category": "{category}",
-        "second - first": "{second} - {first}",
-        "difference": "{difference:+.3f}",
-        "95% interval": lambda row: interval(row["low"], row["high"]) + (" ≠" if row["disagrees"] else ""),
-        "p": "{p:p}",
-        "p (Holm)": "{p_holm:p}",
-        "McNemar": "{mcnemar:p}",
-        "MDE": "{mde:.3f}{underpowered:‡}",
-    }
-    caption = (
-        f"Differences, paired by test and clustered by prompt: 95% t interval, p by permutation ({comparison.resamples:,} "
-        "resamples), McNemar's exact test for reference (it takes tests for independent). MDE: the smallest true difference "
-        "that p (Holm) finds with probability 0.8. p (Holm) answers two questions. On all tests: which models differ? Corrected "
-        "over the pairs of models. On a category: which models differ on which errors? Corrected over pairs and categories "
-        "together. With equal models, each question gives a false positive (any p (Holm) below 0.05) in at most 5% of tables."
-    )
-    return Table("differences", comparison.differences, columns, caption)
-
-
-def ranks_table(ranks: pd.DataFrame) -> Table:
-    """Return the table of `rank`."""
-    columns: dict[str, Cell] = {
-        "rank group": "{group}",
-        "rank": lambda row: str(row["best"]) if row["best"] == row["worst"] else f"{row['best']}-{row['worst']}",
-        "model": "{model}",
-        "pass rate": "{rate:.3f}",
-    }
-    caption = (
-        "Ranks. Between rank groups every pair of models differs; within one, some may differ too, as the differences on all "
-        "tests say (paired permutation, Holm over pairs, 0.05)."
-    )
-    return Table("ranks", ranks, columns, caption)
-
-
-def report_comparison(comparison: Comparison, *, adjusted: bool = False, brief: bool = False) -> Report:
+def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Report:
     """Return everything that is known of the models on one set.
 
     Args:
         comparison: of these models.
         adjusted: with length and word frequency taken out.
-        brief: only what ``--brief`` prints.
 
     Raises:
         NNDError: a file of token scores is damaged or belongs to another run.
     """
-    paired = comparison.paired
-    differences = differences_table(comparison)
-    whole = comparison.differences[comparison.differences["category"] == ALL].assign(task=paired.title)
-    names = ("second - first", "difference", "95% interval", "p (Holm)", "MDE")
-    summary = {"task": "{task}", **{name: differences.columns[name] for name in names}}
+    paired, differences = comparison.paired, comparison.differences
     diagnostics = pd.concat([diagnostics_of(run) for run in paired.runs], ignore_index=True)
     rates = comparison.rates.merge(diagnostics[["category", "model", "best_baseline"]], how="left")
-    tables = [rates_table(rates.assign(beaten=rates["best_baseline"] >= rates["rate"]))]
-    if not brief:
-        tables += [ranks_table(comparison.ranks)] if len(comparison.ranks) else []
-        tables += [differences] if len(whole) else []
-        tables.append(diagnostics_table(diagnostics))
-    notes = []
+    rates["beaten"] = rates["best_baseline"] >= rates["rate"]
+    tables, notes = [Table("rates", rates, _RATES, _RATES_CAPTION)], []
+    if len(comparison.ranks):
+        tables.append(Table("ranks", comparison.ranks, _RANKS, _RANKS_CAPTION))
+    if len(differences):
+        tables.append(Table("differences", differences, _DIFFERENCES, _DIFFERENCES_CAPTION))
+    tables.append(diagnostics_table(diagnostics))
     if adjusted:
         from nnd_tasks.analysis.adjust import adjust, adjusted_tables  # the import of splines takes long
 
-        tests = set(paired.tests["test_id"])
-        by_model = {run.model: adjust(run, tests) for run in paired.runs}
+        by_model = {run.model: adjust(run, paired.tests["test_id"]) for run in paired.runs}
         tables += adjusted_tables(by_model)
         notes += [f"{model}: {note}" for model, one in by_model.items() for note in one.notes]
-    if not brief and len(parts := margin_parts(paired)):
+    if len(parts := margin_parts(paired)):
         tables.append(margins_table(parts))
-    signatures = {run.model: without_secrets(run.line) for run in paired.runs}
-    lines = pd.DataFrame(signatures.items(), columns=["model", "signature"])
-    tables.append(Table("signatures", lines, {"model": "{model}", "signature": "{signature}"}, only_files=True))
+    signatures = pd.DataFrame([{"model": run.model, "signature": without_secrets(run.line)} for run in paired.runs])
+    columns = {"model": "{model}", "signature": "{signature}"}
+    tables.append(Table("signatures", signatures, columns, only_files=True))
+    whole = differences[differences["category"] == ALL].assign(task=paired.title)
     return Report(
         name=f"compare {paired.title}",
         title=f"{paired.title} on {paired.set}: {', '.join(paired.models)}",
@@ -375,14 +333,13 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False, brief: 
         tables=tables,
         notes=[*notes, *(f"Not in this table: {line}" for line in comparison.not_compared)],
         legend=LEGEND,
-        brief=Table("differences", whole, summary) if len(whole) else None,
+        brief=Table("differences", whole, {"task": "{task}", **_BRIEF}) if len(whole) else None,
         facts={
             "set": paired.set,
             "task": paired.title,
             "models": paired.models,
             "left_out": paired.left_out,
             "beyond": paired.beyond,
-            "resamples": comparison.resamples,
-            "seed": comparison.seed,
+            "resamples": RESAMPLES,
         },
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from nnd_tasks.analysis.set_tables import table_of
-from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, strongest, writers_of
+from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.show.report import Table
 
@@ -34,15 +34,13 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
         context. The last two are nan where the run did not score the candidates without context.
     """
     tests = run.tests[run.tests["passed"].notna()]
+    places = zip((run.documents[i] for i in tests["document"]), tests["high"], tests["low"], strict=True)
     pairs = [
-        (str(doc.get("context", "")), doc["candidates"][high], doc["candidates"][low])
-        for doc, high, low in zip(
-            (run.documents[i] for i in tests["document"]), tests["high"], tests["low"], strict=True
-        )
+        (str(document.get("context", "")), document["candidates"][high], document["candidates"][low])
+        for document, high, low in places
     ]
-    protocol = run.protocol
     # Words are counted in the whole set.
-    texts, known = _set_facts(*(str(protocol.get(key, "")) for key in ("set", "config", "data"))) or (None, {})
+    texts, known = _set_facts(*(str(run.protocol.get(key, "")) for key in ("set", "config", "data"))) or (None, {})
     writers = tuple(known.get(name, ("", "")) for name in tests["test_id"]) if known else ()
     baselines = _remembered_rates(tuple(pairs), tuple(tests["category"]), texts, writers)
     rows = [
@@ -50,7 +48,7 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
             "category": name,
             "model": run.model,
             **rates,
-            "best_baseline": (strongest(rates) or (None, math.nan))[1],
+            "best_baseline": max((rates[rule] for rule in rates if rule != "system"), default=math.nan),
             **_diagnose(tests if name == ALL else tests[tests["category"] == name]),
         }
         for name, rates in baselines.items()

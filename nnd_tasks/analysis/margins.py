@@ -27,8 +27,6 @@ BEFORE, AT, AFTER = range(3)
 #: Share of the characters of the longer text that two texts must have in common, in order. With less, more of the text was
 #: written anew than kept: there is no one place of an error, and what is shared are common words that stand in any two texts.
 SHARED = 0.5
-#: Words between the first and the last difference up to which texts are compared word by word.
-_MANY = 2_000
 
 
 # ---------------------------------------------------------------- one test
@@ -40,7 +38,7 @@ def alignment_of(high: str, low: str) -> tuple[Block, ...] | None:
     longer = max(len(high), len(low))
     if high == low or min(len(high), len(low)) < SHARED * longer:
         return None
-    blocks = character_blocks(high, low, _MANY)
+    blocks = character_blocks(high, low)
     shared = sum(size for same, _, size, _, _ in blocks if same)
     return tuple(blocks) if shared >= SHARED * longer else None
 
@@ -164,46 +162,30 @@ def margin_parts(paired: Paired) -> pd.DataFrame:
     Raises:
         NNDError: a file of token scores is damaged or belongs to another run.
     """
+    tables = {run.model: table for run in paired.runs if (table := margin_table(run)) is not None}
+    category_of = paired.tests.set_index("test_id")["category"]
     rows = []
-    for run in paired.runs:
-        table = margin_table(run)
-        if table is not None:
-            table = table[table["test_id"].isin(paired.tests["test_id"])]
-            names = [ALL, *sorted(set(table["category"]))]
-            rows += [{"category": name, "model": run.model, **_summarize(table, name)} for name in names]
+    for name in [ALL, *sorted(set(category_of))]:
+        ids = category_of.index[category_of.eq(name) | (name == ALL)]
+        for model, table in tables.items():
+            rows.append({"category": name, "model": model, **_summarize(table[table["test_id"].isin(ids)])})
     found = pd.DataFrame(rows)
-    if found.empty or not found["tests"].any():
-        return pd.DataFrame()
-    order = list(dict.fromkeys(found["category"]))
-    return found.sort_values("category", key=lambda column: column.map(order.index), kind="stable", ignore_index=True)
+    return found if len(found) and found["tests"].any() else pd.DataFrame()
 
 
-def _summarize(table: pd.DataFrame, category: str) -> dict[str, float]:
-    """Return the means and shares of the tests of a category."""
-    table = table if category == ALL else table[table["category"] == category]
+def _summarize(table: pd.DataFrame) -> dict[str, float]:
+    """Return the means and shares of some tests."""
     tests = table[table["at"].notna()]
-    codes, prompts = pd.factorize(tests["cluster_id"])
-    counts = np.bincount(codes, minlength=len(prompts))
-
-    def per_prompt(values: pd.Series) -> NDArray[np.float64]:
-        weights = values.to_numpy(dtype=np.float64)
-        return np.asarray(np.bincount(codes, weights=weights, minlength=len(prompts)), dtype=np.float64)
-
     noticed, won = tests["at"] > 0, tests["before"] + tests["at"] + tests["after"] > 0
+    tests = tests.assign(noticed=noticed, only_after=~noticed & won, lost_after=noticed & ~won)
+    prompts = tests.groupby("cluster_id", sort=False)
+    totals, counts = prompts.sum(numeric_only=True), prompts.size()
     row: dict[str, float] = {"tests": len(tests), "left_out": len(table) - len(tests)}
-    row |= {name: float(tests[name].mean()) for name in ("before", "tokens_high", "tokens_low")}
+    row |= tests[["before", "tokens_high", "tokens_low"]].mean().to_dict()
     for name in ("at", "after"):
-        mean = clustered_mean(per_prompt(tests[name]), counts)
-        row |= {
-            name: mean.mean,
-            f"{name}_standard_error": mean.standard_error,
-            f"{name}_low": mean.low,
-            f"{name}_high": mean.high,
-        }
-    for name, chosen in {"noticed": noticed, "only_after": ~noticed & won, "lost_after": noticed & ~won}.items():
-        share = summarize_rate(per_prompt(chosen), counts)
-        row[name] = share.pop("rate")
-        row |= {f"{name}_{key}": value for key, value in share.items()}
+        row |= clustered_mean(totals[name], counts).columns(name)
+    for name in ("noticed", "only_after", "lost_after"):
+        row |= summarize_rate(totals[name], counts).columns(name)
     return row
 
 

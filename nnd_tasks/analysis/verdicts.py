@@ -34,7 +34,7 @@ def give_verdicts(comparison: Comparison) -> list[str]:
             both = f"{100 * rates[better]:.1f}% against {100 * rates[worse]:.1f}%"
             said = f"{better} passes more tests than {worse}: {both} ({_certainty(whole)})."
         else:
-            said = _undecided(whole, len(pairs), comparison.resamples)
+            said = _undecided(whole, len(pairs))
         found: dict[str, list[str]] = defaultdict(list)
         for one in categories if len(categories) > 1 else ():
             if _is_decided(one):
@@ -71,14 +71,14 @@ def _certainty(difference: Any) -> str:
     return f"{_points(abs(difference.difference))}{interval}, p {_p_value(difference)}"
 
 
-def _undecided(difference: Any, hypotheses: int, resamples: int) -> str:
+def _undecided(difference: Any, hypotheses: int) -> str:
     """Return what so many prompts could have shown, and what a smaller difference would need."""
     said = f"Undecided between {difference.first} and {difference.second}: {counted(difference.prompts, 'prompt')}"
     if math.isnan(difference.mde):
         equal = difference.standard_error == 0
         return f"{said}, and they pass equally many tests of each." if equal else f"{said} shows no difference."
     aim = next((aim for aim in _AIMS if aim < difference.mde), math.nan)
-    wanted = needed(difference.standard_error, difference.prompts, aim, hypotheses, resamples)
+    wanted = needed(difference.standard_error, difference.prompts, aim, hypotheses)
     more = f"; about {wanted:,.0f} would be needed for {_points(aim)}" if math.isfinite(wanted) else ""
     if math.isinf(difference.mde):
         return f"{said} can show no difference{more}."
