@@ -139,8 +139,8 @@ def writers_of(tests: pa.Table) -> list[Writers]:
     """Return who wrote the candidates of each test of a table; an empty list where it does not say."""
     if not {*WRITERS} <= {*tests.column_names}:
         return []
-    columns = (tests.column(name).to_pylist() for name in WRITERS)
-    return [(high or "", low or "") for high, low in zip(*columns, strict=True)]
+    high, low = (tests[name].fill_null("").to_pylist() for name in WRITERS)
+    return [*zip(high, low, strict=True)]
 
 
 #: On a larger set, cards give the baselines' rates on this many tests, drawn at random. All published sets are smaller.

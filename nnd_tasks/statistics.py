@@ -162,9 +162,8 @@ def summarize_rate(
     Raises:
         ValueError: a count is impossible, or the lengths differ.
     """
-    if np.shape(passed) != np.shape(tests):
-        raise ValueError(f"passed and tests must have one length, got shapes {np.shape(passed)} and {np.shape(tests)}")
-    if not (np.less_equal(0, passed) & np.less_equal(passed, tests) & np.isfinite(tests)).all():
+    possible = np.less_equal(0, passed) & np.less_equal(passed, tests) & np.isfinite(tests)
+    if np.shape(passed) != np.shape(tests) or not possible.all():
         raise ValueError("need 0 <= passed <= tests for every prompt")
     x, n, moved, rate = _as_arrays(passed, tests, influence)
     if np.count_nonzero(n) < 2:

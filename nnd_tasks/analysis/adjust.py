@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from nnd_tasks.analysis.length_link import Floats, Link, Margins, curve, fit, influence, left_over, won
+from nnd_tasks.analysis.length_link import Link, Margins, curve, fit, influence, left_over, won
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.baselines import ALL
@@ -40,9 +40,7 @@ class Adjusted:
             by test. By sum and by byte a tie fails; in the adjusted rate it counts half.
         link: what one unit of ``length`` (token) or ``frequency`` (nat of unigram surprise) adds to a sum of
             log-probabilities, in nats, with its 95% interval by the jackknife over prompts (``NAME_low``, ``NAME_high``); nan
-            where it cannot be learned. It is of the best straight line; what is taken out for length is a curve. And
-            ``longer_RATE``: of the tests whose texts differ in tokens, the share in which the longer one has the higher score;
-            ``better_longer``: the share in which it is the better one.
+            where it cannot be learned. It is of the best straight line; what is taken out for length is a curve.
         notes: what could not be taken out, and why; and where knowledge may have been taken out with it.
     """
 
@@ -65,22 +63,24 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
     if tests is not None:
         table = table[table["test_id"].isin(tests)]
     surprise = _surprise(run)
-    straight, curved, finite = _margins(run, table, surprise)
-    names = TAKEN_OUT[: straight.columns.shape[1]]
-    line = fit(straight) if np.unique(straight.prompts[finite]).size >= FEW else None
-    margins = curved if line and line.known[0] else straight
-    link = fit(margins) if line else None
-    rest = left_over(margins, link) if link else np.full(len(table), math.nan)
-    scores = {name: table[column].to_numpy(dtype=float) for name, column in RAW.items()}
+    margins, finite = _margins(run, table, surprise)
+    names, longer = TAKEN_OUT[: margins.columns.shape[1]], margins.columns[:, 0]
     decided = table["passed"].to_numpy(dtype=bool)
     # Infinite sums stay infinite whatever is taken off them, so these tests end as they were decided.
-    outcomes = {name: np.where(finite, passes(margin), decided).astype(float) for name, margin in scores.items()}
-    outcomes["pass_rate"] = decided.astype(float)
-    outcomes[ADJUSTED] = np.where(finite, won(rest), decided) if link else rest
+    outcomes = {name: np.where(finite, passes(table[column]), decided) for name, column in RAW.items()}
+    outcomes["pass_rate"] = decided
+    line = link = None
+    if np.unique(margins.prompts[finite]).size >= FEW:
+        line = fit(margins)
+        margins = _bend(margins, finite) if line.known[0] else margins
+        link = fit(margins)
+        rest = left_over(margins, link)
+        outcomes[ADJUSTED] = np.where(finite, won(rest), decided)
+    size = margins.prompts.max() + 1
     rows = []
     for category in [ALL, *sorted(set(table["category"]))]:
         chosen = (table["category"].eq(category) | (category == ALL)).to_numpy(dtype=bool)
-        prompts, size = margins.prompts[chosen], margins.prompts.max() + 1
+        prompts = margins.prompts[chosen]
         tests_of = np.bincount(prompts, minlength=size)
         counts = {name: np.bincount(prompts, outcome[chosen], size) for name, outcome in outcomes.items()}
         rates = {name: summarize_rate(counts[name], tests_of) for name in RAW}
@@ -91,17 +91,11 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
             rates["change"] = paired_difference(counts["pass_rate"], counts[ADJUSTED], tests_of, moved)
         numbers = {key: value for name, rate in rates.items() for key, value in rate.columns(name).items()}
         rows.append({"category": category, **numbers})
-    longer = straight.columns[:, 0]
-    differ = finite & (longer != 0)
-    wins = {
-        **{f"longer_{name}": won(margin * np.sign(longer)) for name, margin in {**scores, ADJUSTED: rest}.items()},
-        "better_longer": longer > 0,
-    }
-    shares = {name: float(won_by[differ].mean()) if differ.any() else math.nan for name, won_by in wins.items()}
     notes = _notes(names, line, surprise is None)
     if link:
+        differ = finite & (longer != 0)
         notes += _one_sided(table["category"].to_numpy()[differ], longer[differ] > 0)
-    return Adjusted(pd.DataFrame(rows), _coefficients(names, line) | shares, notes)
+    return Adjusted(pd.DataFrame(rows), _coefficients(names, line), notes)
 
 
 def _one_sided(categories: NDArray[np.object_], longer: NDArray[np.bool_]) -> list[str]:
@@ -122,12 +116,13 @@ def _one_sided(categories: NDArray[np.object_], longer: NDArray[np.bool_]) -> li
 
 def _coefficients(names: tuple[str, ...], link: Link | None) -> dict[str, float]:
     """Return each coefficient with Student's interval."""
-    found = {f"{name}{end}": math.nan for name in TAKEN_OUT for end in ("", "_low", "_high")}
+    ends = ("", "_low", "_high")
+    found = {f"{name}{end}": math.nan for name in TAKEN_OUT for end in ends}
     if link:
         half = stdtrit(len(link.without) - 1, 0.975) * np.sqrt(np.diagonal(link.covariance))
         values = np.where(link.known, link.coefficients, math.nan)
-        for name, *ends in zip(names, values.tolist(), (values - half).tolist(), (values + half).tolist(), strict=True):
-            found |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+        numbers = np.stack([values, values - half, values + half], axis=1).ravel().tolist()
+        found.update(zip((f"{name}{end}" for name in names for end in ends), numbers, strict=True))
     return found
 
 
@@ -167,21 +162,15 @@ def adjusted_tables(adjusted: Mapping[str, Adjusted]) -> list[Table]:
     change = {"adjusted - by token": "{change:+.3f} [{change_low:+.3f}, {change_high:+.3f}]"}
     units = {"nats per token": "length", "per nat of unigram surprise": "frequency"}
     learned = {head: f"{{{name}:+.3f}} [{{{name}_low:+.3f}}, {{{name}_high:+.3f}}]" for head, name in units.items()}
-    longer = {f"longer wins {head}": f"{{longer_{name}:.3f}}" for name, head in _HEADS.items()}
     about_rates = (
         "Length and word frequency taken out. By token, by sum, by byte: the likelihoods that are compared. Adjusted: by sum, "
         "less what so many tokens, and so rare ones, cost this model in the other prompts; a tie counts half. 95% intervals, "
         "clustered by prompt, with the noise of what was learned. What a model knows is taken out too as far as it grows with "
         "the difference in length, as where it notices each word that was left out."
     )
-    about_links = (
-        "What was learned (95% intervals), and in how many of the tests whose texts differ in tokens the longer text wins, or "
-        "is the better one."
-    )
-    last = {"longer is better": "{better_longer:.3f}"}
     return [
         Table("adjusted", rates, {**both, **rate, **change}, about_rates),
-        Table("learned", links, {"model": "{model}", **learned, **longer, **last}, about_links),
+        Table("learned", links, {"model": "{model}", **learned}, "What was learned (95% intervals)."),
     ]
 
 
@@ -190,19 +179,17 @@ def adjusted_tables(adjusted: Mapping[str, Adjusted]) -> list[Table]:
 
 def _margins(
     run: Run, table: pd.DataFrame, surprise: Mapping[tuple[str, int], float] | None
-) -> tuple[Margins, Margins, NDArray[np.bool_]]:
+) -> tuple[Margins, NDArray[np.bool_]]:
     """Return the margins of the tests in ``table`` and which of them are finite; the others weigh nothing in a fit.
 
-    Returns:
-        With the difference of the numbers of tokens as column for length; with the columns of `curve`; shape (tests,). Where
-        ``surprise`` is known, its difference is the last column of both.
+    The columns are the difference of the numbers of tokens and, where it is known, that of ``surprise``.
     """
 
     def amounts(document: int, candidate: int) -> tuple[float, float, float]:
         """Return tokens, unigram surprise, and the size of the sum of log-probabilities."""
         scores, name = run.documents[document]["scores"][candidate], run.documents[document]["cluster_id"]
         if scores is None or scores["sum"] is None:
-            return math.inf, 0.0, 0.0
+            return math.nan, 0.0, 0.0
         return scores["tokens"], surprise[name, candidate] if surprise else 0.0, abs(scores["sum"])
 
     high, low = (
@@ -211,21 +198,24 @@ def _margins(
     )
     sizes = high[:, 0] + low[:, 0]
     finite = np.isfinite(sizes)
-
-    def columns(of_length: Floats) -> Floats:
-        every = np.zeros((len(table), of_length.shape[1]))
-        every[finite] = of_length
-        return np.column_stack([every, high[:, 1] - low[:, 1]]) if surprise else every
-
-    straight = Margins(
+    margins = Margins(
         summed=np.where(finite, table["margin_sum"].to_numpy(dtype=float), 0.0),
-        columns=columns(high[finite, :1] - low[finite, :1]),
-        sizes=sizes,
+        columns=np.where(finite[:, None], high - low, 0.0)[:, : 2 if surprise else 1],
+        sizes=np.where(finite, sizes, math.inf),
         totals=high[:, 2] + low[:, 2],
         prompts=pd.factorize(table["cluster_id"])[0],
         categories=pd.factorize(table["category"])[0],
     )
-    return straight, replace(straight, columns=columns(curve(high[finite, 0], low[finite, 0]))), finite
+    return margins, finite
+
+
+def _bend(margins: Margins, finite: NDArray[np.bool_]) -> Margins:
+    """Return margins with the columns of `curve` in the place of the difference of the numbers of tokens."""
+    more, both = margins.columns[finite, 0], margins.sizes[finite]
+    of_length = curve((both + more) / 2, (both - more) / 2)
+    columns = np.zeros((len(finite), of_length.shape[1]))
+    columns[finite] = of_length
+    return replace(margins, columns=np.column_stack([columns, margins.columns[:, 1:]]))
 
 
 def _surprise(run: Run) -> dict[tuple[str, int], float] | None:

@@ -19,13 +19,12 @@ MANY = 2_000
 def character_blocks(left: str, right: str) -> list[Block]:
     """Return what two texts share and where they differ, compared word by word (`split_words`), in characters."""
     a, b = split_words(left), split_words(right)
-    head = _count_equal(a, b)
-    tail = _count_equal(a[head:][::-1], b[head:][::-1])
+    head = count_equal(a, b)
+    tail = count_equal(a[head:][::-1], b[head:][::-1])
     middles = a[head : len(a) - tail], b[head : len(b) - tail]
     a_size, b_size = map(len, middles)
-    found = [("replace", 0, a_size, 0, b_size)]
-    if max(a_size, b_size) <= MANY:
-        found = SequenceMatcher(None, *middles, autojunk=False).get_opcodes()
+    matcher = SequenceMatcher(None, *middles, autojunk=False)
+    found = matcher.get_opcodes() if max(a_size, b_size) <= MANY else [("replace", 0, a_size, 0, b_size)]
     # Places are counted from the first difference.
     found = [("equal", -head, 0, -head, 0), *found, ("equal", a_size, a_size + tail, b_size, b_size + tail)]
     i, j = ([0, *accumulate(map(len, words))] for words in (a, b))
@@ -36,6 +35,6 @@ def character_blocks(left: str, right: str) -> list[Block]:
     return [block for block in blocks if block[2] or block[4]]
 
 
-def _count_equal(left: Sequence[str], right: Sequence[str]) -> int:
-    """Return with how many equal words two sequences begin."""
+def count_equal(left: Sequence[object], right: Sequence[object]) -> int:
+    """Return with how many equal items two sequences begin."""
     return next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy  # imports scipy.special when it is first used; scipy.stats would take most of a second
 from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.analysis.diagnostics import diagnostics_of, diagnostics_table
@@ -27,11 +26,6 @@ from nnd_tasks.show.report import Cell, Report, Table, interval
 from nnd_tasks.statistics import FEW, paired_difference, summarize_rate
 
 _CHUNK = 1 << 22  # entries of a block of resamples
-#: Columns of `Comparison.differences`.
-_DIFFERENCE = (
-    *("category", "prompts", "first", "second", "difference", "standard_error", "low", "high", "disagrees"),
-    *("p", "p_holm", "mcnemar", "mde", "underpowered"),
-)
 
 
 @dataclass(frozen=True)
@@ -45,9 +39,8 @@ class Comparison:
         differences: a row per category and pair of models. ``difference``: rate of the ``second`` less rate of the ``first``,
             with ``standard_error`` and the 95% interval ``low`` to ``high`` (nan where there is none); ``p``: two-sided, by
             paired permutation over prompts; ``p_holm``: corrected, on all tests over the pairs of models, on a category over
-            pairs and categories; ``mcnemar``: p of McNemar's exact test, which takes tests for independent; ``mde``
-            (`nnd_tasks.analysis.power.detectable`) from the paired variance; ``underpowered``; ``disagrees``: interval and p
-            disagree on whether the true difference can be 0.
+            pairs and categories; ``mde`` (`nnd_tasks.analysis.power.detectable`) from the paired variance; ``underpowered``;
+            ``disagrees``: interval and p disagree on whether the true difference can be 0. Empty for one model.
         ranks: a row per model, the best first; see `rank`. Empty for fewer than three models.
         not_compared: a line for each run that no other could be compared with.
     """
@@ -59,32 +52,23 @@ class Comparison:
     not_compared: Sequence[str] = ()
 
 
-def cluster_counts(passed: NDArray[np.bool_], clusters: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sum outcomes by prompt.
-
-    Args:
-        passed: shape (tests, models).
-        clusters: the prompt (``cluster_id``) of each test.
+def count_passed(paired: Paired, category: str = ALL) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sum the outcomes on a category, or on all tests, by prompt.
 
     Returns:
         Tests passed, shape (prompts, models), and tests, shape (prompts,); prompts in order of appearance.
     """
-    prompts = pd.DataFrame(passed).groupby(np.asarray(clusters), sort=False)
-    return prompts.sum().to_numpy(), prompts.size().to_numpy()
-
-
-def _outcomes(paired: Paired, category: str) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the outcomes of a category's tests, shape (tests, models), and what `cluster_counts` makes of them."""
     chosen = paired.tests["category"].eq(category).to_numpy(dtype=bool) | (category == ALL)
-    passed = paired.passed[chosen]
-    return passed, *cluster_counts(passed, paired.tests.loc[chosen, "cluster_id"])
+    of_prompt = paired.tests.loc[chosen, "cluster_id"].to_numpy()
+    prompts = pd.DataFrame(paired.passed[chosen]).groupby(of_prompt, sort=False)
+    return prompts.sum().to_numpy(), prompts.size().to_numpy()
 
 
 def category_rates(paired: Paired) -> pd.DataFrame:
     """Return `Comparison.rates`: the rates of each model on all tests, then on each category."""
     rows = []
     for category in [ALL, *sorted(set(paired.tests["category"]))]:
-        _, counts, tests = _outcomes(paired, category)
+        counts, tests = count_passed(paired, category)
         about = {"category": category, "tests": int(tests.sum()), "prompts": len(tests), "few": is_few(len(tests))}
         for model, passed in zip(paired.models, counts.T, strict=True):
             rows.append(about | {"model": model} | summarize_rate(passed, tests)._asdict())
@@ -112,7 +96,10 @@ def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int 
     p = np.empty(values.shape[1])
     many = np.count_nonzero(values, axis=0) > EXACT
     for j in np.flatnonzero(~many):
-        p[j] = _exact_p(values[values[:, j] != 0, j], float(observed[j]))
+        sums = np.zeros(1)
+        for value in values[values[:, j] != 0, j]:
+            sums = np.concatenate([sums + value, sums - value])
+        p[j] = np.mean(np.abs(sums) >= observed[j])
     if many.any():
         extreme = np.zeros(int(many.sum()), dtype=np.int64)
         rng = np.random.default_rng(seed)
@@ -127,14 +114,6 @@ def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int 
     return p
 
 
-def _exact_p(values: NDArray[np.float64], observed: float) -> float:
-    """Return the share of all sign flips of a few numbers whose sum is at least as far from 0 as ``observed``."""
-    sums = np.zeros(1)
-    for value in values:
-        sums = np.concatenate([sums + value, sums - value])
-    return float(np.mean(np.abs(sums) >= observed))
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p values after Holm's step-down correction (Holm, 1979), in the same order."""
     p = np.asarray(p_values, dtype=float)
@@ -142,15 +121,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     corrected = np.empty_like(p)
     corrected[order] = np.maximum.accumulate(np.minimum(1, p[order] * np.arange(p.size, 0, -1)))
     return list(corrected.tolist())
-
-
-def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> float:
-    """Return the exact two-sided p value of McNemar's test on paired outcomes, shape (tests,); 1 where all are equal."""
-    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
-    below = scipy.special.bdtr(
-        min(only_first, only_second), only_first + only_second, 0.5
-    )  # binomial, half of them each
-    return min(1.0, 2 * float(below))
 
 
 def compare_runs(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comparison]:
@@ -177,25 +147,25 @@ def compare_runs(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Compari
 def compare(paired: Paired) -> Comparison:
     """Compare every pair of models on all tests and on each category; of one model alone there are no differences."""
     rates = category_rates(paired)
-    categories = list(dict.fromkeys(rates["category"]))
-    families = []
+    differences = pd.DataFrame(
+        row for category, part in rates.groupby("category", sort=False) for row in _differences(category, paired)
+    )
+    if differences.empty:
+        return Comparison(paired, rates, differences, differences)
     # Two questions: which models differ, and on which categories. The answers to each have one chance of a false alarm.
-    for family in (categories[:1], categories[1:]):
-        hypotheses = math.comb(len(paired.runs), 2) * len(family)
-        rows = [row for category in family for row in _differences(category, paired, hypotheses)]
-        table = pd.DataFrame(rows, columns=list(_DIFFERENCE))
-        families.append(table.assign(p_holm=holm(table["p"])))
-    ranks = rank(rates[rates["category"] == ALL], families[0]) if len(paired.runs) > 2 else pd.DataFrame()
-    return Comparison(paired, rates, pd.concat(families, ignore_index=True), ranks)
+    differences["p_holm"] = differences.groupby(differences["category"] == ALL)["p"].transform(holm)
+    whole = (table[table["category"] == ALL] for table in (rates, differences))
+    return Comparison(paired, rates, differences, rank(*whole) if len(paired.runs) > 2 else pd.DataFrame())
 
 
-def _differences(category: str, paired: Paired, hypotheses: int) -> Iterator[dict[str, Any]]:
+def _differences(category: str, paired: Paired) -> Iterator[dict[str, Any]]:
     """Yield rows of `Comparison.differences` for all pairs of models on a category, without ``p_holm``."""
-    passed, counts, tests = _outcomes(paired, category)
+    counts, tests = count_passed(paired, category)
     pairs = list(combinations(range(len(paired.models)), 2))
     firsts, seconds = np.array(pairs, dtype=int).reshape(-1, 2).T
-    p_values = permutation_p(counts[:, seconds] - counts[:, firsts])
-    for (a, b), p in zip(pairs, p_values.tolist(), strict=True):
+    p_values = permutation_p(counts[:, seconds] - counts[:, firsts]).tolist()
+    hypotheses = len(pairs) * (1 if category == ALL else paired.tests["category"].nunique())
+    for (a, b), p in zip(pairs, p_values, strict=True):
         found = paired_difference(counts[:, a], counts[:, b], tests)
         mde = detectable(found.standard_error, len(tests), hypotheses)
         yield {
@@ -209,7 +179,6 @@ def _differences(category: str, paired: Paired, hypotheses: int) -> Iterator[dic
             "high": found.high,
             "disagrees": not math.isnan(found.low) and (found.low > 0 or found.high < 0) != (p < LEVEL),
             "p": p,
-            "mcnemar": mcnemar(passed[:, a], passed[:, b]),
             "mde": mde,
             "underpowered": is_underpowered(mde, len(tests)),
         }
@@ -282,12 +251,11 @@ _DIFFERENCES: Mapping[str, Cell] = {
     **{name: _BRIEF[name] for name in ("second - first", "difference", "95% interval")},
     "p": "{p:p}",
     "p (Holm)": "{p_holm:p}",
-    "McNemar": "{mcnemar:p}",
     "MDE": _BRIEF["MDE"],
 }
 _DIFFERENCES_CAPTION = (
     f"Differences, paired by test and clustered by prompt: 95% t interval, p by permutation ({RESAMPLES:,} resamples), "
-    "McNemar's exact test for reference (it takes tests for independent). MDE: the smallest true difference that p (Holm) "
+    "MDE: the smallest true difference that p (Holm) "
     "finds with probability 0.8. p (Holm) answers two questions. On all tests: which models differ? Corrected over the pairs "
     "of models. On a category: which models differ on which errors? Corrected over pairs and categories together. With equal "
     "models, each question gives a false positive (any p (Holm) below 0.05) in at most 5% of tables."
@@ -311,8 +279,11 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Repo
     tables, notes = [Table("rates", rates, _RATES, _RATES_CAPTION)], []
     if len(comparison.ranks):
         tables.append(Table("ranks", comparison.ranks, _RANKS, _RANKS_CAPTION))
+    brief = None
     if len(differences):
         tables.append(Table("differences", differences, _DIFFERENCES, _DIFFERENCES_CAPTION))
+        whole = differences[differences["category"] == ALL].assign(task=paired.title)
+        brief = Table("differences", whole, {"task": "{task}", **_BRIEF})
     tables.append(diagnostics_table(diagnostics))
     if adjusted:
         from nnd_tasks.analysis.adjust import adjust, adjusted_tables  # the import of splines takes long
@@ -322,10 +293,6 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Repo
         notes += [f"{model}: {note}" for model, one in by_model.items() for note in one.notes]
     if len(parts := margin_parts(paired)):
         tables.append(margins_table(parts))
-    signatures = pd.DataFrame([{"model": run.model, "signature": without_secrets(run.line)} for run in paired.runs])
-    columns = {"model": "{model}", "signature": "{signature}"}
-    tables.append(Table("signatures", signatures, columns, only_files=True))
-    whole = differences[differences["category"] == ALL].assign(task=paired.title)
     return Report(
         name=f"compare {paired.title}",
         title=f"{paired.title} on {paired.set}: {', '.join(paired.models)}",
@@ -333,7 +300,7 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Repo
         tables=tables,
         notes=[*notes, *(f"Not in this table: {line}" for line in comparison.not_compared)],
         legend=LEGEND,
-        brief=Table("differences", whole, {"task": "{task}", **_BRIEF}) if len(whole) else None,
+        brief=brief,
         facts={
             "set": paired.set,
             "task": paired.title,
@@ -341,5 +308,6 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Repo
             "left_out": paired.left_out,
             "beyond": paired.beyond,
             "resamples": RESAMPLES,
+            "signatures": {run.model: without_secrets(run.line) for run in paired.runs},
         },
     )

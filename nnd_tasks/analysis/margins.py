@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nnd_tasks.analysis.alignment import Block, character_blocks
+from nnd_tasks.analysis.alignment import Block, character_blocks, count_equal
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired
 from nnd_tasks.analysis.token_files import CandidateTokens, run_tokens
@@ -35,12 +35,9 @@ SHARED = 0.5
 @lru_cache(maxsize=1 << 16)  # the runs of a comparison have the same texts
 def alignment_of(high: str, low: str) -> tuple[Block, ...] | None:
     """Return what two candidates share and where they differ, in characters; None where they are equal or too different."""
-    longer = max(len(high), len(low))
-    if high == low or min(len(high), len(low)) < SHARED * longer:
-        return None
     blocks = character_blocks(high, low)
     shared = sum(size for same, _, size, _, _ in blocks if same)
-    return tuple(blocks) if shared >= SHARED * longer else None
+    return tuple(blocks) if high != low and shared >= SHARED * max(len(high), len(low)) else None
 
 
 def label_tokens(
@@ -74,7 +71,9 @@ def label_tokens(
                 inside = (tokens.starts >= first) & (tokens.ends <= last)
                 # An empty token at the border of a difference belongs to the difference.
                 own[inside & (tokens.ends > first) & (tokens.starts < last)] = AFTER if place else BEFORE
-    prefix = _common_prefix(high, low)
+    prefix = count_equal(
+        *([*zip(one.ids.tolist(), one.starts.tolist(), one.ends.tolist(), strict=True)] for one in sides)
+    )
     for tokens, own, length in zip(sides, labels, lengths, strict=True):
         own[prefix:][own[prefix:] == BEFORE] = AT
         own[:prefix][tokens.ends[:prefix] == 0] = BEFORE
@@ -87,14 +86,6 @@ def _borders(tokens: CandidateTokens, length: int) -> NDArray[np.bool_]:
     long = tokens.ends > tokens.starts
     begun, over = (np.bincount(at[long], minlength=length + 1) for at in (tokens.starts + 1, tokens.ends))
     return np.asarray(np.cumsum(begun - over) == 0)
-
-
-def _common_prefix(high: CandidateTokens, low: CandidateTokens) -> int:
-    """Return with how many tokens of the same id and characters both candidates begin."""
-    n = min(len(high.ids), len(low.ids))
-    pairs = ((high.ids, low.ids), (high.starts, low.starts), (high.ends, low.ends))
-    differ = np.any([a[:n] != b[:n] for a, b in pairs], axis=0)
-    return int(differ.argmax()) if differ.any() else n
 
 
 # ---------------------------------------------------------------- all tests of a run
@@ -122,17 +113,15 @@ def margin_table(run: Run) -> pd.DataFrame | None:
     for place, high, low in zip(tests["document"], tests["high"], tests["low"], strict=True):
         document = run.documents[place]
         alignment = alignment_of(document["candidates"][high], document["candidates"][low])
-        pair = [scores.get((document["cluster_id"], one, True)) for one in (high, low)]
+        pair = (scores[document["cluster_id"], one, True] for one in (high, low))
         rows.append(_parts(alignment, *pair))
     columns = ["test_id", "cluster_id", "category"]
     return tests[columns].join(pd.DataFrame(rows, columns=list(_VALUES), dtype=float))
 
 
-def _parts(
-    alignment: Sequence[Block] | None, high: CandidateTokens | None, low: CandidateTokens | None
-) -> tuple[float, ...]:
+def _parts(alignment: Sequence[Block] | None, high: CandidateTokens, low: CandidateTokens) -> tuple[float, ...]:
     """Return a row of `margin_table`, its columns `_VALUES`."""
-    if alignment is None or high is None or low is None:
+    if alignment is None:
         return (math.nan,) * len(_VALUES)
     labels = label_tokens(alignment, high, low)
     sums = [

@@ -26,6 +26,8 @@ def give_verdicts(comparison: Comparison) -> list[str]:
     """
     rates = comparison.rates[comparison.rates["category"] == ALL].set_index("model")["rate"]
     sentences = []
+    if comparison.differences.empty:
+        return []
     pairs = comparison.differences.groupby(["first", "second"], sort=False)
     for _, of_pair in pairs:
         whole, *categories = of_pair.itertuples()
