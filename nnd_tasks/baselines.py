@@ -61,13 +61,9 @@ Writers: TypeAlias = tuple[str, str]
 
 def favourite(writers: Iterable[Writers]) -> str:
     """Return the system whose texts most often win over those of another, the first in the alphabet of several; else ``""``."""
-    wins = Counter(name for high, low in writers if low for name in {*system_names(high)} - {*system_names(low)})
+    both = ((high.split("|"), low.split("|")) for high, low in writers if high and low)
+    wins = Counter(name for high, low in both for name in {*high} - {*low})
     return min(wins, key=lambda name: (-wins[name], name), default="")
-
-
-def system_names(writer: str) -> list[str]:
-    """Return the systems that a name of `Writers` stands for; none for an empty one."""
-    return [name for name in writer.split("|") if name]
 
 
 def baseline_passes(
@@ -103,7 +99,7 @@ def baseline_passes(
         for name, score in rules.items()
     }
     if best := favourite(writers):
-        wrote = np.array([[best in system_names(one) for one in of_test] for of_test in writers])
+        wrote = np.array([[best in one.split("|") for one in of_test] for of_test in writers])
         passes["system"] = np.where(wrote.any(axis=1), wrote[:, 0] > wrote[:, 1], math.nan)
     return passes
 
@@ -154,11 +150,7 @@ def table_rates(tests: pa.Table, sample: int | None = None) -> dict[str, dict[st
         tests: the table.
         sample: number of tests to draw where there are more, always the same ones; None takes all.
     """
-    part = tests.select(
-        [name for name in ("context", "high", "low", "category", *WRITERS) if name in tests.column_names]
-    )
-    if sample is not None and part.num_rows > sample:
-        part = part.take(sorted(random.Random(0).sample(range(part.num_rows), sample)))  # noqa: S311
-    columns = part.to_pydict()
-    triples = list(zip(columns["context"], columns["high"], columns["low"], strict=True))
-    return baseline_rates(triples, columns["category"], writers=writers_of(part))
+    if sample is not None and tests.num_rows > sample:
+        tests = tests.take(sorted(random.Random(0).sample(range(tests.num_rows), sample)))  # noqa: S311
+    context, high, low, category = (tests[name].to_pylist() for name in ("context", "high", "low", "category"))
+    return baseline_rates([*zip(context, high, low, strict=True)], category, writers=writers_of(tests))

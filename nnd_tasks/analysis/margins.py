@@ -6,7 +6,6 @@ it can be divided where the two texts share most of their words. Token scores ar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -108,21 +107,19 @@ def margin_table(run: Run) -> pd.DataFrame | None:
     scores = run_tokens(run)
     if scores is None:
         return None
-    tests = run.tests[run.tests["passed"].notna()].reset_index(drop=True)
+    tests = run.tests.dropna(subset="passed")
     rows = []
-    for place, high, low in zip(tests["document"], tests["high"], tests["low"], strict=True):
+    for place, *pair in tests[["document", "high", "low"]].itertuples(index=False):
         document = run.documents[place]
-        alignment = alignment_of(document["candidates"][high], document["candidates"][low])
-        pair = (scores[document["cluster_id"], one, True] for one in (high, low))
-        rows.append(_parts(alignment, *pair))
-    columns = ["test_id", "cluster_id", "category"]
-    return tests[columns].join(pd.DataFrame(rows, columns=list(_VALUES), dtype=float))
+        alignment = alignment_of(*(document["candidates"][one] for one in pair))
+        tokens = (scores[document["cluster_id"], one, True] for one in pair)
+        rows.append(_parts(alignment, *tokens) if alignment else [math.nan] * len(_VALUES))
+    parts = pd.DataFrame(rows, tests.index, list(_VALUES), dtype=float)
+    return tests[["test_id", "cluster_id", "category"]].join(parts)
 
 
-def _parts(alignment: Sequence[Block] | None, high: CandidateTokens, low: CandidateTokens) -> tuple[float, ...]:
+def _parts(alignment: Sequence[Block], high: CandidateTokens, low: CandidateTokens) -> tuple[float, ...]:
     """Return a row of `margin_table`, its columns `_VALUES`."""
-    if alignment is None:
-        return (math.nan,) * len(_VALUES)
     labels = label_tokens(alignment, high, low)
     sums = [
         np.bincount(own, weights=tokens.logprobs.astype(np.float64), minlength=3)
