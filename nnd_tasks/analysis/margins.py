@@ -6,6 +6,7 @@ it can be divided where the two texts share most of their words. Token scores ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
