@@ -238,20 +238,14 @@ _RANKS_CAPTION = (
     "Ranks. Between rank groups every pair of models differs; within one, some may differ too, as the differences on all "
     "tests say (paired permutation, Holm over pairs, 0.05)."
 )
-#: What `--brief` shows of a difference, on all tests.
-_BRIEF: Mapping[str, Cell] = {
+_DIFFERENCES: Mapping[str, Cell] = {
+    "category": "{category}",
     "second - first": "{second} - {first}",
     "difference": "{difference:+.3f}",
     "95% interval": lambda row: interval(row["low"], row["high"]) + (" ≠" if row["disagrees"] else ""),
-    "p (Holm)": "{p_holm:p}",
-    "MDE": "{mde:.3f}{underpowered:‡}",
-}
-_DIFFERENCES: Mapping[str, Cell] = {
-    "category": "{category}",
-    **{name: _BRIEF[name] for name in ("second - first", "difference", "95% interval")},
     "p": "{p:p}",
     "p (Holm)": "{p_holm:p}",
-    "MDE": _BRIEF["MDE"],
+    "MDE": "{mde:.3f}{underpowered:‡}",
 }
 _DIFFERENCES_CAPTION = (
     f"Differences, paired by test and clustered by prompt: 95% t interval, p by permutation ({RESAMPLES:,} resamples), "
@@ -283,7 +277,8 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Repo
     if len(differences):
         tables.append(Table("differences", differences, _DIFFERENCES, _DIFFERENCES_CAPTION))
         whole = differences[differences["category"] == ALL].assign(task=paired.title)
-        brief = Table("differences", whole, {"task": "{task}", **_BRIEF})
+        columns = {name: cell for name, cell in _DIFFERENCES.items() if name not in ("category", "p")}
+        brief = Table("differences", whole, {"task": "{task}", **columns})
     tables.append(diagnostics_table(diagnostics))
     if adjusted:
         from nnd_tasks.analysis.adjust import adjust, adjusted_tables  # the import of splines takes long

@@ -35,7 +35,7 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
     texts_of = tests.reindex(columns=["context", "high", "low"], fill_value="").fillna("")
     pairs = tuple(texts_of.itertuples(index=False, name=None))
     # Words are counted in the whole set.
-    texts, known = _set_facts(*(str(run.protocol.get(key, "")) for key in ("set", "config", "data"))) or (None, {})
+    texts, known = _set_facts(*(str(run.protocol.get(key, "")) for key in ("set", "config", "data")))
     writers = tuple(known.get(name, ("", "")) for name in tests["test_id"]) if known else ()
     baselines = _remembered_rates(pairs, tuple(tests["category"]), texts, writers)
     shares = _diagnose(tests)
@@ -71,8 +71,8 @@ def diagnostics_table(diagnostics: pd.DataFrame) -> Table:
 
 
 @lru_cache(maxsize=4)
-def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...], dict[str, Writers]] | None:
-    """Return the distinct candidates of a whole set, and who wrote those of each test; None where it is not built here.
+def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...] | None, dict[str, Writers]]:
+    """Return the distinct candidates of a whole set, and who wrote those of each test; None and nothing where it is not built.
 
     Args:
         name: of the set.
@@ -81,7 +81,7 @@ def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...], dict
     """
     table = table_of({"set": name, "config": config, "data": data})
     if table is None:
-        return None
+        return None, {}
     writers = dict(zip(table.column("test_id").to_pylist(), writers_of(table), strict=False))
     return tuple({*table.column("high").to_pylist(), *table.column("low").to_pylist()}), writers
 

@@ -31,6 +31,7 @@ def give_verdicts(comparison: Comparison) -> list[str]:
     pairs = comparison.differences.groupby(["first", "second"], sort=False)
     for _, of_pair in pairs:
         whole, *categories = of_pair.itertuples()
+        categories = categories if len(categories) > 1 else []
         if _is_decided(whole):
             better, worse = (whole.first, whole.second) if whole.difference < 0 else (whole.second, whole.first)
             both = f"{100 * rates[better]:.1f}% against {100 * rates[worse]:.1f}%"
@@ -38,15 +39,13 @@ def give_verdicts(comparison: Comparison) -> list[str]:
         else:
             said = _undecided(whole, len(pairs))
         found: dict[str, list[str]] = defaultdict(list)
-        for one in categories if len(categories) > 1 else ():
-            if _is_decided(one):
-                found[one.second if one.difference > 0 else one.first].append(
-                    f"{one.category} (by {_points(abs(one.difference))}, p {_p_value(one)})"
-                )
+        for one in filter(_is_decided, categories):
+            text = f"{one.category} (by {_points(abs(one.difference))}, p {_p_value(one)})"
+            found[one.second if one.difference > 0 else one.first].append(text)
         more = "; ".join(f"{model} passes more on {', '.join(names)}" for model, names in found.items())
         if more:
             said += f" By category, {more}."
-        elif _is_decided(whole) and len(categories) > 1:
+        elif categories and _is_decided(whole):
             said += " No category shows it alone."
         sentences.append(said)
     return sentences
