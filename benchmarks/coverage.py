@@ -94,7 +94,7 @@ def difference_cell(sizes: str, pair: tuple[float, float], k: int, runs: int) ->
         found = paired_difference(a, b, n)
         half = stdtrit(k - 1, 1 - LEVEL / 2) * found.standard_error
         excludes = found.low > 0 or found.high < 0
-        plain = (found.difference - half, found.difference + half) if half else (np.nan, np.nan)
+        plain = (found.mean - half, found.mean + half) if half else (np.nan, np.nan)
         counts += (
             missed(*percentiles(b - a, n, rng), truth),
             missed(*plain, truth),

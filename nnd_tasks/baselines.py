@@ -27,26 +27,24 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-class Unigrams:
-    """Maximum-likelihood word frequencies of some texts.
+def mean_frequency(texts: Iterable[str], split: Callable[[str], list[str]] = words) -> Callable[[str], float]:
+    """Return what gives a text its mean log-likelihood per word, in nats, by the frequencies of words in ``texts``.
+
+    A text without words, or with an unknown one, has -inf.
 
     Args:
-        texts: texts to count words in; words of other texts have likelihood 0.
+        texts: to count words in.
         split: returns the words of a text.
     """
+    counts = Counter(word for text in texts for word in split(text))
+    total = counts.total()
+    logs = {word: math.log(count / total) for word, count in counts.items()}
 
-    def __init__(self, texts: Iterable[str], split: Callable[[str], list[str]] = words) -> None:
-        self._split = split
-        counts = Counter(word for text in texts for word in split(text))
-        total = sum(counts.values())
-        self._log = {word: math.log(count / total) for word, count in counts.items()}
+    def mean(text: str) -> float:
+        found = [logs.get(word, -math.inf) for word in split(text)]
+        return sum(found) / len(found) if found else -math.inf
 
-    def mean(self, text: str) -> float:
-        """Return the mean log-likelihood per word, in nats; -inf without words or with an unknown one."""
-        of_text = self._split(text)
-        if not of_text or any(word not in self._log for word in of_text):
-            return -math.inf
-        return sum(self._log[word] for word in of_text) / len(of_text)
+    return mean
 
 
 #: Baseline -> its rule for which of two candidates wins, without understanding either.
@@ -63,13 +61,9 @@ Writers: TypeAlias = tuple[str, str]
 
 def favourite(writers: Iterable[Writers]) -> str:
     """Return the system whose texts most often win over those of another, the first in the alphabet of several; else ``""``."""
-    wins = Counter(name for high, low in writers if low for name in {*system_names(high)} - {*system_names(low)})
+    both = ((high.split("|"), low.split("|")) for high, low in writers if high and low)
+    wins = Counter(name for high, low in both for name in {*high} - {*low})
     return min(wins, key=lambda name: (-wins[name], name), default="")
-
-
-def system_names(writer: str) -> list[str]:
-    """Return the systems that a name of `Writers` stands for; none for an empty one."""
-    return [name for name in writer.split("|") if name]
 
 
 def baseline_passes(
@@ -88,17 +82,16 @@ def baseline_passes(
     """
     split = cache(words)  # remembered until this call ends
     known = cache(lambda context: set(words(context)))
-    unigrams = Unigrams(texts or dict.fromkeys(text for _, high, low in pairs for text in (high, low)), split)
-    frequency = cache(unigrams.mean)
+    frequency = cache(mean_frequency(texts or {text for _, *both in pairs for text in both}, split))
 
-    @cache
     def share(context: str, text: str) -> float:
-        return sum(word in known(context) for word in split(text)) / len(split(text)) if split(text) else 0.0
+        of_text = split(text)
+        return sum(word in known(context) for word in of_text) / len(of_text) if of_text else 0.0
 
     rules: Mapping[str, Callable[[str, str], float]] = {
         "shorter": lambda _, text: -len(text),
         "longer": lambda _, text: len(text),
-        "overlap": share,
+        "overlap": cache(share),
         "unigram": lambda _, text: frequency(text),
     }
     passes = {
@@ -106,7 +99,7 @@ def baseline_passes(
         for name, score in rules.items()
     }
     if best := favourite(writers):
-        wrote = np.array([[best in system_names(one) for one in of_test] for of_test in writers])
+        wrote = np.array([[best in one.split("|") for one in of_test] for of_test in writers])
         passes["system"] = np.where(wrote.any(axis=1), wrote[:, 0] > wrote[:, 1], math.nan)
     return passes
 
@@ -134,12 +127,6 @@ def baseline_rates(
     return {str(name): part.mean().dropna().to_dict() for name, part in [(ALL, passes), *parts]} if parts else {}
 
 
-def strongest(rates: Mapping[str, float]) -> tuple[str, float] | None:
-    """Return the baseline with the highest rate, and this rate; not ``system``, which does not decide every test."""
-    every = [(rate, name) for name, rate in rates.items() if name != "system"]
-    return max(every)[::-1] if every else None
-
-
 #: Columns of those who wrote the better and the worse candidate.
 WRITERS = ("high_system", "low_system")
 
@@ -148,8 +135,8 @@ def writers_of(tests: pa.Table) -> list[Writers]:
     """Return who wrote the candidates of each test of a table; an empty list where it does not say."""
     if not {*WRITERS} <= {*tests.column_names}:
         return []
-    columns = (tests.column(name).to_pylist() for name in WRITERS)
-    return [(high or "", low or "") for high, low in zip(*columns, strict=True)]
+    high, low = (tests[name].fill_null("").to_pylist() for name in WRITERS)
+    return [*zip(high, low, strict=True)]
 
 
 #: On a larger set, cards give the baselines' rates on this many tests, drawn at random. All published sets are smaller.
@@ -163,11 +150,7 @@ def table_rates(tests: pa.Table, sample: int | None = None) -> dict[str, dict[st
         tests: the table.
         sample: number of tests to draw where there are more, always the same ones; None takes all.
     """
-    part = tests.select(
-        [name for name in ("context", "high", "low", "category", *WRITERS) if name in tests.column_names]
-    )
-    if sample is not None and part.num_rows > sample:
-        part = part.take(sorted(random.Random(0).sample(range(part.num_rows), sample)))  # noqa: S311
-    columns = part.to_pydict()
-    triples = list(zip(columns["context"], columns["high"], columns["low"], strict=True))
-    return baseline_rates(triples, columns["category"], writers=writers_of(part))
+    if sample is not None and tests.num_rows > sample:
+        tests = tests.take(sorted(random.Random(0).sample(range(tests.num_rows), sample)))  # noqa: S311
+    context, high, low, category = (tests[name].to_pylist() for name in ("context", "high", "low", "category"))
+    return baseline_rates([*zip(context, high, low, strict=True)], category, writers=writers_of(tests))

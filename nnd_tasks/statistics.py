@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # imports scipy.special when it is first used; scipy.stats would take most of a second
@@ -20,59 +20,51 @@ _Floats = NDArray[np.float64]
 FEW = 10
 
 
-def _as_counts(
-    passed: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None
-) -> tuple[_Floats, _Floats, _Floats]:
-    """Return all as float arrays of shape (prompts,), without prompts that change nothing; raise ValueError if wrong."""
-    x = np.asarray(passed, dtype=np.float64)
-    n = np.asarray(tests, dtype=np.float64)
+class ClusteredMean(NamedTuple):
+    """A mean over tests, some of which share prompts: a pass rate, a mean number, or a mean difference.
+
+    Attributes:
+        mean: pooled over tests; nan without tests.
+        standard_error: clustered by prompt; nan for fewer than two prompts with tests.
+        low: lower end of the confidence interval; nan where there is none.
+        high: its upper end.
+    """
+
+    mean: float
+    standard_error: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+    def columns(self, name: str) -> dict[str, float]:
+        """Return the mean under ``name``, and the others under ``NAME_standard_error``, ``NAME_low`` and ``NAME_high``."""
+        ends = ("", "_standard_error", "_low", "_high")
+        return {f"{name}{end}": number for end, number in zip(ends, self, strict=True)}
+
+
+def _as_arrays(
+    totals: ArrayLike, tests: ArrayLike, influence: ArrayLike | None
+) -> tuple[_Floats, _Floats, _Floats, float]:
+    """Return all as arrays of shape (prompts,), without prompts that change nothing, and the mean; nan without tests."""
+    x, n = np.asarray(totals, dtype=np.float64), np.asarray(tests, dtype=np.float64)
     moved = np.zeros_like(n) if influence is None else np.asarray(influence, dtype=np.float64)
-    if not x.shape == n.shape == moved.shape or x.ndim != 1:
-        raise ValueError(f"passed and tests must be vectors of one length, got shapes {x.shape} and {n.shape}")
-    if not (np.isfinite(x).all() and np.isfinite(n).all()) or (n < 0).any() or (x < 0).any() or (x > n).any():
-        raise ValueError("need 0 <= passed <= tests for every prompt")
     keep = (n > 0) | (moved != 0)
-    return x[keep], n[keep], moved[keep]
+    x, n, moved = x[keep], n[keep], moved[keep]
+    return x, n, moved, float(x.sum() / n.sum()) if n.any() else math.nan
 
 
 def pooled_rate(passed: ArrayLike, tests: ArrayLike) -> float:
-    """Return the pass rate pooled over tests, p = sum(passed) / sum(tests); nan without tests.
-
-    Args:
-        passed: tests passed of each prompt, shape (prompts,).
-        tests: tests scored of each prompt, shape (prompts,).
-    """
-    x, n, _ = _as_counts(passed, tests)
-    return float(x.sum() / n.sum()) if n.size else math.nan
+    """Return the pass rate pooled over tests, p = sum(passed) / sum(tests); nan without tests. See `summarize_rate`."""
+    return summarize_rate(passed, tests).mean
 
 
-def clustered_standard_error(passed: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None) -> float:
-    """Return the cluster-robust standard error of the pooled rate.
+def clustered_standard_error(passed: ArrayLike, tests: ArrayLike) -> float:
+    """Return the standard error of `summarize_rate`."""
+    return summarize_rate(passed, tests).standard_error
 
-    The linearised (Taylor) variance of a ratio estimator under sampling of whole clusters, here prompts (Cochran, Sampling
-    Techniques, 3rd ed., section 6.3): with k prompts that have tests,
 
-        sqrt(k / (k - 1) * sum_i (passed_i - p * tests_i)**2) / sum_i tests_i
-
-    With one test per prompt it is the usual sqrt(p * (1 - p) / (k - 1)). It is 0 at p = 0 and p = 1, and
-    unreliable for small k (below `FEW`).
-
-    Args:
-        passed: tests passed of each prompt, shape (prompts,).
-        tests: tests scored of each prompt, shape (prompts,).
-        influence: tests that each prompt adds to the passed ones of all prompts because something was fitted to it too,
-            shape (prompts,), summing to about 0; a prompt without tests may have some. None stands for zeros.
-
-    Returns:
-        The standard error; nan for fewer than two prompts with tests.
-    """
-    x, n, moved = _as_counts(passed, tests, influence)
-    k = n.size
-    if np.count_nonzero(n) < 2:
-        return math.nan
-    total = n.sum()
-    residual = x - (x.sum() / total) * n + moved
-    return float(math.sqrt(k / (k - 1) * float(residual @ residual)) / total)
+def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+    """Return the interval of `summarize_rate`: (low, high)."""
+    return summarize_rate(passed, tests, level)[2:]
 
 
 #: Assumed correlation of tests that share a prompt, for the degrees of freedom of an interval. Small models gave 0.11 to 0.21
@@ -143,64 +135,45 @@ def effective_tests(rate: float, error: float, tests: float, worst: float, rare:
     return tests * (rare + UNKNOWN) / (rare * design + UNKNOWN * worst)
 
 
-def confidence_interval(
+def summarize_rate(
     passed: ArrayLike, tests: ArrayLike, level: float = 0.95, influence: ArrayLike | None = None
-) -> tuple[float, float]:
-    """Return Wilson's interval around the pooled rate, made for tests that share prompts.
+) -> ClusteredMean:
+    """Return the pooled pass rate with its error and Wilson's interval, made for tests that share prompts.
 
-    `wilson` with as many tests as `effective_tests` says, with Student's t, and with a standard error and degrees of freedom
-    for few and unequal prompts (Dean and Pagano, 2015, compare such intervals). Unlike rate ± t x error it covers rates near 0
-    and 1 as often as it should (``benchmarks/coverage.py``).
+    The error is the linearised (Taylor) one of a ratio estimator under sampling of whole clusters, here prompts (Cochran,
+    Sampling Techniques, 3rd ed., section 6.3): with k prompts that have tests,
+
+        sqrt(k / (k - 1) * sum_i (passed_i - p * tests_i)**2) / sum_i tests_i
+
+    With one test per prompt it is the usual sqrt(p * (1 - p) / (k - 1)). It is 0 at p = 0 and p = 1, and unreliable for small k
+    (below `FEW`).
+
+    The interval is that of the `effective_tests`, with Student's t, and with a standard error and degrees of freedom for few and
+    unequal prompts (Dean and Pagano, 2015, compare such intervals). Unlike rate ± t x error it covers rates near 0 and 1 as
+    often as it should (``benchmarks/coverage.py``).
 
     Args:
         passed: tests passed of each prompt, shape (prompts,).
         tests: tests scored of each prompt, shape (prompts,).
         level: coverage, between 0 and 1.
-        influence: as for `clustered_standard_error`.
-
-    Returns:
-        (low, high); (nan, nan) for fewer than two prompts with tests.
+        influence: tests that each prompt adds to the passed ones of all prompts because something was fitted to it too,
+            shape (prompts,), summing to about 0; a prompt without tests may have some. None stands for zeros.
 
     Raises:
-        ValueError: ``level`` is not strictly between 0 and 1.
+        ValueError: a count is impossible, or the lengths differ.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
-    x, n, moved = _as_counts(passed, tests, influence)
+    possible = np.less_equal(0, passed) & np.less_equal(passed, tests) & np.isfinite(tests)
+    if np.shape(passed) != np.shape(tests) or not possible.all():
+        raise ValueError("need 0 <= passed <= tests for every prompt")
+    x, n, moved, rate = _as_arrays(passed, tests, influence)
     if np.count_nonzero(n) < 2:
-        return math.nan, math.nan
-    total = float(n.sum())
-    rate = float(x.sum()) / total
-    error, degrees = _small_sample(x - rate * n + moved, n)
+        return ClusteredMean(rate)
+    total, residual = float(n.sum()), x - rate * n + moved
+    error = math.sqrt(n.size / (n.size - 1) * float(residual @ residual)) / total
+    wider, degrees = _small_sample(residual, n)
     rare = int(min((x > 0).sum(), (x < n).sum()))
-    size = effective_tests(rate, error, total, float(n @ n) / total, rare)
-    return wilson(rate, size, float(scipy.special.stdtrit(degrees, 0.5 + level / 2)))
-
-
-def summarize_rate(passed: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None) -> dict[str, float]:
-    """Return ``rate``, ``standard_error``, and ``low`` and ``high`` of the 95% interval; arguments as above."""
-    low, high = confidence_interval(passed, tests, influence=influence)
-    error = clustered_standard_error(passed, tests, influence)
-    return {"rate": pooled_rate(passed, tests), "standard_error": error, "low": low, "high": high}
-
-
-@dataclass(frozen=True, slots=True)
-class ClusteredMean:
-    """A mean over tests, some of which share prompts.
-
-    Attributes:
-        mean: pooled over tests; nan without tests.
-        standard_error: clustered by prompt; nan for fewer than two prompts.
-        low: lower end of the confidence interval; nan for fewer than two prompts, or where all have the same mean.
-        high: its upper end.
-        clusters: number of prompts that have tests.
-    """
-
-    mean: float
-    standard_error: float
-    low: float
-    high: float
-    clusters: int
+    size = effective_tests(rate, wider, total, float(n @ n) / total, rare)
+    return ClusteredMean(rate, error, *wilson(rate, size, float(scipy.special.stdtrit(degrees, 0.5 + level / 2))))
 
 
 def clustered_mean(
@@ -208,95 +181,50 @@ def clustered_mean(
 ) -> ClusteredMean:
     """Return the mean of a number per test, m = sum(totals) / sum(tests), with errors clustered by prompt.
 
-    Like a rate it is a ratio of totals over prompts, so its linearised variance is that of `clustered_standard_error` (Cochran,
-    Sampling Techniques, 3rd ed., section 6.3): with k prompts that have tests,
-
-        sqrt(k / (k - 1) * sum_i (totals_i - m * tests_i)**2) / sum_i tests_i
-
-    The interval is Student's. With equally many tests in every prompt it is
-    m ± t(k - 1) x the error; large prompts beside small ones make its error larger and its degrees of freedom fewer (Bell and
-    McCaffrey, 2002). Where every prompt has the same mean, the spread is unknown, and there is no interval.
+    Like a rate it is a ratio of totals over prompts, with the same linearised error. The interval is Student's. With equally
+    many tests in every prompt it is m ± t(k - 1) x the error; large prompts beside small ones make its error larger and its
+    degrees of freedom fewer (Bell and McCaffrey, 2002). Where every prompt has the same mean, the spread is unknown, and there is
+    no interval.
 
     Args:
         totals: of each prompt, the sum of its tests' numbers, shape (prompts,).
         tests: of each prompt, shape (prompts,).
         level: coverage, between 0 and 1.
-        influence: on the totals, as for `clustered_standard_error`.
-
-    Raises:
-        ValueError: ``level`` is not strictly between 0 and 1.
+        influence: on the totals, as for `summarize_rate`.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
-    x, n = np.asarray(totals, dtype=np.float64), np.asarray(tests, dtype=np.float64)
-    moved = np.zeros_like(n) if influence is None else np.asarray(influence, dtype=np.float64)
-    keep = (n > 0) | (moved != 0)
-    x, n, moved = x[keep], n[keep], moved[keep]
+    x, n, moved, mean = _as_arrays(totals, tests, influence)
     k, total = int(np.count_nonzero(n)), n.sum()
-    if not k:
-        return ClusteredMean(math.nan, math.nan, math.nan, math.nan, 0)
-    mean = float(x.sum() / total)
     if k < 2:
-        return ClusteredMean(mean, math.nan, math.nan, math.nan, k)
+        return ClusteredMean(mean)
     # For counts these are whole numbers, so that prompts with the same mean give a residual of exactly 0.
     residual = (x * total - x.sum() * n) / total + moved
-    error = float(math.sqrt(k / (k - 1) * float(residual @ residual)) / total)
+    error = math.sqrt(k / (k - 1) * float(residual @ residual)) / float(total)
     if not error:
-        return ClusteredMean(mean, error, math.nan, math.nan, k)
+        return ClusteredMean(mean, error)
     wider, degrees = _small_sample(residual, n)
     half = float(scipy.special.stdtrit(degrees, 0.5 + level / 2)) * wider
-    return ClusteredMean(mean, error, mean - half, mean + half, k)
-
-
-@dataclass(frozen=True, slots=True)
-class PairedDifference:
-    """How much higher one model's pooled pass rate is than another's on the same tests.
-
-    Attributes:
-        difference: rate of the second less rate of the first, between -1 and 1; nan without tests.
-        standard_error: clustered by prompt; nan for fewer than two prompts.
-        low: lower end of the confidence interval, -1 or more; nan for fewer than two prompts, or where all differ by the same
-            share.
-        high: its upper end, 1 or less.
-        clusters: number of prompts that have tests.
-    """
-
-    difference: float
-    standard_error: float
-    low: float
-    high: float
-    clusters: int
+    return ClusteredMean(mean, error, mean - half, mean + half)
 
 
 def paired_difference(
-    passed_a: ArrayLike,
-    passed_b: ArrayLike,
-    tests: ArrayLike,
-    level: float = 0.95,
-    influence: ArrayLike | None = None,
-) -> PairedDifference:
-    """Compare two models on the same tests, with an interval that is paired by test and clustered by prompt.
+    passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None
+) -> ClusteredMean:
+    """Return how much higher the second model's pooled pass rate is, with an interval paired by test and clustered by prompt.
 
     The difference of the pooled rates is the `clustered_mean` of the differences, d = sum(passed_b - passed_a) / sum(tests).
     What is hard or easy for both models cancels within each prompt, which is what pairing gains. Where every prompt differs by
-    the same share, as with two equal models, there is no interval. It is unreliable for small k (below about 10) where the
-    rates are near 0 or 1.
+    the same share, as with two equal models, there is no interval. It lies between -1 and 1, and is unreliable for small k (below
+    about 10) where the rates are near 0 or 1.
 
     Args:
         passed_a: tests that the first model passes of each prompt, shape (prompts,).
         passed_b: tests that the second one passes, in the same order, shape (prompts,).
         tests: tests scored of each prompt, shape (prompts,).
-        level: coverage, between 0 and 1.
-        influence: on the difference of the counts, as for `clustered_standard_error`.
-
-    Raises:
-        ValueError: the lengths differ, a count is impossible, or ``level`` is not strictly between 0 and 1.
+        influence: on the difference of the counts, as for `summarize_rate`.
     """
-    a, n, moved = _as_counts(passed_a, tests, influence)
-    b, _, _ = _as_counts(passed_b, tests, influence)
-    found = clustered_mean(b - a, n, level, moved)
-    low, high = np.clip([found.low, found.high], -1, 1).tolist()
-    return PairedDifference(found.mean, found.standard_error, low, high, found.clusters)
+    found = clustered_mean(np.subtract(passed_b, passed_a), tests, influence=influence)
+    low, high = np.clip(found[2:], -1, 1).tolist()
+    return found._replace(low=low, high=high)
 
 
 def pool(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:

@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,11 +16,10 @@ from nnd_tasks.analysis.length_link import Link, Margins, curve, fit, influence,
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.baselines import ALL
-from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.harness.span_metrics import unigram_surprise
 from nnd_tasks.show.report import Table
-from nnd_tasks.statistics import FEW, paired_difference, summarize_rate
+from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
 
 #: Rate -> column of the margins that it counts.
 RAW = {"pass_rate": "margin", "pass_rate_sum": "margin_sum", "pass_rate_bytes": "margin_bytes"}
@@ -42,9 +40,7 @@ class Adjusted:
             by test. By sum and by byte a tie fails; in the adjusted rate it counts half.
         link: what one unit of ``length`` (token) or ``frequency`` (nat of unigram surprise) adds to a sum of
             log-probabilities, in nats, with its 95% interval by the jackknife over prompts (``NAME_low``, ``NAME_high``); nan
-            where it cannot be learned. It is of the best straight line; what is taken out for length is a curve. And
-            ``longer_RATE``: of the tests whose texts differ in tokens, the share in which the longer one has the higher score;
-            ``better_longer``: the share in which it is the better one.
+            where it cannot be learned. It is of the best straight line; what is taken out for length is a curve.
         notes: what could not be taken out, and why; and where knowledge may have been taken out with it.
     """
 
@@ -61,57 +57,45 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
         tests: ids of the tests to use; None takes all. A test that was not scored is never used.
 
     Raises:
-        NNDError: no test was scored, or the file of tokens is damaged, lacks a candidate, or is not of this run.
+        NNDError: the file of tokens is damaged, lacks a candidate, or is not of this run.
     """
     table = run.tests[run.tests["passed"].notna()]
     if tests is not None:
         table = table[table["test_id"].isin(tests)]
-    if table.empty:
-        raise NNDError(f"{run.path}: none of these tests was scored")
     surprise = _surprise(run)
-    straight, curved, finite = _margins(run, table, surprise)
-    names = TAKEN_OUT[: straight.columns.shape[1]]
-    line = fit(straight) if np.unique(straight.prompts[finite]).size >= FEW else None
-    margins = curved if line and line.known[0] else straight
-    link = fit(margins) if line else None
-    rest = left_over(margins, link) if link else np.full(len(table), math.nan)
-    scores = {name: table[column].to_numpy(dtype=float) for name, column in RAW.items()}
+    margins, finite = _margins(run, table, surprise)
+    names, longer = TAKEN_OUT[: margins.columns.shape[1]], margins.columns[:, 0]
     decided = table["passed"].to_numpy(dtype=bool)
     # Infinite sums stay infinite whatever is taken off them, so these tests end as they were decided.
-    outcomes = {name: np.where(finite, passes(margin), decided).astype(float) for name, margin in scores.items()}
-    outcomes["pass_rate"] = decided.astype(float)
-    outcomes[ADJUSTED] = np.where(finite, won(rest), decided) if link else rest
+    outcomes = {name: np.where(finite, passes(table[column]), decided) for name, column in RAW.items()}
+    outcomes["pass_rate"] = decided
+    line = link = None
+    if np.unique(margins.prompts[finite]).size >= FEW:
+        line = fit(margins)
+        margins = _bend(margins, finite) if line.known[0] else margins
+        link = fit(margins)
+        rest = left_over(margins, link)
+        outcomes[ADJUSTED] = np.where(finite, won(rest), decided)
+    size = margins.prompts.max() + 1
     rows = []
     for category in [ALL, *sorted(set(table["category"]))]:
         chosen = (table["category"].eq(category) | (category == ALL)).to_numpy(dtype=bool)
-        tests_of = np.bincount(margins.prompts[chosen], minlength=margins.prompts.max() + 1)
-        counts = {
-            name: np.bincount(margins.prompts[chosen], outcome[chosen], len(tests_of)).astype(float)
-            for name, outcome in outcomes.items()
-        }
-        moved = influence(margins, link, rest, chosen & finite) if link else None
-        row: dict[str, Any] = {"category": category}
-        for name, count in counts.items() if link else [(name, counts[name]) for name in RAW]:
-            found = summarize_rate(count, tests_of, moved if name == ADJUSTED else None)
-            row[name] = found.pop("rate")
-            row |= {f"{name}_{key}": value for key, value in found.items()}
+        prompts = margins.prompts[chosen]
+        tests_of = np.bincount(prompts, minlength=size)
+        counts = {name: np.bincount(prompts, outcome[chosen], size) for name, outcome in outcomes.items()}
+        rates = {name: summarize_rate(counts[name], tests_of) for name in RAW}
+        rates |= dict.fromkeys((ADJUSTED, "change"), ClusteredMean(math.nan))
         if link:
-            change = paired_difference(counts["pass_rate"], counts[ADJUSTED], tests_of, influence=moved)
-            row |= {"change": change.difference, "change_standard_error": change.standard_error}
-            row |= {"change_low": change.low, "change_high": change.high}
-        rows.append(row)
-    absent = [] if link else [ADJUSTED, f"{ADJUSTED}_low", f"{ADJUSTED}_high", "change", "change_low", "change_high"]
-    rates = pd.DataFrame(rows).assign(**dict.fromkeys(absent, math.nan))
-    longer = straight.columns[:, 0]
-    differ = finite & (longer != 0)
-    found_link = _coefficients(names, line)
-    for name, margin in {**scores, ADJUSTED: rest}.items():
-        share = np.mean(won(margin[differ] * np.sign(longer[differ]))) if differ.any() else math.nan
-        found_link[f"longer_{name}"] = float(share)
-    found_link["better_longer"] = float(np.mean(longer[differ] > 0)) if differ.any() else math.nan
-    categories = table["category"].to_numpy()[differ]
-    notes = [*_notes(names, line, surprise is None), *(_one_sided(categories, longer[differ] > 0) if link else ())]
-    return Adjusted(rates, found_link, notes)
+            moved = influence(margins, link, rest, chosen & finite)
+            rates[ADJUSTED] = summarize_rate(counts[ADJUSTED], tests_of, influence=moved)
+            rates["change"] = paired_difference(counts["pass_rate"], counts[ADJUSTED], tests_of, moved)
+        numbers = {key: value for name, rate in rates.items() for key, value in rate.columns(name).items()}
+        rows.append({"category": category, **numbers})
+    notes = _notes(names, line, surprise is None)
+    if link:
+        differ = finite & (longer != 0)
+        notes += _one_sided(table["category"].to_numpy()[differ], longer[differ] > 0)
+    return Adjusted(pd.DataFrame(rows), _coefficients(names, line), notes)
 
 
 def _one_sided(categories: NDArray[np.object_], longer: NDArray[np.bool_]) -> list[str]:
@@ -132,11 +116,13 @@ def _one_sided(categories: NDArray[np.object_], longer: NDArray[np.bool_]) -> li
 
 def _coefficients(names: tuple[str, ...], link: Link | None) -> dict[str, float]:
     """Return each coefficient with Student's interval."""
-    found = {f"{name}{end}": math.nan for name in TAKEN_OUT for end in ("", "_low", "_high")}
-    if link is not None:
+    ends = ("", "_low", "_high")
+    found = {f"{name}{end}": math.nan for name in TAKEN_OUT for end in ends}
+    if link:
         half = stdtrit(len(link.without) - 1, 0.975) * np.sqrt(np.diagonal(link.covariance))
-        for name, value, around in zip(names, np.where(link.known, link.coefficients, math.nan), half, strict=True):
-            found |= {name: float(value), f"{name}_low": float(value - around), f"{name}_high": float(value + around)}
+        values = np.where(link.known, link.coefficients, math.nan)
+        numbers = np.stack([values, values - half, values + half], axis=1).ravel().tolist()
+        found.update(zip((f"{name}{end}" for name in names for end in ends), numbers, strict=True))
     return found
 
 
@@ -169,29 +155,22 @@ def adjusted_tables(adjusted: Mapping[str, Adjusted]) -> list[Table]:
         adjusted: model -> what length and frequency do to its rates.
     """
     rates = pd.concat([one.rates.assign(model=model) for model, one in adjusted.items()], ignore_index=True)
-    order = list(dict.fromkeys(rates["category"]))
-    rates = rates.sort_values("category", key=lambda column: column.map(order.index), kind="stable")
+    rates = pd.concat([part for _, part in rates.groupby("category", sort=False)])
     links = pd.DataFrame([{"model": model, **one.link} for model, one in adjusted.items()])
     both = {"category": "{category}", "model": "{model}"}
     rate = {head: f"{{{name}:.3f}} [{{{name}_low:.3f}}, {{{name}_high:.3f}}]" for name, head in _HEADS.items()}
     change = {"adjusted - by token": "{change:+.3f} [{change_low:+.3f}, {change_high:+.3f}]"}
     units = {"nats per token": "length", "per nat of unigram surprise": "frequency"}
     learned = {head: f"{{{name}:+.3f}} [{{{name}_low:+.3f}}, {{{name}_high:+.3f}}]" for head, name in units.items()}
-    longer = {f"longer wins {head}": f"{{longer_{name}:.3f}}" for name, head in _HEADS.items()}
     about_rates = (
         "Length and word frequency taken out. By token, by sum, by byte: the likelihoods that are compared. Adjusted: by sum, "
         "less what so many tokens, and so rare ones, cost this model in the other prompts; a tie counts half. 95% intervals, "
         "clustered by prompt, with the noise of what was learned. What a model knows is taken out too as far as it grows with "
         "the difference in length, as where it notices each word that was left out."
     )
-    about_links = (
-        "What was learned (95% intervals), and in how many of the tests whose texts differ in tokens the longer text wins, or "
-        "is the better one."
-    )
-    last = {"longer is better": "{better_longer:.3f}"}
     return [
         Table("adjusted", rates, {**both, **rate, **change}, about_rates),
-        Table("learned", links, {"model": "{model}", **learned, **longer, **last}, about_links),
+        Table("learned", links, {"model": "{model}", **learned}, "What was learned (95% intervals)."),
     ]
 
 
@@ -200,41 +179,43 @@ def adjusted_tables(adjusted: Mapping[str, Adjusted]) -> list[Table]:
 
 def _margins(
     run: Run, table: pd.DataFrame, surprise: Mapping[tuple[str, int], float] | None
-) -> tuple[Margins, Margins, NDArray[np.bool_]]:
+) -> tuple[Margins, NDArray[np.bool_]]:
     """Return the margins of the tests in ``table`` and which of them are finite; the others weigh nothing in a fit.
 
-    Returns:
-        With the difference of the numbers of tokens as column for length; with the columns of `curve`; shape (tests,). Where
-        ``surprise`` is known, its difference is the last column of both.
+    The columns are the difference of the numbers of tokens and, where it is known, that of ``surprise``.
     """
-    unscored = math.inf, 0.0, 0.0
-    rows: list[tuple[float, float, float]] = []
-    for document, *pair in table[["document", "high", "low"]].itertuples(index=False):
-        name, scores = run.documents[document]["cluster_id"], run.documents[document]["scores"]
-        rows += [
-            unscored
-            if scores[i] is None or scores[i]["sum"] is None
-            else (scores[i]["tokens"], surprise[name, i] if surprise else 0.0, abs(scores[i]["sum"]))
-            for i in pair
-        ]
-    high, low = np.array(rows, dtype=float).reshape(-1, 2, 3).transpose(1, 0, 2)
-    finite = np.isfinite(high[:, 0] + low[:, 0])
-    columns = []
-    for of_length in (high[finite, :1] - low[finite, :1], curve(high[finite, 0], low[finite, 0])):
-        all_tests = np.zeros((len(table), of_length.shape[1] + bool(surprise)))
-        all_tests[finite, : of_length.shape[1]] = of_length
-        if surprise:
-            all_tests[:, -1] = high[:, 1] - low[:, 1]
-        columns.append(all_tests)
-    straight = Margins(
+
+    def amounts(document: int, candidate: int) -> tuple[float, float, float]:
+        """Return tokens, unigram surprise, and the size of the sum of log-probabilities."""
+        scores, name = run.documents[document]["scores"][candidate], run.documents[document]["cluster_id"]
+        if scores is None or scores["sum"] is None:
+            return math.nan, 0.0, 0.0
+        return scores["tokens"], surprise[name, candidate] if surprise else 0.0, abs(scores["sum"])
+
+    high, low = (
+        np.array([amounts(*one) for one in zip(table["document"], table[side], strict=True)], dtype=float)
+        for side in ("high", "low")
+    )
+    sizes = high[:, 0] + low[:, 0]
+    finite = np.isfinite(sizes)
+    margins = Margins(
         summed=np.where(finite, table["margin_sum"].to_numpy(dtype=float), 0.0),
-        columns=columns[0],
-        sizes=high[:, 0] + low[:, 0],
+        columns=np.where(finite[:, None], high - low, 0.0)[:, : 2 if surprise else 1],
+        sizes=np.where(finite, sizes, math.inf),
         totals=high[:, 2] + low[:, 2],
         prompts=pd.factorize(table["cluster_id"])[0],
         categories=pd.factorize(table["category"])[0],
     )
-    return straight, replace(straight, columns=columns[1]), finite
+    return margins, finite
+
+
+def _bend(margins: Margins, finite: NDArray[np.bool_]) -> Margins:
+    """Return margins with the columns of `curve` in the place of the difference of the numbers of tokens."""
+    more, both = margins.columns[finite, 0], margins.sizes[finite]
+    of_length = curve((both + more) / 2, (both - more) / 2)
+    columns = np.zeros((len(finite), of_length.shape[1]))
+    columns[finite] = of_length
+    return replace(margins, columns=np.column_stack([columns, margins.columns[:, 1:]]))
 
 
 def _surprise(run: Run) -> dict[tuple[str, int], float] | None:
@@ -249,14 +230,10 @@ def _surprise(run: Run) -> dict[tuple[str, int], float] | None:
     found = run_tokens(run)
     if found is None:
         return None
-    ids: dict[str, dict[int, NDArray[np.int32]]] = defaultdict(dict)
-    for (name, i, with_context), tokens in found.items():
-        if with_context:
-            ids[name][i] = tokens.ids
-    unigram = unigram_surprise(one for of_prompt in ids.values() for one in of_prompt.values())
-    return {
-        (name, i): float(unigram(one, own).sum())
-        for name, of_prompt in ids.items()
-        for own in [np.concatenate(list(of_prompt.values()))]
-        for i, one in of_prompt.items()
-    }
+    ids = {(name, i): tokens.ids for (name, i, with_context), tokens in found.items() if with_context}
+    of_prompt: dict[str, list[NDArray[np.int32]]] = defaultdict(list)
+    for (name, _), one in ids.items():
+        of_prompt[name].append(one)
+    unigram = unigram_surprise(ids.values())
+    own = {name: np.concatenate(several) for name, several in of_prompt.items()}
+    return {key: float(unigram(one, own[key[0]]).sum()) for key, one in ids.items()}

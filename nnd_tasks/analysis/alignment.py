@@ -9,43 +9,32 @@ from typing import TypeAlias
 
 from nnd_tasks.languages import split_words
 
-#: (same, start, length, start, length): a stretch of each of two sequences, shared or different, in order.
+#: (same, start, length, start, length): a stretch of each of two texts in characters, shared or different, in order.
 Block: TypeAlias = tuple[bool, int, int, int, int]
 
-#: Sequences with more items than this between their first and last difference are not compared item by item.
-MANY = 500
+#: With more words than this between the first and the last difference, all between them is one difference.
+MANY = 2_000
 
 
-def blocks(left: Sequence[str], right: Sequence[str], many: int = MANY) -> list[Block]:
-    """Return what two sequences share and where they differ, in order.
-
-    Args:
-        left: such as words.
-        right: likewise.
-        many: with more items than this between the first and the last difference, all between them is one difference.
-    """
-    short = min(len(left), len(right))
-    head = next((i for i in range(short) if left[i] != right[i]), short)
-    tail = next((i for i in range(short - head) if left[-1 - i] != right[-1 - i]), short - head)
-    a, b = left[head : len(left) - tail], right[head : len(right) - tail]
-    found = [(True, 0, head, 0, head)]
-    if max(len(a), len(b)) > many:
-        found.append((False, head, len(a), head, len(b)))
-    else:
-        for tag, i, i_end, j, j_end in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-            found.append((tag == "equal", head + i, i_end - i, head + j, j_end - j))
-    found.append((True, len(left) - tail, tail, len(right) - tail, tail))
-    return [block for block in found if block[2] or block[4]]
-
-
-def character_blocks(left: str, right: str, many: int = MANY) -> list[Block]:
-    """Return what two texts share and where they differ, compared word by word, in characters.
-
-    Words are those of `split_words`.
-    """
-    a_words, b_words = split_words(left), split_words(right)
-    i, j = ([0, *accumulate(map(len, words))] for words in (a_words, b_words))
-    return [
-        (same, i[a], i[a + a_size] - i[a], j[b], j[b + b_size] - j[b])
-        for same, a, a_size, b, b_size in blocks(a_words, b_words, many)
+def character_blocks(left: str, right: str) -> list[Block]:
+    """Return what two texts share and where they differ, compared word by word (`split_words`), in characters."""
+    a, b = split_words(left), split_words(right)
+    head = count_equal(a, b)
+    tail = count_equal(a[head:][::-1], b[head:][::-1])
+    middles = a[head : len(a) - tail], b[head : len(b) - tail]
+    a_size, b_size = map(len, middles)
+    matcher = SequenceMatcher(None, *middles, autojunk=False)
+    found = matcher.get_opcodes() if max(a_size, b_size) <= MANY else [("replace", 0, a_size, 0, b_size)]
+    # Places are counted from the first difference.
+    found = [("equal", -head, 0, -head, 0), *found, ("equal", a_size, a_size + tail, b_size, b_size + tail)]
+    i, j = ([0, *accumulate(map(len, words))] for words in (a, b))
+    blocks = [
+        (tag == "equal", i[head + a0], i[head + a1] - i[head + a0], j[head + b0], j[head + b1] - j[head + b0])
+        for tag, a0, a1, b0, b1 in found
     ]
+    return [block for block in blocks if block[2] or block[4]]
+
+
+def count_equal(left: Sequence[object], right: Sequence[object]) -> int:
+    """Return with how many equal items two sequences begin."""
+    return next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))

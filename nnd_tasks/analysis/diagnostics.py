@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
+from nnd_tasks.analysis.results import Run, Runs
 from nnd_tasks.analysis.set_tables import table_of
-from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, strongest, writers_of
+from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.show.report import Table
-
-if TYPE_CHECKING:
-    from nnd_tasks.analysis.results import Run
 
 #: Margins (nats per token) below which rounding may decide.
 NEAR = 1e-6
@@ -33,25 +31,21 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
         rate by the mean log-likelihood with context less that without; ``survives``: share of the passes that also pass without
         context. The last two are nan where the run did not score the candidates without context.
     """
-    tests = run.tests[run.tests["passed"].notna()]
-    pairs = [
-        (str(doc.get("context", "")), doc["candidates"][high], doc["candidates"][low])
-        for doc, high, low in zip(
-            (run.documents[i] for i in tests["document"]), tests["high"], tests["low"], strict=True
-        )
-    ]
-    protocol = run.protocol
+    tests = Runs([run]).tests.dropna(subset="passed")
+    texts_of = tests.reindex(columns=["context", "high", "low"], fill_value="").fillna("")
+    pairs = tuple(texts_of.itertuples(index=False, name=None))
     # Words are counted in the whole set.
-    texts, known = _set_facts(*(str(protocol.get(key, "")) for key in ("set", "config", "data"))) or (None, {})
+    texts, known = _set_facts(*(str(run.protocol.get(key, "")) for key in ("set", "config", "data")))
     writers = tuple(known.get(name, ("", "")) for name in tests["test_id"]) if known else ()
-    baselines = _remembered_rates(tuple(pairs), tuple(tests["category"]), texts, writers)
+    baselines = _remembered_rates(pairs, tuple(tests["category"]), texts, writers)
+    shares = _diagnose(tests)
     rows = [
         {
             "category": name,
             "model": run.model,
             **rates,
-            "best_baseline": (strongest(rates) or (None, math.nan))[1],
-            **_diagnose(tests if name == ALL else tests[tests["category"] == name]),
+            "best_baseline": max((rates[rule] for rule in rates if rule != "system"), default=math.nan),
+            **shares[tests["category"].eq(name) | (name == ALL)].mean(),
         }
         for name, rates in baselines.items()
     ]
@@ -77,8 +71,8 @@ def diagnostics_table(diagnostics: pd.DataFrame) -> Table:
 
 
 @lru_cache(maxsize=4)
-def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...], dict[str, Writers]] | None:
-    """Return the distinct candidates of a whole set, and who wrote those of each test; None where it is not built here.
+def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...] | None, dict[str, Writers]]:
+    """Return the distinct candidates of a whole set, and who wrote those of each test; None and nothing where it is not built.
 
     Args:
         name: of the set.
@@ -87,22 +81,19 @@ def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...], dict
     """
     table = table_of({"set": name, "config": config, "data": data})
     if table is None:
-        return None
-    pairs = zip(table.column("high").to_pylist(), table.column("low").to_pylist(), strict=True)
+        return None, {}
     writers = dict(zip(table.column("test_id").to_pylist(), writers_of(table), strict=False))
-    return tuple(dict.fromkeys(text for pair in pairs for text in pair)), writers
+    return tuple({*table.column("high").to_pylist(), *table.column("low").to_pylist()}), writers
 
 
-def _diagnose(tests: pd.DataFrame) -> dict[str, float]:
-    token, summed, per_byte = (passes(tests[column].to_numpy()) for column in ("margin", "margin_sum", "margin_bytes"))
-    pmi = survives = math.nan
-    if tests["margin_no_context"].notna().all():
-        pmi = float(passes(tests["margin"] - tests["margin_no_context"]).mean())
-        survives = float(passes(tests["margin_no_context"][token]).mean()) if token.any() else math.nan
-    return {
-        "near": float((tests["margin"].abs() < NEAR).mean()),
-        "flips_bytes": float((per_byte != token).mean()),
-        "flips_sum": float((summed != token).mean()),
-        "pmi": pmi,
-        "survives": survives,
+def _diagnose(tests: pd.DataFrame) -> pd.DataFrame:
+    """Return what the means of `diagnostics_of` are taken of, with the same names: 0, 1, or nan for each test."""
+    token, blind = passes(tests["margin"]), tests["margin_no_context"]
+    found = {
+        "near": tests["margin"].abs() < NEAR,
+        "flips_bytes": passes(tests["margin_bytes"]) != token,
+        "flips_sum": passes(tests["margin_sum"]) != token,
+        "pmi": np.where(blind.isna(), math.nan, passes(tests["margin"] - blind)),
+        "survives": np.where(blind.isna() | ~token, math.nan, passes(blind)),
     }
+    return pd.DataFrame(found, dtype=float)

@@ -9,7 +9,7 @@ What is left after f and b are taken off decides the adjusted test. See docs/len
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,13 +36,9 @@ def curve(high: Floats, low: Floats) -> Floats:
 
     Args:
         high: tokens of the better text of each test, shape (tests,).
-        low: of the worse one.
+        low: of the worse one; not all lengths may be equal.
     """
-    if not high.size:
-        return np.zeros((0, 1))
     knots = np.unique(np.quantile(np.concatenate([high, low]), np.linspace(0, 1, KNOTS)))
-    if len(knots) < 2:
-        return np.zeros((len(high), 1))
     spline = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
     return np.asarray(spline(high) - spline(low))
 
@@ -60,12 +56,12 @@ class Margins:
         categories: which category, from 0, shape (tests,).
     """
 
-    summed: Floats = field(repr=False)
-    columns: Floats = field(repr=False)
-    sizes: Floats = field(repr=False)
-    totals: Floats = field(repr=False)
-    prompts: Ints = field(repr=False)
-    categories: Ints = field(repr=False)
+    summed: Floats
+    columns: Floats
+    sizes: Floats
+    totals: Floats
+    prompts: Ints
+    categories: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,38 +70,33 @@ class Link:
 
     Attributes:
         coefficients: learned from all prompts, shape (columns,); 0 where nothing can be learned.
-        without: learned from all prompts but those of one part, shape (parts, columns).
+        without: learned from all prompts but one, shape (prompts, columns).
         known: whether a column varies, so that its coefficient can be learned, shape (columns,).
     """
 
     coefficients: Floats
-    without: Floats = field(repr=False)
+    without: Floats
     known: NDArray[np.bool_]
 
     @property
     def moves(self) -> Floats:
-        """How far each part moved the coefficients, shape (parts, columns)."""
+        """How far each prompt moved the coefficients, shape (prompts, columns)."""
         return self.coefficients - self.without
 
     @property
     def covariance(self) -> Floats:
-        """Of the coefficients: the jackknife over parts, shape (columns, columns)."""
-        parts = len(self.without)
-        return np.asarray((parts - 1) / parts * self.moves.T @ self.moves)
+        """Of the coefficients: the jackknife over prompts, shape (columns, columns)."""
+        prompts = len(self.without)
+        return np.asarray((prompts - 1) / prompts * self.moves.T @ self.moves)
 
 
-def fit(margins: Margins, parts: Ints | None = None) -> Link:
-    """Fit the coefficients by weighted least squares, on all tests and without each part.
+def fit(margins: Margins) -> Link:
+    """Fit the coefficients by weighted least squares, on all tests and without each prompt.
 
     A category has a constant of its own, so that what a model knows is not mistaken for a price of tokens where better texts
     are longer. A test weighs 1 / tokens of both texts, as each token adds noise to the sums.
-
-    Args:
-        margins: of the tests.
-        parts: which part each test belongs to, from 0; all tests of a prompt to one. None makes each prompt a part.
     """
-    parts = margins.prompts if parts is None else parts
-    number, columns = int(parts.max()) + 1, margins.columns.shape[1]
+    number, columns = int(margins.prompts.max()) + 1, margins.columns.shape[1]
     weights = 1 / np.maximum(margins.sizes, 1)
     values = np.column_stack([margins.columns, margins.summed])
     size = np.sqrt((weights[:, None] * values**2).sum(axis=0))
@@ -113,15 +104,15 @@ def fit(margins: Margins, parts: Ints | None = None) -> Link:
     values = values / size
     values -= np.average(values, axis=0, weights=weights)  # the constants take it up; sums of squares stay exact
     products = (values[:, :, None] * values[:, None, :]).reshape(len(values), -1)
-    squares = _sums(parts, weights[:, None] * products, number)
+    squares = _sums(margins.prompts, weights[:, None] * products, number)
     groups = int(margins.categories.max()) + 1
     ones = np.column_stack([np.ones(len(values)), values])
-    cells = _sums(parts * groups + margins.categories, weights[:, None] * ones, number * groups)
+    cells = _sums(margins.prompts * groups + margins.categories, weights[:, None] * ones, number * groups)
     cells = cells.reshape(number, groups, columns + 2)
-    # The first is of all tests, the others are without a part.
+    # The first is of all tests, the others are without a prompt.
     squares, cells = (np.concatenate([[each.sum(axis=0)], each.sum(axis=0) - each]) for each in (squares, cells))
     weight, sums = cells[..., 0], cells[..., 1:]
-    # With a part, a whole category may be gone.
+    # With a prompt, a whole category may be gone.
     share = np.where(weight > 1e-9 * weight[0], 1 / np.maximum(weight, 1e-300), 0)
     centred = squares.reshape(-1, columns + 1, columns + 1) - np.einsum("pgi,pgj,pg->pij", sums, sums, share)
     found, directions = np.linalg.eigh(centred[:, :columns, :columns])
@@ -137,18 +128,12 @@ def _sums(places: Ints, values: Floats, number: int) -> Floats:
     return np.stack([np.bincount(places, column, number) for column in values.T], axis=1)
 
 
-def left_over(margins: Margins, link: Link, parts: Ints | None = None) -> Floats:
-    """Return what is left of each margin, with the coefficients of the other parts, in nats, shape (tests,).
+def left_over(margins: Margins, link: Link) -> Floats:
+    """Return what is left of each margin, with the coefficients of the other prompts, in nats, shape (tests,).
 
     What can only be rounding is 0.
-
-    Args:
-        margins: of the tests.
-        link: as `fit` returns it.
-        parts: as for `fit`.
     """
-    parts = margins.prompts if parts is None else parts
-    rest = margins.summed - (margins.columns * link.without[parts]).sum(axis=1)
+    rest = margins.summed - (margins.columns * link.without[margins.prompts]).sum(axis=1)
     return _exact(rest, margins.totals)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nnd_tasks.analysis.alignment import Block, character_blocks
+from nnd_tasks.analysis.alignment import Block, character_blocks, count_equal
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired
 from nnd_tasks.analysis.token_files import CandidateTokens, run_tokens
@@ -27,8 +27,6 @@ BEFORE, AT, AFTER = range(3)
 #: Share of the characters of the longer text that two texts must have in common, in order. With less, more of the text was
 #: written anew than kept: there is no one place of an error, and what is shared are common words that stand in any two texts.
 SHARED = 0.5
-#: Words between the first and the last difference up to which texts are compared word by word.
-_MANY = 2_000
 
 
 # ---------------------------------------------------------------- one test
@@ -37,12 +35,9 @@ _MANY = 2_000
 @lru_cache(maxsize=1 << 16)  # the runs of a comparison have the same texts
 def alignment_of(high: str, low: str) -> tuple[Block, ...] | None:
     """Return what two candidates share and where they differ, in characters; None where they are equal or too different."""
-    longer = max(len(high), len(low))
-    if high == low or min(len(high), len(low)) < SHARED * longer:
-        return None
-    blocks = character_blocks(high, low, _MANY)
+    blocks = character_blocks(high, low)
     shared = sum(size for same, _, size, _, _ in blocks if same)
-    return tuple(blocks) if shared >= SHARED * longer else None
+    return tuple(blocks) if high != low and shared >= SHARED * max(len(high), len(low)) else None
 
 
 def label_tokens(
@@ -76,7 +71,9 @@ def label_tokens(
                 inside = (tokens.starts >= first) & (tokens.ends <= last)
                 # An empty token at the border of a difference belongs to the difference.
                 own[inside & (tokens.ends > first) & (tokens.starts < last)] = AFTER if place else BEFORE
-    prefix = _common_prefix(high, low)
+    prefix = count_equal(
+        *([*zip(one.ids.tolist(), one.starts.tolist(), one.ends.tolist(), strict=True)] for one in sides)
+    )
     for tokens, own, length in zip(sides, labels, lengths, strict=True):
         own[prefix:][own[prefix:] == BEFORE] = AT
         own[:prefix][tokens.ends[:prefix] == 0] = BEFORE
@@ -89,14 +86,6 @@ def _borders(tokens: CandidateTokens, length: int) -> NDArray[np.bool_]:
     long = tokens.ends > tokens.starts
     begun, over = (np.bincount(at[long], minlength=length + 1) for at in (tokens.starts + 1, tokens.ends))
     return np.asarray(np.cumsum(begun - over) == 0)
-
-
-def _common_prefix(high: CandidateTokens, low: CandidateTokens) -> int:
-    """Return with how many tokens of the same id and characters both candidates begin."""
-    n = min(len(high.ids), len(low.ids))
-    pairs = ((high.ids, low.ids), (high.starts, low.starts), (high.ends, low.ends))
-    differ = np.any([a[:n] != b[:n] for a, b in pairs], axis=0)
-    return int(differ.argmax()) if differ.any() else n
 
 
 # ---------------------------------------------------------------- all tests of a run
@@ -119,23 +108,19 @@ def margin_table(run: Run) -> pd.DataFrame | None:
     scores = run_tokens(run)
     if scores is None:
         return None
-    tests = run.tests[run.tests["passed"].notna()].reset_index(drop=True)
+    tests = run.tests.dropna(subset="passed")
     rows = []
-    for place, high, low in zip(tests["document"], tests["high"], tests["low"], strict=True):
+    for place, *pair in tests[["document", "high", "low"]].itertuples(index=False):
         document = run.documents[place]
-        alignment = alignment_of(document["candidates"][high], document["candidates"][low])
-        pair = [scores.get((document["cluster_id"], one, True)) for one in (high, low)]
-        rows.append(_parts(alignment, *pair))
-    columns = ["test_id", "cluster_id", "category"]
-    return tests[columns].join(pd.DataFrame(rows, columns=list(_VALUES), dtype=float))
+        alignment = alignment_of(*(document["candidates"][one] for one in pair))
+        tokens = (scores[document["cluster_id"], one, True] for one in pair)
+        rows.append(_parts(alignment, *tokens) if alignment else [math.nan] * len(_VALUES))
+    parts = pd.DataFrame(rows, tests.index, list(_VALUES), dtype=float)
+    return tests[["test_id", "cluster_id", "category"]].join(parts)
 
 
-def _parts(
-    alignment: Sequence[Block] | None, high: CandidateTokens | None, low: CandidateTokens | None
-) -> tuple[float, ...]:
+def _parts(alignment: Sequence[Block], high: CandidateTokens, low: CandidateTokens) -> tuple[float, ...]:
     """Return a row of `margin_table`, its columns `_VALUES`."""
-    if alignment is None or high is None or low is None:
-        return (math.nan,) * len(_VALUES)
     labels = label_tokens(alignment, high, low)
     sums = [
         np.bincount(own, weights=tokens.logprobs.astype(np.float64), minlength=3)
@@ -164,46 +149,30 @@ def margin_parts(paired: Paired) -> pd.DataFrame:
     Raises:
         NNDError: a file of token scores is damaged or belongs to another run.
     """
+    tables = {run.model: table for run in paired.runs if (table := margin_table(run)) is not None}
+    category_of = paired.tests.set_index("test_id")["category"]
     rows = []
-    for run in paired.runs:
-        table = margin_table(run)
-        if table is not None:
-            table = table[table["test_id"].isin(paired.tests["test_id"])]
-            names = [ALL, *sorted(set(table["category"]))]
-            rows += [{"category": name, "model": run.model, **_summarize(table, name)} for name in names]
+    for name in [ALL, *sorted(set(category_of))]:
+        ids = category_of.index[category_of.eq(name) | (name == ALL)]
+        for model, table in tables.items():
+            rows.append({"category": name, "model": model, **_summarize(table[table["test_id"].isin(ids)])})
     found = pd.DataFrame(rows)
-    if found.empty or not found["tests"].any():
-        return pd.DataFrame()
-    order = list(dict.fromkeys(found["category"]))
-    return found.sort_values("category", key=lambda column: column.map(order.index), kind="stable", ignore_index=True)
+    return found if len(found) and found["tests"].any() else pd.DataFrame()
 
 
-def _summarize(table: pd.DataFrame, category: str) -> dict[str, float]:
-    """Return the means and shares of the tests of a category."""
-    table = table if category == ALL else table[table["category"] == category]
+def _summarize(table: pd.DataFrame) -> dict[str, float]:
+    """Return the means and shares of some tests."""
     tests = table[table["at"].notna()]
-    codes, prompts = pd.factorize(tests["cluster_id"])
-    counts = np.bincount(codes, minlength=len(prompts))
-
-    def per_prompt(values: pd.Series) -> NDArray[np.float64]:
-        weights = values.to_numpy(dtype=np.float64)
-        return np.asarray(np.bincount(codes, weights=weights, minlength=len(prompts)), dtype=np.float64)
-
     noticed, won = tests["at"] > 0, tests["before"] + tests["at"] + tests["after"] > 0
+    tests = tests.assign(noticed=noticed, only_after=~noticed & won, lost_after=noticed & ~won)
+    prompts = tests.groupby("cluster_id", sort=False)
+    totals, counts = prompts.sum(numeric_only=True), prompts.size()
     row: dict[str, float] = {"tests": len(tests), "left_out": len(table) - len(tests)}
-    row |= {name: float(tests[name].mean()) for name in ("before", "tokens_high", "tokens_low")}
+    row |= tests[["before", "tokens_high", "tokens_low"]].mean().to_dict()
     for name in ("at", "after"):
-        mean = clustered_mean(per_prompt(tests[name]), counts)
-        row |= {
-            name: mean.mean,
-            f"{name}_standard_error": mean.standard_error,
-            f"{name}_low": mean.low,
-            f"{name}_high": mean.high,
-        }
-    for name, chosen in {"noticed": noticed, "only_after": ~noticed & won, "lost_after": noticed & ~won}.items():
-        share = summarize_rate(per_prompt(chosen), counts)
-        row[name] = share.pop("rate")
-        row |= {f"{name}_{key}": value for key, value in share.items()}
+        row |= clustered_mean(totals[name], counts).columns(name)
+    for name in ("noticed", "only_after", "lost_after"):
+        row |= summarize_rate(totals[name], counts).columns(name)
     return row
 
 

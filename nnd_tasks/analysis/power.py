@@ -31,14 +31,12 @@ MOST_NEEDED = 10**9
 DISAGREEMENT = 0.3
 
 
-def least_p(prompts: int, resamples: int = RESAMPLES) -> float:
+def least_p(prompts: int) -> float:
     """Return the smallest two-sided p value that sign flips of so many prompts allow: one pattern and its mirror image."""
-    return 2.0 ** (1 - prompts) if prompts <= EXACT else 1 / (1 + resamples)
+    return 2.0 ** (1 - prompts) if prompts <= EXACT else 1 / (1 + RESAMPLES)
 
 
-def detectable(
-    standard_error: float, prompts: int, hypotheses: int = 1, resamples: int = RESAMPLES, most: float = 1.0
-) -> float:
+def detectable(standard_error: float, prompts: int, hypotheses: int = 1, most: float = 1.0) -> float:
     """Return the MDE: the smallest true difference that is found with probability `POWER`.
 
     A difference counts as found when its p value is below `LEVEL` after Holm's correction over ``hypotheses``. The MDE takes
@@ -50,7 +48,6 @@ def detectable(
         standard_error: of the difference.
         prompts: how many.
         hypotheses: number of p values that are corrected together.
-        resamples: of the permutation test.
         most: largest difference that is possible.
 
     Returns:
@@ -60,15 +57,13 @@ def detectable(
     if prompts < 2 or math.isnan(standard_error) or standard_error == 0:
         return math.nan
     level = LEVEL / hypotheses
-    if least_p(prompts, resamples) >= level:
+    if least_p(prompts) >= level:
         return math.inf
-    mde = float(stdtrit(prompts - 1, 1 - level / 2) + stdtrit(prompts - 1, POWER)) * standard_error
+    mde = float(stdtrit(prompts - 1, [1 - level / 2, POWER]).sum()) * standard_error
     return mde if mde <= most else math.inf
 
 
-def needed(
-    standard_error: float, prompts: int, difference: float, hypotheses: int = 1, resamples: int = RESAMPLES
-) -> float:
+def needed(standard_error: float, prompts: int, difference: float, hypotheses: int = 1) -> float:
     """Return how many prompts, of the kind of those that were measured, make a difference `detectable`; two digits are given.
 
     The standard error falls with the square root of the number of prompts.
@@ -78,49 +73,36 @@ def needed(
         prompts: with how many.
         difference: to be found.
         hypotheses: as for `detectable`.
-        resamples: likewise.
 
     Returns:
-        Infinity where no number is enough, as so few resamples allow no such p value; nan for a difference of nan.
+        Infinity where no number is enough, as a permutation test gives no such p value.
     """
-    if math.isnan(difference):
-        return math.nan
 
     def enough(count: int) -> bool:
-        error = standard_error * math.sqrt(prompts / count)
-        return detectable(error, count, hypotheses, resamples) <= difference
+        return detectable(standard_error * math.sqrt(prompts / count), count, hypotheses) <= difference
 
-    count = 2
-    while not enough(count):
-        count *= 2
-        if count > MOST_NEEDED:
-            return math.inf
-    counts = range(count // 2, count + 1)
-    return float(f"{counts[bisect_left(counts, True, key=enough)]:.2g}")
+    counts = range(2, MOST_NEEDED)
+    place = bisect_left(counts, True, key=enough)
+    return float(f"{counts[place]:.2g}") if place < len(counts) else math.inf
 
 
-def planned(tests: ArrayLike, disagreement: float = DISAGREEMENT, within: float = WITHIN, hypotheses: int = 1) -> float:
+def planned(tests: ArrayLike, hypotheses: int = 1) -> float:
     """Return the MDE that a category can be expected to have, before any model has run.
 
-    The variance of a sum of n equally correlated differences is n d (1 + (n - 1) r) for a share d of discordant tests and a
-    correlation r within a prompt (Kish, 1965, section 5.4), so the standard error of the pooled difference is
-    sqrt(sum_i n_i d (1 + (n_i - 1) r)) / sum_i n_i.
+    The variance of a sum of n equally correlated differences is n d (1 + (n - 1) r) for a share d of discordant tests
+    (`DISAGREEMENT`) and a correlation r within a prompt (`WITHIN`; Kish, 1965, section 5.4), so the standard error of the pooled
+    difference is sqrt(sum_i n_i d (1 + (n_i - 1) r)) / sum_i n_i.
 
     Args:
-        tests: of each prompt, shape (prompts,).
-        disagreement: share of tests that the two models decide differently.
-        within: correlation of the differences within a prompt.
+        tests: of each prompt, at least one, shape (prompts,).
         hypotheses: as for `detectable`.
 
     Returns:
-        As `detectable`; infinity also where the MDE is above ``disagreement``, the largest difference possible.
+        As `detectable`; infinity also where the MDE is above d, the largest difference possible.
     """
     n = np.asarray(tests, dtype=np.float64)
-    n = n[n > 0]
-    if not n.size:
-        return math.nan
-    error = math.sqrt(float((n * disagreement * (1 + (n - 1) * within)).sum())) / float(n.sum())
-    return detectable(error, n.size, hypotheses, most=disagreement)
+    error = math.sqrt(float((n * DISAGREEMENT * (1 + (n - 1) * WITHIN)).sum())) / float(n.sum())
+    return detectable(error, n.size, hypotheses, most=DISAGREEMENT)
 
 
 def planned_by_category(clusters: Iterable[str], categories: Iterable[str]) -> dict[str, tuple[float, int]]:

@@ -26,25 +26,26 @@ def give_verdicts(comparison: Comparison) -> list[str]:
     """
     rates = comparison.rates[comparison.rates["category"] == ALL].set_index("model")["rate"]
     sentences = []
+    if comparison.differences.empty:
+        return []
     pairs = comparison.differences.groupby(["first", "second"], sort=False)
     for _, of_pair in pairs:
         whole, *categories = of_pair.itertuples()
+        categories = categories if len(categories) > 1 else []
         if _is_decided(whole):
             better, worse = (whole.first, whole.second) if whole.difference < 0 else (whole.second, whole.first)
             both = f"{100 * rates[better]:.1f}% against {100 * rates[worse]:.1f}%"
             said = f"{better} passes more tests than {worse}: {both} ({_certainty(whole)})."
         else:
-            said = _undecided(whole, len(pairs), comparison.resamples)
+            said = _undecided(whole, len(pairs))
         found: dict[str, list[str]] = defaultdict(list)
-        for one in categories if len(categories) > 1 else ():
-            if _is_decided(one):
-                found[one.second if one.difference > 0 else one.first].append(
-                    f"{one.category} (by {_points(abs(one.difference))}, p {_p_value(one)})"
-                )
+        for one in filter(_is_decided, categories):
+            text = f"{one.category} (by {_points(abs(one.difference))}, p {_p_value(one)})"
+            found[one.second if one.difference > 0 else one.first].append(text)
         more = "; ".join(f"{model} passes more on {', '.join(names)}" for model, names in found.items())
         if more:
             said += f" By category, {more}."
-        elif _is_decided(whole) and len(categories) > 1:
+        elif categories and _is_decided(whole):
             said += " No category shows it alone."
         sentences.append(said)
     return sentences
@@ -71,14 +72,14 @@ def _certainty(difference: Any) -> str:
     return f"{_points(abs(difference.difference))}{interval}, p {_p_value(difference)}"
 
 
-def _undecided(difference: Any, hypotheses: int, resamples: int) -> str:
+def _undecided(difference: Any, hypotheses: int) -> str:
     """Return what so many prompts could have shown, and what a smaller difference would need."""
     said = f"Undecided between {difference.first} and {difference.second}: {counted(difference.prompts, 'prompt')}"
     if math.isnan(difference.mde):
         equal = difference.standard_error == 0
         return f"{said}, and they pass equally many tests of each." if equal else f"{said} shows no difference."
     aim = next((aim for aim in _AIMS if aim < difference.mde), math.nan)
-    wanted = needed(difference.standard_error, difference.prompts, aim, hypotheses, resamples)
+    wanted = needed(difference.standard_error, difference.prompts, aim, hypotheses)
     more = f"; about {wanted:,.0f} would be needed for {_points(aim)}" if math.isfinite(wanted) else ""
     if math.isinf(difference.mde):
         return f"{said} can show no difference{more}."

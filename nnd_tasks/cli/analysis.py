@@ -61,8 +61,7 @@ def compare(
     from nnd_tasks.show.terminal import show_reports
 
     comparisons = compare_runs(read_results(runs, select or ()), parts_of(allow))
-    only_brief = brief and out is None and form == "text"
-    reports = [report_comparison(one, adjusted=adjust, brief=only_brief) for one in comparisons]
+    reports = [report_comparison(one, adjusted=adjust) for one in comparisons]
     show_reports(reports, out=out, form=form, brief=brief)
 
 

@@ -67,7 +67,7 @@ def collect_compare(folder: Path) -> Pins:
             rate = {name: row[name] for name in ("rate", "standard_error", "low", "high")}
             pins |= flat(rate, task, row["model"], row["category"])
         for row in comparison.differences.rename(columns={"mde": "detectable"}).to_dict("records"):
-            names = ("difference", "low", "high", "p", "p_holm", "mcnemar", "detectable", "standard_error", "disagrees")
+            names = ("difference", "low", "high", "p", "p_holm", "detectable", "standard_error", "disagrees")
             one = {name: row[name] for name in names}
             pins |= flat(one, task, f"{row['second']} - {row['first']}", row["category"])
         for row in comparison.ranks.to_dict("records"):
@@ -111,9 +111,7 @@ def collect_adjust(folder: Path) -> Pins:
                     "high": found.link[f"{name}_high"],
                 }
                 pins |= flat(value, *names, "coefficient", name)
-            longer = {rate: found.link[f"longer_{rate}"] for rate in (*RAW, ADJUSTED)}
-            pins |= flat(longer, *names, "longer")
-            pins |= flat({"better_longer": found.link["better_longer"], "notes": len(found.notes)}, *names)
+            pins |= flat({"notes": len(found.notes)}, *names)
     return pins
 
 

@@ -23,7 +23,7 @@ from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.results import read_results
 from nnd_tasks.analysis.selecting import PARTS, value_of
 from nnd_tasks.analysis.side_by_side import not_compared, pair
-from nnd_tasks.baselines import Unigrams
+from nnd_tasks.baselines import mean_frequency
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
@@ -459,8 +459,8 @@ def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(
     rows_of_run = [row for row in rows if row["test_id"] in set(run.tests["test_id"])]
 
     def rate(counted: list[dict[str, Any]]) -> float:
-        words = Unigrams({row[side]: 0 for row in counted for side in ("high", "low")})
-        return sum(words.mean(row["high"]) > words.mean(row["low"]) for row in rows_of_run) / len(rows_of_run)
+        frequency = mean_frequency({row[side] for row in counted for side in ("high", "low")})
+        return sum(frequency(row["high"]) > frequency(row["low"]) for row in rows_of_run) / len(rows_of_run)
 
     reading._set_facts.cache_clear()
     monkeypatch.setenv("NND_HOME", str(home))

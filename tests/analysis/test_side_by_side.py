@@ -53,7 +53,7 @@ def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both() -> None:
     protocol = {**PROTOCOL, "selection": "all"}
     a, b, c = (make_run(m, [bool(x) for x in row], clusters, protocol=protocol) for m, row in outcomes.items())
     some = _cut(b, ["m", "k", "l"])
-    [found] = compare_runs([a, some], resamples=100)
+    [found] = compare_runs([a, some])
     assert found.paired.models == ["a", "b"]
     # Of k, l and m, a passes 3 of 6 and b 4.
     rates = found.rates[found.rates["category"] == "all"].set_index("model")["rate"]
@@ -85,7 +85,7 @@ def test_a_run_is_told_to_be_alone_only_where_its_model_is_in_no_comparison_of_i
     protocol = {**PROTOCOL, "selection": "all"}
     a, b = (make_run(name, [True, False, True], ["k", "l", "m"], protocol=protocol) for name in "ab")
     runs = [a, _cut(a, ["k", "m"]), _cut(b, ["k", "m"])]
-    [found] = compare_runs(runs, resamples=100)
+    [found] = compare_runs(runs)
     [line] = found.not_compared
     assert "nnd_demo (selection all) is in no comparison: another run of a is compared" in line
 

@@ -178,9 +178,9 @@ def test_differences_and_noise_are_those_of_pairs(rows: list[tuple[int, ...]]) -
     assert spread.noise**2 == pytest.approx(np.mean(variances) / 2, abs=1e-12)
     for (a, b), one in pairs.items():
         if one.standard_error > 1e-6:
-            p = 2 * stdtr(len(tests) - 1, -abs(one.difference / one.standard_error))
+            p = 2 * stdtr(len(tests) - 1, -abs(one.mean / one.standard_error))
             assert spread.p[a, b] == pytest.approx(p, rel=1e-6, abs=1e-6)
-            assert spread.apart[a, b] == (p < 0.05) * np.sign(one.difference)
+            assert spread.apart[a, b] == (p < 0.05) * np.sign(one.mean)
 
 
 def test_signal_and_noise_have_a_closed_form() -> None:
