@@ -196,14 +196,6 @@ def test_texts_from_outside_are_never_markup_and_nothing_is_loaded(three: list[P
     assert policy.startswith("default-src 'none';")
 
 
-def test_texts_that_utf8_cannot_hold_are_replaced(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
-    folder = write_run(tmp_path / "a", "a")
-    samples = next(folder.glob("samples_*"))
-    samples.write_text(samples.read_text().replace("sat a dog", "sat \\ud800 dog"))
-    done = nnd("report", folder, "-o", tmp_path / "r.html")
-    assert done.status == 0, done.err
-
-
 # ---------------------------------------------------------------- signatures and commands
 
 
