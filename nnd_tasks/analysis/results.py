@@ -82,6 +82,11 @@ class Run:
         return f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
 
     @property
+    def asked(self) -> dict[str, Any]:
+        """What must be equal for runs to be compared: task, protocol, and the N of a version N-X (CONTRIBUTING.md)."""
+        return {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
+
+    @property
     def file(self) -> Path:
         """Its results file."""
         return self.path.with_name(f"results_{self.date}.json")
@@ -167,8 +172,7 @@ def read_results(
         raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
     equal: dict[str, list[Run]] = defaultdict(list)
     for run in select_runs(found, select) if found else ():
-        asked = [run.task, str(run.version).partition("-")[0], run.protocol, run.model_info, run.model]
-        equal[json.dumps(asked, sort_keys=True)].append(run)
+        equal[json.dumps([run.asked, run.model_info, run.model], sort_keys=True)].append(run)
     runs = Runs()
     firsts = [same[0] for same in equal.values()]
     names = short_names([run.model for run in firsts], [run.model_info for run in firsts])

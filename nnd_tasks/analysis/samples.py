@@ -46,7 +46,8 @@ def read_samples(path: Path) -> tuple[list[dict[str, Any]], pd.DataFrame, int]:
     rows: list[dict[str, Any]] = []
     truncated, where = 0, str(path)
     try:
-        for where, sample in read_lines(path):
+        for place, sample in read_lines(path):
+            where = place
             doc, scores, without = sample["doc"], sample["candidates"], sample.get("no_context")
             "".join(doc["candidates"]).encode()  # half of a character (a lone surrogate) is an error
             if not len(doc["candidates"]) == len(scores) == len(without or scores):
@@ -69,7 +70,7 @@ def read_samples(path: Path) -> tuple[list[dict[str, Any]], pd.DataFrame, int]:
 
 def _side_scores(test: Mapping[str, Any], scores: list[Any], without: list[Any] | None) -> dict[str, Any]:
     """Return the scores of the better and the worse text of a test; None where one was not scored, or is infinite."""
-    found = {}
+    found: dict[str, Any] = {}
     for side in _SIDES:
         score = scores[test[side]] or dict.fromkeys(_KINDS)
         alone = without[test[side]] if without else None

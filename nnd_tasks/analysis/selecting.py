@@ -35,8 +35,7 @@ def texts_apart(values: Sequence[Any]) -> list[str]:
 def _parts_of(run: Run) -> dict[str, str]:
     """Return what a run can be chosen by; ``limit`` is the number of prompts that --limit or --samples took, or all."""
     limit = str(run.protocol.get("selection", "all")).partition(" of ")[0]  # 10 of 60 (digest)
-    parts = {"task": run.task, "version": run.version, "limit": limit, **run.protocol}
-    return {key: text_of(value) for key, value in parts.items()}
+    return {key: text_of(value) for key, value in {"limit": limit, **run.asked}.items()}
 
 
 def select_runs(runs: Sequence[Run], wanted: Sequence[str]) -> Sequence[Run]:
@@ -59,13 +58,9 @@ def select_runs(runs: Sequence[Run], wanted: Sequence[str]) -> Sequence[Run]:
         if not any(key in parts for parts in known):
             raise NNDError(f"--select {key}: no part of the protocol; they are {', '.join(known[0])}")
         values = [parts.get(key, "no") for parts in known]
-        value = value.lower()
+        value = value.lower().partition("-")[0] if key == "version" else value.lower()
         meant = {value, f"nnd/{value}", {"true": "yes", "false": "no", "none": "no"}.get(value)}
-        chosen = [
-            run
-            for run, own in zip(runs, map(str.lower, values), strict=True)
-            if own in meant or (key == "version" and own.partition("-")[0] in meant)
-        ]
+        chosen = [run for run, own in zip(runs, values, strict=True) if own.lower() in meant]
         if not chosen:
             raise NNDError(f"--select {text}: no run has it; they have {', '.join(sorted(set(values)))}")
         runs = chosen

@@ -134,7 +134,7 @@ def test_windows_are_compared_between_any_two() -> None:
 @pytest.mark.parametrize(
     ("runs", "x", "message"),
     [
-        ([("m-1b", 1)], None, "one run only (m-1b on nnd_demo)"),
+        ([("m-1b", 1)], None, "the run of m-1b on nnd_demo is in no comparison: no other model ran"),
         ([("m-1b", 1), ("m-x", None)], None, "parameters of m-x is not known; give it with --tags FILE"),
         ([("m-1b", 1), ("m-2b", 1)], None, "m-1b and m-2b both have parameters 1; name only"),
         ([("m-1b", -3), ("m-2b", 1)], None, "m-1b: -3 parameters"),
