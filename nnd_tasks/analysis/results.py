@@ -96,6 +96,11 @@ class Run:
         """Where its token scores lie; the file is there only for runs with ``tokens``."""
         return self.path.with_name(f"tokens_{self.task}_{self.date}.parquet")
 
+    def texts_of(self, side: str) -> list[str]:
+        """Return the better (``high``) or the worse (``low``) text of each test."""
+        places = zip(self.tests["document"], self.tests[side], strict=True)
+        return [self.documents[document]["candidates"][candidate] for document, candidate in places]
+
 
 class Runs(list[Run]):
     """Runs in the order in which they were found, with a table of all their tests and one of the runs."""
@@ -132,15 +137,13 @@ class Runs(list[Run]):
 
 def _with_texts(place: int, run: Run) -> pd.DataFrame:
     """Return the tests of a run with the texts of their prompts and candidates."""
-    first = {"run": place, "model": run.model, "task": run.task, "set": run.set}
-    texts = []
-    for i, high, low in zip(run.tests["document"], run.tests["high"], run.tests["low"], strict=True):
-        prompt, candidates = run.documents[i], run.documents[i]["candidates"]
-        of_prompt = {key: text for key, text in prompt.items() if isinstance(text, str) and key not in run.tests}
-        texts.append({**of_prompt, "high": candidates[high], "low": candidates[low]})
-    return pd.DataFrame({**first, **run.tests, **pd.DataFrame(texts, run.tests.index), **first}).drop(
-        columns="document"
+    prompts = pd.DataFrame(
+        [{key: text for key, text in document.items() if isinstance(text, str)} for document in run.documents]
     )
+    about = {"run": place, "model": run.model, "task": run.task, "set": run.set}
+    tests = pd.DataFrame({**about, **run.tests, "high": run.texts_of("high"), "low": run.texts_of("low")})
+    others = [name for name in prompts if name not in tests]
+    return tests.join(prompts[others], on="document").drop(columns="document")
 
 
 def read_results(

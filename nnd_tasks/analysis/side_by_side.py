@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -96,7 +95,7 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
         skip = set() if by_task else {*allow, "task", "version"}  # the versions of two tasks have nothing in common
         equal: dict[str, list[Run]] = defaultdict(list)
         for run in of_set:
-            equal[json.dumps({key: run.asked[key] for key in sorted(run.asked.keys() - skip)})].append(run)
+            equal[str(sorted((key, str(value)) for key, value in run.asked.items() if key not in skip))].append(run)
         groups = list(equal.values())
         whole = [
             _with_larger(group, [run for run in of_set if not by_task or run.task == group[0].task], allow)
@@ -149,14 +148,14 @@ def _apart(groups: Sequence[Sequence[Run]]) -> list[str]:
     for group in groups:
         tasks, mine = {run.task for run in group}, group[0].asked
         rivals = [other[0].asked for other in groups if tasks & {run.task for run in other}]
-        keys = [key for key in dict.fromkeys(chain(*rivals)) if len({str(rival.get(key)) for rival in rivals}) > 1]
-        for hidden in ({"task", *_DIGESTS, *_OF_SHOTS}, {"task", *_DIGESTS}, {"task"}):
-            shown = [key for key in keys if key not in hidden]
-            if len({tuple(str(rival.get(key)) for key in shown) for rival in rivals}) == len(rivals):
+        keys = [key for key in dict.fromkeys(chain(*rivals)) if key != "task"]
+        table = pd.DataFrame({key: texts_apart([rival.get(key) for rival in rivals]) for key in keys})
+        table = table.loc[:, table.nunique() > 1]
+        for hidden in (_DIGESTS | _OF_SHOTS, _DIGESTS, set()):
+            shown = table.drop(columns=list(hidden), errors="ignore")
+            if not shown.duplicated().any():
                 break
-        place = rivals.index(mine)
-        named = [f"{key} {texts_apart([rival.get(key) for rival in rivals])[place]}" for key in shown]
-        texts.append(visible(", ".join(named)))
+        texts.append(visible(", ".join(f"{key} {value}" for key, value in shown.loc[rivals.index(mine)].items())))
     return texts
 
 
@@ -235,11 +234,8 @@ def _on_common_prompts(runs: Sequence[Run]) -> list[Run]:
 
 def asked_texts(run: Run) -> pd.DataFrame:
     """Return what each test of a run asks: its prompt, category and two texts; ``test_id`` is the index."""
-    asked = run.tests.set_index("test_id")[["cluster_id", "category"]]
-    for side in ("high", "low"):
-        places = zip(run.tests["document"], run.tests[side], strict=True)
-        asked[side] = [run.documents[document]["candidates"][candidate] for document, candidate in places]
-    return asked
+    asked = run.tests.assign(high=run.texts_of("high"), low=run.texts_of("low")).set_index("test_id")
+    return asked[["cluster_id", "category", "high", "low"]]
 
 
 def _differences(first: Run, other: Run, allow: Iterable[str] = ()) -> str:

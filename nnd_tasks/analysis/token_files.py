@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +63,7 @@ def run_tokens(run: Run) -> TokenScores | None:
             continue  # the samples may be a selection
         same = document["candidates"][row.candidate : row.candidate + 1] == [row.text]
         scores = document["scores" if with_context else "no_context"]
-        score = scores[row.candidate] if same and scores else None
+        score: Any = scores[row.candidate] if same and scores else None
         if same and (score is None or score["sum"] is None):
             continue
         count, total = len(row.logprobs), row.logprobs.sum(dtype=np.float64)
