@@ -17,14 +17,16 @@ from urllib.parse import parse_qsl, urlsplit
 #: Replaces a secret.
 MARK = "***"
 
+#: The words of a name before its last one: ``openai_``, or ``user`` before a capital letter.
+_BEFORE = r"(?:[\w.-]*(?:[_.-]|(?-i:(?<=[a-z0-9])(?=[A-Z]))))?"
 #: Names of secrets: api_key, hub-token, Authorization, accessToken. A token of a text, as in bos_token, is none.
-_NAME = r"""(?:
+_NAME = rf"""(?:
     [\w.-]*(?:passw(?:or)?d|passphrase|secret|credential|authorization|bearer|cookie|header)[\w.-]*
     | [\w.-]*(?:(?:api|access|private)[_.-]?key|(?:auth|access|api|hf|hub)[_.-]?token)[\w.-]*
-    | (?:[\w.-]*[_.-])?(?:auth|pass|pwd|pw|pat|jwt|sas|sig|keys?)
+    | {_BEFORE}(?:auth|pass|pwd|pw|pat|jwt|sas|sig|keys?)
     | auth[_.-][\w.-]*
-    | (?!(?:[\w.-]*[_.-])?(?:bos|eos|pad|unk|sep|cls|mask|prefix|suffix|start|end|stop|special|image|audio|video
-        |think|thinking|eot|eod|begin|boi|eoi|next|first|last|per)[_.-]token(?![\w.-]))(?:[\w.-]*[_.-])?token
+    | (?!{_BEFORE}(?:bos|eos|pad|unk|sep|cls|mask|prefix|suffix|start|end|stop|special|image|audio|video
+        |think|thinking|eot|eod|begin|boi|eoi|next|first|last|per)[_.-]?token(?![\w.-])){_BEFORE}token
     )(?![\w.-])"""
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE | re.VERBOSE)
 #: A secret in running text after its name: ``name=...``, ``"name": "..."``, ``name: '...'``; "unexpected token: x" is prose.

@@ -17,7 +17,18 @@ from nnd_tasks.secrets import (
 )
 
 SECRET = [
-    *("token", "auth_token", "hf_token", "use_auth_token", "access_token", "api_token", "hub_token", "api_key"),
+    *(
+        "userToken",
+        "clientKey",
+        "token",
+        "auth_token",
+        "hf_token",
+        "use_auth_token",
+        "access_token",
+        "api_token",
+        "hub_token",
+        "api_key",
+    ),
     *("openai_api_key", "OPENAI_API_KEY", "apiKey", "X-API-Key", "authorization", "Proxy-Authorization", "accessToken"),
     *(
         "password",
@@ -33,6 +44,7 @@ SECRET = [
     ),
 ]
 PLAIN = [
+    *("bosToken", "KeyError", "hotkey"),
     *("tokenizer", "tokenizer_backend", "add_bos_token", "eos_token", "pad_token", "max_tokens", "max_new_tokens"),
     *("think_end_token", "prefix_token_id", "custom_prefix_token_id", "skip_special_tokens", "pretrained", "revision"),
     *("num_key_value_heads", "author", "monkey", "keyboard", "base_url", "max_num_batched_tokens", "softmax_dtype"),

@@ -253,8 +253,7 @@ def _differences(first: Run, other: Run, allow: Iterable[str] = ()) -> str:
     if not (first.truncated or other.truncated):
         equal.add("window")
     keys = [key for key in {**mine, **theirs} if key not in equal]
-    names = {"version": "version of the task", "window": "prompts were shortened to a window of"}
-    differ = "; ".join(f"{names.get(key, key)} {mine.get(key)!r} and {theirs.get(key)!r}" for key in keys)
+    differ = "; ".join(f"{key} {mine.get(key)!r} and {theirs.get(key)!r}" for key in keys)
     hint = f", or compare anyway with --allow {','.join(keys)}" if one & two and "data" not in keys else ""
     who = " and ".join(f"{run.model} ({run.task})" for run in (first, other))
     return f"{who} cannot be compared: {differ}; rerun both with equal settings{hint}" if keys else ""

@@ -291,7 +291,7 @@ def test_what_is_allowed_must_be_a_part_of_the_protocol(scored: Path) -> None:
         ),
         (
             _change("nnd_demo", "2-A", lambda results: results["versions"]),
-            r"cannot be compared: version of the task '2' and '1'.*--allow version",
+            r"cannot be compared: version '2' and '1'.*--allow version",
         ),
         (
             _change("selection", "5 of 60 (abc)", _protocol),
