@@ -153,7 +153,7 @@ def _apart(groups: Sequence[Sequence[Run]]) -> list[str]:
         table = table.loc[:, table.nunique() > 1]
         for hidden in (_DIGESTS | _OF_SHOTS, _DIGESTS, set()):
             shown = table.drop(columns=list(hidden), errors="ignore")
-            if not shown.duplicated().any():
+            if len(shown.columns) and not shown.duplicated().any():
                 break
         texts.append(visible(", ".join(f"{key} {value}" for key, value in shown.loc[rivals.index(mine)].items())))
     return texts

@@ -46,8 +46,8 @@ def run_tokens(run: Run) -> TokenScores | None:
     """Return the token scores of a run, which are read once, as all parts of a report need them; None where it kept none.
 
     Raises:
-        NNDError: their file cannot be read, lacks a column, or disagrees with the samples: a candidate that is not there, another
-            text, or log-probabilities that do not add up to its sum.
+        NNDError: their file cannot be read, lacks a column or a scored candidate, or disagrees with the samples: a candidate
+            that is not there, another text, or log-probabilities that do not add up to its sum.
     """
     path, tokens = run.tokens, dict[tuple[str, int, bool], CandidateTokens]()
     if not path.is_file():
@@ -75,4 +75,8 @@ def run_tokens(run: Run) -> TokenScores | None:
             )
         key = row.cluster_id, row.candidate, with_context
         tokens[key] = CandidateTokens(row.token_ids, row.starts, row.ends, row.logprobs)
+    for name, document in documents.items():
+        for i, score in enumerate(document["scores"]):
+            if score is not None and score["sum"] is not None and (name, i, True) not in tokens:
+                raise NNDError(f"{path}: has no tokens of candidate {i} of prompt {name}; run the task again")
     return tokens

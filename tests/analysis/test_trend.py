@@ -126,7 +126,7 @@ def test_windows_are_compared_between_any_two() -> None:
         make_run(f"m-{i}b", OUTCOMES, CLUSTERS, model_info={"window": window}, parameters=i + 1, truncated=int(i == 1))
         for i, window in enumerate(windows)
     ]
-    with pytest.raises(NNDError, match=r"m-1b .* and m-2b .*a window of 64 and 128"):
+    with pytest.raises(NNDError, match=r"m-1b .* and m-2b .*window 64 and 128"):
         find_trend(runs)
     assert len(find_trend(runs, allow=["window"]).points) == 6
 
