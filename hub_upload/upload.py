@@ -11,7 +11,7 @@ from pathlib import Path
 from hub_upload.plan import UploadPlan
 from nnd_tasks.datasets import CARD, read_card
 from nnd_tasks.errors import NNDError
-from nnd_tasks.secrets import hide
+from nnd_tasks.secrets import MARK, hide
 from nnd_tasks.wording import some_of
 
 #: Files of earlier versions of a published set, which are removed; all others in the repository are left.
@@ -129,6 +129,7 @@ def _asking(place: str, done: str, token: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # of many kinds, of several libraries
-        line = hide(f"{place} could not be {done}: {' '.join(str(error).split()) or type(error).__name__}", [token])
+        line = hide(f"{place} could not be {done}: {' '.join(str(error).split()) or type(error).__name__}")
+        line = line.replace(token, MARK)
         # Without its cause, because a traceback shows that, and it may quote the request with the token.
         raise NNDError(line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…") from None

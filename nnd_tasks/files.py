@@ -80,12 +80,6 @@ def changing(place: object, *, hint: str = "", done: str = "written") -> Iterato
 
 def umask() -> int:
     """Return the process's file mode creation mask."""
-    try:  # Linux: without changing it, which other threads would notice
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    except (OSError, ValueError, IndexError):
-        pass
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -189,17 +183,3 @@ def read_text(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise NNDError(f"{path}: is not UTF-8 (byte {error.start:,}); save it as UTF-8") from error
-
-
-def is_missing_path(name: str, *endings: str) -> bool:
-    """Tell whether a name can only be that of a file or folder here, not that of something on the hub, and is of none.
-
-    Args:
-        name: what the user typed.
-        endings: those of files, such as ``.txt``; a name on the hub may have a dot, too, so it does not count alone.
-    """
-    path = expand(name)
-    try:
-        return not path.exists() and (name.startswith((".", "/", "~")) or name.count("/") > 1 or path.suffix in endings)
-    except (OSError, ValueError):  # a name that no file can have
-        return False

@@ -1,6 +1,6 @@
-"""YAML and JSON: read with bounds and one clear error, and written so that they can be read again.
+"""YAML and JSON: read with one clear error, and written so that they can be read again.
 
-Both may come from a stranger: no aliases, whose few bytes unfold to gigabytes, and bounded depth and count.
+YAML may come from a stranger: no aliases, whose few bytes unfold to gigabytes, and bounded depth and count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import yaml
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import MAX_CONFIG_BYTES, read_text
 
-#: How deeply lists and mappings may be nested in a YAML or JSON file.
+#: How deeply lists and mappings may be nested in a YAML file.
 MAX_DEPTH = 100
 #: How many parts a YAML file may have: keys, values, beginnings and ends of lists and mappings.
 MAX_VALUES = 500_000
@@ -58,7 +58,7 @@ def read_json(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
     return parse_json(read_text(path, limit=limit), str(path))
 
 
-def load_json(text: str, where: str, *, hint: str = "") -> Any:
+def parse_json(text: str, where: str, *, hint: str = "") -> Any:
     """Return what a JSON text holds; a text in it may hold half of a character (a lone surrogate).
 
     Raises:
@@ -74,8 +74,8 @@ def load_json(text: str, where: str, *, hint: str = "") -> Any:
 
 def json_lines(
     lines: Iterable[str], source: str, *, hint: str = "", skip_blank: bool = False
-) -> Iterator[tuple[str, str, Any]]:
-    """Yield the place (``FILE, line 3``), the text and the value of each line of JSON Lines.
+) -> Iterator[tuple[str, Any]]:
+    """Yield the place (``FILE, line 3``) and the value of each line of JSON Lines.
 
     Args:
         lines: a file opened as text, or its lines; only line feeds end a line, as strings may hold other line breaks.
@@ -90,43 +90,7 @@ def json_lines(
         if skip_blank and not line.strip():
             continue
         where = f"{source}, line {number}"
-        yield where, line, load_json(line, where, hint=hint)
-
-
-def parse_json(text: str, where: str, *, hint: str = "") -> Any:
-    """Return what a JSON text holds; raises as `load_json` and `check_json` do."""
-    value = load_json(text, where, hint=hint)
-    check_json(value, text, where)
-    return value
-
-
-#: A surrogate as JSON escapes it. A pair of them is a character beyond U+FFFF; one alone is half a character.
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")
-
-
-def check_json(content: Any, text: str, where: str) -> None:
-    """Refuse JSON that `json.loads` accepts, but that later steps, such as writing it again, cannot handle.
-
-    Args:
-        content: what the JSON holds.
-        text: the JSON itself; a glance at it shows that most need no closer check.
-        where: begins the error.
-
-    Raises:
-        NNDError: it is nested deeper than `MAX_DEPTH`, or holds half of a character.
-    """
-    if text.count("[") + text.count("{") > MAX_DEPTH:
-        level: list[Any] = [[content]]  # in a list, as the content may be a bare text or number
-        for _ in range(MAX_DEPTH + 1):
-            inner = (value.values() if isinstance(value, dict) else value for value in level)
-            level = [value for values in inner for value in values if isinstance(value, (dict, list))]
-        if level:
-            raise NNDError(f"{where}: its lists and objects are nested deeper than {MAX_DEPTH} levels")
-    if _HALF.search(text):
-        try:
-            json.dumps(content, ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise NNDError(f"{where}: a text in it holds half of a character (a lone surrogate); correct it") from error
+        yield where, parse_json(line, where, hint=hint)
 
 
 if TYPE_CHECKING:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from nnd_tasks.errors import visible
 
@@ -16,37 +15,32 @@ _CHECKPOINT = re.compile(r"(step|checkpoint|epoch|iter|final|last|best|model|sna
 _LONGEST_MARK = 50
 
 
-def short_names(models: Sequence[tuple[str, str]]) -> list[str]:
+def short_names(models: Sequence[str], infos: Sequence[Mapping[str, Any]] = ()) -> list[str]:
     """Return a name per model: as many of the last parts of its path as tell it from the others.
 
     Args:
-        models: (path or name, all that is known of the model as JSON).
+        models: path or name of each; one may be there several times.
+        infos: all else that is known of each; models of one path that differ in it get marks, such as `` (dtype=float16)``.
     """
-    known = list(dict.fromkeys(models))
-    paths = {model: model[0].replace("\\", "/").strip("/") for model in known}
-    names: dict[tuple[str, str], str] = {}
-    for model, path in paths.items():
-        parts = path.split("/")
-        size = 1 + bool(_CHECKPOINT.match(parts[-1]))
-        others = {f"/{other}" for other in paths.values() if other != path}
-        while size < len(parts) and any(other.endswith("/" + "/".join(parts[-size:])) for other in others):
-            size += 1
-        names[model] = "/".join(parts[-size:])
-    for name, count in Counter(names.values()).items():
-        if count > 1:  # the same weights, run with other arguments
-            same_name = [model for model in known if names[model] == name]
-            names |= {model: f"{name}{mark}" for model, mark in zip(same_name, _what_differs(same_name), strict=True)}
-    return [visible(names[model]) for model in models]
+    paths = [model.replace("\\", "/").strip("/") for model in models]
+    names = [_shorten(path, {*paths} - {path}) for path in paths]
+    known = list(zip(names, infos or [{}] * len(names), strict=True))
+    return [visible(name + _mark(info, [other for one, other in known if one == name])) for name, info in known]
 
 
-def _what_differs(models: Sequence[tuple[str, str]]) -> list[str]:
-    """Return what tells models of one name apart, such as `` (dtype=bfloat16)``; numbers where that is too long or equal."""
-    infos = [json.loads(known) for _, known in models]
-    infos = [{**info, "arguments": None, **(info.get("arguments") or {})} for info in infos]
-    differ = [key for key in dict.fromkeys(chain(*infos)) if len({str(info.get(key)) for info in infos}) > 1]
-    texts = [
-        ", ".join(f"{key}={info[key]}" for key in differ if info.get(key) not in (None, "", "auto")) for info in infos
-    ]
-    if len(set(texts)) < len(texts) or any(len(text) > _LONGEST_MARK for text in texts):
-        return [f" #{number}" for number in range(1, len(models) + 1)]
-    return [f" ({text})" if text else "" for text in texts]
+def _shorten(path: str, others: set[str]) -> str:
+    parts = path.split("/")
+    ends = ("/".join(parts[-size:]) for size in range(1 + bool(_CHECKPOINT.match(parts[-1])), len(parts)))
+    return next((end for end in ends if not any(f"/{other}".endswith(f"/{end}") for other in others)), path)
+
+
+def _mark(info: Mapping[str, Any], infos: Sequence[Mapping[str, Any]]) -> str:
+    """Return what tells a model from those of its name; its number where that is too long, or does not."""
+    distinct = [one for i, one in enumerate(infos) if one not in infos[:i]]
+    flat = [{**one, "arguments": None, **(one.get("arguments") or {})} for one in distinct]
+    differ = [key for key in dict.fromkeys(chain(*flat)) if len({str(one.get(key)) for one in flat}) > 1]
+    texts = [", ".join(f"{key}={one[key]}" for key in differ if one.get(key) not in (None, "", "auto")) for one in flat]
+    place = distinct.index(info)
+    if len(set(texts)) < len(texts) or max(map(len, texts)) > _LONGEST_MARK:
+        return f" #{place + 1}"
+    return f" ({texts[place]})" if texts[place] else ""

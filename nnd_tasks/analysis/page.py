@@ -20,7 +20,7 @@ from nnd_tasks.analysis.results import Run, notes_on
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError, visible
-from nnd_tasks.secrets import arguments_without_secrets, without_secrets
+from nnd_tasks.secrets import hide, without_secrets
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.wording import counted
@@ -219,7 +219,7 @@ def _write_arguments(given: Any) -> str:
         with suppress(ValueError, RecursionError):
             given = json.loads(given)
     if not isinstance(given, Mapping):
-        return arguments_without_secrets(str(given or ""))
+        return hide(str(given or ""))
     kept: dict[str, Any] = without_secrets(given, None)
     plain = all(isinstance(value, str | int | float) and "," not in str(value) for value in kept.values())
     return ",".join(f"{key}={value}" for key, value in kept.items()) if plain else json.dumps(kept, default=str)

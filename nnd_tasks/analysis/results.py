@@ -8,7 +8,6 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ import pandas as pd
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.samples import rates_of, read_lines, read_samples
 from nnd_tasks.analysis.selecting import select_runs
-from nnd_tasks.errors import NNDError, noting, reason_of, visible
-from nnd_tasks.files import expand, read_text
+from nnd_tasks.errors import NNDError, noting, visible
+from nnd_tasks.files import expand, read_text, reading
 from nnd_tasks.yaml_json import parse_json
 
 #: Ends errors about missing files: how lm-eval comes to write them.
@@ -54,7 +53,8 @@ class Run:
             be scored.
         earlier: results files of equal runs before this one, which are not read.
         spans: digest of the set's error spans; None for a run without span metrics.
-        reported: what lm-eval wrote of the task: metric -> value; and ``prompts``, their number.
+        reported: what lm-eval wrote of the task: metric -> value.
+        prompts: their number, as lm-eval wrote it.
     """
 
     model: str
@@ -74,11 +74,17 @@ class Run:
     earlier: tuple[Path, ...] = ()
     spans: str | None = None
     reported: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    prompts: int | None = None
 
     @property
     def set(self) -> str:
         """Name of the set and its config."""
         return f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What must be equal for runs to be compared: task, protocol, and the N of a version N-X (CONTRIBUTING.md)."""
+        return {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
 
     @property
     def file(self) -> Path:
@@ -89,6 +95,11 @@ class Run:
     def tokens(self) -> Path:
         """Where its token scores lie; the file is there only for runs with ``tokens``."""
         return self.path.with_name(f"tokens_{self.task}_{self.date}.parquet")
+
+    def texts_of(self, side: str) -> list[str]:
+        """Return the better (``high``) or the worse (``low``) text of each test."""
+        places = zip(self.tests["document"], self.tests[side], strict=True)
+        return [self.documents[document]["candidates"][candidate] for document, candidate in places]
 
 
 class Runs(list[Run]):
@@ -106,11 +117,17 @@ class Runs(list[Run]):
     @cached_property
     def runs(self) -> pd.DataFrame:
         """One row per run: ``model``, ``task``, each part of the protocol, and what else is known of it."""
+        names = ("model", "task", "set", "version", "date", "parameters", "truncated")
         rows = [
             {
-                **{"model": run.model, "task": run.task, **run.protocol, "set": run.set, "version": run.version},
-                **{"date": run.date, "parameters": run.parameters, "prompts": len(run.documents)},
-                **{"tests": len(run.tests), "truncated": run.truncated, "signature": run.line, "file": str(run.file)},
+                **{name: getattr(run, name) for name in names},
+                **{**run.protocol, "set": run.set},
+                **{
+                    "prompts": len(run.documents),
+                    "tests": len(run.tests),
+                    "signature": run.line,
+                    "file": str(run.file),
+                },
                 "tokens": str(run.tokens) if run.tokens.is_file() else None,
             }
             for run in self
@@ -120,15 +137,13 @@ class Runs(list[Run]):
 
 def _with_texts(place: int, run: Run) -> pd.DataFrame:
     """Return the tests of a run with the texts of their prompts and candidates."""
-    first = {"run": place, "model": run.model, "task": run.task, "set": run.set}
-    texts = []
-    for i, high, low in zip(run.tests["document"], run.tests["high"], run.tests["low"], strict=True):
-        prompt, candidates = run.documents[i], run.documents[i]["candidates"]
-        of_prompt = {key: text for key, text in prompt.items() if isinstance(text, str) and key not in run.tests}
-        texts.append({**of_prompt, "high": candidates[high], "low": candidates[low]})
-    return pd.DataFrame({**first, **run.tests, **pd.DataFrame(texts, run.tests.index), **first}).drop(
-        columns="document"
+    prompts = pd.DataFrame(
+        [{key: text for key, text in document.items() if isinstance(text, str)} for document in run.documents]
     )
+    about = {"run": place, "model": run.model, "task": run.task, "set": run.set}
+    tests = pd.DataFrame({**about, **run.tests, "high": run.texts_of("high"), "low": run.texts_of("low")})
+    others = [name for name in prompts if name not in tests]
+    return tests.join(prompts[others], on="document").drop(columns="document")
 
 
 def read_results(
@@ -160,10 +175,10 @@ def read_results(
         raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
     equal: dict[str, list[Run]] = defaultdict(list)
     for run in select_runs(found, select) if found else ():
-        asked = [run.task, str(run.version).partition("-")[0], run.protocol, run.model_info, run.model]
-        equal[json.dumps(asked, sort_keys=True)].append(run)
+        equal[json.dumps([run.asked, run.model_info, run.model], sort_keys=True)].append(run)
     runs = Runs()
-    names = short_names([(same[0].model, json.dumps(same[0].model_info, sort_keys=True)) for same in equal.values()])
+    firsts = [same[0] for same in equal.values()]
+    names = short_names([run.model for run in firsts], [run.model_info for run in firsts])
     for same, name in zip(equal.values(), names, strict=True):
         same.sort(key=lambda run: (run.path.is_file(), run.date, run.file.stat().st_mtime))
         while same:
@@ -211,17 +226,17 @@ def _results_below(folder: Path, skipped: list[str] | None) -> list[Path]:
     """Return all results files below a folder, sorted; raise NNDError where there are none, or samples without results."""
 
     def refuse(error: OSError) -> None:  # `Path.rglob` would leave the folder out without a word
-        with noting(skipped):
-            raise NNDError(f"{error.filename}: cannot be read ({reason_of(error)})") from error
+        with noting(skipped), reading(error.filename):
+            raise error
 
     files = sorted(Path(where, name) for where, _, names in os.walk(folder, onerror=refuse) for name in names)
-    results = [file for file in files if fnmatch(file.name, "results_*.json")]
+    results = [file for file in files if file.match("results_*.json")]
     for file in files:
         own = _results_of(file)
-        if fnmatch(file.name, "samples_*.jsonl") and file.is_file() and own not in results:
+        if file.match("samples_*.jsonl") and file.is_file() and own not in results:
             with noting(skipped):
-                _, first = next(read_lines(file), (0, {}))
-                if {"candidates", "tests"} <= first.keys():  # of an NND task: a model would be missing without a word
+                _, first = next(read_lines(file), ("", {}))
+                if {"candidates", "tests"} <= set(first):  # of an NND task: a model would be missing without a word
                     raise NNDError(
                         f"{file}: its results {own.name} are missing; put them there, or move the samples away"
                     )
@@ -248,30 +263,26 @@ def _read_headers(file: Path) -> list[Run]:
 
 
 def _header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str, Any]) -> Run:
-    signature, config = nnd["signature"], content.get("config") or {}
-    info, date = signature.get("model") or {}, file.stem.removeprefix("results_")
-    parameters = config.get("model_num_parameters")
-    prompts = ((content.get("n-samples") or {}).get(task) or {}).get("effective")
+    signature, config, date = nnd["signature"], content["config"], file.stem.removeprefix("results_")
+    command = {key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")}
     return Run(
-        model=str(info.get("name") or content.get("model_name") or content.get("model_source") or "model"),
+        model=str(signature["model"].get("name") or content.get("model_name")),
         task=task,
         path=file.with_name(f"samples_{task}_{date}.jsonl"),
         date=date,
-        protocol=dict(signature["protocol"]),
-        model_info=info,
-        environment=signature.get("environment") or {},
-        line=str(signature.get("line", "")),
-        version=(content.get("versions") or {}).get(task),
-        command={
-            **{key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")},
-            **{"sample": nnd.get("sample"), "settings": nnd.get("settings") or {}},
-        },
-        parameters=None if parameters is None else int(parameters),
+        protocol=signature["protocol"],
+        model_info=signature["model"],
+        environment=signature["environment"],
+        line=signature["line"],
+        version=content["versions"][task],
+        command={**command, "sample": nnd.get("sample"), "settings": nnd.get("settings") or {}},
+        parameters=int(config.get("model_num_parameters") or 0) or None,
         truncated=0,
         documents=[],
         tests=pd.DataFrame(),
         spans=signature.get("spans"),
-        reported={**((content.get("results") or {}).get(task) or {}), "prompts": prompts},
+        reported=content.get("results", {}).get(task, {}),
+        prompts=content.get("n-samples", {}).get(task, {}).get("effective"),
     )
 
 
@@ -284,12 +295,13 @@ def _read_run(run: Run) -> Run:
     if not run.path.is_file():
         raise NNDError(f"{run.file}: its samples {run.path.name} are missing; {_HOW}")
     documents, tests, truncated = read_samples(run.path)
-    expected = run.reported["prompts"]
-    if expected is not None and expected != len(documents):
-        raise NNDError(f"{run.path}: {len(documents)} of {expected} prompts; the file is cut off, run the task again")
-    for name, value in rates_of(tests, ties=run.protocol.get("ties"), where=run.path).items():
+    if run.prompts not in (None, len(documents)):
+        raise NNDError(
+            f"{run.path}: {len(documents)} of {run.prompts} prompts; the file is cut off, run the task again"
+        )
+    for name, value in rates_of(tests).items():
         reported = run.reported.get(f"{name},none", value)
-        if not isinstance(reported, (int, float)) or abs(reported - value) > _CLOSE:
+        if abs(reported - value) > _CLOSE:
             raise NNDError(
                 f"{run.path}: its tests give {name} {value:.6g}, {run.file.name} says {reported!r:.40}: they are not of one "
                 "run, or one is damaged; run the task again"

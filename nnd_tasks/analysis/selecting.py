@@ -11,29 +11,10 @@ from nnd_tasks.errors import NNDError
 if TYPE_CHECKING:
     from nnd_tasks.analysis.results import Run
 
-#: Parts of the protocol by which runs can be chosen; see `nnd_tasks.harness.signature.protocol_part`. ``version`` is that of
-#: the task, ``limit`` is the number of prompts that --limit or --samples took, or all.
-PARTS = (
-    *(
-        "task",
-        "version",
-        "limit",
-        "shots",
-        "shots_seed",
-        "exemplars",
-        "set",
-        "config",
-        "data",
-        "prompt",
-        "chat_template",
-    ),
-    *("multiturn", "system", "eos", "bos", "candidate_prefix", "number_lines", "ties", "overlong", "normalization"),
-    "selection",
-)
 #: For ``--help``.
 HELP = (
-    "Take only runs of this protocol, such as shots=0 or limit=all; repeatable, or separated by commas. Keys: "
-    f"{', '.join(PARTS)}."
+    "Take only runs of this protocol, such as shots=0 or limit=all; repeatable, or separated by commas. Keys: task, "
+    "version, limit and those of the signature, such as set, config, shots, chat_template, system, ties, overlong."
 )
 
 
@@ -51,11 +32,10 @@ def texts_apart(values: Sequence[Any]) -> list[str]:
     return short if len(set(short)) == len(set(texts)) else texts
 
 
-def value_of(key: str, run: Run) -> str:
-    """Return what a run has for a key of `PARTS`."""
-    if key == "limit":  # 10 of 60 (digest)
-        return text_of(run.protocol.get("selection", "all")).partition(" of ")[0]
-    return text_of({**run.protocol, "task": run.task, "version": run.version}.get(key))
+def _parts_of(run: Run) -> dict[str, str]:
+    """Return what a run can be chosen by; ``limit`` is the number of prompts that --limit or --samples took, or all."""
+    limit = str(run.protocol.get("selection", "all")).partition(" of ")[0]  # 10 of 60 (digest)
+    return {key: text_of(value) for key, value in {"limit": limit, **run.asked}.items()}
 
 
 def select_runs(runs: Sequence[Run], wanted: Sequence[str]) -> Sequence[Run]:
@@ -74,17 +54,14 @@ def select_runs(runs: Sequence[Run], wanted: Sequence[str]) -> Sequence[Run]:
         key, _, value = (part.strip() for part in text.partition("="))
         if not value:
             raise NNDError(f"--select {text}: write KEY=VALUE, such as shots=0")
-        if key not in PARTS:
-            raise NNDError(f"--select {key}: no part of the protocol; they are {', '.join(PARTS)}")
-        value = value.lower()
+        known = list(map(_parts_of, runs))
+        if not any(key in parts for parts in known):
+            raise NNDError(f"--select {key}: no part of the protocol; they are {', '.join(known[0])}")
+        values = [parts.get(key, "no") for parts in known]
+        value = value.lower().partition("-")[0] if key == "version" else value.lower()
         meant = {value, f"nnd/{value}", {"true": "yes", "false": "no", "none": "no"}.get(value)}
-        chosen = [run for run in runs if meant & _names_of(value_of(key, run).lower(), key)]
+        chosen = [run for run, own in zip(runs, values, strict=True) if own.lower() in meant]
         if not chosen:
-            known = sorted({value_of(key, run) for run in runs})
-            raise NNDError(f"--select {text}: no run has it; they have {', '.join(known)}")
+            raise NNDError(f"--select {text}: no run has it; they have {', '.join(sorted(set(values)))}")
         runs = chosen
     return runs
-
-
-def _names_of(value: str, key: str) -> set[str | None]:
-    return {value, value.partition("-")[0]} if key == "version" else {value}

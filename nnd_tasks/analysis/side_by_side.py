@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from typing import Any
@@ -17,10 +16,9 @@ from nnd_tasks.analysis.selecting import texts_apart
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.wording import counted
 
-#: What ``--allow`` may name besides parts of the protocol.
-_ALLOWED = ("task", "version", "window")
-#: Parts of the protocol whose values are digests, which say nothing to people.
+#: Parts of the protocol that say little to people: digests, and what goes with the number of exemplars.
 _DIGESTS = {"data", "prompt", "system"}
+_OF_SHOTS = {"shots_seed", "exemplars"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +65,6 @@ class Paired:
         """Name of the task, with what tells these runs from others of it."""
         return f"{self.task} ({self.apart})" if self.apart else self.task
 
-    def task_of(self, run: Run) -> str:
-        """Return the name of a run's task, as `title` has it."""
-        return f"{run.task} ({self.apart})" if self.apart else run.task
-
     @property
     def models(self) -> list[str]:
         """Names of the models."""
@@ -90,20 +84,23 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
         NNDError: a model has two runs in one group, prompts were shortened to different windows, or two runs have
             different tests.
     """
-    known = {*_ALLOWED, *(key for run in runs for key in run.protocol)}
+    known = {"window", *(key for run in runs for key in run.asked)}
     if unknown := [name for name in allow if name not in known]:
         raise NNDError(f"--allow {unknown[0]}: no part of the protocol; they are {', '.join(sorted(known))}")
     pairs = []
     for name in dict.fromkeys(run.set for run in runs):
         of_set = [run for run in runs if run.set == name]
         task_per_model = len({run.task for run in of_set}) == len({run.model for run in of_set}) == len(of_set)
-        by_task = not allow and not task_per_model
+        by_task = not (allow or task_per_model)
+        skip = set() if by_task else {*allow, "task", "version"}  # the versions of two tasks have nothing in common
         equal: dict[str, list[Run]] = defaultdict(list)
-        for run in of_set:  # the versions of two tasks have nothing in common
-            asked = [run.task, _asked(run, allow)] if by_task else [_asked(run, (*allow, "version"))]
-            equal[json.dumps(asked, sort_keys=True)].append(run)
+        for run in of_set:
+            equal[str(sorted((key, str(value)) for key, value in run.asked.items() if key not in skip))].append(run)
         groups = list(equal.values())
-        whole = [_with_larger(group, of_set, allow, by_task=by_task) for group in groups]
+        whole = [
+            _with_larger(group, [run for run in of_set if not by_task or run.task == group[0].task], allow)
+            for group in groups
+        ]
         # A run that stands beside samples already needs no group of its own.
         kept = [i for i, more in enumerate(whole) if len(more) > 1 or sum(more[0] in other for other in whole) == 1]
         for i, apart in zip(kept, _apart([groups[i] for i in kept]), strict=True):
@@ -124,11 +121,10 @@ def pair_several(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[
     """
     paired = pair(runs, allow)
     groups = [group for group in paired if len(group.runs) > 1]
-    alone = [f"{group.runs[0].model} on {group.title}" for group in paired if len(group.runs) == 1]
     if not groups:
-        if any(one.set == other.set and one.model != other.model for one, other in combinations(runs, 2)):
-            raise NNDError(not_compared(runs, paired)[0])  # on one set, but not asked the same
-        raise NNDError(f"one run only ({'; '.join(alone)}): {what} needs two models or checkpoints on one task")
+        why = not_compared(runs, paired)[0]
+        raise NNDError(f"{what} needs two models or checkpoints on one task: {why}")
+    alone = [f"{group.models[0]} on {group.title}" for group in paired if len(group.runs) == 1]
     return groups, [f"Left out, the only run of its task and protocol: {one}." for one in alone]
 
 
@@ -136,62 +132,50 @@ def _prompts(run: Run) -> set[str]:
     return {document["cluster_id"] for document in run.documents}
 
 
-def _with_larger(group: list[Run], runs: Sequence[Run], allow: Sequence[str], *, by_task: bool) -> list[Run]:
+def _with_larger(group: list[Run], runs: Sequence[Run], allow: Sequence[str]) -> list[Run]:
     """Return a group with the runs of other models whose prompts hold its own and more; of each model the smallest."""
     first, found = group[0], list(group)
     for run in sorted(runs, key=lambda run: len(run.documents)):
-        known = run.model in {one.model for one in found} or (by_task and run.task != first.task)
-        if not known and _prompts(first) < _prompts(run) and not _differences(first, run, allow):
+        larger = run.model not in {one.model for one in found} and _prompts(first) < _prompts(run)
+        if larger and not _differences(first, run, allow):
             found.append(run)
     return found
 
 
-def _asked(run: Run, allow: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what must be equal for runs to be compared: the protocol, and the N of a version N-X (CONTRIBUTING.md)."""
-    asked = {**run.protocol, "version": str(run.version).partition("-")[0]}
-    return {key: value for key, value in asked.items() if key not in allow}
-
-
 def _apart(groups: Sequence[Sequence[Run]]) -> list[str]:
-    """Return what tells each group from the others of its tasks; empty where there are none.
-
-    Digests say nothing to people: they are named only where nothing else differs.
-    """
+    """Return what tells each group from the others of its tasks, in words if they do; empty where there are none."""
     texts = []
     for group in groups:
-        tasks, mine = {run.task for run in group}, _asked(group[0])
-        rivals = [_asked(other[0]) for other in groups if tasks & {run.task for run in other}]
-        keys = [key for key in dict.fromkeys(chain(*rivals)) if len({str(rival.get(key)) for rival in rivals}) > 1]
-        if "shots" in keys:  # the number of exemplars tells the groups apart; their seed need not be named
-            keys = [key for key in keys if key not in ("shots_seed", "exemplars")]
-        plain = [key for key in keys if key not in _DIGESTS]
-        distinct = {tuple(str(rival.get(key)) for key in plain) for rival in rivals}
-        named = []
-        for key in plain if len(distinct) == len(rivals) else keys:
-            values = texts_apart([rival.get(key) for rival in rivals])
-            named.append(f"{key} {values[rivals.index(mine)]}")
-        texts.append(visible(", ".join(named)))
+        tasks, mine = {run.task for run in group}, group[0].asked
+        rivals = [other[0].asked for other in groups if tasks & {run.task for run in other}]
+        keys = [key for key in dict.fromkeys(chain(*rivals)) if key != "task"]
+        table = pd.DataFrame({key: texts_apart([rival.get(key) for rival in rivals]) for key in keys})
+        table = table.loc[:, table.nunique() > 1]
+        for hidden in (_DIGESTS | _OF_SHOTS, _DIGESTS, set()):
+            shown = table.drop(columns=list(hidden), errors="ignore")
+            if len(shown.columns) and not shown.duplicated().any():
+                break
+        texts.append(visible(", ".join(f"{key} {value}" for key, value in shown.loc[rivals.index(mine)].items())))
     return texts
 
 
 def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
     """Return a line for each run that is in no comparison, and why."""
     lines = []
-    for alone in (paired for paired in pairs if len(paired.runs) == 1):
-        [lone] = alone.runs
+    for paired in pairs:
+        lone = paired.runs[0]
+        if len(paired.runs) > 1:
+            continue
+        why = f"no other model ran on {lone.set}"
         others = [run for run in runs if run.set == lone.set and run.model != lone.model]
-        others.sort(key=lambda run: (run.task != lone.task, -len(run.protocol.items() & lone.protocol.items())))
-        again = [run for run in runs if run.set == lone.set and run.model == lone.model and run is not lone]
-        if not others:
-            why = f"no other model ran on {lone.set}"
-        elif again and others[0].task == lone.task:
-            why = f"another run of {lone.model} is compared"
-        else:
-            why = f"the others ran {others[0].task}; --allow task compares all tasks on {lone.set}"
         if others:
-            first, second = sorted((lone, others[0]), key=runs.index)
-            why = _differences(first, second) or why
-        lines.append(f"the run of {lone.model} on {alone.title} is in no comparison: {why}")
+            likeness = [(run.task == lone.task, len(run.asked.items() & lone.asked.items())) for run in others]
+            nearest = others[likeness.index(max(likeness))]
+            why = f"another run of {lone.model} is compared"
+            if nearest.task != lone.task:
+                why = f"the others ran {nearest.task}; --allow task compares all tasks on {lone.set}"
+            why = _differences(lone, nearest) or why
+        lines.append(f"the run of {lone.model} on {paired.title} is in no comparison: {why}")
     return lines
 
 
@@ -202,7 +186,8 @@ def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
         NNDError: two of them cannot be compared, or are of one model; or their tests differ.
     """
     for one, other in combinations(runs, 2):  # every two of them, as each may have a window of its own
-        check_comparable(one, other, allow)
+        if differs := _differences(one, other, allow):
+            raise NNDError(differs)
         if one.model == other.model:
             raise NNDError(
                 f"{one.model}: several runs of it on {one.set}, {one.path} and {other.path}; name the results file of one, or "
@@ -211,17 +196,13 @@ def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
     every = set[str]().union(*(run.tests["test_id"] for run in runs))
     if len({run.protocol.get("selection") for run in runs}) > 1:
         runs = _on_common_prompts(runs)
-    first, texts = runs[0], asked_texts(runs[0])
-    for other in runs[1:]:
-        asked = asked_texts(other)
-        both = f"{first.path} and {other.path}"
-        if differ := set(texts.index) ^ set(asked.index):
-            raise NNDError(f"{both}: {counted(len(differ), 'test')} in one of them only, e.g. {min(differ)}")
-        unequal = (texts != asked.reindex(texts.index)).any(axis=1)
-        if unequal.any():
+    first, *others = runs
+    texts = set(asked_texts(first).itertuples(name=None))
+    for other in others:
+        if differ := texts ^ set(asked_texts(other).itertuples(name=None)):
             raise NNDError(
-                f"{both}: test {unequal.idxmax()} has another prompt, category or text; they are of different data, or one "
-                "is damaged: run both again"
+                f"{first.path} and {other.path}: test {min(differ)[0]} is in one of them only, or has another prompt, category "
+                "or text; they are of different data, or one is damaged: run both again"
             )
     outcomes = pd.concat([run.tests.set_index("test_id")["passed"] for run in runs], axis=1).loc[first.tests["test_id"]]
     scored = outcomes.notna().all(axis=1).to_numpy()
@@ -247,50 +228,32 @@ def _on_common_prompts(runs: Sequence[Run]) -> list[Run]:
         documents = [document for document in run.documents if document["cluster_id"] in common]
         places = {document["cluster_id"]: i for i, document in enumerate(documents)}
         tests = run.tests[run.tests["cluster_id"].isin(common)].reset_index(drop=True)
-        tests["document"] = tests["cluster_id"].map(places)
-        parts.append(replace(run, documents=documents, tests=tests))
+        parts.append(replace(run, documents=documents, tests=tests.assign(document=tests["cluster_id"].map(places))))
     return parts
 
 
 def asked_texts(run: Run) -> pd.DataFrame:
     """Return what each test of a run asks: its prompt, category and two texts; ``test_id`` is the index."""
-    asked = run.tests.set_index("test_id")[["cluster_id", "category"]]
-    for side in ("high", "low"):
-        places = zip(run.tests["document"], run.tests[side], strict=True)
-        asked[side] = [run.documents[document]["candidates"][candidate] for document, candidate in places]
-    return asked
+    asked = run.tests.assign(high=run.texts_of("high"), low=run.texts_of("low")).set_index("test_id")
+    return asked[["cluster_id", "category", "high", "low"]]
 
 
-def check_comparable(first: Run, other: Run, allow: Sequence[str] = ()) -> None:
-    """Raise NNDError, which names what differs, when two runs were not asked the same.
+def _differences(first: Run, other: Run, allow: Iterable[str] = ()) -> str:
+    """Return what two runs were asked otherwise, as the text of an error; empty where they can be compared.
 
-    Args:
-        first: a run.
-        other: another run.
-        allow: what may differ. Windows must be equal only where a prompt was shortened, and of two selections one must be a part
-            of the other.
+    Windows must be equal only where a prompt was shortened, and of two selections one must be a part of the other.
     """
-    if differs := _differences(first, other, allow):
-        raise NNDError(differs)
-
-
-def _differences(first: Run, other: Run, allow: Sequence[str] = ()) -> str:
-    """Return what two runs were asked otherwise, as the text of an error; empty where they can be compared."""
-    mine, theirs = (
-        {**run.protocol, "version": run.version, "window": run.model_info.get("window")} for run in (first, other)
-    )
+    mine, theirs = ({**run.asked, "window": run.model_info.get("window")} for run in (first, other))
     one, two = _prompts(first), _prompts(other)
-    equal = {key for key in {**mine, **theirs} if mine.get(key) == theirs.get(key)} | set(allow)
+    equal = {"task", *allow, *(key for key in {**mine, **theirs} if mine.get(key) == theirs.get(key))}
     if one < two or two < one:
         equal.add("selection")
-    # Of a version N-X only N says whether numbers compare (CONTRIBUTING.md).
-    if first.task != other.task or _asked(first)["version"] == _asked(other)["version"]:
+    if first.task != other.task:
         equal.add("version")
     if not (first.truncated or other.truncated):
         equal.add("window")
     keys = [key for key in {**mine, **theirs} if key not in equal]
-    names = {"version": "version of the task", "window": "prompts were shortened to a window of"}
-    differ = "; ".join(f"{names.get(key, key)} {mine.get(key)!r} and {theirs.get(key)!r}" for key in keys)
+    differ = "; ".join(f"{key} {mine.get(key)!r} and {theirs.get(key)!r}" for key in keys)
     hint = f", or compare anyway with --allow {','.join(keys)}" if one & two and "data" not in keys else ""
     who = " and ".join(f"{run.model} ({run.task})" for run in (first, other))
     return f"{who} cannot be compared: {differ}; rerun both with equal settings{hint}" if keys else ""

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -122,7 +121,7 @@ def _group_key(run: Run) -> str:
     alone = run.model if run.tests["passed"].notna().mean() < LEAST_SCORED else ""
     window = run.model_info.get("window") if run.truncated else ""
     texts = digest(sorted(asked_texts(run).reset_index().to_numpy().tolist()))
-    return json.dumps([run.task, _asked(run), texts, window, alone], sort_keys=True, default=str)
+    return json.dumps([run.task, run.asked, texts, window, alone], sort_keys=True, default=str)
 
 
 def _model_key(run: Run) -> str:
@@ -135,15 +134,11 @@ def _order_key(group: Sequence[Run]) -> tuple[bool, bool, int]:
     return len(group) == 1, group[0].protocol.get("selection", ALL) != ALL, -len(group)
 
 
-def _asked(run: Run) -> dict[str, Any]:
-    return {"task": run.task, **run.protocol, "version": str(run.version).partition("-")[0]}
-
-
 def _differs(run: Run, main: Run) -> str:
     """Return what a run was asked otherwise than the main group."""
     if run is main:
         return ""
-    mine, theirs = _asked(run), _asked(main)
+    mine, theirs = run.asked, main.asked
     said = []
     for key in {**mine, **theirs}:
         if mine.get(key) != theirs.get(key):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,30 +47,22 @@ class Tags:
 
     def text(self, run: Run, column: str) -> str | None:
         """Return what the file says of a run's model, named in full or by the last parts of its path; None where nothing is."""
-        fits = [name for name in self.table.index if f"/{_full_name(run)}".endswith(f"/{name.strip('/')}")]
-        if run.model in self.table.index:
-            fits = [run.model]
-        if not fits or column not in self.table:
+        names = [name for name in self.table.index if f"/{_full_name(run)}".endswith(f"/{name.strip('/')}")]
+        names = [run.model] if run.model in self.table.index else sorted(names, key=len)[-1:]
+        if not names or column not in self.table:
             return None
-        value = self.table.at[max(fits, key=len), column]
+        value = self.table.at[names[0], column]
         return None if pd.isna(value) else str(value).strip() or None
 
     def number(self, run: Run, column: str) -> float | None:
-        """Return a number of a run's model, or None where the file has none.
-
-        Raises:
-            NNDError: the value is not a finite number.
-        """
+        """Return a number of a run's model, None where the file has none; raise NNDError where it is not a finite number."""
         text = self.text(run, column)
-        if text is None:
-            return None
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
+        number = math.nan
+        with suppress(ValueError):
+            number = float(text or math.nan)
+        if text and not math.isfinite(number):
             raise NNDError(f"{self.path}: {column} of {run.model} is {text!r}, which is not a number")
-        return number
+        return number if text else None
 
 
 def read_tags(path: str | Path) -> Tags:
@@ -102,31 +94,25 @@ def _full_name(run: Run) -> str:
 
 
 def _revision(run: Run) -> str:
-    arguments = run.model_info.get("arguments")
-    return str((arguments.get("revision") if isinstance(arguments, Mapping) else None) or "")
+    """Return the revision of a model where it names a step."""
+    revision = str((run.model_info.get("arguments") or {}).get("revision"))
+    return revision if _STEP.search(revision) else ""
 
 
 def guess_step(run: Run) -> float | None:
     """Return the training step that a model's revision or path names (``step-00620``, ``checkpoint-500``, ``step10k``)."""
-    for part in (_revision(run), *reversed(_full_name(run).split("/"))):
-        matches = _STEP.findall(part)
-        if matches:
-            number, unit = matches[-1]
-            return float(number) * {"": 1, "k": 1_000, "m": 1_000_000}[unit.lower()]
+    for number, unit in _STEP.findall(_revision(run) or _full_name(run))[-1:]:
+        return float(number) * {"": 1, "k": 1_000, "m": 1_000_000}[unit.lower()]
     return None
 
 
 def guess_training(run: Run) -> str:
     """Return the path of a model without the part that names a checkpoint; checkpoints of one training share it."""
     name = _full_name(run)
-    if _STEP.search(_revision(run)):
+    *_, last = [None, *_STEP.finditer(name)]
+    if last is None or _revision(run):
         return name
-    parts = name.split("/")
-    for i in range(len(parts) - 1, -1, -1):
-        if _STEP.search(parts[i]):
-            rest = _STEP.sub("", parts[i]).strip("-_. ")
-            return "/".join([*parts[:i], *([rest] if rest else [])])
-    return name
+    return (name[: last.start()] + name[last.end() :].partition("/")[0]).rstrip("-_./ ")
 
 
 def guess_family(run: Run) -> str:
@@ -142,8 +128,7 @@ def guess_family(run: Run) -> str:
 
 def find_family(run: Run, tags: Tags | None, guess: str = "") -> str:
     """Return the family of a model: from the tags, else ``guess``, else its name without its size."""
-    given = tags.text(run, "family") if tags is not None else None
-    return given or guess or guess_family(run)
+    return (tags and tags.text(run, "family")) or guess or guess_family(run)
 
 
 def known_number(run: Run, x: str, tags: Tags | None) -> float | None:
@@ -155,8 +140,8 @@ def known_number(run: Run, x: str, tags: Tags | None) -> float | None:
         tags: what the user's file says.
     """
     given = tags.number(run, x) if tags is not None else None
-    if given is None and x == PARAMETERS and run.parameters:
-        return float(run.parameters)
+    if given is None and x == PARAMETERS:
+        return run.parameters
     return guess_step(run) if given is None and x == STEP else given
 
 
@@ -164,8 +149,7 @@ def find_number(run: Run, x: str, tags: Tags | None) -> float:
     """Return what `known_number` does; raise NNDError where it is not known."""
     number = known_number(run, x, tags)
     if number is None:
-        where = f"{tags.path}: " if tags is not None else ""
         raise NNDError(
-            f"{where}{x} of {run.model} is not known; give it with --tags FILE, a CSV file with the columns model and {x}"
+            f"{x} of {run.model} is not known; give it with --tags FILE, a CSV file with the columns model and {x}"
         )
     return number

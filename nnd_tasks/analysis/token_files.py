@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,24 +39,19 @@ class CandidateTokens:
 
 #: (cluster_id, index of the candidate, whether its prompt had the context) -> its tokens.
 TokenScores = Mapping[tuple[str, int, bool], CandidateTokens]
-#: What was read already: the parts of a report all need the token scores of a run.
-_READ: WeakKeyDictionary[Run, TokenScores] = WeakKeyDictionary()
 
 
+@lru_cache(maxsize=100)
 def run_tokens(run: Run) -> TokenScores | None:
-    """Return the token scores of a run, which are read once; None where it kept none.
+    """Return the token scores of a run, which are read once, as all parts of a report need them; None where it kept none.
 
     Raises:
         NNDError: their file cannot be read, lacks a column or a scored candidate, or disagrees with the samples: a candidate
             that is not there, another text, or log-probabilities that do not add up to its sum.
     """
-    if run not in _READ and run.tokens.is_file():
-        _READ[run] = _read_tokens(run)
-    return _READ.get(run)
-
-
-def _read_tokens(run: Run) -> TokenScores:
     path, tokens = run.tokens, dict[tuple[str, int, bool], CandidateTokens]()
+    if not path.is_file():
+        return None
     try:
         table = pq.read_table(path).select(SCHEMA.names).cast(SCHEMA)
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
@@ -65,19 +61,17 @@ def _read_tokens(run: Run) -> TokenScores:
         document, with_context = documents.get(row.cluster_id), row.context_part != "none"
         if document is None:
             continue  # the samples may be a selection
-        if document["candidates"][row.candidate : row.candidate + 1] != [row.text]:
-            raise NNDError(
-                f"{path}, row {number}: candidate {row.candidate} of prompt {row.cluster_id} has another text in the samples"
-            )
+        same = document["candidates"][row.candidate : row.candidate + 1] == [row.text]
         scores = document["scores" if with_context else "no_context"]
-        score = scores[row.candidate] if scores else None
-        if score is None or score["sum"] is None:
+        score: Any = scores[row.candidate] if same and scores else None
+        if same and (score is None or score["sum"] is None):
             continue
         count, total = len(row.logprobs), row.logprobs.sum(dtype=np.float64)
-        if count != score["tokens"] or not abs(total - score["sum"]) <= CLOSE * count + 1e-6 * abs(total):
+        tolerance = CLOSE * count + 1e-6 * abs(total)
+        if not same or count != score["tokens"] or not abs(total - score["sum"]) <= tolerance:
             raise NNDError(
-                f"{path}, row {number}: {count} tokens with a sum of {total:.6g} are not those of the samples "
-                f"({score['tokens']} with {score['sum']:.6g}); the file belongs to another run"
+                f"{path}, row {number}: {count} tokens with a sum of {total:.6g} are not those of the samples for candidate "
+                f"{row.candidate} of prompt {row.cluster_id}; the file belongs to another run"
             )
         key = row.cluster_id, row.candidate, with_context
         tokens[key] = CandidateTokens(row.token_ids, row.starts, row.ends, row.logprobs)

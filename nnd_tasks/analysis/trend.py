@@ -107,7 +107,7 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
         x = STEP if len(set(trainings)) < len(trainings) == len(models) else PARAMETERS
     # A model that names no step belongs to the training of the others, if that is one.
     own = trainings[:1] * len(models) if len(set(trainings)) == 1 else map(guess_training, models)
-    names = short_names([(training, "{}") for training in own]) if x == STEP else [""] * len(models)
+    names = short_names(list(own)) if x == STEP else [""] * len(models)
     families = {run.model: find_family(run, tags, name) for run, name in zip(models, names, strict=True)}
     rows: list[dict[str, Any]] = []
     signatures: dict[str, str] = {}
@@ -119,7 +119,7 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
         about = {"task": paired.title, "family": rates["model"].map(families), "x": rates["model"].map(places)}
         rows += rates.assign(**about).to_dict("records")
         notes += [f"{paired.title}: {note}" for note in paired.notes]
-        signatures |= {f"{paired.task_of(run)}: {run.model}": run.line for run in paired.runs}
+        signatures |= {f"{paired.title}: {run.model}": run.line for run in paired.runs}
     if not all(tags and tags.text(run, "family") for run in models):
         notes.append("Families are guessed from names; the column family of --tags FILE names them.")
     return Trend(x, _sort_points(rows, x), notes, signatures)

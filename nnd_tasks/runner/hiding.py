@@ -19,17 +19,16 @@ class _HiddenError(Exception):
 
 
 @contextmanager
-def without(secrets: set[str]) -> Iterator[None]:
+def without_secrets_in_logs() -> Iterator[None]:
     """Within this context, keep secrets out of log lines, of an NNDError, and of the traceback that --debug shows."""
-    with hidden_in_logs(secrets):
+    with hidden_in_logs():
         try:
             yield
         except NNDError as error:
             trace = "".join(traceback.format_exception(error))
-            text = hide(str(error), secrets)
-            if text == str(error) and not any(secret in trace for secret in secrets):
+            if hide(trace) == trace:
                 raise
-            raise NNDError(text) from _HiddenError(f"\n{hide(trace, secrets)}")
+            raise NNDError(hide(str(error))) from _HiddenError(f"\n{hide(trace)}")
 
 
 def cleaned(results: Any, tracker: Any) -> Any:

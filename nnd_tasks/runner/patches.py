@@ -19,7 +19,7 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.runner.caching import JSONCachingLM
 from nnd_tasks.runner.register import FOLDER, include_paths, is_current, lm_eval_tasks_dir
 from nnd_tasks.runner.saving import remove_results, results_are_whole, samples_are_whole, write_tokens
-from nnd_tasks.secrets import Veiled, secret_values
+from nnd_tasks.secrets import Veiled
 
 
 @contextmanager
@@ -217,13 +217,10 @@ def whole_results() -> Iterator[None]:
 
 
 @contextmanager
-def veiled_config(secrets: set[str]) -> Iterator[None]:
+def veiled_config() -> Iterator[None]:
     """Keep lm-eval's configuration from showing the secrets in it.
 
     Upstream: `EvaluatorConfig._configure` (lm_eval/config/evaluate_config.py:277) prints the arguments, and those of a file.
-
-    Args:
-        secrets: the secrets of the configuration are added to this set.
     """
     from lm_eval.config.evaluate_config import DICT_KEYS, EvaluatorConfig
 
@@ -233,7 +230,6 @@ def veiled_config(secrets: set[str]) -> Iterator[None]:
         configure(self)
         for name in DICT_KEYS:
             if isinstance(given := getattr(self, name), dict):
-                secrets.update(secret_values(given))
                 setattr(self, name, Veiled(given))
         return self
 

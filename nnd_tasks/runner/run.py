@@ -17,7 +17,7 @@ from typing import Any
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import changing
-from nnd_tasks.runner.hiding import cleaned, without
+from nnd_tasks.runner.hiding import cleaned, without_secrets_in_logs
 from nnd_tasks.runner.keeping_tokens import keeping_tokens
 from nnd_tasks.runner.patches import (
     as_list,
@@ -32,7 +32,7 @@ from nnd_tasks.runner.patches import (
 )
 from nnd_tasks.runner.register import include_paths
 from nnd_tasks.runner.vllm_choice import choose
-from nnd_tasks.secrets import Veiled, hide, secret_values
+from nnd_tasks.secrets import Veiled, hide
 from nnd_tasks.wording import did_you_mean
 
 _VERBS = ("run", "ls", "validate")
@@ -123,7 +123,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             model_args = arguments
         with ExitStack() as stack:
             _check_output(tracker)
-            stack.enter_context(without(secret_values([arguments, kwargs.get("metadata")])))
+            stack.enter_context(without_secrets_in_logs())
             stack.enter_context(shared_encodings())
             stack.enter_context(quiet_git())
             for task in ours:
@@ -274,10 +274,9 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
 
     verb = [] if arguments and arguments[0] in _VERBS else ["run"]
     evaluate_once = partial(guarded(lm_eval.simple_evaluate), shared_prefix=shared_prefix, sample=sample)
-    secrets = secret_values(list(arguments))
     with (
-        without(secrets),
-        veiled_config(secrets),
+        without_secrets_in_logs(),
+        veiled_config(),
         whole_results(),
         command_line(["lm_eval", *verb, *(arguments or ["--help"])], evaluate_once),
         our_tasks(_requested(arguments), _check_name),
@@ -287,7 +286,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
         except NNDError:
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
-            reason = _short(hide(typed_reason_of(error), secrets))  # half a secret would not be recognized
+            reason = _short(hide(typed_reason_of(error)))  # half a secret would not be recognized
             raise NNDError(f"lm-eval stopped with {reason} (traceback: nnd --debug run ...)") from error
 
 

@@ -18,7 +18,7 @@ from nnd_tasks.files import read_bytes
 from nnd_tasks.sets.cells import PATH, ROW, kind_of
 from nnd_tasks.sets.recipe import FILE, KEY, Recipe
 from nnd_tasks.wording import counted
-from nnd_tasks.yaml_json import json_lines, load_json
+from nnd_tasks.yaml_json import json_lines, parse_json
 
 logger = logging.getLogger(__name__)
 #: Endings of the files that hold tables.
@@ -225,7 +225,7 @@ def _recognise(content: bytes, path: Path) -> str:
 
 def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
     """Return what a JSON file holds, whole; raise NNDError where it is no JSON, such as a file that was cut off."""
-    return load_json(read_text(path, encoding), str(path), hint="; is it the right file, and whole?")
+    return parse_json(read_text(path, encoding), str(path), hint="; is it the right file, and whole?")
 
 
 def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:
@@ -249,9 +249,9 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
 def _values(path: Path, text: str) -> Iterator[tuple[str, str | None, Any]]:
     if path.suffix.lower() != ".json":
         lines = json_lines(text.split("\n"), str(path), hint=_HINT, skip_blank=True)
-        yield from ((where, None, value) for where, _, value in lines)
+        yield from ((where, None, value) for where, value in lines)
         return
-    data = load_json(text, str(path), hint=_HINT)
+    data = parse_json(text, str(path), hint=_HINT)
     if isinstance(data, dict):
         lists = [value for value in data.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
         if len(lists) == 1 and not any(isinstance(value, dict) for value in data.values()):

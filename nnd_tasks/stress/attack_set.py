@@ -90,7 +90,7 @@ def build_attack_set(
         raise NNDError(f"{'--models' if not models else '--search'}: none is named")
     if repeated := [model for model, count in Counter(models).items() if count > 1]:
         raise NNDError(f"--models: {repeated[0]} is named twice")
-    names = short_names([(str(expand(model)), "{}") for model in models])
+    names = short_names([str(expand(model)) for model in models])
     scorers = [
         Scorer(model, short, device=device, batch_size=batch_size) for model, short in zip(models, names, strict=True)
     ]

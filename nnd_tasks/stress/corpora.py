@@ -130,4 +130,8 @@ def _read_row(line: str, where: str) -> Gold:
     if not isinstance(others, list) or not all(isinstance(text, str) for text in [row.get("source", ""), *others]):
         raise NNDError(f"{where}: `source` must be a text, `references` a list of texts")
     gold, source, *others = (normalize(text.strip()) for text in (row["gold"], row.get("source", ""), *others))
+    try:
+        "".join((gold, source, *others)).encode()
+    except UnicodeEncodeError as error:
+        raise NNDError(f"{where}: a text in it holds half of a character (a lone surrogate); correct it") from error
     return Gold(gold, source, tuple(text for text in dict.fromkeys(others) if text and text != gold))

@@ -114,7 +114,7 @@ def score_own_texts(plan: SelfPlan, *, progress: bool = False) -> SelfScores:
     plan.check()
     prompts = draw_prompts(plan)
     several = (*plan.models, *plan.judges)
-    names = short_names([(model, "{}") for model in several])
+    names = short_names(several)
     settings: Any = {"model_args": plan.model_args, "device": plan.device, "batch_size": int(plan.batch_size)}
     scorers = [Scorer(model, name, **settings) for model, name in zip(several, names, strict=True)]
     writers = scorers[: len(plan.models)]

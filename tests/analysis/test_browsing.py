@@ -212,6 +212,7 @@ def test_a_damaged_file_of_tokens_is_named(tmp_path: Path) -> None:
     [
         ({"logprobs": [float("nan")] * 31}, r"row 2: 31 tokens with a sum of nan are not those of the samples"),
         ({"cluster_id": "elsewhere"}, r"has no tokens of candidate 1 of prompt c00000; run the task again"),
+        ({"text": "another"}, r"row 2: 31 tokens with .* not those of the samples for candidate 1 of prompt c00000"),
     ],
 )
 def test_token_scores_that_cannot_be_are_one_error(damage: dict[str, Any], message: str, tmp_path: Path) -> None:

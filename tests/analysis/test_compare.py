@@ -430,7 +430,7 @@ def test_a_run_that_fits_no_other_is_told_with_the_reason() -> None:
     assert found.paired.models == ["a", "b"]
     assert len(found.not_compared) == 2
     assert "c on nnd_demo_other is in no comparison" in found.not_compared[0]
-    assert "prompt 'p' and 'q'" in found.not_compared[0]
+    assert "prompt 'q' and 'p'" in found.not_compared[0]
     assert found.not_compared[1].endswith("no other model ran on nnd/else (default)")
     assert all(line in markdown(found) for line in found.not_compared)
 
@@ -463,5 +463,5 @@ def test_windows_are_compared_between_any_two_runs() -> None:
     first = make_run("a", [True], ["k"])
     shortened = make_run("b", [True], ["k"], truncated=1)
     other = make_run("c", [True], ["k"], model_info={"window": 128})
-    with pytest.raises(NNDError, match="window of 128 and 64"):
+    with pytest.raises(NNDError, match="window 128 and 64"):
         compare_runs([first, other, shortened])

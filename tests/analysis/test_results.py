@@ -9,7 +9,6 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -21,14 +20,11 @@ from nnd_tasks.analysis.compare import compare_runs
 from nnd_tasks.analysis.diagnostics import diagnostics_of
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.results import read_results
-from nnd_tasks.analysis.selecting import PARTS, value_of
 from nnd_tasks.analysis.side_by_side import not_compared, pair
 from nnd_tasks.baselines import mean_frequency
 from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.settings import Settings
-from nnd_tasks.harness.signature import protocol_part
 from tests.analysis.runs import make_run
 from tests.conftest import REPO
 
@@ -153,19 +149,22 @@ def test_one_results_or_samples_file_can_be_named(scored: Path) -> None:
     ],
 )
 def test_models_have_short_names_of_their_own(names: list[str], expected: list[str]) -> None:
-    known = [json.dumps({"chat": "x" * 60 + str(i)}) for i in range(len(names))]
-    assert short_names(list(zip(names, known, strict=True))) == expected
-    assert short_names([(name, "same") for name in names[:1] * 2]) == short_names([(names[0], "same")]) * 2
+    infos = [{"chat": "x" * 60 + str(i)} for i in range(len(names))]
+    assert short_names(names, infos) == expected
+    assert short_names(names[:1] * 2) == short_names(names[:1]) * 2
 
 
 def test_runs_of_one_model_are_named_by_what_differs() -> None:
-    def about(dtype: str = "auto", **arguments: str) -> tuple[str, str]:
-        return "org/m", json.dumps({"dtype": dtype, "window": 64, "arguments": arguments})
+    def name(*infos: dict[str, Any]) -> list[str]:
+        return short_names(["org/m"] * len(infos), infos)
 
-    assert short_names([about(), about(softmax_dtype="float32")]) == ["m", "m (softmax_dtype=float32)"]
+    def about(dtype: str = "auto", **arguments: str) -> dict[str, Any]:
+        return {"dtype": dtype, "window": 64, "arguments": arguments}
+
+    assert name(about(), about(softmax_dtype="float32")) == ["m", "m (softmax_dtype=float32)"]
     three = [about("float16"), about("float32", revision="b"), about()]
-    assert short_names(three) == ["m (dtype=float16)", "m (dtype=float32, revision=b)", "m"]
-    assert short_names([about(chat="x" * 60), about()]) == ["m #1", "m #2"]
+    assert name(*three, three[0]) == [*("m (dtype=float16)", "m (dtype=float32, revision=b)", "m", "m (dtype=float16)")]
+    assert name(about(chat="x" * 60), about()) == ["m #1", "m #2"]
 
 
 # ---------------------------------------------------------------- what is wrong
@@ -247,14 +246,6 @@ def _lose(*path: str) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize(
-    "damage", [_lose("config"), _lose("n-samples"), _lose("n-samples", "nnd_demo"), _lose("versions")]
-)
-def test_parts_that_are_not_needed_may_be_missing(damage: Callable[[Path], None], results: Path) -> None:
-    damage(results)
-    assert len(read_results([results / "gpt2"])) == 1
-
-
-@pytest.mark.parametrize(
     "damage", [_lose("configs", "nnd_demo", "metadata"), _lose("configs", "nnd_demo", "metadata", "nnd", "signature")]
 )
 def test_a_task_without_a_signature_is_not_ours(damage: Callable[[Path], None], results: Path) -> None:
@@ -300,7 +291,7 @@ def test_what_is_allowed_must_be_a_part_of_the_protocol(scored: Path) -> None:
         ),
         (
             _change("nnd_demo", "2-A", lambda results: results["versions"]),
-            r"cannot be compared: version of the task '2-A' and '1-A'.*--allow version",
+            r"cannot be compared: version '2' and '1'.*--allow version",
         ),
         (
             _change("selection", "5 of 60 (abc)", _protocol),
@@ -374,7 +365,7 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(resul
     ("given", "message"),
     [
         ("shots=3", "--select shots=3: no run has it; they have 0"),
-        ("shot=0", "--select shot: no part of the protocol; they are task, version, limit"),
+        ("shot=0", "--select shot: no part of the protocol; they are limit, task, set"),
         ("shots", "--select shots: write KEY=VALUE, such as shots=0"),
         ("shots=0,shots=1", "--select shots=1: no run has it; they have 0"),
     ],
@@ -384,25 +375,12 @@ def test_what_cannot_be_chosen_is_said(given: str, message: str, scored: Path) -
         read_results([scored], [given])
 
 
-def test_what_can_be_chosen_by_is_what_the_signature_holds_and_is_in_the_help(scored: Path) -> None:
-    [run, *_] = read_results([scored])
-    assert set(run.protocol) <= set(PARTS)
-    for key in PARTS:
-        [one] = read_results([scored / "gpt2"], [f"{key}={value_of(key, run)}"])
+def test_runs_can_be_chosen_by_all_that_their_signature_holds(scored: Path) -> None:
+    [run] = read_results([scored / "gpt2"])
+    for key, value in {**run.protocol, "task": "nnd_demo", "version": "1", "limit": 10}.items():
+        text = ("yes" if value else "no") if value in (None, "") or isinstance(value, bool) else value
+        [one] = read_results([scored / "gpt2"], [f"{key}={text}"])
         assert one.protocol == run.protocol
-    shown = re.sub(r"[\s│]+", " ", CliRunner(env={"COLUMNS": "200"}).invoke(app, ["compare", "--help"]).output)
-    assert ", ".join(PARTS) in shown
-
-
-def test_a_run_with_exemplars_can_be_chosen_by_all_that_its_signature_holds() -> None:
-    config = SimpleNamespace(num_fewshot=2, target_delimiter=" ", filter_list=None)
-    origin = {"dataset": "nnd/demo", "config": "authors", "fingerprint": "f"}
-    found = protocol_part(
-        origin, Settings.read({}), config, rendered=["x"], seed=1, selected="all", system_instruction=None,
-        apply_chat_template=None, fewshot_as_multiturn=None,
-    )  # fmt: skip
-    assert found["exemplars"] == "other contexts"
-    assert set(found) <= set(PARTS)
 
 
 def test_a_folder_that_cannot_be_read_is_named(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from nnd_tasks.analysis.compare import compare_runs, report_comparison
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.side_by_side import check_comparable, not_compared, pair
+from nnd_tasks.analysis.side_by_side import not_compared, pair
 from nnd_tasks.errors import NNDError
 from tests.analysis.runs import PROTOCOL, make_run
 
@@ -19,14 +19,15 @@ from tests.analysis.runs import PROTOCOL, make_run
 def test_windows_matter_where_contexts_were_shortened() -> None:
     first = make_run("a", [True], ["k"], truncated=1)
     other = make_run("b", [True], ["k"], model_info={"window": 128})
-    with pytest.raises(NNDError, match="prompts were shortened to a window of 64 and 128"):
-        check_comparable(first, other)
-    check_comparable(make_run("a", [True], ["k"]), other)
+    with pytest.raises(NNDError, match="cannot be compared: window 64 and 128"):
+        pair([first, other])
+    [paired] = pair([make_run("a", [True], ["k"]), other])
+    assert paired.models == ["a", "b"]
 
 
 def test_tests_of_one_run_only_are_refused() -> None:
     first, other = make_run("a", [True, True], ["k", "k"]), make_run("b", [True], ["k"])
-    with pytest.raises(NNDError, match=r": 1 test in one of them only, e\.g\. t1"):
+    with pytest.raises(NNDError, match="test t1 is in one of them only"):
         pair([first, other])
     with pytest.raises(NNDError, match=r"a: several runs of it on .*samples_a.jsonl; name the results file of one"):
         pair([first, make_run("a", [True, True], ["k", "k"])])
@@ -93,7 +94,7 @@ def test_a_run_is_told_to_be_alone_only_where_its_model_is_in_no_comparison_of_i
 def test_tests_with_other_texts_or_prompts_are_not_one_test() -> None:
     first, other = (make_run(name, [True, True], ["k", "l"]) for name in "ab")
     other.documents[1]["candidates"][0] = "another text"
-    with pytest.raises(NNDError, match="test t1 has another prompt, category or text"):
+    with pytest.raises(NNDError, match=r"test t1 .* has another prompt, category or text"):
         pair([first, other])
-    with pytest.raises(NNDError, match="test t0 has another prompt, category or text"):
+    with pytest.raises(NNDError, match=r"test t0 .* has another prompt, category or text"):
         pair([first, make_run("b", [True, True], ["x", "l"])])

@@ -371,7 +371,7 @@ def test_the_command_prints_and_writes(nnd: Command, tmp_path: Path) -> None:
 
 def test_what_cannot_be_said_is_said(nnd: Command, tmp_path: Path) -> None:
     one = write_run(tmp_path / "one", "tiny-s/step-10")
-    assert "one run only (tiny-s/step-10 on nnd_made_up)" in refused(nnd("signal", one))
+    assert "the run of tiny-s/step-10 on nnd_made_up is in no comparison" in refused(nnd("signal", one))
     other = write_run(tmp_path / "other", "tiny-s/step-20", protocol={"shots": 2})
     assert "shots 0 and 2" in refused(nnd("signal", one, other))
     alike = write_run(tmp_path / "alike", "big", parameters=5)

@@ -126,7 +126,7 @@ def test_windows_are_compared_between_any_two() -> None:
         make_run(f"m-{i}b", OUTCOMES, CLUSTERS, model_info={"window": window}, parameters=i + 1, truncated=int(i == 1))
         for i, window in enumerate(windows)
     ]
-    with pytest.raises(NNDError, match=r"m-1b .* and m-2b .*a window of 64 and 128"):
+    with pytest.raises(NNDError, match=r"m-1b .* and m-2b .*window 64 and 128"):
         find_trend(runs)
     assert len(find_trend(runs, allow=["window"]).points) == 6
 
@@ -134,7 +134,7 @@ def test_windows_are_compared_between_any_two() -> None:
 @pytest.mark.parametrize(
     ("runs", "x", "message"),
     [
-        ([("m-1b", 1)], None, "one run only (m-1b on nnd_demo)"),
+        ([("m-1b", 1)], None, "the run of m-1b on nnd_demo is in no comparison: no other model ran"),
         ([("m-1b", 1), ("m-x", None)], None, "parameters of m-x is not known; give it with --tags FILE"),
         ([("m-1b", 1), ("m-2b", 1)], None, "m-1b and m-2b both have parameters 1; name only"),
         ([("m-1b", -3), ("m-2b", 1)], None, "m-1b: -3 parameters"),
