@@ -70,8 +70,8 @@ def correlate(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def _cosine(a: Array, b: Array) -> Array:
-    norm = np.sqrt((a * a).sum(axis=-1)) * np.sqrt((b * b).sum(axis=-1))
-    cosine = np.divide((a * b).sum(axis=-1), norm, out=np.full_like(norm, np.nan), where=norm > 0)
+    with np.errstate(invalid="ignore"):  # nan for a vector of zeros
+        cosine = (a * b).sum(axis=-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
     return np.asarray(np.clip(cosine, -1.0, 1.0))
 
 

@@ -18,7 +18,7 @@ ATTRIBUTES = ("consistency", "coherence", "fluency", "relevance")
 
 
 def read_quiz_design(path: Path, systems: Collection[str]) -> pd.DataFrame:
-    """Return a row per system and question: prompt, model, accepted, and of each of `ERRORS` whether the question lacks it.
+    """Return a row per system and question: prompt, model, and of each of `ERRORS` whether the question lacks it.
 
     A question that several systems wrote counts for each of them.
 
@@ -34,7 +34,6 @@ def read_quiz_design(path: Path, systems: Collection[str]) -> pd.DataFrame:
             {
                 "prompt": f"{group['context']}\n{group['answer_span']}",
                 "model": model,
-                "accepted": question["reason"] == "No error",
                 **{error: question["reason"] != error for error in ERRORS},
             }
             for group in read_records(path)

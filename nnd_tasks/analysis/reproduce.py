@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.analysis.experiments import (
-    PATH,
     Experiment,
     PublishedRun,
     find_weights,
@@ -30,7 +29,6 @@ from nnd_tasks.files import expand
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import clustered_mean
 from nnd_tasks.tables import fingerprint
-from nnd_tasks.yaml_json import read_yaml
 
 DISCLAIMER = (
     "These experiments have not been run on the authors' weights: their numbers are checked against the published ones, and "
@@ -41,13 +39,15 @@ DISCLAIMER = (
 def list_experiments() -> Report:
     """Return every experiment with its models."""
     rows = [
-        {"experiment": experiment.name, "set": experiment.set, **vars(run), "published": run.rates[ALL]}
+        {"experiment": experiment.name, "set": experiment.set, "name": run.name, "published": run.rates[ALL]}
+        | {"task": run.task, "model": run.model, "released": run.released}
         for experiment in load_experiments().values()
         for run in experiment.models
     ]
-    names = ("experiment", "set", "name", "published", "task", "model", "released")
-    columns = {**{name: f"{{{name}}}" for name in names}, "published": "{published:.3f}", "released": "{released:yes}"}
-    table = Table("models", pd.DataFrame(rows)[[*names]], columns)
+    columns = {name: f"{{{name}}}" for name in rows[0]}
+    table = Table(
+        "models", pd.DataFrame(rows), columns | {"published": "{published:.3f}", "released": "{released:yes}"}
+    )
     notes = ["What was not released, the authors fine-tuned from the model that is named."]
     return Report("experiments", "Published experiments", [DISCLAIMER], [table], notes)
 
@@ -58,7 +58,6 @@ def reproduce(
     *,
     out: Path,
     limit: int | None = None,
-    say: Callable[[str], None] = print,
 ) -> Report:
     """Run the models of an experiment that the user has, and show published beside measured rates.
 
@@ -68,7 +67,6 @@ def reproduce(
         out: folder for ``NAME/MODEL-KEY``, lm-eval's results of each model. A model whose results are there, made with the
             same weights, data and limit, is not run again.
         limit: number of prompts; None takes all.
-        say: is called with a line before each model.
 
     Returns:
         The report; its fact ``failed`` has a line for each model that failed (the others are run nevertheless).
@@ -84,19 +82,17 @@ def reproduce(
     built = find_set(experiment.set)
     cells, notes, failed = [], [], []
     for run, found in jobs:
-        table = read_table(built, run.config)
-        say(f"{run.name}: {found}")
+        data = fingerprint(read_table(built, run.config))
         try:
-            result = _run(run, found, fingerprint(table), expand(out) / name, limit)
+            result = _run(run, found, data, expand(out) / name, limit)
         except Exception as error:  # torch and transformers raise many kinds; the other models can still run
             failed.append(f"{run.name}: failed ({typed_reason_of(error)})")
             continue
-        cells.append(measure(result.tests, experiment, run, table.num_rows).assign(model=run.name))
+        measured = measure(result.tests, experiment, run)
+        cells.append(measured.assign(model=run.name))
         notes += [f"{run.name}: {found}: {result.line}", *(f"{run.name}: {note}" for note in run.notes)]
-        if table.num_rows not in (run.tests, _tests_left(experiment, run)):
-            notes.append(
-                f"{run.name}: the authors have {run.tests:,} tests, the set that is built here {table.num_rows:,}: other data."
-            )
+        if limit is None and (here := measured["tests"][0]) != run.tests:
+            notes.append(f"{run.name}: the authors have {run.tests:,} tests, here {here:,} were scored: other data.")
     if not cells:
         raise NNDError("; ".join(failed))
     if limit is not None:
@@ -139,29 +135,26 @@ def _run(run: PublishedRun, weights: str, data: str, place: Path, limit: int | N
     from nnd_tasks.harness.signature import digest, weights_digest
     from nnd_tasks.runner.run import run_lm_eval
 
-    protocol = read_yaml(PATH)["protocol"]
     asked = [run.task, run.metadata, limit, weights_digest(weights) or weights, data]
     folder = place / f"{file_stem(run.name)}-{digest(asked)}"
     if not any(folder.rglob("results_*.json")):
-        arguments = {"pretrained": weights, **protocol["model_args"]}
-        # A start token and special tokens are for the run's own architecture; a model of another keeps its own.
-        kind = AutoConfig.from_pretrained(weights)
-        if run.start_at_bos and kind.model_type == "bart":
-            arguments["decoder_start_token_id"] = kind.bos_token_id
-        if run.special_tokens and (tokenizer := AutoTokenizer.from_pretrained(weights)).eos_token is None:
-            tokenizer.add_special_tokens(dict(run.special_tokens))
+        # What transformers loaded every checkpoint as in 2022.
+        arguments = {"pretrained": weights, "dtype": "float32"}
+        config = AutoConfig.from_pretrained(weights)
+        if config.model_type == "bart":  # the authors start its decoder at BOS
+            arguments["decoder_start_token_id"] = config.bos_token_id
+        if config.model_type == "prophetnet":  # its tokenizer names no EOS token; the authors start and end at [SEP]
             arguments["tokenizer"] = str(folder / "tokenizer")
+            ends = dict.fromkeys(("bos_token", "eos_token"), "[SEP]")
+            tokenizer = AutoTokenizer.from_pretrained(weights, **ends)
             tokenizer.save_pretrained(arguments["tokenizer"])
-        options = {
-            "model": _explicit_decoder() if kind.model_type == "fsmt" else "hf",
-            "model_args": json.dumps(arguments),
-            "tasks": run.task,
-            "metadata": json.dumps({**protocol["metadata"], **run.metadata}),
-            "output_path": folder,
-            **({"limit": limit} if limit else {}),
-        }
+        words = ["--model", _explicit_decoder() if config.model_type == "fsmt" else "hf"]
+        words += ["--model_args", json.dumps(arguments), "--tasks", run.task]
+        words += ["--metadata", json.dumps({"append_eos": True, "ties": "authors", **run.metadata})]
+        words += ["--output_path", str(folder), "--log_samples", *(["--limit", str(limit)] if limit else [])]
+        # No batch size: ProphetNet's scores change with what else is in a batch.
         with redirect_stdout(sys.stderr):
-            run_lm_eval(["--log_samples", *(str(word) for name in options for word in (f"--{name}", options[name]))])
+            run_lm_eval(words)
         gc.collect()  # lm-eval's objects refer to each other; the next model needs the memory
     [result] = read_results(folder)
     return result
@@ -193,42 +186,25 @@ def _explicit_decoder() -> str:
 # ---------------------------------------------------------------- published beside measured
 
 
-def measure(tests: pd.DataFrame, experiment: Experiment, run: PublishedRun, built: int) -> pd.DataFrame:
+def measure(tests: pd.DataFrame, experiment: Experiment, run: PublishedRun) -> pd.DataFrame:
     """Return the published rates beside those of a model, pooled over tests.
-
-    Where our set leaves out published tests of some labels, there is a second row, for the tests without these labels. Its
-    published rate follows from the printed rates and numbers of tests. Our rate stands in the row of the tests that are
-    built here.
 
     Args:
         tests: of a `Run`.
         experiment: has the run.
         run: the published run.
-        built: number of tests of the set as it is built here.
 
     Returns:
         A row per label: label, published, measured and its stderr, clustered by prompt (nan where they are undefined), and the
         numbers of tests and of clusters (prompts) that the measured rate is over.
     """
-    published = {ALL: run.rates[ALL]}
-    whole = ALL
-    if experiment.left_out:
-        rest, others = f"{ALL} but {', '.join(experiment.left_out)}", _tests_left(experiment, run)
-        lost = sum(run.rates[label] * experiment.counts[label] for label in experiment.left_out)
-        # The printed rates have six digits, which give whole numbers of passes.
-        published[rest] = round(run.rates[ALL] * run.tests - lost) / others
-        whole = rest if built == others else ALL
-    scored = tests[tests["passed"].notna()]
+    labels = tests[[*experiment.columns]]
+    counted = tests["passed"].notna() & ~labels.isin(experiment.left_out).any(axis=1)
     rows = []
-    for label, rate in {**published, **run.rates}.items():
-        own = scored if label == whole else scored[(scored[[*experiment.columns]] == label).any(axis=1)]
+    for label, rate in run.rates.items():
+        own = tests[counted if label == ALL else counted & (labels == label).any(axis=1)]
         prompts = own.groupby("cluster_id")["passed"]
         mean = clustered_mean(prompts.sum(), prompts.size())
         numbers = {"measured": mean.mean, "stderr": mean.standard_error, "tests": len(own), "clusters": mean.clusters}
         rows.append({"label": label, "published": rate, **numbers})
     return pd.DataFrame(rows)
-
-
-def _tests_left(experiment: Experiment, run: PublishedRun) -> int:
-    """Return the number of published tests without the labels that our set leaves out."""
-    return run.tests - sum(experiment.counts[label] for label in experiment.left_out)

@@ -72,15 +72,12 @@ METRICS: Mapping[str, Metric] = {
 # ---------------------------------------------------------------- metrics with a model
 
 
-def bertscore(model: str, hypotheses: Texts, sources: Texts, references: Sequence[Texts]) -> list[float]:
-    """F-measure of BERTScore; the highest over several references.
+def bertscore(model: str) -> Metric:
+    """Return the F-measure of BERTScore; the highest over several references.
 
     Args:
         model: name or folder of an encoder. For models that the package knows by name it also chooses the layer; of others the
             last layer is taken.
-        hypotheses: the texts to score.
-        sources: not used.
-        references: references of each text.
 
     Raises:
         NNDError: the package is missing, or the model cannot be loaded.
@@ -90,8 +87,12 @@ def bertscore(model: str, hypotheses: Texts, sources: Texts, references: Sequenc
     with _loading("bertscore", model):
         package = import_module("bert_score")
         layers = package.utils.model2layers.get(model) or AutoConfig.from_pretrained(model).num_hidden_layers
-        scores = package.score(list(hypotheses), list(map(list, references)), model_type=model, num_layers=layers)[2]
-    return list(map(float, scores))
+
+    def score(hypotheses: Texts, sources: Texts, references: Sequence[Texts]) -> list[float]:
+        texts = list(hypotheses), list(map(list, references))
+        return list(map(float, package.score(*texts, model_type=model, num_layers=layers)[2]))
+
+    return score
 
 
 def mauve(model: str) -> SetMetric:
@@ -110,7 +111,7 @@ def mauve(model: str) -> SetMetric:
         package = import_module("mauve")
         tokenizer = AutoTokenizer.from_pretrained(model)
         network = AutoModel.from_pretrained(model, dtype="float32", device_map="auto").eval()
-    window = min(getattr(network.config, "max_position_embeddings", None) or 1024, 1024)
+    window = min(tokenizer.model_max_length, 1024)
 
     @cache  # the same texts stand in many sets
     def read(text: str) -> Any:
@@ -127,28 +128,30 @@ def mauve(model: str) -> SetMetric:
     return SetMetric(score)
 
 
-def bartscore(variant: str, lm: Any, hypotheses: Texts, sources: Texts, references: Sequence[Texts]) -> list[float]:
-    """Mean log-likelihood per token under an encoder-decoder (Yuan et al., 2021).
+def bartscore(variant: str, model: str) -> Metric:
+    """Return the mean log-likelihood per token under an encoder-decoder (Yuan et al., 2021).
 
     Args:
         variant: ``p`` (reference to hypothesis), ``r`` (hypothesis to reference), ``f`` (their mean) or ``faithful`` (source
             to hypothesis); the mean over several references.
-        lm: a `SharedPrefixLM` of an encoder-decoder.
-        hypotheses: the texts to score.
-        sources: what each text was written from.
-        references: references of each text.
+        model: name or folder of an encoder-decoder.
+
+    Raises:
+        NNDError: the model cannot be loaded.
     """
-    if variant == "f":
-        both = (bartscore(part, lm, hypotheses, sources, references) for part in "pr")
-        return [(p + r) / 2 for p, r in zip(*both, strict=True)]
-    pairs = [
-        [(source, text)] if variant == "faithful" else [(ref, text) if variant == "p" else (text, ref) for ref in refs]
-        for text, source, refs in zip(hypotheses, sources, references, strict=True)
-    ]
-    encoded = {pair: (pair, *lm._encode_pair(*pair)) for some in pairs for pair in some}
-    sums = lm._loglikelihood_tokens([*encoded.values()], disable_tqdm=True)
-    known = {pair: total / len(target) for (pair, _, target), (total, _) in zip(encoded.values(), sums, strict=True)}
-    return [fmean(known[pair] for pair in some) for some in pairs]
+    lm = _seq2seq(model)
+
+    def score(hypotheses: Texts, sources: Texts, references: Sequence[Texts]) -> list[float]:
+        pairs = []
+        for text, source, refs in zip(hypotheses, sources, references, strict=True):
+            there, back = [(ref, text) for ref in refs], [(text, ref) for ref in refs]
+            pairs.append({"p": there, "r": back, "f": there + back, "faithful": [(source, text)]}[variant])
+        encoded = {pair: (pair, *lm._encode_pair(*pair)) for some in pairs for pair in some}
+        sums = lm._loglikelihood_tokens([*encoded.values()], disable_tqdm=True)
+        means = {pair: total / len(encoded[pair][2]) for pair, (total, _) in zip(encoded, sums, strict=True)}
+        return [fmean(means[pair] for pair in some) for some in pairs]
+
+    return score
 
 
 @lru_cache(maxsize=1)
@@ -161,11 +164,14 @@ def _seq2seq(model: str) -> Any:
         return SharedPrefixLM(pretrained=model, backend="seq2seq", dtype="float32", device="cuda:0")
 
 
-# ---------------------------------------------------------------- by name
-
-_VARIANTS = ("p", "r", "f", "faithful")
+_BART = {f"bartscore_{variant}": partial(bartscore, variant) for variant in ("p", "r", "f", "faithful")}
+#: Name -> what loads a metric with a model.
+_LOADERS: Mapping[str, Callable[[str], Metric | SetMetric]] = {"bertscore": bertscore, "mauve": mauve, **_BART}
 #: The metric that needs the source and no reference.
 FAITHFUL = "bartscore_faithful"
+
+
+# ---------------------------------------------------------------- by name
 
 
 def load_metrics(text: str) -> dict[str, Metric | SetMetric]:
@@ -177,20 +183,18 @@ def load_metrics(text: str) -> dict[str, Metric | SetMetric]:
     Raises:
         NNDError: there is no such metric, or none is named, or its model is not named or cannot be loaded.
     """
-    loaders: dict[str, Callable[[str], Metric | SetMetric]] = {
-        "bertscore": lambda model: partial(bertscore, model),
-        "mauve": mauve,
-        **{f"bartscore_{one}": lambda model, one=one: partial(bartscore, one, _seq2seq(model)) for one in _VARIANTS},
-    }
     metrics: dict[str, Metric | SetMetric] = {}
     for part in filter(str.strip, text.split(",")):
         asked, _, model = map(str.strip, part.partition("="))
-        for name in [f"bartscore_{one}" for one in _VARIANTS] if asked == "bartscore" else [asked]:
-            if name not in {**METRICS, **loaders}:
-                raise NNDError(f"there is no metric {name!r}; there are: {', '.join((*METRICS, *loaders))}")
-            if name in loaders and not model:
+        for name in _BART if asked == "bartscore" else [asked]:
+            if name in METRICS:
+                metrics[name] = METRICS[name]
+            elif name not in _LOADERS:
+                raise NNDError(f"there is no metric {name!r}; there are: {', '.join((*METRICS, *_LOADERS))}")
+            elif not model:
                 raise NNDError(f"metric {name} needs a model: --metrics {asked}=FOLDER")
-            metrics[name] = METRICS[name] if name in METRICS else loaders[name](model)
+            else:
+                metrics[name] = _LOADERS[name](model)
     if not metrics:
         raise NNDError("--metrics: empty; give names separated by commas, such as rouge2,bleu")
     return metrics

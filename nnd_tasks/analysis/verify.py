@@ -73,20 +73,16 @@ def verify_set(
     """
     read, categories = SETS[name]
     known = read_yaml(Path(__file__).with_name("verify.yaml"))[name]
-    systems = pd.DataFrame(known["systems"]).T
-    models = [*systems.index]
+    models = known["systems"]
     outputs = read(path, models)
     human = add_up(outputs, models, categories)
-    shown = {"model": "{model}"}
     if name == "quiz_design":
         rates = {run.name: run.rates for run in load_experiments()[name].models}
         scores = {"nnd": pd.DataFrame(rates)[models].loc[[*ERRORS]].to_numpy().T}
-        systems["accepted"] = outputs.groupby("model")["accepted"].mean()
-        shown |= {"name": "{name}", "accepted": "{accepted:.1%}", "paper": "{paper_accepted:.1%}"}
-        shown |= {"human {category}": "{human:.3f}", "{scorer} {category}": "{score:.3f}"}
+        heading = "{scorer} {category}"
     else:
         scores = {one: _score_summaries(outputs, models, one, metric) for one, metric in (metrics or {}).items()}
-        shown |= {"human {category}": "{human:.2f}", "{scorer}": "{score:.3f}"}
+        heading = "{scorer}"
     index = pd.MultiIndex.from_product([models, categories], names=["model", "category"])
     means = mean_scores(human)
     pairs, parts = {}, {}
@@ -103,8 +99,8 @@ def verify_set(
     tables = [
         Table(
             "scores",
-            pd.concat(pairs, names=["scorer"]).reset_index().join(systems, on="model"),
-            shown,
+            pd.concat(pairs, names=["scorer"]).reset_index(),
+            {"model": "{model}", "human {category}": "{human:.3f}", heading: "{score:.3f}"},
             f"Human score: {known['human']}; {len(human):,} {known['prompts']}, {counted(len(models), 'model')}.",
         ),
         Table(

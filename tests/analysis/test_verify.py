@@ -246,11 +246,6 @@ def tables_of(report: Report) -> dict[str, pd.DataFrame]:
 def test_quiz_design_reproduces_the_paper(data: Path) -> None:
     report = verify_set("quiz_design", data / "quiz_design" / QUIZ_FILE, resamples=500)
     found = tables_of(report)
-    accepted = found["scores"].drop_duplicates("model")
-    shown = {model: f"{100 * share:.1f}" for model, share in zip(accepted["model"], accepted["accepted"], strict=True)}
-    assert shown == ACCEPTED
-    assert [*shown] == [*ACCEPTED], "Table 2's order"
-    assert [f"{100 * share:.1f}" for share in accepted["paper_accepted"]] == [*ACCEPTED.values()]
     average = by_category(found["agreement"]).loc[AVERAGE, [*STATISTICS]]
     assert " ".join(f"{value:.2f}" for value in average) == "0.79 0.82 0.79"
     tau, r = found["paper"].to_dict("records")
@@ -262,6 +257,12 @@ def test_quiz_design_reproduces_the_paper(data: Path) -> None:
         assert cell["both_high"] - cell["both_low"] > narrow, "models drawn anew as well"
     assert "1 of 2 cells" in report.findings[0]
     assert "nnd r (+0.02)" in report.findings[1]
+
+
+def test_teachers_accepted_as_many_questions_as_in_the_papers_table_2(data: Path) -> None:
+    outputs = read_quiz_design(data / "quiz_design" / QUIZ_FILE, [*ACCEPTED])
+    accepted = outputs[[*ERRORS]].all(axis=1).groupby(outputs["model"]).mean()
+    assert {model: f"{100 * share:.1f}" for model, share in accepted.items()} == ACCEPTED
 
 
 def test_quiz_design_by_another_way(data: Path) -> None:
@@ -390,9 +391,8 @@ def test_a_question_of_several_models_counts_for_each(tmp_path: Path) -> None:
     ]
     group = {"group_id": 1, "doc_id": 1, "context": "Text.", "answer_span": "Text", "questions": questions}
     path = write_lines(tmp_path / QUIZ_FILE, [group])
-    means = read_quiz_design(path, ["a", "b", "c"]).groupby("model")[["accepted", *ERRORS]].mean()
-    assert means["accepted"].to_dict() == {"a": 1.0, "b": 0.5, "c": 0.0}
-    assert means.loc["b", [*ERRORS]].to_list() == [0.5, 1.0, 1.0]
+    means = read_quiz_design(path, ["a", "b", "c"]).groupby("model")[[*ERRORS]].mean()
+    assert means.to_numpy().tolist() == [[1.0, 1.0, 1.0], [0.5, 1.0, 1.0], [1.0, 0.0, 1.0]]
     with pytest.raises(NNDError, match=r"nothing of d is in it; is it the publisher's whole file\?"):
         read_quiz_design(path, ["a", "d"])
 
@@ -465,7 +465,7 @@ def test_the_command_prints_and_writes(short: Path, tmp_path: Path) -> None:
     parts = [".md", ".json", ".tex", ".html", "_scores.csv", "_agreement.csv", "_paper.csv"]
     assert written == {f"verify_{name}{part}" for name in ("quiz_design", "summeval") for part in parts}
     text = (tmp_path / "out" / "verify_quiz_design.md").read_text(encoding="utf-8")
-    assert "| mixqg | MixQG-L | 68.4% | 68.4% | 0.903 | 0.942 | 0.838 | 0.669 | 0.809 | 0.653 |" in text
+    assert "| mixqg | 0.903 | 0.942 | 0.838 | 0.669 | 0.809 | 0.653 |" in text
     assert "Out of reach of public data" in text
     stored = json.loads((tmp_path / "out" / "verify_summeval.json").read_text(encoding="utf-8"))
     assert {row["scorer"] for row in stored["tables"]["agreement"]} == {"rouge1", "bleu"}
