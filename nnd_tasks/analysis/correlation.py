@@ -70,8 +70,8 @@ def correlate(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def _cosine(a: Array, b: Array) -> Array:
-    norm = np.sqrt((a * a).sum(axis=-1)) * np.sqrt((b * b).sum(axis=-1))
-    cosine = np.divide((a * b).sum(axis=-1), norm, out=np.full_like(norm, np.nan), where=norm > 0)
+    with np.errstate(invalid="ignore"):  # nan for a vector of zeros
+        cosine = (a * b).sum(axis=-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
     return np.asarray(np.clip(cosine, -1.0, 1.0))
 
 
@@ -97,9 +97,10 @@ def verify_rates(
     """
     x = pd.DataFrame(rates, dtype=float).T
     y = pd.DataFrame(human, dtype=float).T.reindex_like(x)
-    for what, table in (("rate", x), ("human score", y)):
-        for model, category in zip(*np.nonzero(~np.isfinite(table.to_numpy())), strict=True):
-            raise NNDError(f"model {x.index[model]!r} has no {what} for category {x.columns[category]!r}")
+    lacking = (x + y).isna().stack()
+    if lacking.any():
+        model, category = lacking.idxmax()
+        raise NNDError(f"model {model!r} has no rate or no human score for category {category!r}")
     return verify_scores([*x.index], [*x.columns], x.to_numpy(), y.to_numpy(), resamples=resamples)
 
 
@@ -129,15 +130,13 @@ def verify_scores(
         contexts_low and contexts_high; nan where it is undefined.
 
     Raises:
-        NNDError: there are fewer than three models, or no category.
+        NNDError: there are fewer than three models.
     """
     if len(models) < MIN_MODELS:
         raise NNDError(
             f"{counted(len(models), 'model')} ({', '.join(models)}): a correlation over models needs at least {MIN_MODELS}, "
             "of two it is 1 or -1"
         )
-    if not categories:
-        raise NNDError("there is no category to verify")
     index = pd.MultiIndex.from_product([[*categories, AVERAGE], STATISTICS], names=["category", "statistic"])
     table = pd.DataFrame({"value": _correlate(mean_scores(scores), mean_scores(human)).ravel()}, index)
     per_prompt = 3 in (scores.ndim, human.ndim)

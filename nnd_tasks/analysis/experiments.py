@@ -15,7 +15,6 @@ from nnd_tasks.files import expand
 from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import read_yaml
 
-PATH = Path(__file__).with_name("experiments.yaml")
 _Known = TypeVar("_Known")
 
 
@@ -32,8 +31,6 @@ class PublishedRun:
         rates: label -> published pass rate; ``all`` is over all tests.
         released: the weights are on the hub.
         metadata: settings of the task besides those that all experiments share.
-        start_at_bos: the authors start the decoder at BOS.
-        special_tokens: to add to a tokenizer that has no EOS token.
         notes: sentences for the report.
     """
 
@@ -45,8 +42,6 @@ class PublishedRun:
     rates: Mapping[str, float]
     released: bool = True
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    start_at_bos: bool = False
-    special_tokens: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
 
@@ -60,8 +55,7 @@ class Experiment:
         set: name of the set that must be built.
         columns: columns of a test that may hold the labels of `PublishedRun.rates`.
         models: the published runs.
-        counts: label -> published number of tests, where it is needed.
-        left_out: labels of which our set has no tests.
+        left_out: labels whose tests do not count.
         notes: sentences for the report, on all of its runs.
     """
 
@@ -70,7 +64,6 @@ class Experiment:
     set: str
     columns: Sequence[str]
     models: Sequence[PublishedRun]
-    counts: Mapping[str, int] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     notes: Sequence[str] = ()
 
@@ -78,7 +71,7 @@ class Experiment:
 def load_experiments() -> dict[str, Experiment]:
     """Return experiment name -> experiment, in the order of the file."""
     experiments = {}
-    for name, entry in read_yaml(PATH)["experiments"].items():
+    for name, entry in read_yaml(Path(__file__).with_name("experiments.yaml")).items():
         shared = {key: entry.pop(key) for key in ("config", "tests")}
         models = [PublishedRun(**{**shared, **model}) for model in entry.pop("models")]
         experiments[name] = Experiment(name=name, models=models, **entry)

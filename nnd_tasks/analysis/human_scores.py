@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import fmean
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.read import Record, naming_place, read_records
+from nnd_tasks.sets.read import naming_place, read_records
 
 ERRORS = ("disfluent", "off_target", "wrong_context")
 ATTRIBUTES = ("consistency", "coherence", "fluency", "relevance")
-#: The label of a question that teachers accepted.
-NO_ERROR = "No error"
 
 
 def read_quiz_design(path: Path, systems: Collection[str]) -> pd.DataFrame:
-    """Return a row per system and question: prompt, model, accepted, and of each of `ERRORS` whether the question lacks it.
+    """Return a row per system and question: prompt, model, and of each of `ERRORS` whether the question lacks it.
 
     A question that several systems wrote counts for each of them.
 
@@ -29,24 +27,20 @@ def read_quiz_design(path: Path, systems: Collection[str]) -> pd.DataFrame:
         systems: names of the systems.
 
     Raises:
-        NNDError: the file is not in the publisher's format, has an unknown label, or has no question of a system.
+        NNDError: the file is not in the publisher's format, or has no question of a system.
     """
     with naming_place(path):
         rows = [
-            {"prompt": f"{group['context']}\n{group['answer_span']}", "model": model, **_grade(question, group.where)}
+            {
+                "prompt": f"{group['context']}\n{group['answer_span']}",
+                "model": model,
+                **{error: question["reason"] != error for error in ERRORS},
+            }
             for group in read_records(path)
             for question in group["questions"]
             for model in question["model_name"].split("|")
-            if model in systems
         ]
-    return _tabulate(rows, systems, path)
-
-
-def _grade(question: Mapping[str, str], where: str) -> dict[str, bool]:
-    label = question["reason"]
-    if label not in (known := (NO_ERROR, *ERRORS)):
-        raise NNDError(f"{where}: unknown label {label!r}; the labels are {', '.join(known)}")
-    return {"accepted": label == NO_ERROR, **{error: label != error for error in ERRORS}}
+    return _select(pd.DataFrame(rows), systems, path)
 
 
 def read_summeval(path: Path, systems: Collection[str]) -> pd.DataFrame:
@@ -63,29 +57,24 @@ def read_summeval(path: Path, systems: Collection[str]) -> pd.DataFrame:
         NNDError: the file is not in the publisher's format, or has no summary of a system.
     """
     with naming_place(path):
-        rows = [_read_summary(record) for record in read_records(path) if record["model_id"] in systems]
-    return _tabulate(rows, systems, path)
+        rows = [
+            {
+                "prompt": record["id"],
+                "model": record["model_id"],
+                "text": record["decoded"],
+                "source": record.get("text", ""),
+                "reference": record["references"][0],
+                **{name: fmean(expert[name] for expert in record["expert_annotations"]) for name in ATTRIBUTES},
+            }
+            for record in read_records(path)
+        ]
+    return _select(pd.DataFrame(rows), systems, path)
 
 
-def _read_summary(record: Record) -> dict[str, Any]:
-    reference = next(iter(record["references"]), None)
-    if not isinstance(reference, str) or not reference.strip():
-        raise NNDError(f"{record.where}, field 'references': its first reference is missing or empty")
-    ratings = pd.DataFrame(record["expert_annotations"], columns=ATTRIBUTES)
-    if ratings.empty or not ((ratings >= 1) & (ratings <= 5)).all(axis=None):
-        raise NNDError(
-            f"{record.where}, field 'expert_annotations': expected ratings of 1 to 5 of {', '.join(ATTRIBUTES)}"
-        )
-    known = {"prompt": "id", "model": "model_id", "text": "decoded"}
-    texts = {name: record[field] for name, field in known.items()}
-    return {**texts, "source": record.get("text", ""), "reference": reference, **ratings.mean()}
-
-
-def _tabulate(rows: Sequence[Mapping[str, Any]], systems: Collection[str], path: Path) -> pd.DataFrame:
-    present = {row["model"] for row in rows}
-    if lacking := [name for name in systems if name not in present]:
+def _select(outputs: pd.DataFrame, systems: Collection[str], path: Path) -> pd.DataFrame:
+    if lacking := [name for name in systems if name not in set(outputs["model"])]:
         raise NNDError(f"{path}: nothing of {', '.join(lacking)} is in it; is it the publisher's whole file?")
-    return pd.DataFrame(rows)
+    return outputs[outputs["model"].isin(systems)]
 
 
 def add_up(outputs: pd.DataFrame, models: Sequence[str], columns: Sequence[str]) -> NDArray[np.float64]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from nnd_tasks import __version__
 from nnd_tasks.analysis.experiments import (
-    PATH,
     Experiment,
     PublishedRun,
     find_weights,
@@ -22,14 +21,14 @@ from nnd_tasks.analysis.experiments import (
     pick,
 )
 from nnd_tasks.analysis.marks import FEW_PROMPTS, is_few
+from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.baselines import ALL
 from nnd_tasks.datasets import find_set, read_table
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.files import changing, expand, write_text
+from nnd_tasks.files import expand
 from nnd_tasks.show.report import Report, Table, file_stem
-from nnd_tasks.statistics import clustered_standard_error, pool, pooled_rate
+from nnd_tasks.statistics import clustered_mean
 from nnd_tasks.tables import fingerprint
-from nnd_tasks.yaml_json import read_json, read_yaml
 
 DISCLAIMER = (
     "These experiments have not been run on the authors' weights: their numbers are checked against the published ones, and "
@@ -40,15 +39,17 @@ DISCLAIMER = (
 def list_experiments() -> Report:
     """Return every experiment with its models."""
     rows = [
-        {"experiment": experiment.name, "set": experiment.set, **vars(run), "published": run.rates[ALL]}
+        {"experiment": experiment.name, "set": experiment.set, "name": run.name, "published": run.rates[ALL]}
+        | {"task": run.task, "model": run.model, "released": run.released}
         for experiment in load_experiments().values()
         for run in experiment.models
     ]
-    names = ("experiment", "set", "name", "published", "task", "model", "released")
-    columns = {**{name: f"{{{name}}}" for name in names}, "published": "{published:.3f}", "released": "{released:yes}"}
-    table = Table("models", pd.DataFrame(rows)[[*names]], columns)
+    columns = {name: f"{{{name}}}" for name in rows[0]}
+    table = Table(
+        "models", pd.DataFrame(rows), columns | {"published": "{published:.3f}", "released": "{released:yes}"}
+    )
     notes = ["What was not released, the authors fine-tuned from the model that is named."]
-    return Report("experiments", "Published experiments", [DISCLAIMER], [table], notes, brief=table)
+    return Report("experiments", "Published experiments", [DISCLAIMER], [table], notes)
 
 
 def reproduce(
@@ -57,189 +58,48 @@ def reproduce(
     *,
     out: Path,
     limit: int | None = None,
-    say: Callable[[str], None] = print,
-    **settings: Any,
 ) -> Report:
     """Run the models of an experiment that the user has, and show published beside measured rates.
 
     Args:
         name: of the experiment.
         weights: models to run, ``NAME`` or ``NAME=FOLDER``; none takes all that were released.
-        out: folder for ``NAME/MODEL-KEY.json``, written after each model. A model whose result is there, made with the same
-            weights, data and limit, is not run again.
+        out: folder for ``NAME/MODEL-KEY``, lm-eval's results of each model. A model whose results are there, made with the
+            same weights, data and limit, is not run again.
         limit: number of prompts; None takes all.
-        say: is called with a line before each model.
-        **settings: ``device`` and ``batch_size``, as for lm_eval.
 
     Returns:
         The report; its fact ``failed`` has a line for each model that failed (the others are run nevertheless).
 
     Raises:
-        NNDError: there is no such experiment, model or folder, the set is not built, ``out`` cannot be written, or all models
-            failed.
+        NNDError: there is no such experiment, model or folder, the set is not built, or all models failed.
     """
-    from nnd_tasks.harness.signature import weights_digest
-
     experiment = pick(name, load_experiments(), "experiment")
     known = {run.name: run for run in experiment.models}
-    released = [run.name for run in experiment.models if run.released]
-    asked = dict(text.partition("=")[::2] for text in weights or released)
-    if len(asked) < len(weights):
-        raise NNDError(f"--weights: a model is named twice in {', '.join(weights)}")
-    jobs = [(run := pick(one, known, f"model of {name}"), find_weights(run, folder)) for one, folder in asked.items()]
-    tables = {config: read_table(find_set(experiment.set), config) for config in {run.config for run, _ in jobs}}
-    place = expand(out) / name
-    with changing(place):
-        place.mkdir(parents=True, exist_ok=True)
+    asked = weights or [run.name for run in experiment.models if run.released]
+    pairs = [text.partition("=")[::2] for text in asked]
+    jobs = [(run := pick(one, known, f"model of {name}"), find_weights(run, folder)) for one, folder in pairs]
+    built = find_set(experiment.set)
     cells, notes, failed = [], [], []
     for run, found in jobs:
-        tests = tables[run.config].num_rows
-        key = {"task": run.task, "rates": run.rates, "metadata": run.metadata, "limit": limit}
-        key |= {"weights": weights_digest(found) or found, "data": fingerprint(tables[run.config])}
-        path = place / f"{file_stem(run.name)}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:8]}.json"
-        say(f"{run.name}: {found}{', kept from an earlier run' if path.exists() else ''}")
+        data = fingerprint(read_table(built, run.config))
         try:
-            if not path.exists():
-                result = _run(run, found, path.with_suffix(".tokenizer"), limit, settings)
-                result["cells"] = measure(result.pop("samples"), experiment, run, tests)
-                write_text(path, json.dumps({"nnd_tasks": __version__, "key": key, **result}, indent=2) + "\n")
-            result = read_json(path)
-        except Exception as error:  # lm-eval, torch and transformers raise many kinds; the other models can still run
+            result = _run(run, found, data, expand(out) / name, limit)
+        except Exception as error:  # torch and transformers raise many kinds; the other models can still run
             failed.append(f"{run.name}: failed ({typed_reason_of(error)})")
             continue
-        finally:
-            gc.collect()  # lm-eval's objects refer to each other; the next model needs the memory
-        cells += [{"model": run.name, **cell} for cell in result["cells"]]
-        counts = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in result["counts"].items())
-        notes += [f"{run.name}: {found}, task {run.task}; {counts}", *(f"{run.name}: {note}" for note in run.notes)]
-        if tests not in (run.tests, _tests_left(experiment, run)):
-            notes.append(
-                f"{run.name}: the authors have {run.tests:,} tests, the set that is built here {tests:,}: other data."
-            )
+        measured = measure(result.tests, experiment, run)
+        cells.append(measured.assign(model=run.name))
+        notes += [f"{run.name}: {found}: {result.line}", *(f"{run.name}: {note}" for note in run.notes)]
+        if limit is None and (here := measured["tests"][0]) != run.tests:
+            notes.append(f"{run.name}: the authors have {run.tests:,} tests, here {here:,} were scored: other data.")
     if not cells:
         raise NNDError("; ".join(failed))
     if limit is not None:
         notes.append(f"--limit {limit}: the published rates are over all prompts, the measured ones are not.")
-    return _report(experiment, pd.DataFrame(cells), notes, failed)
-
-
-# ---------------------------------------------------------------- one run
-
-
-def _run(
-    run: PublishedRun, weights: str, scratch: Path, limit: int | None, settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Evaluate one model as the authors did; return its samples, and what is stored of the result.
-
-    A tokenizer that gets special tokens is saved in ``scratch``.
-    """
-    from transformers import AutoConfig, AutoTokenizer
-
-    from nnd_tasks.runner.run import evaluate
-
-    protocol = read_yaml(PATH)["protocol"]
-    metadata = {**protocol["metadata"], **run.metadata}
-    arguments = {"pretrained": weights, **protocol["model_args"]}
-    # A start token and special tokens are for the run's own architecture; a model of another keeps its own.
-    kind = AutoConfig.from_pretrained(weights)
-    if run.start_at_bos and kind.model_type == "bart":
-        arguments["decoder_start_token_id"] = kind.bos_token_id
-    if run.special_tokens and (tokenizer := AutoTokenizer.from_pretrained(weights)).eos_token is None:
-        tokenizer.add_special_tokens(dict(run.special_tokens))
-        tokenizer.save_pretrained(scratch)
-        arguments["tokenizer"] = str(scratch)
-    model: dict[str, Any] = {"model_args": arguments, **settings}
-    if kind.model_type == "fsmt":
-        model = {"model": _explicit_decoder(**arguments, **settings)}
-    results = evaluate(run.task, metadata=metadata, limit=limit, bootstrap_iters=0, **model)
-    metrics = results["results"][run.task]
-    counts = ("tests", "clusters", "ties", "unscored", "truncated_contexts")
-    return {
-        "samples": results["samples"][run.task],
-        "model_args": arguments,
-        "metadata": metadata,
-        "counts": {name: metrics[f"{name},none"] for name in counts},
-        "signature": results["configs"][run.task]["metadata"]["nnd"]["signature"]["line"],
-    }
-
-
-def _explicit_decoder(**arguments: Any) -> Any:
-    """Return an lm-eval model that makes the decoder's input itself, for FSMT.
-
-    Given labels alone, FSMT lets its decoder read the shifted source (`_prepare_fsmt_decoder_inputs`, transformers 5).
-    """
-    import torch
-    from lm_eval.models.huggingface import HFLM
-
-    class ExplicitDecoderLM(HFLM):  # type: ignore[misc]
-        def _model_call(self, inps: Any, attn_mask: Any = None, labels: Any = None) -> Any:
-            start = torch.full_like(labels[:, :1], self.model.config.decoder_start_token_id)
-            shifted = torch.cat([start, labels[:, :-1]], dim=1)
-            with torch.no_grad():
-                # With a cache FSMT would read the last token only.
-                output = self.model(inps, attention_mask=attn_mask, decoder_input_ids=shifted, use_cache=False)
-            return output.logits
-
-    return ExplicitDecoderLM(**arguments)
-
-
-# ---------------------------------------------------------------- published beside measured
-
-
-def measure(
-    samples: Sequence[Mapping[str, Any]], experiment: Experiment, run: PublishedRun, tests: int
-) -> list[dict[str, Any]]:
-    """Return the published rates beside those of lm-eval's samples, pooled over tests.
-
-    Where our set leaves out published tests of some labels, there is a second row, for the tests without these labels. Its
-    published rate follows from the printed rates and numbers of tests. Our rate stands in the row of the tests that are
-    built here.
-
-    Args:
-        samples: of lm-eval.
-        experiment: has the run.
-        run: the published run.
-        tests: number of tests of the set as it is built here.
-
-    Returns:
-        label, published, measured and its stderr, clustered by prompt (None where they are undefined), and the numbers of
-        tests and of clusters (prompts) that the measured rate is over.
-    """
-
-    def cell(label: str, rate: float, chosen: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any]:
-        per_prompt = [
-            [test["passed"] for test in sample["tests"] if test["passed"] is not None and chosen(test)]
-            for sample in samples
-        ]
-        passed, scored = pool([(sum(one), len(one)) for one in per_prompt if one])
-        numbers = {"measured": pooled_rate(passed, scored), "stderr": clustered_standard_error(passed, scored)}
-        defined = {name: None if math.isnan(number) else number for name, number in numbers.items()}
-        return {"label": label, "published": rate, **defined, "tests": sum(scored), "clusters": len(scored)}
-
-    overall, others = run.rates[ALL], _tests_left(experiment, run)
-    part = bool(experiment.left_out) and tests == others
-    cells = [cell(ALL, overall, lambda test: not part)]
-    if experiment.left_out:
-        passed = overall * run.tests
-        passed -= sum(run.rates[label] * experiment.counts[label] for label in experiment.left_out)
-        # The printed rates have six digits, which give whole numbers of passes.
-        name = f"{ALL} but {', '.join(experiment.left_out)}"
-        cells.append(cell(name, round(passed) / others, lambda test: part))
-
-    def has(label: str) -> Callable[[Mapping[str, Any]], bool]:
-        return lambda test: label in map(test.get, experiment.columns)
-
-    return cells + [cell(label, rate, has(label)) for label, rate in run.rates.items() if label != ALL]
-
-
-def _tests_left(experiment: Experiment, run: PublishedRun) -> int:
-    """Return the number of published tests without the labels that our set leaves out."""
-    return run.tests - sum(experiment.counts[label] for label in experiment.left_out)
-
-
-def _report(experiment: Experiment, cells: pd.DataFrame, notes: Sequence[str], failed: Sequence[str]) -> Report:
-    few = [is_few(*one) for one in zip(cells["clusters"], cells["stderr"], strict=True)]
-    cells = cells.assign(difference=cells["measured"].astype(float) - cells["published"], few=few)
+    rates = pd.concat(cells, ignore_index=True)
+    rates["difference"] = rates["measured"] - rates["published"]
+    rates["few"] = rates["clusters"].map(is_few) | (rates["stderr"] == 0)
     columns = {
         "model": "{model}",
         "tests": "{label}",
@@ -255,12 +115,96 @@ def _report(experiment: Experiment, cells: pd.DataFrame, notes: Sequence[str], f
         "prompts of the same data, the same weights should come much nearer."
     )
     return Report(
-        experiment.name,
+        name,
         experiment.title,
         [DISCLAIMER, *failed],
-        [Table("rates", cells, columns)],
+        [Table("rates", rates, columns)],
         [reading, *experiment.notes, *notes],
         FEW_PROMPTS,
-        Table("overall", cells[cells["label"] == ALL], columns),
         facts={"failed": failed},
     )
+
+
+# ---------------------------------------------------------------- one run
+
+
+def _run(run: PublishedRun, weights: str, data: str, place: Path, limit: int | None) -> Run:
+    """Return the run of one model, evaluated as the authors did, or of an earlier time with the same model and data."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    from nnd_tasks.harness.signature import digest, weights_digest
+    from nnd_tasks.runner.run import run_lm_eval
+
+    asked = [run.task, run.metadata, limit, weights_digest(weights) or weights, data]
+    folder = place / f"{file_stem(run.name)}-{digest(asked)}"
+    if not any(folder.rglob("results_*.json")):
+        # What transformers loaded every checkpoint as in 2022.
+        arguments = {"pretrained": weights, "dtype": "float32"}
+        config = AutoConfig.from_pretrained(weights)
+        if config.model_type == "bart":  # the authors start its decoder at BOS
+            arguments["decoder_start_token_id"] = config.bos_token_id
+        if config.model_type == "prophetnet":  # its tokenizer names no EOS token; the authors start and end at [SEP]
+            arguments["tokenizer"] = str(folder / "tokenizer")
+            ends = dict.fromkeys(("bos_token", "eos_token"), "[SEP]")
+            tokenizer = AutoTokenizer.from_pretrained(weights, **ends)
+            tokenizer.save_pretrained(arguments["tokenizer"])
+        words = ["--model", _explicit_decoder() if config.model_type == "fsmt" else "hf"]
+        words += ["--model_args", json.dumps(arguments), "--tasks", run.task]
+        words += ["--metadata", json.dumps({"append_eos": True, "ties": "authors", **run.metadata})]
+        words += ["--output_path", str(folder), "--log_samples", *(["--limit", str(limit)] if limit else [])]
+        # No batch size: ProphetNet's scores change with what else is in a batch.
+        with redirect_stdout(sys.stderr):
+            run_lm_eval(words)
+        gc.collect()  # lm-eval's objects refer to each other; the next model needs the memory
+    [result] = read_results(folder)
+    return result
+
+
+@cache
+def _explicit_decoder() -> str:
+    """Return the name of an lm-eval model that makes the decoder's input itself, for FSMT.
+
+    Given labels alone, FSMT lets its decoder read the shifted source (`_prepare_fsmt_decoder_inputs`, transformers 5).
+    """
+    import torch
+    from lm_eval.api.registry import register_model
+    from lm_eval.models.huggingface import HFLM
+
+    @register_model(name := "hf-explicit-decoder")
+    class ExplicitDecoderLM(HFLM):  # type: ignore[misc]
+        def _model_call(self, inps: Any, attn_mask: Any = None, labels: Any = None) -> Any:
+            start = torch.full_like(labels[:, :1], self.model.config.decoder_start_token_id)
+            shifted = torch.cat([start, labels[:, :-1]], dim=1)
+            with torch.no_grad():
+                # With a cache FSMT would read the last token only.
+                output = self.model(inps, attention_mask=attn_mask, decoder_input_ids=shifted, use_cache=False)
+            return output.logits
+
+    return name
+
+
+# ---------------------------------------------------------------- published beside measured
+
+
+def measure(tests: pd.DataFrame, experiment: Experiment, run: PublishedRun) -> pd.DataFrame:
+    """Return the published rates beside those of a model, pooled over tests.
+
+    Args:
+        tests: of a `Run`.
+        experiment: has the run.
+        run: the published run.
+
+    Returns:
+        A row per label: label, published, measured and its stderr, clustered by prompt (nan where they are undefined), and the
+        numbers of tests and of clusters (prompts) that the measured rate is over.
+    """
+    labels = tests[[*experiment.columns]]
+    counted = tests["passed"].notna() & ~labels.isin(experiment.left_out).any(axis=1)
+    rows = []
+    for label, rate in run.rates.items():
+        own = tests[counted if label == ALL else counted & (labels == label).any(axis=1)]
+        prompts = own.groupby("cluster_id")["passed"]
+        mean = clustered_mean(prompts.sum(), prompts.size())
+        numbers = {"measured": mean.mean, "stderr": mean.standard_error, "tests": len(own), "clusters": mean.clusters}
+        rows.append({"label": label, "published": rate, **numbers})
+    return pd.DataFrame(rows)

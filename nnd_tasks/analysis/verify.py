@@ -5,26 +5,22 @@ NND is held against people on Quiz Design, text metrics on SummEval, beside the 
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from nnd_tasks.analysis.correlation import AVERAGE, RESAMPLES, Array, mean_scores, verify_scores
-from nnd_tasks.analysis.experiments import load_experiments
+from nnd_tasks.analysis.experiments import load_experiments, pick
 from nnd_tasks.analysis.human_scores import ATTRIBUTES, ERRORS, add_up, read_quiz_design, read_summeval
-from nnd_tasks.analysis.text_metrics import FAITHFUL, Metric, find_metric, split_metrics
+from nnd_tasks.analysis.text_metrics import FAITHFUL, Metric, SetMetric, load_metrics
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.fetch import open_source, sha256_of
 from nnd_tasks.sets.shelf import find_recipe
 from nnd_tasks.show.report import Report, Table
-from nnd_tasks.wording import counted, did_you_mean
+from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import read_yaml
 
 #: Set -> what reads the publisher's file, and what people scored.
@@ -36,48 +32,30 @@ SETS: Mapping[str, tuple[Callable[[Path, Sequence[str]], pd.DataFrame], Sequence
 AGREES = 0.015
 
 
-@cache
-def published() -> dict[str, Any]:
-    """Return what the authors published of both sets, and the paper's Table 1."""
-    figures: dict[str, Any] = read_yaml(Path(__file__).with_name("verify.yaml"))
-    return figures
-
-
-def paper_value(name: str, scorer: str, statistic: str) -> float:
-    """Return what the paper's Table 1 prints of a set, averaged over its categories; nan where it has no such cell."""
-    table = published()["table_1"]
-    row = table["rows"].get(table["scorers"].get(scorer), {})
-    return float(row.get(f"{published()[name]['column']} {statistic}", math.nan))
-
-
 def verify_sets(name: str, source: str | Path | None, metrics: str, *, resamples: int = RESAMPLES) -> list[Report]:
     """Verify on one of `SETS`, or ``all``.
 
     Args:
         name: name of the set, or ``all``.
         source: the publisher's file, or a folder that holds ``quiz_design/`` and ``summeval/`` or the files; None downloads.
-        metrics: text metrics for SummEval, as `split_metrics` reads them.
+        metrics: text metrics for SummEval, as `load_metrics` reads them.
         resamples: of the bootstrap.
 
     Raises:
         NNDError: a set or metric is unknown, or a file is missing or not in the publisher's format.
     """
-    if name not in (*SETS, "all"):
-        meant = did_you_mean(name, SETS, end=" ")
-        raise NNDError(f"there is nothing to verify {name!r} with; {meant}expected {', '.join(SETS)} or all")
-    names, progress = [*SETS] if name == "all" else [name], sys.stderr.isatty()
-    adapters = load_metrics(metrics) if "summeval" in names else {}
-    with ExitStack() as stack:
-        try:  # find all before reading any
-            found = [stack.enter_context(open_source(find_recipe(one), source, progress=progress)) for one in names]
-        except NNDError as error:
-            raise NNDError(str(error).replace("nnd build", "nnd verify")) from error
-        paths = [next(iter(files.files.values())) for files in found]
-        return [verify_set(one, path, adapters, resamples=resamples) for one, path in zip(names, paths, strict=True)]
+    reports = []
+    for one in SETS if name == "all" else [name]:
+        pick(one, SETS, "set to verify on")
+        with open_source(find_recipe(one), source, progress=sys.stderr.isatty()) as files:
+            [path] = files.files.values()
+            scorers = load_metrics(metrics) if one == "summeval" else {}
+            reports.append(verify_set(one, path, scorers, resamples=resamples))
+    return reports
 
 
 def verify_set(
-    name: str, path: Path, metrics: Mapping[str, Metric] | None = None, *, resamples: int = RESAMPLES
+    name: str, path: Path, metrics: Mapping[str, Metric | SetMetric] | None = None, *, resamples: int = RESAMPLES
 ) -> Report:
     """Compare scores with people's on one set.
 
@@ -94,21 +72,17 @@ def verify_set(
         NNDError: the file is not in the publisher's format or has nothing of a system, or a metric cannot run.
     """
     read, categories = SETS[name]
-    known = published()[name]
-    systems = pd.DataFrame(known["systems"]).T
-    models = [*systems.index]
+    known = read_yaml(Path(__file__).with_name("verify.yaml"))[name]
+    models = known["systems"]
     outputs = read(path, models)
     human = add_up(outputs, models, categories)
-    shown = {"model": "{model}"}
     if name == "quiz_design":
         rates = {run.name: run.rates for run in load_experiments()[name].models}
-        scores = {"nnd": np.array([[rates[model][error] for error in ERRORS] for model in models])}
-        systems["accepted"] = outputs.groupby("model")["accepted"].mean()
-        shown |= {"name": "{name}", "accepted": "{accepted:.1%}", "paper": "{paper_accepted:.1%}"}
-        shown |= {"human {category}": "{human:.3f}", "{scorer} {category}": "{score:.3f}"}
+        scores = {"nnd": pd.DataFrame(rates)[models].loc[[*ERRORS]].to_numpy().T}
+        heading = "{scorer} {category}"
     else:
         scores = {one: _score_summaries(outputs, models, one, metric) for one, metric in (metrics or {}).items()}
-        shown |= {"human {category}": "{human:.2f}", "{scorer}": "{score:.3f}"}
+        heading = "{scorer}"
     index = pd.MultiIndex.from_product([models, categories], names=["model", "category"])
     means = mean_scores(human)
     pairs, parts = {}, {}
@@ -116,17 +90,17 @@ def verify_set(
         each = np.broadcast_to(mean_scores(one), means.shape)
         pairs[scorer] = pd.DataFrame({"score": each.ravel(), "human": means.ravel()}, index)
         parts[scorer] = verify_scores(models, categories, one, human, resamples=resamples)
-    agreement = pd.concat(parts, names=["scorer"]).reset_index("scorer").assign(set=name)
-    printed = [paper_value(name, row.scorer, row.statistic) for row in agreement.itertuples()]
-    agreement["paper"] = np.where(agreement["category"] == AVERAGE, printed, np.nan)
+    agreement = pd.concat(parts, names=["scorer"]).reset_index("scorer")
+    printed = pd.DataFrame(known["paper"]).unstack().rename("paper")
+    agreement = agreement.join(printed, on=["scorer", "statistic"])
+    agreement["paper"] = agreement["paper"].where(agreement["category"] == AVERAGE)
     agreement["difference"] = (agreement["value"] - agreement["paper"]).round(2) + 0.0
-    average = agreement[agreement["category"] == AVERAGE]
-    paper = average[average["paper"].notna()]
+    paper = agreement.dropna(subset="paper")
     tables = [
         Table(
             "scores",
-            pd.concat(pairs, names=["scorer"]).reset_index().join(systems, on="model"),
-            shown,
+            pd.concat(pairs, names=["scorer"]).reset_index(),
+            {"model": "{model}", "human {category}": "{human:.3f}", heading: "{score:.3f}"},
             f"Human score: {known['human']}; {len(human):,} {known['prompts']}, {counted(len(models), 'model')}.",
         ),
         Table(
@@ -163,25 +137,14 @@ def verify_set(
         _compare_with_paper(paper),
         tables,
         known["notes"],
-        brief=Table("average", average, {"set": "{set}", "score": "{scorer}", "{statistic}": "{value:.2f}"}),
         facts={"source_sha256": sha256_of(path), "prompts": len(human), "resamples": resamples},
     )
 
 
-def load_metrics(text: str) -> dict[str, Metric]:
-    """Return name -> metric, of metrics as `split_metrics` reads them.
-
-    Raises:
-        NNDError: one is unknown or scores a set of texts as a whole, or its model cannot be loaded.
-    """
-    models = split_metrics(text)
-    if "mauve" in models:
-        raise NNDError("metric mauve scores a set of texts as a whole; verification needs a score per text")
-    return {name: cast("Metric", find_metric(name, model)) for name, model in models.items()}
-
-
-def _score_summaries(outputs: pd.DataFrame, models: Sequence[str], name: str, metric: Metric) -> Array:
+def _score_summaries(outputs: pd.DataFrame, models: Sequence[str], name: str, metric: Metric | SetMetric) -> Array:
     """Return a metric's scores per article, as `add_up` returns them."""
+    if isinstance(metric, SetMetric):
+        raise NNDError(f"metric {name} scores a set of texts as a whole; verification needs a score per text")
     if name == FAITHFUL and not all(outputs["source"]):
         raise NNDError(f"metric {name} needs the articles, which this release of SummEval lacks")
     references = [[reference] for reference in outputs["reference"]]

@@ -274,7 +274,7 @@ def reproduce(
     if experiment is None:
         show_reports([list_experiments()])
         return
-    report = run_again(experiment, weights or (), out=out, limit=limit, say=warn, batch_size="8")
+    report = run_again(experiment, weights or (), out=out, limit=limit)
     show_reports([report], out=out)
     if failed := report.facts["failed"]:
         raise NNDError("; ".join(failed))

@@ -191,16 +191,14 @@ def stress_metrics(
 
     The corpus is what the set was built from: the references are there.
     """
-    from nnd_tasks.analysis.text_metrics import find_metric, split_metrics
+    from nnd_tasks.analysis.text_metrics import load_metrics
     from nnd_tasks.datasets import find_set
     from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.stress.corpora import read_corpus
     from nnd_tasks.stress.metric_scores import report_metric
 
     folder, texts = find_set(name), read_corpus(corpus, source)
-    reports = [
-        report_metric(part, find_metric(part, model), folder, texts) for part, model in split_metrics(metrics).items()
-    ]
+    reports = [report_metric(part, metric, folder, texts) for part, metric in load_metrics(metrics).items()]
     show_reports(reports, out=out, form=form)
 
 

@@ -210,10 +210,10 @@ def download(set_recipe: SetRecipe, *, progress: bool = True) -> Source:
     with changing(folder, hint="set NND_HOME to another place"):
         folder.mkdir(parents=True, exist_ok=True)
         with only_writer(folder, WAIT, f"{folder}: another build is still downloading; try again when it is done"):
-            return _download_all(set_recipe.name, files, folder, progress)
+            return _download_all(files, folder, progress)
 
 
-def _download_all(name: str, files: dict[str, File], folder: Path, progress: bool) -> Source:
+def _download_all(files: dict[str, File], folder: Path, progress: bool) -> Source:
     recorded = _read_hashes(folder)
     source = Source(folder, {})
     for key, file in files.items():
@@ -224,10 +224,10 @@ def _download_all(name: str, files: dict[str, File], folder: Path, progress: boo
         if file.member:
             digest = hashlib.sha256(file.url.encode()).hexdigest()[:8]
             archive = folder / f"{digest}-{PurePosixPath(urlsplit(file.url).path).name}"
-            _retrieve(name, file.url, None, archive, progress)
+            _retrieve(file.url, None, archive, progress)
             _take_member(archive, file, target, known)
         else:
-            _retrieve(name, file.url, known, target, progress)
+            _retrieve(file.url, known, target, progress)
         source.files[key] = target
         if file.sha256 is None:
             source.notes.append(
@@ -241,8 +241,8 @@ def _read_hashes(folder: Path) -> dict[str, str]:
     return read_json(folder / _HASHES) if (folder / _HASHES).exists() else {}
 
 
-def _retrieve(name: str, url: str, known: str | None, target: Path, progress: bool) -> None:
-    way_out = f"download it by hand and pass it with: nnd build {name} --source FILE_OR_DIR"
+def _retrieve(url: str, known: str | None, target: Path, progress: bool) -> None:
+    way_out = "download it by hand and pass it with --source FILE_OR_DIR"
     pooch.get_logger().setLevel(logging.WARNING)
     registry = {target.name: f"sha256:{known}" if known else None}
     shelf = pooch.create(target.parent, "", registry=registry, urls={target.name: url}, retry_if_failed=RETRIES)

@@ -27,9 +27,10 @@ from nnd_tasks.analysis.margins import margin_parts
 from nnd_tasks.analysis.reproduce import measure
 from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.analysis.signal import report_signals
+from nnd_tasks.analysis.text_metrics import load_metrics
 from nnd_tasks.analysis.trend import Trend, find_trend, read_logs
 from nnd_tasks.analysis.verdicts import give_verdicts
-from nnd_tasks.analysis.verify import AGREES, load_metrics, verify_set
+from nnd_tasks.analysis.verify import AGREES, verify_set
 from nnd_tasks.baselines import BASELINES
 from tests.analysis.judged_runs import write_scores, write_set
 from tests.analysis.stored_runs import write_models, write_training
@@ -250,8 +251,6 @@ def collect_verify(folder: Path) -> Pins:
             category = row.category if row.scorer == "nnd" else row.scorer
             pins[f"{name}/human/{row.model}/{row.category}"] = row.human
             pins[f"{name}/{row.scorer}/score/{row.model}/{category}"] = row.score
-            if row.scorer == "nnd":
-                pins[f"{name}/acceptance/{row.model}"] = row.accepted
         for scorer, part in tables["agreement"].groupby("scorer"):
             pins |= _correlations(part, name, scorer)
         for row in tables["paper"].itertuples():
@@ -277,24 +276,25 @@ def collect_verify_rates(folder: Path) -> Pins:
 
 
 def collect_reproduce(folder: Path) -> Pins:
-    """Published beside measured rates of made-up samples: two labels per test, and labels that our set leaves out."""
+    """Published beside measured rates of made-up samples: one label per test, and two."""
     pins: Pins = {}
-    for name, lost in (("quiz_design", 0), ("frank", 0), ("frank", 24), ("mqm", 0)):
+    for name in ("quiz_design", "frank", "mqm"):
         experiment = load_experiments()[name]
         published, rng = experiment.models[0], np.random.default_rng(0)
-        labels = [label for label in published.rates if label not in ("all", *experiment.left_out)]
+        labels = [label for label in published.rates if label != "all"]
         samples = [
-            {"tests": [_labelled(labels, experiment.columns, rng) for _ in range(int(rng.integers(0, 6)))]}
-            for _ in range(40)
+            [_labelled(labels, experiment.columns, rng) for _ in range(int(rng.integers(0, 6)))] for _ in range(40)
         ]
-        tests = published.tests - lost
-        for cell in measure(samples, experiment, published, tests):
-            pins |= flat(cell, name, published.name, tests, cell["label"])
+        rows = [{"cluster_id": str(i), **test} for i, tests in enumerate(samples) for test in tests]
+        table = pd.DataFrame(rows).astype({"passed": "boolean"})
+        for cell in measure(table, experiment, published).to_dict("records"):
+            defined = {key: value for key, value in cell.items() if value == value}
+            pins |= flat(defined, name, published.name, published.tests, cell["label"])
     return pins
 
 
 def _labelled(labels: Sequence[str], columns: Sequence[str], rng: np.random.Generator) -> dict[str, Any]:
-    """Return a test of a samples file with one of the labels in each column; one in twenty was not scored."""
+    """Return a test of a run with one of the labels in each column; one in twenty was not scored."""
     passed = None if rng.random() < 0.05 else bool(rng.random() < 0.6)
     return {"passed": passed, **{column: str(rng.choice(labels)) for column in columns}}
 

@@ -31,8 +31,8 @@ from nnd_tasks.analysis.correlation import (
     verify_scores,
 )
 from nnd_tasks.analysis.human_scores import ATTRIBUTES, add_up, read_quiz_design, read_summeval
-from nnd_tasks.analysis.text_metrics import METRICS
-from nnd_tasks.analysis.verify import AGREES, load_metrics, paper_value, published, verify_set, verify_sets
+from nnd_tasks.analysis.text_metrics import METRICS, SetMetric, load_metrics
+from nnd_tasks.analysis.verify import AGREES, verify_set, verify_sets
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.fetch import Source
@@ -172,11 +172,9 @@ def test_all_tied_is_undefined_and_so_is_the_average() -> None:
     [
         ({"a": RATES["a"], "b": RATES["b"]}, r"2 models \(a, b\): .* needs at least 3, of two it is 1 or -1"),
         ({}, "0 models"),
-        ({**RATES, "gpt5": {"x": 1, "y": 1}}, "model 'gpt5' has no human score for category 'x'"),
-        ({**RATES, "d": {"x": 0.1, "y": 0.2}}, "model 'd' has no human score for category 'y'"),
-        ({**RATES, "c": {"x": 0.1}}, "model 'c' has no rate for category 'y'"),
-        ({**RATES, "c": {"x": math.inf, "y": 0.1}}, "model 'c' has no rate for category 'x'"),
-        ({"a": {}, "b": {}, "c": {}}, "there is no category"),
+        ({**RATES, "gpt5": {"x": 1, "y": 1}}, "model 'gpt5' has no rate or no human score for category 'x'"),
+        ({**RATES, "d": {"x": 0.1, "y": 0.2}}, "model 'd' has no rate or no human score for category 'y'"),
+        ({**RATES, "c": {"x": 0.1}}, "model 'c' has no rate or no human score for category 'y'"),
     ],
 )
 def test_wrong_rates_are_named(rates: dict[str, Any], message: str) -> None:
@@ -245,23 +243,9 @@ def tables_of(report: Report) -> dict[str, pd.DataFrame]:
     return {table.name: table.data for table in report.tables}
 
 
-def test_the_papers_values() -> None:
-    assert (paper_value("quiz_design", "nnd", "tau"), paper_value("quiz_design", "nnd", "r")) == (0.78, 0.80)
-    assert paper_value("summeval", "rougel", "r") == 0.85
-    assert paper_value("summeval", "bartscore_p", "tau") == 0.75
-    assert math.isnan(paper_value("summeval", "chrf", "r"))
-    assert math.isnan(paper_value("summeval", "bleu", "r_in_order"))
-    assert {len(row) for row in published()["table_1"]["rows"].values()} == {6}
-
-
 def test_quiz_design_reproduces_the_paper(data: Path) -> None:
     report = verify_set("quiz_design", data / "quiz_design" / QUIZ_FILE, resamples=500)
     found = tables_of(report)
-    accepted = found["scores"].drop_duplicates("model")
-    shown = {model: f"{100 * share:.1f}" for model, share in zip(accepted["model"], accepted["accepted"], strict=True)}
-    assert shown == ACCEPTED
-    assert [*shown] == [*ACCEPTED], "Table 2's order"
-    assert [f"{100 * share:.1f}" for share in accepted["paper_accepted"]] == [*ACCEPTED.values()]
     average = by_category(found["agreement"]).loc[AVERAGE, [*STATISTICS]]
     assert " ".join(f"{value:.2f}" for value in average) == "0.79 0.82 0.79"
     tau, r = found["paper"].to_dict("records")
@@ -273,6 +257,12 @@ def test_quiz_design_reproduces_the_paper(data: Path) -> None:
         assert cell["both_high"] - cell["both_low"] > narrow, "models drawn anew as well"
     assert "1 of 2 cells" in report.findings[0]
     assert "nnd r (+0.02)" in report.findings[1]
+
+
+def test_teachers_accepted_as_many_questions_as_in_the_papers_table_2(data: Path) -> None:
+    outputs = read_quiz_design(data / "quiz_design" / QUIZ_FILE, [*ACCEPTED])
+    accepted = outputs[[*ERRORS]].all(axis=1).groupby(outputs["model"]).mean()
+    assert {model: f"{100 * share:.1f}" for model, share in accepted.items()} == ACCEPTED
 
 
 def test_quiz_design_by_another_way(data: Path) -> None:
@@ -301,6 +291,8 @@ def test_summeval_reproduces_rouge(data: Path) -> None:
     averages = (
         found["agreement"].query("category == @AVERAGE").pivot(index="scorer", columns="statistic", values="value")
     )
+    paper = found["paper"].set_index(["scorer", "statistic"])["paper"]
+    assert (len(paper), paper["rouge2", "tau"], paper["rouge1", "r"]) == (6, 0.55, 0.84)
     assert [f"{value:.2f}" for value in averages["tau"]] == ["0.55"] * 3
     # What this file gives; the paper prints 0.84, 0.86 and 0.85.
     assert [f"{value:.2f}" for value in averages["r"]] == ["0.78", "0.80", "0.85"]
@@ -384,6 +376,8 @@ def test_a_release_without_articles_lacks_only_what_reads_them(short: Path) -> N
     verify_set("summeval", path, load_metrics("rouge1"), resamples=0)
     with pytest.raises(NNDError, match="bartscore_faithful needs the articles"):
         verify_set("summeval", path, {"bartscore_faithful": METRICS["bleu"]}, resamples=0)
+    with pytest.raises(NNDError, match="mauve scores a set of texts as a whole"):
+        verify_set("summeval", path, {"mauve": SetMetric(lambda texts, references: 1.0)}, resamples=0)
 
 
 # ---------------------------------------------------------------- files, downloads, wrong inputs
@@ -397,25 +391,18 @@ def test_a_question_of_several_models_counts_for_each(tmp_path: Path) -> None:
     ]
     group = {"group_id": 1, "doc_id": 1, "context": "Text.", "answer_span": "Text", "questions": questions}
     path = write_lines(tmp_path / QUIZ_FILE, [group])
-    means = read_quiz_design(path, ["a", "b", "c"]).groupby("model")[["accepted", *ERRORS]].mean()
-    assert means["accepted"].to_dict() == {"a": 1.0, "b": 0.5, "c": 0.0}
-    assert means.loc["b", [*ERRORS]].to_list() == [0.5, 1.0, 1.0]
+    means = read_quiz_design(path, ["a", "b", "c"]).groupby("model")[[*ERRORS]].mean()
+    assert means.to_numpy().tolist() == [[1.0, 1.0, 1.0], [0.5, 1.0, 1.0], [1.0, 0.0, 1.0]]
     with pytest.raises(NNDError, match=r"nothing of d is in it; is it the publisher's whole file\?"):
         read_quiz_design(path, ["a", "d"])
-    questions[1]["reason"] = "dull"
-    with pytest.raises(NNDError, match=r"line 1: unknown label 'dull'; the labels are No error, disfluent"):
-        read_quiz_design(write_lines(path, [group]), ["a", "b"])
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"references": []}, r"field 'references': its first reference is missing"),
-        ({"references": ["  ", "x"]}, r"field 'references': its first reference is missing or empty"),
         ({"references": None}, "no field 'references'"),
-        ({"expert_annotations": []}, "expected ratings of 1 to 5"),
-        ({"expert_annotations": [dict.fromkeys(ATTRIBUTES, 6)]}, "expected ratings of 1 to 5"),
-        ({"expert_annotations": [{"fluency": 1}]}, "expected ratings of 1 to 5 of consistency"),
+        ({"references": []}, "IndexError"),
+        ({"expert_annotations": [{"fluency": 1}]}, "no field 'consistency'"),
     ],
 )
 def test_wrong_rows_of_summeval_are_named(fields: dict[str, Any], message: str, short: Path) -> None:
@@ -447,25 +434,15 @@ def test_without_a_source_the_publishers_files_are_taken(short: Path, monkeypatc
     assert not (short / "quiz_design" / QUIZ_FILE).exists(), "a page in place of the file must not be kept"
 
 
-def test_no_network_says_how_to_pass_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(set_recipe: SetRecipe, *, progress: bool) -> Source:
-        raise NNDError(f"download it by hand and pass it with: nnd build {set_recipe.name} --source FILE_OR_DIR")
-
-    monkeypatch.setattr("nnd_tasks.sets.fetch.download", download)
-    with pytest.raises(NNDError, match="nnd verify quiz_design --source FILE_OR_DIR"):
-        verify_sets("quiz_design", None, "")
-
-
 @pytest.mark.parametrize(
     ("name", "metrics", "message"),
     [
         ("summeval", "rogue", "there is no metric 'rogue'; there are: bleu, "),
         ("summeval", " ,", "--metrics: empty"),
-        ("summeval", "mauve=x", "mauve scores a set of texts as a whole"),
         ("summeval", "bartscore_p", "metric bartscore_p needs a model: --metrics bartscore_p=FOLDER"),
         ("summeval", "bartscore_p=/nowhere", "metric bartscore: /nowhere cannot be used"),
-        ("quizdesign", "", r"there is nothing to verify 'quizdesign' with; did you mean 'quiz_design'\? expected"),
-        ("frank", "", "there is nothing to verify 'frank' with; expected quiz_design, summeval or all"),
+        ("quizdesign", "", r"there is no set to verify on 'quizdesign'; did you mean 'quiz_design'\?"),
+        ("frank", "", "there is no set to verify on 'frank'; known: quiz_design, summeval"),
     ],
 )
 def test_wrong_arguments_are_named(name: str, metrics: str, message: str, short: Path) -> None:
@@ -481,14 +458,14 @@ def nnd(*arguments: object) -> Result:
 
 
 def test_the_command_prints_and_writes(short: Path, tmp_path: Path) -> None:
-    done = nnd("--source", short, "--metrics", "rouge1, bleu", "--out", tmp_path / "out", "--brief")
+    done = nnd("--source", short, "--metrics", "rouge1, bleu", "--out", tmp_path / "out")
     assert done.exit_code == 0
-    assert "| quiz_design | nnd | 0.79 | 0.82 | 0.79 |" in done.stdout
+    assert "| nnd | tau | 0.78 | 0.79 |" in done.stdout
     written = {path.name for path in (tmp_path / "out").iterdir()}
     parts = [".md", ".json", ".tex", ".html", "_scores.csv", "_agreement.csv", "_paper.csv"]
     assert written == {f"verify_{name}{part}" for name in ("quiz_design", "summeval") for part in parts}
     text = (tmp_path / "out" / "verify_quiz_design.md").read_text(encoding="utf-8")
-    assert "| mixqg | MixQG-L | 68.4% | 68.4% | 0.903 | 0.942 | 0.838 | 0.669 | 0.809 | 0.653 |" in text
+    assert "| mixqg | 0.903 | 0.942 | 0.838 | 0.669 | 0.809 | 0.653 |" in text
     assert "Out of reach of public data" in text
     stored = json.loads((tmp_path / "out" / "verify_summeval.json").read_text(encoding="utf-8"))
     assert {row["scorer"] for row in stored["tables"]["agreement"]} == {"rouge1", "bleu"}
@@ -499,16 +476,13 @@ def test_the_command_prints_and_writes(short: Path, tmp_path: Path) -> None:
 
 def test_the_commands_mistakes_end_in_one_line_and_write_nothing(short: Path, tmp_path: Path) -> None:
     (short / "summeval" / SUMMEVAL_FILE).rename(tmp_path / SUMMEVAL_FILE)
-    (tmp_path / "file").write_text("")
     out = tmp_path / "out"
     for arguments, message in (
         (["--source", tmp_path / "nowhere"], "nowhere: no such file or folder"),
         (["--source", short], f"set summeval needs {SUMMEVAL_FILE} there"),
         (["summeval", "--source", tmp_path, "--metrics", "rogue"], "there is no metric 'rogue'"),
-        (["quiz_design", "--source", short, "--out", tmp_path / "file"], "is a file; name a folder"),
     ):
         error = nnd("--out", out, *arguments).exception
         assert isinstance(error, NNDError), arguments
         assert message in str(error)
     assert not out.exists()
-    assert (tmp_path / "file").read_text() == ""

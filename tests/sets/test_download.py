@@ -32,7 +32,7 @@ from tests.sets.tables import LABELS, make, read_tests
 
 ROWS = b"c,t,l\nq,a,good\nq,b,bad\nq,c,bad\n"
 OTHER = ROWS.replace(b"q,c,bad\n", b"")
-WAY_OUT = "nnd build mine --source FILE_OR_DIR"
+WAY_OUT = "pass it with --source FILE_OR_DIR"
 
 
 def sha256(data: bytes) -> str:
