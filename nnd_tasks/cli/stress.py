@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SETS, _VERDICTS = "Sets of synthetic errors", "Verdicts"
 Corpus = Annotated[str, typer.Option(help="wikitext, cnndm, wmt or ted; or a .txt or .jsonl file.")]
 Source = Annotated[Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")]
-Texts = Annotated[int, typer.Option(help="How many texts, drawn at random; 0 takes all.")]
+Texts = Annotated[int, typer.Option(min=0, help="How many texts, drawn at random; 0 takes all.")]
 SetOut = Annotated[Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace a set of this name that was made in another way.")]
 
@@ -66,7 +66,7 @@ def stress_build(
         str, typer.Option(help="three, paper (all of the paper's), or numbers separated by commas.")
     ] = "three",
     texts: Texts = 200,
-    seeds: Annotated[int, typer.Option(help="How often each error is made anew.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="How often each error is made anew.")] = 1,
     spacy: Annotated[str | None, typer.Option(help="spaCy pipeline. Default: en_core_web_sm where installed.")] = None,
     mlm: Annotated[str | None, typer.Option(help="Masked language model, for bert_diverge.")] = None,
     out: SetOut = None,
@@ -85,7 +85,7 @@ def stress_build(
         place=source,
         errors=errors,
         levels=levels,
-        texts=texts or None,
+        texts=texts,
         seeds=seeds,
         spacy=spacy,
         mlm=mlm,
@@ -142,7 +142,7 @@ def stress_attack(
         corpus,
         place=source,
         errors=errors,
-        texts=texts or None,
+        texts=texts,
         out=out,
         replace=replace,
         progress=sys.stderr.isatty(),
@@ -222,7 +222,7 @@ def stress_self(
     judges: Annotated[str, typer.Option(help="Models that score only, separated by commas.")] = "",
     source: Source = None,
     texts: Texts = 100,
-    words: Annotated[int, typer.Option(help="Words of a text that are the prompt; 0 takes it whole.")] = 20,
+    words: Annotated[int, typer.Option(min=0, help="Words of a text that are the prompt; 0 takes it whole.")] = 20,
     model_args: Annotated[
         str, typer.Option("--model_args", help="As for lm_eval, of all models, such as dtype=float32.")
     ] = "",
@@ -231,16 +231,8 @@ def stress_self(
     """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
     from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.stress.self_report import report_own_texts
-    from nnd_tasks.stress.self_texts import SelfPlan, score_own_texts
+    from nnd_tasks.stress.self_texts import draw_prompts, score_own_texts
 
-    plan = SelfPlan(
-        models=tuple(parts_of(models)),
-        corpus=corpus,
-        judges=tuple(parts_of(judges)),
-        source=source,
-        texts=texts,
-        words=words,
-        model_args=model_args,
-    )
-    report = report_own_texts(score_own_texts(plan, progress=sys.stderr.isatty()))
-    show_reports([report], out=out)
+    prompts = draw_prompts(corpus, source, texts=texts, words=words)
+    found = score_own_texts(parts_of(models), prompts, parts_of(judges), model_args, progress=sys.stderr.isatty())
+    show_reports([report_own_texts(found)], out=out)

@@ -44,13 +44,14 @@ def report_own_texts(found: SelfScores) -> Report:
     whole = np.isfinite(found.scores).all(axis=(1, 2))
     scores = found.scores[whole]
     prompts = counted(len(scores), "prompt")
+    writers = found.scorers[: scores.shape[2]]
     if len(scores) < 2:
         raise NNDError(f"only {prompts} after which every model wrote a text that all could score; take more --texts")
     mean = scores.mean(axis=0)
     half = stdtrit(len(scores) - 1, 0.975) * scores.std(axis=0, ddof=1) / np.sqrt(len(scores))
-    given = pd.DataFrame(product(found.scorers, found.writers), columns=["scorer", "writer"])
+    given = pd.DataFrame(product(found.scorers, writers), columns=["scorer", "writer"])
     given = given.assign(mean=mean.ravel(), low=(mean - half).ravel(), high=(mean + half).ravel())
-    biases = pd.DataFrame({"model": model, **_estimate_bias(scores, i)} for i, model in enumerate(found.writers))
+    biases = pd.DataFrame({"model": model, **_estimate_bias(scores, i)} for i, model in enumerate(writers))
     biases = biases.assign(p_holm=holm(biases["p_holm"].tolist()), tokens=found.tokens, writers=len(biases))
     left_out = counted(int((~whole).sum()), "prompt")
     lost = f"Left out: {left_out} after which a model wrote nothing, or a text could not be scored."

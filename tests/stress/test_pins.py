@@ -19,7 +19,7 @@ import pytest
 
 from nnd_tasks.analysis.text_metrics import METRICS, SetMetric
 from nnd_tasks.show.report import Report
-from nnd_tasks.stress import attack_set, text
+from nnd_tasks.stress import attack_set, likelihood, text
 from nnd_tasks.stress.attack_set import build_attack_set
 from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.metric_scores import report_metric
@@ -150,10 +150,9 @@ def collect_attack(folder: Path) -> Pins:
     corpus = folder / "mine.txt"
     corpus.write_text("".join(" ".join(rng.choice(_WORDS.split(), 14)) + ".\n" for _ in range(12)))
     with _at_home(folder) as patch:
-        patch.setattr(attack_set, "Scorer", Scorer)
-        found = build_attack_set(
-            "mine_attacked", ("one", "two"), str(corpus), out=folder / "made", steps=1, progress=False
-        )
+        patch.setattr(likelihood, "Scorer", Scorer)
+        patch.setattr(attack_set, "STEPS", 1)
+        found = build_attack_set("mine_attacked", ("one", "two"), str(corpus), out=folder / "made", progress=False)
     pins: Pins = {}
     attacks, transfer = (table.data for table in found.tables)
     for row in attacks.to_dict("records"):
@@ -182,7 +181,7 @@ def collect_self(folder: Path) -> Pins:
     scores = np.random.default_rng(0).normal(-3, 0.4, size=(60, 3, 2))
     scores[:, 0, 0] += 0.2
     scores[7, 2, 1] = np.nan
-    report = report_own_texts(SelfScores(["a", "b", "judge"], ["a", "b"], scores, [10.0, 12.0]))
+    report = report_own_texts(SelfScores(["a", "b", "judge"], scores, [10.0, 12.0]))
     given, own = (table.data for table in report.tables)
     tokens = dict(zip(own["model"], own["tokens"], strict=True))
     pins = flat({"prompts": report.facts["prompts"], "left_out": report.facts["left_out"], "tokens": tokens})

@@ -114,7 +114,7 @@ def test_mauve_scores_sets_and_falls_when_all_ends_are_random(data: Path, models
     texts.write_text("One text that is here.\nAnother text there.\n")
     mine = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation", progress=False)
     with pytest.raises(
-        NNDError, match=r"metric mauve needs references, which corpus texts does not have; .*--reference"
+        NNDError, match=r"metric mauve needs references, which corpus texts.txt does not have; .*--reference"
     ):
         report_metric("mauve", metric, mine.folder, read_corpus(str(texts)))
 
@@ -171,7 +171,7 @@ def test_rouge_on_the_papers_summaries_does_not_see_punctuation(data: Path, tmp_
         out=tmp_path / "blindspot_cnndm",
         errors="truncation,noised_punctuation,token_drop",
         levels="paper",
-        texts=None,
+        texts=0,
         progress=False,
     )
     report = report_metric("rouge2", METRICS["rouge2"], built.folder, read_corpus("cnndm", place))
@@ -193,7 +193,7 @@ def test_wrong_arguments_are_named(data: Path, tmp_path: Path, tiny_models: dict
     texts = tmp_path / "texts.txt"
     texts.write_text("One text that is here.\nAnother text there.\n")
     built = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation", progress=False)
-    with pytest.raises(NNDError, match="metric bleu needs references, which corpus texts does not have"):
+    with pytest.raises(NNDError, match="metric bleu needs references, which corpus texts.txt does not have"):
         report_metric("bleu", METRICS["bleu"], built.folder, read_corpus(str(texts)))
     with pytest.raises(NNDError, match="2 of its texts are not in corpus cnndm"):
         report_metric("bleu", METRICS["bleu"], built.folder, read_corpus("cnndm", data / "blindspot"))
