@@ -1,9 +1,8 @@
-"""Build a set of the errors that a search found against some models, and see which other models they fool."""
+"""Build a set of the errors that a search found against some models."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product
@@ -21,7 +20,7 @@ from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.attack import keep_edits, nearest_words, propose_edits, propose_errors, search
 from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.error_types import choose_errors
-from nnd_tasks.stress.likelihood import Scorer, name_scorers
+from nnd_tasks.stress.likelihood import name_scorers
 from nnd_tasks.stress.set_writing import PROMPT, NewSet, StressSet, make_row
 from nnd_tasks.stress.stress_set import find_means, prepare_draft
 from nnd_tasks.stress.text import load_parser
@@ -33,6 +32,16 @@ SEARCHES = ("errors", "edits")
 STEPS = 3
 #: Changes that a report lists for each search, and that a table shows, the most frequent first.
 _LISTED, _SHOWN = 8, 4
+_ATTACKS = {
+    "model": "{model}",
+    "search": "{search}",
+    "texts": "{texts:,}",
+    "found": "{rate:.3f}",
+    "95% interval": "{low:.3f} to {high:.3f}",
+    "gain, nats per token": "{gain:.3f}",
+    "noise ratio": "{noise:.3f}",
+    "most frequent": "{common}",
+}
 
 
 def build_attack_set(
@@ -104,18 +113,12 @@ def build_attack_set(
             for one in found.itertuples()
         )
         attacks = pd.DataFrame(_summarize(part) for _, part in attempts.groupby(["model", "search"], sort=False))
-        fooled = []
-        for scorer in scorers:
-            with scorer.loaded():
-                fooled += _count_fooled(scorer, tests, [contexts[i] for i in found["gold"]])
-        transfer = pd.DataFrame(fooled)
-        details = attacks.drop(columns=["rate", "low", "high", "common"]).to_dict("records")
+        details = attacks.drop(columns="common").to_dict("records")
         report |= {"texts": len(drawn), "steps": STEPS, "attacks": details, "pipeline": parser.name}
-        report["transfer"] = transfer.to_numpy().tolist()
         return new.write(
             tests,
             report,
-            _describe(attacks, transfer),
+            [Table("attacks", attacks, _ATTACKS)],
             f"{counted(len(tests), 'test')}: for each gold text the smallest change, in as few greedy steps as possible, that a "
             "model prefers to the text (He et al., ACL 2023, appendix J). `category` is the model that was attacked, which fails "
             "these tests by construction; `subcategory` is the search: `errors` combines the error types of the stress sets, "
@@ -144,45 +147,3 @@ def _summarize(attempts: pd.DataFrame) -> dict[str, Any]:
         "changes": changes,
         "common": ", ".join(f"{what} ({count})" for what, count in [*changes.items()][:_SHOWN]),
     }
-
-
-def _count_fooled(scorer: Scorer, tests: pd.DataFrame, contexts: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a row per attacked model: the share of its tests that a model fails, and its 95% interval over gold texts.
-
-    Tests that do not fit the model's window are left out.
-
-    Args:
-        scorer: the model; it is loaded.
-        tests: found against all models.
-        contexts: what the model reads before each.
-    """
-    pairs = {side: list(zip(contexts, tests[side], strict=True)) for side in ("high", "low")}
-    asked = list(dict.fromkeys([*pairs["high"], *pairs["low"]]))
-    means = dict(zip(asked, scorer.score(asked), strict=True))
-    scores = tests.assign(**{side: [means[pair] for pair in pairs[side]] for side in pairs})
-    scores = scores[scores[["high", "low"]].min(axis=1) > -math.inf]
-    scores["failed"] = scores["high"] <= scores["low"]
-    rows = []
-    for attacked, part in scores.groupby("category", sort=False):
-        texts = part.groupby("cluster_id", sort=False)["failed"].agg(["sum", "count"])
-        low, high = confidence_interval(texts["sum"].tolist(), texts["count"].tolist())
-        rate = float(part["failed"].mean())
-        rows.append({"attacked": attacked, "scoring": scorer.name, "rate": rate, "low": low, "high": high})
-    return rows
-
-
-def _describe(attacks: pd.DataFrame, transfer: pd.DataFrame) -> list[Table]:
-    """Return tables of what the searches found, and whom else it fools."""
-    found = {
-        "model": "{model}",
-        "search": "{search}",
-        "texts": "{texts:,}",
-        "found": "{rate:.3f}",
-        "95% interval": "{low:.3f} to {high:.3f}",
-        "gain, nats per token": "{gain:.3f}",
-        "noise ratio": "{noise:.3f}",
-        "most frequent": "{common}",
-    }
-    shares = {"found against": "{attacked}", "{scoring}": "{rate:.3f} ({low:.3f} to {high:.3f})"}
-    caption = "Share of the errors found against a model (rows) that a model (columns) prefers too:"
-    return [Table("attacks", attacks, found), Table("transfer", transfer, shares, caption)]

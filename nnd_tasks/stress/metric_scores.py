@@ -45,24 +45,18 @@ def report_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: C
         return report_scores(
             f"{folder.name}_{name}", name, tests.assign(gold=0.0, score=0.0), _judge_sets(name, metric, tests, corpus)
         )
-    if name == FAITHFUL:
-        if not corpus.texts[0].source:
-            raise NNDError(f"metric {name} needs a source for every text of corpus {corpus.name}")
-    elif not all(gold.references for gold in golds.values()):
-        raise NNDError(f"metric {name} needs references, which corpus {corpus.name} does not have for every text")
-    wanted = list(
-        dict.fromkeys((*of, text) for side in ("high", "low") for of, text in zip(of_row, rows[side], strict=True))
+    lacks, what = (
+        (lambda gold: not gold.source, "a source") if name == FAITHFUL else (lambda gold: not gold.references, "references")
     )
-    scores = metric(
-        [text for _, _, text in wanted],
-        [source for source, _, _ in wanted],
-        [golds[source, gold].references for source, gold, _ in wanted],
-    )
+    if any(map(lacks, corpus.texts)):
+        raise NNDError(f"metric {name} needs {what} for every text, which corpus {corpus.name} does not have")
+    texts = pd.concat([rows[["context", "high", side]].set_axis([*"sgt"], axis=1) for side in ("high", "low")])
+    wanted = texts.drop_duplicates()
+    references = [golds[gold].references for gold in zip(wanted["s"], wanted["g"], strict=True)]
+    scores = metric(wanted["t"].tolist(), wanted["s"].tolist(), references)
     if not np.isfinite(scores).all():
         raise NNDError(f"metric {name} gave scores that are no numbers")
-    known = dict(zip(wanted, scores, strict=True))
-    for column, side in (("gold", "high"), ("score", "low")):
-        tests[column] = [known[source, gold, text] for (source, gold), text in zip(of_row, rows[side], strict=True)]
+    tests["gold"], tests["score"] = np.split(texts.merge(wanted.assign(score=scores), "left")["score"].to_numpy(), 2)
     return report_scores(f"{folder.name}_{name}", name, tests, judge(tests))
 
 

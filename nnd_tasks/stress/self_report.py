@@ -89,18 +89,12 @@ def _estimate_bias(scores: Floats, place: int) -> dict[str, Any]:
     effects = Effects(prompt, prompt, np.tile(np.eye(writers), (prompts, 1)))
     contrast = effects.against_others([place])[None]
     result = effects.estimate(np.stack([column.ravel() for column in columns], axis=1), contrast)
-    low, high = result.interval()
     wins = (given[:, [place]] > np.delete(given, place, axis=1)).sum(axis=1)
     compared = np.full(prompts, writers - 1)
     means = given.mean(axis=0)
-    estimates = {
-        "own": (result.values[0, 0], low[0, 0], high[0, 0]),
-        "beyond": (result.values[0, 1], low[0, 1], high[0, 1]),
-        "prefers": (wins.sum() / compared.sum(), *confidence_interval(wins, compared)),
-    }
-    named = {
-        f"{name}{end}": value
-        for name, of in estimates.items()
-        for end, value in zip(("", "_low", "_high"), of, strict=True)
-    }
-    return {"rank": 1 + int((means > means[place]).sum()), **named, "p_holm": float(result.p_values()[0, 0])}
+    row = {"rank": 1 + (means > means[place]).sum(), "p_holm": result.p_values()[0, 0]}
+    own, beyond = np.stack([result.values, *result.interval()])[:, 0].T
+    prefers = wins.sum() / compared.sum(), *confidence_interval(wins, compared)
+    for name, (value, low, high) in (("own", own), ("beyond", beyond), ("prefers", prefers)):
+        row |= {name: value, f"{name}_low": low, f"{name}_high": high}
+    return row

@@ -90,8 +90,9 @@ def build_stress_set(
             own = dataclasses.replace(draft, source=gold.source)
             rows += [row for error in chosen for row in _make_tests(own, gold, error, amounts[error.name], seeds)]
         tests = pd.DataFrame(rows)
-        states = pd.crosstab(tests["category"], tests.pop("state")).reindex(columns=[*_STATES], fill_value=0)
-        if not states["tests"].any():
+        states = pd.crosstab(tests["category"], tests["state"]).reindex(columns=[*_STATES], fill_value=0)
+        tests = tests[tests.pop("state") == "tests"].reset_index(drop=True)
+        if tests.empty:
             raise NNDError(f"corpus {golds.name}: no error changed any text, so there is no test")
         report |= {
             "texts": len(drawn),
@@ -102,7 +103,6 @@ def build_stress_set(
             "pipeline": parser.name,
             "masked_model": Path(mlm).name if mlm else None,
         }
-        tests = tests[tests["low"] != ""].reset_index(drop=True)
         return new.write(
             tests,
             report,
@@ -117,18 +117,14 @@ def build_stress_set(
 def _make_tests(
     draft: Edit, gold: Gold, error: ErrorType, amounts: Iterable[float], seeds: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each level and seed; ``state`` is a key of `_STATES`, and ``low`` is empty where there is no test."""
+    """Yield a row for each level and seed, with its ``state``, a key of `_STATES`."""
     known = {gold.text}
     for amount, seed in product(amounts, range(seeds)):
         rng = random.Random(short_hash(gold.text, error.name, str(seed)))  # noqa: S311
-        noised = error.make(draft, gold.text, amount, rng)
+        low = error.make(draft, gold.text, amount, rng)
         level = error.name_level(amount)
-        state = "tests"
-        if noised == gold.text or not noised.strip():
-            state = "unchanged"
-        elif noised in known:
-            state = "repeated"
-        low = noised if state == "tests" else ""
+        unchanged = low == gold.text or not low.strip()
+        state = "unchanged" if unchanged else "repeated" if low in known else "tests"
         known.add(low)
         noise = compute_noise(gold.text, low, switching=error.switching)
         row = make_row(gold, low, error.name, level, noise, seed, error.name, level, str(seed))
