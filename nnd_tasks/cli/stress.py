@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,7 +90,6 @@ def stress_build(
         mlm=mlm,
         out=out,
         replace=replace,
-        progress=sys.stderr.isatty(),
     )
     say(f"{counted(result.summary.tests, 'test')} from {counted(result.summary.clusters, 'text')}")
     for error, what in result.report["left_out"].items():
@@ -120,7 +118,10 @@ def _print_set(result: StressSet) -> None:
     rich_help_panel=_SETS,
     epilog=examples(
         ("nnd stress attack found --models MODEL --corpus wikitext", "errors that a model prefers, as a set"),
-        ("nnd stress attack found --models A,B,C --corpus texts.txt", "and which models they fool too"),
+        (
+            "nnd stress attack found --models A,B,C --corpus texts.txt",
+            "of several models; nnd run says whom else they fool",
+        ),
     ),
 )
 def stress_attack(
@@ -145,7 +146,6 @@ def stress_attack(
         texts=texts,
         out=out,
         replace=replace,
-        progress=sys.stderr.isatty(),
     )
     _print_set(result)
 
@@ -230,9 +230,7 @@ def stress_self(
 ) -> None:
     """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
     from nnd_tasks.show.terminal import show_reports
-    from nnd_tasks.stress.self_report import report_own_texts
     from nnd_tasks.stress.self_texts import draw_prompts, score_own_texts
 
     prompts = draw_prompts(corpus, source, texts=texts, words=words)
-    found = score_own_texts(parts_of(models), prompts, parts_of(judges), model_args, progress=sys.stderr.isatty())
-    show_reports([report_own_texts(found)], out=out)
+    show_reports([score_own_texts(parts_of(models), prompts, parts_of(judges), model_args)], out=out)

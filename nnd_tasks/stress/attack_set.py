@@ -54,7 +54,6 @@ def build_attack_set(
     texts: int = 50,
     out: str | Path | None = None,
     replace: bool = False,
-    progress: bool = True,
 ) -> StressSet:
     """Search for errors that models prefer, and build the set ``name`` of them and the task ``nnd_NAME``.
 
@@ -69,7 +68,6 @@ def build_attack_set(
         texts: how many of the gold texts, drawn at random with a fixed seed; 0 takes all.
         out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
         replace: overwrite a set of this name that was made in another way.
-        progress: show progress.
 
     Raises:
         NNDError: an argument is wrong, the corpus or a model cannot be read, nothing was found, or another process builds this
@@ -89,7 +87,7 @@ def build_attack_set(
     contexts = [PROMPT.replace("{{context}}", gold.source) if gold.source else "" for gold in drawn]
     weights = [weights_digest(str(expand(model))) for model in models]
     with new.making("attack", len(drawn), [error.name for error in types], [*models], weights, parser.name) as report:
-        draft = prepare_draft(golds, parser, types, progress=progress)
+        draft = prepare_draft(golds, parser, types)
         words = [[word.lower_ for gold in part for word in parser.parse(gold.text)] for part in (golds.texts, drawn)]
         rows = []
         for scorer in scorers:
@@ -97,7 +95,7 @@ def build_attack_set(
                 # Content words are changed only where there is a source.
                 near = nearest_words(words[1], Counter(words[0]), scorer) if drawn[0].source else None
                 tried = list(product(SEARCHES, range(len(drawn))))
-                for kind, i in tqdm(tried, desc=f"attacking {scorer.name}", unit="text", disable=not progress):
+                for kind, i in tqdm(tried, desc=f"attacking {scorer.name}", unit="text", disable=None):
                     own = dataclasses.replace(draft, source=drawn[i].source)
                     propose = propose_errors(types, own) if kind == "errors" else propose_edits(parser, near)
                     found = search(drawn[i], contexts[i], propose, scorer.score, STEPS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,14 +48,12 @@ class Corpus:
         name: key of `KNOWN`, or the name of a file.
         texts: the gold texts, without repeats; all have a source or none.
         sha256: file -> hash of its bytes.
-        title: what the texts are, for the card.
         reference: other texts of the same kind, in which n-grams are counted; empty where there are none.
     """
 
     name: str
     texts: list[Gold]
     sha256: dict[str, str]
-    title: str
     reference: list[str]
 
     def draw(self, count: int) -> list[Gold]:
@@ -98,13 +97,13 @@ def read_corpus(name: str, folder: str | Path | None = None) -> Corpus:
     beside = path.with_name(f"{path.stem.removesuffix('_gold')}_reference.txt")
     reference = [gold.text for gold in _read(beside)] if beside.is_file() else []
     hashes = {file.name: sha256_of(file) for file in (path, beside) if file.is_file()}
-    return Corpus(name if known else path.name, texts, hashes, known["title"] if known else path.name, reference)
+    return Corpus(name if known else path.name, texts, hashes, reference)
 
 
 def _read(path: Path) -> Iterator[Gold]:
     """Yield the gold texts of a text file, one per line, or of a JSONL file."""
     # Not str.splitlines: texts may hold other characters that it takes for the end of a line.
-    lines = read_text(path, limit=_MOST_BYTES).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = StringIO(read_text(path, limit=_MOST_BYTES), newline=None)
     for number, line in enumerate(map(str.strip, lines), start=1):
         if path.suffix not in (".jsonl", ".json"):
             yield Gold(normalize(line))

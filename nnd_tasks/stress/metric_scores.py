@@ -45,11 +45,9 @@ def report_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: C
         return report_scores(
             f"{folder.name}_{name}", name, tests.assign(gold=0.0, score=0.0), _judge_sets(name, metric, tests, corpus)
         )
-    lacks, what = (
-        (lambda gold: not gold.source, "a source") if name == FAITHFUL else (lambda gold: not gold.references, "references")
-    )
-    if any(map(lacks, corpus.texts)):
-        raise NNDError(f"metric {name} needs {what} for every text, which corpus {corpus.name} does not have")
+    needed = "source" if name == FAITHFUL else "references"
+    if not all(getattr(gold, needed) for gold in corpus.texts):
+        raise NNDError(f"metric {name} needs {needed}, which corpus {corpus.name} does not have for every text")
     texts = pd.concat([rows[["context", "high", side]].set_axis([*"sgt"], axis=1) for side in ("high", "low")])
     wanted = texts.drop_duplicates()
     references = [golds[gold].references for gold in zip(wanted["s"], wanted["g"], strict=True)]
@@ -69,7 +67,7 @@ def _judge_sets(name: str, metric: SetMetric, tests: pd.DataFrame, corpus: Corpu
     references = corpus.reference or [text for gold in corpus.texts for text in gold.references]
     if not references:
         raise NNDError(
-            f"metric {name} needs references, which corpus {corpus.name} does not have; name a file with --reference"
+            f"metric {name} needs references, which corpus {corpus.name} does not have: texts_reference.txt beside texts.txt"
         )
     golds = tests.groupby("text", sort=False)["gold_text"].first()
     base = metric.score(golds.tolist(), references)

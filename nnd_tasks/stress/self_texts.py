@@ -6,7 +6,6 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,16 @@ import numpy as np
 import pandas as pd
 import torch
 from lm_eval.api.instance import Instance
+from scipy.special import stdtrit
 from tqdm import tqdm
 
-from nnd_tasks.analysis.effects import Floats
+from nnd_tasks.analysis.compare import holm
+from nnd_tasks.analysis.effects import Effects, Floats
 from nnd_tasks.datasets import look_up_set, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.corpora import KNOWN, read_corpus
 from nnd_tasks.stress.likelihood import name_scorers
 from nnd_tasks.wording import counted
@@ -33,37 +36,34 @@ _BATCH = 8
 TOKENS = 64
 #: How a model writes, as in the paper.
 _SAMPLING = {"until": [], "max_gen_toks": TOKENS, "do_sample": True, "temperature": 1.0, "top_k": 50}
-
-
-@dataclass(frozen=True, eq=False)
-class SelfScores:
-    """Who gave whose texts which scores.
-
-    Attributes:
-        scorers: names of the models that write, then of the judges.
-        scores: mean log-likelihood per token in nats, shape (prompts, scorers, writers); not finite for a text without any
-            token, and for one that does not fit the scorer's window.
-        tokens: mean number of a text's tokens as its writer counts them, per writer.
-        texts: ``prompt``, and a column per writer.
-    """
-
-    scorers: list[str]
-    scores: Floats
-    tokens: list[float]
-    texts: pd.DataFrame = field(default_factory=pd.DataFrame)
+_READING = (
+    "Scores: mean log-likelihood per token in nats, with 95% intervals over prompts; rows score, columns write. Own less others: "
+    "what a model gives its own texts, less what it gives those of others after the same prompt; p is of this, corrected over "
+    "the models (Holm). Beyond the others: that, less what the other scorers give; it is above 0 for any models that differ, so "
+    "only its size says something. Prefers own: share of pairs (own text, other's text) in which the own one scores higher."
+)
+_GIVEN = {"scorer": "{scorer}", "{writer}": "{mean:.3f} [{low:.3f} to {high:.3f}]"}
+_BIASES = {
+    "model": "{model}",
+    "tokens per text": "{tokens:.1f}",
+    "rank of own": "{rank} of {writers}",
+    "own less others": "{own:+.3f} [{own_low:+.3f} to {own_high:+.3f}]",
+    "p (Holm)": "{p_holm:p}",
+    "beyond the others": "{beyond:+.3f} [{beyond_low:+.3f} to {beyond_high:+.3f}]",
+    "prefers own": "{prefers:.3f} [{prefers_low:.3f} to {prefers_high:.3f}]",
+}
 
 
 def score_own_texts(
-    models: Sequence[str], prompts: Sequence[str], judges: Sequence[str] = (), model_args: str = "", *, progress: bool
-) -> SelfScores:
-    """Let each model write from each prompt, and each model and judge score all texts.
+    models: Sequence[str], prompts: Sequence[str], judges: Sequence[str] = (), model_args: str = ""
+) -> Report:
+    """Let each model write from each prompt, and each model and judge score all texts; return `report_own_texts`.
 
     Args:
         models: that write and score: folders, or names on the hub; two at least.
         prompts: of `draw_prompts`.
         judges: that score only.
         model_args: further arguments of all models, as for ``--model_args``.
-        progress: show bars.
 
     Raises:
         NNDError: a model is named twice, cannot be loaded, or has too small a window.
@@ -83,11 +83,11 @@ def score_own_texts(
     scores = np.empty((len(prompts), len(scorers), len(writers)))
     for scorer in writers:
         with scorer.loaded() as lm:
-            steps = tqdm(pieces, f"texts of {scorer.name}", disable=not progress)
+            steps = tqdm(pieces, f"texts of {scorer.name}", disable=None)
             texts[scorer.name] = [text for piece in steps for text in _write(lm, prompts, piece)]
     for column, scorer in enumerate(scorers):
         with scorer.loaded():
-            for piece in tqdm(pieces, f"scores of {scorer.name}", disable=not progress):
+            for piece in tqdm(pieces, f"scores of {scorer.name}", disable=None):
                 pairs = [(prompts[i], texts[writer.name][i]) for i in piece for writer in writers]
                 scores[piece, column] = np.reshape(scorer.score(pairs), (len(piece), len(writers)))
     tokens = []
@@ -95,7 +95,7 @@ def score_own_texts(
         own = texts[np.isfinite(scores[:, column, column])]
         lengths = [writer.counter.lengths(*pair)[1] for pair in zip(own["prompt"], own[writer.name], strict=True)]
         tokens.append(sum(lengths) / max(len(lengths), 1))
-    return SelfScores([scorer.name for scorer in scorers], scores, tokens, texts)
+    return report_own_texts([scorer.name for scorer in scorers], scores, tokens, texts)
 
 
 def _write(lm: Any, prompts: Sequence[str], piece: range) -> list[str]:
@@ -155,3 +155,78 @@ def _keep_spaces(lm: Any) -> Iterator[None]:
         yield
     finally:
         del lm.tok_decode
+
+
+# ---------------------------------------------------------------- the report
+
+
+def report_own_texts(scorers: Sequence[str], scored: Floats, tokens: Sequence[float], texts: pd.DataFrame) -> Report:
+    """Return the report on prompts after which every model wrote something that all could score.
+
+    Args:
+        scorers: names of the models that write, then of the judges.
+        scored: mean log-likelihood per token in nats, shape (prompts, scorers, writers); not finite for a text without any
+            token, and for one that does not fit the scorer's window.
+        tokens: mean number of a text's tokens as its writer counts them, per writer.
+        texts: ``prompt``, and a column per writer.
+
+    Raises:
+        NNDError: there are fewer than two such prompts.
+    """
+    whole = np.isfinite(scored).all(axis=(1, 2))
+    scores = scored[whole]
+    prompts = counted(len(scores), "prompt")
+    writers = scorers[: scores.shape[2]]
+    if len(scores) < 2:
+        raise NNDError(f"only {prompts} after which every model wrote a text that all could score; take more --texts")
+    mean = scores.mean(axis=0)
+    half = stdtrit(len(scores) - 1, 0.975) * scores.std(axis=0, ddof=1) / np.sqrt(len(scores))
+    given = pd.DataFrame(product(scorers, writers), columns=["scorer", "writer"])
+    given = given.assign(mean=mean.ravel(), low=(mean - half).ravel(), high=(mean + half).ravel())
+    biases = pd.DataFrame({"model": model, **_estimate_bias(scores, i)} for i, model in enumerate(writers))
+    biases = biases.assign(p_holm=holm(biases["p_holm"].tolist()), tokens=tokens, writers=len(biases))
+    left_out = counted(int((~whole).sum()), "prompt")
+    lost = f"Left out: {left_out} after which a model wrote nothing, or a text could not be scored."
+    tables = [Table("given", given, _GIVEN), Table("own", biases, _BIASES)]
+    return Report(
+        name="self",
+        title=f"Self-evaluation: {prompts}",
+        tables=tables,
+        notes=[_READING, *([] if whole.all() else [lost])],
+        brief=tables[1],
+        facts={
+            "prompts": len(scores),
+            "left_out": int((~whole).sum()),
+            "texts": texts,
+            "scores": {scorer: scored[:, i].tolist() for i, scorer in enumerate(scorers)},
+        },
+    )
+
+
+def _estimate_bias(scores: Floats, place: int) -> dict[str, Any]:
+    """Return how a model scores its own texts, with p not yet corrected, and 95% intervals.
+
+    ``rank`` is of its own texts among all writers, by its mean score, 1 the highest; ``own`` its score of its own texts less that
+    of the others, in nats per token; ``beyond`` that, less what the other scorers give; ``prefers`` the share of pairs with its
+    own text in which that scores higher; ``p_holm`` the p of ``own`` being 0.
+
+    Args:
+        scores: shape (prompts, scorers, writers).
+        place: of the model among scorers and writers.
+    """
+    prompts, _, writers = scores.shape
+    given = scores[:, place]
+    columns = [given, given - np.delete(scores, place, axis=1).mean(axis=1)]
+    prompt = np.repeat(np.arange(prompts), writers)
+    effects = Effects(prompt, prompt, np.tile(np.eye(writers), (prompts, 1)))
+    contrast = effects.against_others([place])[None]
+    result = effects.estimate(np.stack([column.ravel() for column in columns], axis=1), contrast)
+    wins = (given[:, [place]] > np.delete(given, place, axis=1)).sum(axis=1)
+    compared = np.full(prompts, writers - 1)
+    means = given.mean(axis=0)
+    row = {"rank": 1 + (means > means[place]).sum(), "p_holm": result.p_values()[0, 0]}
+    own, beyond = np.stack([result.values, *result.interval()])[:, 0].T
+    prefers = wins.sum() / compared.sum(), *confidence_interval(wins, compared)
+    for name, (value, low, high) in (("own", own), ("beyond", beyond), ("prefers", prefers)):
+        row |= {name: value, f"{name}_low": low, f"{name}_high": high}
+    return row

@@ -166,7 +166,7 @@ class NewSet:
         sets.add(CONFIG, tests, report)
         known = KNOWN.get(self.corpus.name, {})
         facts = Facts(
-            title=f"blind spots: {self.corpus.title}",
+            title=f"blind spots: {known.get('title', self.corpus.name)}",
             summary=summary,
             judges="nobody, a program put the errors in.",
             license="other",

@@ -44,7 +44,6 @@ def build_stress_set(
     mlm: str | None = None,
     out: str | Path | None = None,
     replace: bool = False,
-    progress: bool = True,
 ) -> StressSet:
     """Build the set ``name`` of synthetic near-negatives, and the task ``nnd_NAME`` that scores it.
 
@@ -64,7 +63,6 @@ def build_stress_set(
         mlm: folder of a masked language model, for ``bert_diverge``.
         out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
         replace: overwrite a set of this name that was made from other texts, errors or levels.
-        progress: show progress.
 
     Raises:
         NNDError: an argument is wrong, the corpus cannot be read, or another process builds this set.
@@ -77,7 +75,7 @@ def build_stress_set(
     named = {error.name: [*map(error.name_level, amounts[error.name])] for error in chosen}
     long = golds.name == "wikitext"
     draft = dataclasses.replace(
-        prepare_draft(golds, parser, chosen, progress=progress),
+        prepare_draft(golds, parser, chosen),
         ngrams=_count_ngrams(golds, parser, amounts),
         ngram_words=256 if long else None,  # section 5.3
         keep_last=long,  # section 5.5.2
@@ -86,7 +84,7 @@ def build_stress_set(
     drawn = golds.draw(texts)
     with new.making(len(drawn), named, seeds, parser.name, mlm) as report:
         rows = []
-        for gold in tqdm(drawn, "making tests", unit="text", disable=not progress):
+        for gold in tqdm(drawn, "making tests", unit="text", disable=None):
             own = dataclasses.replace(draft, source=gold.source)
             rows += [row for error in chosen for row in _make_tests(own, gold, error, amounts[error.name], seeds)]
         tests = pd.DataFrame(rows)
@@ -137,21 +135,19 @@ def find_means(corpus: Corpus, parser: Parser, mlm: str | None = None) -> set[st
     return set(compress(NEEDS, have))
 
 
-def prepare_draft(corpus: Corpus, parser: Parser, errors: Iterable[ErrorType], *, progress: bool) -> Edit:
+def prepare_draft(corpus: Corpus, parser: Parser, errors: Iterable[ErrorType]) -> Edit:
     """Return a draft with the sentences and words of a corpus, where an error needs them."""
     if not {"sentence_replacement", "injection", "positioned_error_random"} & {error.name for error in errors}:
         return Edit(parser)
     sentences: list[tuple[str, str]] = []
     vocabulary: dict[str, None] = {}
-    for gold in tqdm(corpus.texts, desc="reading the corpus", disable=not progress):
+    for gold in tqdm(corpus.texts, desc="reading the corpus", disable=None):
         sentences += [(join(sentence), gold.text) for sentence in parser.sentences(gold.text)]
         vocabulary |= dict.fromkeys(word.text for word in parser.parse(gold.text) if is_spoken(word))
     return Edit(parser, sentences_of_others=sentences, vocabulary=list(vocabulary))
 
 
-def _count_ngrams(
-    corpus: Corpus, parser: Parser, amounts: dict[str, list[float]]
-) -> dict[int, list[tuple[str, ...]]]:
+def _count_ngrams(corpus: Corpus, parser: Parser, amounts: dict[str, list[float]]) -> dict[int, list[tuple[str, ...]]]:
     """Return the frequent n-grams that errors ask for; raise NNDError where the reference corpus has too few."""
     most = {size: max(amounts[name]) for size in (3, 4) if (name := f"frequent_{size}gram") in amounts}
     ngrams = find_ngrams(corpus.reference, parser) if most else {}

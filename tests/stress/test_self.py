@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, pre_tokenizers
@@ -17,8 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.stress import self_texts
-from nnd_tasks.stress.self_report import report_own_texts
-from nnd_tasks.stress.self_texts import SelfScores, draw_prompts, score_own_texts
+from nnd_tasks.stress.self_texts import draw_prompts, report_own_texts, score_own_texts
 from tests.commands import Outcome, refused
 
 Command = Callable[..., Outcome]
@@ -42,19 +42,19 @@ def models(tiny_models: dict[str, Path]) -> list[str]:
 def test_scores_are_those_of_the_models(models: list[str], corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_texts, "PIECE", 2)
     prompts = draw_prompts(str(corpus), words=5)
-    found = score_own_texts(models, prompts, progress=False)
-    assert (found.scorers, found.scores.shape) == (["gpt2", "llama"], (4, 2, 2))
+    found = score_own_texts(models, prompts).facts
+    assert list(found["scores"]) == ["gpt2", "llama"]
 
     model, tokenizer = (kind.from_pretrained(models[0]) for kind in (AutoModelForCausalLM, AutoTokenizer))
-    prompt, text = prompts[3], found.texts["llama"][3]
+    prompt, text = prompts[3], found["texts"]["llama"][3]
     assert prompt == "The river ran in January,"
     before, whole = tokenizer(prompt)["input_ids"], tokenizer(prompt + text)["input_ids"]
     with torch.inference_mode():
         logs = model(torch.tensor([whole])).logits[0].float().log_softmax(-1)
     expected = np.mean([float(logs[i - 1, whole[i]]) for i in range(len(before), len(whole))])
-    assert found.scores[3, 0, 1] == pytest.approx(expected, abs=1e-4)
-    again = score_own_texts(models, prompts, progress=False)
-    assert again.texts.equals(found.texts), "the same command gives the same texts"
+    assert found["scores"]["gpt2"][3][1] == pytest.approx(expected, abs=1e-4)
+    again = score_own_texts(models, prompts).facts
+    assert again["texts"].equals(found["texts"]), "the same command gives the same texts"
 
 
 def test_the_command_prints_the_table_and_keeps_everything(
@@ -107,7 +107,7 @@ def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not() -> None
     scores[:, :, 1] += 0.5  # everyone likes the texts of b
     scores[:, 0, 0] += 0.8  # a likes its own
     scores[7, 2, 1] = np.nan
-    report = report_own_texts(SelfScores(["a", "b", "judge"], scores, [10.0, 12.0]))
+    report = report_own_texts(["a", "b", "judge"], scores, [10.0, 12.0], pd.DataFrame())
     given, own_texts = (table.data for table in report.tables)
     a, b = own_texts.itertuples()
     assert (report.facts["prompts"], report.facts["left_out"]) == (99, 1)
@@ -125,7 +125,7 @@ def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not() -> None
     assert mean["judge", "b"] == pytest.approx(kept[:, 2, 1].mean())
     assert "Left out: 1 prompt " in to_markdown(report)
     with pytest.raises(NNDError, match="only 1 prompt after which"):
-        report_own_texts(SelfScores(["a", "b"], scores[:1, :2], [1.0, 1.0]))
+        report_own_texts(["a", "b"], scores[:1, :2], [1.0, 1.0], pd.DataFrame())
 
 
 # ---------------------------------------------------------------- prompts, and what users get wrong
@@ -163,12 +163,15 @@ def test_what_cannot_be_done_is_one_error(models: list[str], change: dict[str, A
         for key, value in change.items()
     }
     with pytest.raises(NNDError, match=message):
-        score_own_texts(**{"models": models, "prompts": TEXTS, "progress": False, **filled})
+        score_own_texts(**{"models": models, "prompts": TEXTS, **filled})
 
 
 @pytest.mark.parametrize(
     ("name", "words", "message"),
-    [("nowhere.txt", 5, "corpus nowhere.txt: there is no such file"), ("mine.txt", 12, "0 texts of more than 12 words")],
+    [
+        ("nowhere.txt", 5, "corpus nowhere.txt: there is no such file"),
+        ("mine.txt", 12, "0 texts of more than 12 words"),
+    ],
 )
 def test_prompts_that_are_not_there_are_one_error(name: str, words: int, message: str, corpus: Path) -> None:
     with pytest.raises(NNDError, match=message):
