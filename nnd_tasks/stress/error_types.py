@@ -122,11 +122,14 @@ def choose_levels(error: ErrorType, corpus: str, levels: str) -> list[float]:
         amounts = sorted({float(part) for part in levels.split(",")})
     except ValueError as wrong:
         raise NNDError(f"--levels {levels}: expected three, paper, or numbers such as 0.1,0.3") from wrong
+    expected = ", ".join(f"{key:g} ({name})" for key, name in error.names.items()) or (
+        "0 < level <= 1" if error.counts_shares else "1, 2, ..."
+    )
     for amount in amounts:
         fits = 0 < amount <= 1 if error.counts_shares else amount >= 1 and amount % 1 == 0
         if not (amount in error.names if error.names else fits):
             raise NNDError(
-                f"--levels {levels}: a level of {error.name} counts {error.unit}, not {amount:g}; use --errors to name the "
-                "errors that these levels are for"
+                f"--levels {levels}: a level of {error.name} is a {error.unit}: {expected}, not {amount:g}; use --errors to "
+                "name the errors that these levels are for"
             )
     return amounts

@@ -224,9 +224,9 @@ def _estimate_bias(scores: Floats, place: int) -> dict[str, Any]:
     wins = (given[:, [place]] > np.delete(given, place, axis=1)).sum(axis=1)
     compared = np.full(prompts, writers - 1)
     means = given.mean(axis=0)
-    row = {"rank": 1 + (means > means[place]).sum(), "p_holm": result.p_values()[0, 0]}
+    row = {"rank": 1 + (means > means[place]).sum()}
     own, beyond = np.stack([result.values, *result.interval()])[:, 0].T
     prefers = wins.sum() / compared.sum(), *confidence_interval(wins, compared)
     for name, (value, low, high) in (("own", own), ("beyond", beyond), ("prefers", prefers)):
         row |= {name: value, f"{name}_low": low, f"{name}_high": high}
-    return row
+    return row | {"p_holm": result.p_values()[0, 0]}

@@ -133,11 +133,9 @@ def draw_levels(levels: pd.DataFrame, metric: str, title: str) -> Figure:
         curves = []
         for name, own in levels[kinds == kind].groupby("error", sort=False):
             outcome = own["outcome"].iloc[0]
-            score = np.array([own["gold"].iloc[0], *own["score"]])
-            spread = np.array([0, *own["deviation"]])
+            score, spread = [own["gold"].iloc[0], *own["score"]], [0, *own["deviation"]]
+            low, high = np.subtract(score, spread).tolist(), np.add(score, spread).tolist()
             label = str(name) if outcome == "pass" else f"{name} ({outcome})"
-            curves.append(
-                Series(label, [0, *own["noise"]], score, score - spread, score + spread, main=outcome == "fail")
-            )
+            curves.append(Series(label, [0, *own["noise"]], score, low, high, main=outcome == "fail"))
         panels.append(Panel(kind, curves))
     return draw_panels(panels, title, "noise ratio", columns=4, y_label=metric, chance=None)

@@ -6,7 +6,7 @@ import dataclasses
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress, product
+from itertools import compress, groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -167,14 +167,10 @@ def find_ngrams(texts: Sequence[str], parser: Parser) -> dict[int, list[tuple[st
     """
     counts: dict[int, Counter[tuple[str, ...]]] = {3: Counter(), 4: Counter()}
     for text in texts:
-        run: list[str] = []
-        for word in [*(word.lower_ for word in parser.parse(text)), "."]:
-            if word[:1].isalpha():
-                run.append(word)
-                continue
+        words = [word.lower_ for word in parser.parse(text)]
+        for run in (list(run) for spoken, run in groupby(words, lambda word: word[:1].isalpha()) if spoken):
             for size, counter in counts.items():
                 counter.update(zip(*(run[i:] for i in range(size)), strict=False))
-            run = []
     return {size: sorted(counter, key=lambda gram: (-counter[gram], gram)) for size, counter in counts.items()}
 
 

@@ -158,7 +158,7 @@ def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus: Path, tmp_p
     ],
 )
 def test_what_cannot_be_done_is_one_error(models: list[str], change: dict[str, Any], message: str) -> None:
-    filled = {
+    filled: dict[str, Any] = {
         key: [one.format(gpt2=models[0]) for one in value] if isinstance(value, list) else value
         for key, value in change.items()
     }

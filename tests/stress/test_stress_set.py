@@ -146,7 +146,7 @@ def test_a_test_does_not_depend_on_which_other_texts_are_asked_for(plain: Path, 
         ({"errors": "copy_source"}, "--errors copy_source needs a source for every text"),
         ({"errors": "bert_diverge"}, "--errors bert_diverge needs a masked language model: --mlm FOLDER"),
         ({"errors": "frequent_4gram"}, "needs a reference corpus for n-grams: texts_reference.txt"),
-        ({"errors": " , "}, "--errors: none is named"),
+        ({"errors": " , "}, "--errors: there is no error ''"),
         ({"errors": "repetition", "levels": "nan"}, "not nan"),
         ({"errors": "repetition", "levels": "inf"}, "not inf"),
         (

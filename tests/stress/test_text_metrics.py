@@ -191,7 +191,7 @@ def test_wrong_arguments_are_named(data: Path, tmp_path: Path, tiny_models: dict
     texts = tmp_path / "texts.txt"
     texts.write_text("One text that is here.\nAnother text there.\n")
     built = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation")
-    with pytest.raises(NNDError, match="metric bleu needs references, which corpus texts.txt does not have"):
+    with pytest.raises(NNDError, match=r"metric bleu needs references, which corpus texts\.txt does not have"):
         report_metric("bleu", METRICS["bleu"], built.folder, read_corpus(str(texts)))
     with pytest.raises(NNDError, match="2 of its texts are not in corpus cnndm"):
         report_metric("bleu", METRICS["bleu"], built.folder, read_corpus("cnndm", data / "blindspot"))

@@ -248,7 +248,7 @@ def test_failing_curves_are_bold() -> None:
         for error, score in (("truncation", -0.5), ("token_drop", -2.0))
         for text in "ab"
     ]
-    figure = draw_levels(judged({"a": -1.0, "b": -1.0}, scored), "score", "x")
+    figure: Any = draw_levels(judged({"a": -1.0, "b": -1.0}, scored), "score", "x")
     widths = {bars.get_label(): bars.lines[0].get_linewidth() for bars in figure.axes[0].containers}
     assert widths["truncation (fail)"] > widths["token_drop (undecided)"]
 
