@@ -392,7 +392,7 @@ def test_a_set_of_ones_own_is_listed_and_has_a_task_that_scores_it(
     assert result.task.name == "nnd_mine"
     assert result.task.path == home / "task_yamls" / "mine" / "nnd_mine.yaml"
     shown = CliRunner().invoke(app, ["list"]).output
-    assert re.search(rf"\| `mine` \| your own.* stress \| {result.summary.tests} \| token_drop 9 \(", shown)
+    assert re.search(rf"\| mine \| your own.* stress \| {result.summary.tests} \| token_drop 9 \(", shown)
     results = nnd_tasks.evaluate(
         "nnd_mine", model_args={"pretrained": str(tiny_models["gpt2"]), "dtype": "float32"}, device="cpu"
     )
