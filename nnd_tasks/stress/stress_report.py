@@ -6,16 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from nnd_tasks.analysis.results import Run, read_results
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.show.figures import Panel, Series, draw_panels
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.stress.error_types import ERRORS
 from nnd_tasks.stress.verdict import CONFIDENCE, judge, rep_4gram
+from nnd_tasks.wording import figure_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,16 +125,32 @@ def report_scores(task: str, metric: str, tests: pd.DataFrame, levels: pd.DataFr
 
 def draw_levels(levels: pd.DataFrame, metric: str, title: str) -> Figure:
     """Return the paper's Figure 4: score against noise ratio, a panel for each kind of error, failing curves in bold."""
-    levels = levels.dropna(subset="level")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise NNDError("the figure needs matplotlib: in a clone of nnd-tasks, pip install '.[stress]'") from error
+
     kinds = levels["error"].map(lambda name: ERRORS[name].kind if name in ERRORS else "other")
-    panels = []
-    for kind in (kind for kind in _KINDS if (kinds == kind).any()):
-        curves = []
-        for name, own in levels[kinds == kind].groupby("error", sort=False):
+    shown = [kind for kind in _KINDS if (kinds == kind).any()]
+    figure = Figure(figsize=(6.5 * max(len(shown), 2), 5.5), layout="constrained")
+    for axes, kind in zip(figure.subplots(1, len(shown), sharey=True, squeeze=False)[0], shown, strict=True):
+        for i, (name, own) in enumerate(levels[kinds == kind].groupby("error", sort=False)):
             outcome = own["outcome"].iloc[0]
-            score, spread = [own["gold"].iloc[0], *own["score"]], [0, *own["deviation"]]
-            low, high = np.subtract(score, spread).tolist(), np.add(score, spread).tolist()
-            label = str(name) if outcome == "pass" else f"{name} ({outcome})"
-            curves.append(Series(label, [0, *own["noise"]], score, low, high, main=outcome == "fail"))
-        panels.append(Panel(kind, curves))
-    return draw_panels(panels, title, "noise ratio", columns=4, y_label=metric, chance=None)
+            start = pd.DataFrame({"noise": [0.0], "score": [own["gold"].iloc[0]], "deviation": [0.0]})
+            curve = pd.concat([start, own[[*start]]])
+            x, y, spread = (curve[name].to_numpy() for name in curve)
+            [line] = axes.plot(
+                x,
+                y,
+                marker="osD^v<>*XP"[i % 10],
+                markersize=4,
+                linewidth=3.2 if outcome == "fail" else 1.2,
+                label=figure_text(name if outcome == "pass" else f"{name} ({outcome})"),
+            )
+            axes.fill_between(x, y - spread, y + spread, color=line.get_color(), alpha=0.15)
+        axes.set_title(kind)
+        axes.set_xlabel("noise ratio")
+        axes.legend(fontsize="small")
+    figure.axes[0].set_ylabel(figure_text(metric))
+    figure.suptitle(figure_text(title))
+    return figure
