@@ -187,7 +187,7 @@ def measure_own(texts: JudgedTexts, place: int, systems: Sequence[str]) -> pd.Da
     own = texts.shares[[*systems]].any(axis=1)
     better, worse = own[texts.sides["better"]].to_numpy(), own[~texts.sides["better"]].to_numpy()
     tests = texts.paired.tests.assign(passed=texts.paired.passed[:, place])
-    rates = {}
+    rates: dict[str, dict[str, float]] = {}
     for name, chosen in {
         "pass rate, own text is better": better & ~worse,
         "pass rate, own text is worse": worse & ~better,
@@ -195,8 +195,8 @@ def measure_own(texts: JudgedTexts, place: int, systems: Sequence[str]) -> pd.Da
         "pass rate": np.ones_like(better),
     }.items():
         won = tests[chosen].groupby("cluster_id")["passed"].agg(["sum", "size"])
-        rate = summarize_rate(won["sum"], won["size"])
-        rates[name] = {"value": rate.pop("rate"), **rate, "tests": won["size"].sum(), "prompts": len(won)}
+        rate = summarize_rate(won["sum"], won["size"])._asdict()
+        rates[name] = {"value": rate.pop("mean"), **rate, "tests": won["size"].sum(), "prompts": len(won)}
     return pd.concat([likes, pd.DataFrame(rates).T]).rename_axis("quantity").reset_index()
 
 

@@ -205,6 +205,6 @@ def measure(tests: pd.DataFrame, experiment: Experiment, run: PublishedRun) -> p
         own = tests[counted if label == ALL else counted & (labels == label).any(axis=1)]
         prompts = own.groupby("cluster_id")["passed"]
         mean = clustered_mean(prompts.sum(), prompts.size())
-        numbers = {"measured": mean.mean, "stderr": mean.standard_error, "tests": len(own), "clusters": mean.clusters}
+        numbers = {"measured": mean.mean, "stderr": mean.standard_error, "tests": len(own), "clusters": len(prompts)}
         rows.append({"label": label, "published": rate, **numbers})
     return pd.DataFrame(rows)

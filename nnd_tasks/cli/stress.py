@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _SETS, _VERDICTS = "Sets of synthetic errors", "Verdicts"
 Corpus = Annotated[str, typer.Option(help="wikitext, cnndm, wmt or ted; or a .txt or .jsonl file.")]
 Source = Annotated[Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")]
-Texts = Annotated[int, typer.Option(help="How many texts, drawn at random; 0 takes all.")]
+Texts = Annotated[int, typer.Option(min=0, help="How many texts, drawn at random; 0 takes all.")]
 SetOut = Annotated[Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace a set of this name that was made in another way.")]
 
@@ -66,7 +65,7 @@ def stress_build(
         str, typer.Option(help="three, paper (all of the paper's), or numbers separated by commas.")
     ] = "three",
     texts: Texts = 200,
-    seeds: Annotated[int, typer.Option(help="How often each error is made anew.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="How often each error is made anew.")] = 1,
     spacy: Annotated[str | None, typer.Option(help="spaCy pipeline. Default: en_core_web_sm where installed.")] = None,
     mlm: Annotated[str | None, typer.Option(help="Masked language model, for bert_diverge.")] = None,
     out: SetOut = None,
@@ -85,13 +84,12 @@ def stress_build(
         place=source,
         errors=errors,
         levels=levels,
-        texts=texts or None,
+        texts=texts,
         seeds=seeds,
         spacy=spacy,
         mlm=mlm,
         out=out,
         replace=replace,
-        progress=sys.stderr.isatty(),
     )
     say(f"{counted(result.summary.tests, 'test')} from {counted(result.summary.clusters, 'text')}")
     for error, what in result.report["left_out"].items():
@@ -120,7 +118,10 @@ def _print_set(result: StressSet) -> None:
     rich_help_panel=_SETS,
     epilog=examples(
         ("nnd stress attack found --models MODEL --corpus wikitext", "errors that a model prefers, as a set"),
-        ("nnd stress attack found --models A,B,C --corpus texts.txt", "and which models they fool too"),
+        (
+            "nnd stress attack found --models A,B,C --corpus texts.txt",
+            "of several models; nnd run says whom else they fool",
+        ),
     ),
 )
 def stress_attack(
@@ -142,10 +143,9 @@ def stress_attack(
         corpus,
         place=source,
         errors=errors,
-        texts=texts or None,
+        texts=texts,
         out=out,
         replace=replace,
-        progress=sys.stderr.isatty(),
     )
     _print_set(result)
 
@@ -220,7 +220,7 @@ def stress_self(
     judges: Annotated[str, typer.Option(help="Models that score only, separated by commas.")] = "",
     source: Source = None,
     texts: Texts = 100,
-    words: Annotated[int, typer.Option(help="Words of a text that are the prompt; 0 takes it whole.")] = 20,
+    words: Annotated[int, typer.Option(min=0, help="Words of a text that are the prompt; 0 takes it whole.")] = 20,
     model_args: Annotated[
         str, typer.Option("--model_args", help="As for lm_eval, of all models, such as dtype=float32.")
     ] = "",
@@ -228,17 +228,7 @@ def stress_self(
 ) -> None:
     """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
     from nnd_tasks.show.terminal import show_reports
-    from nnd_tasks.stress.self_report import report_own_texts
-    from nnd_tasks.stress.self_texts import SelfPlan, score_own_texts
+    from nnd_tasks.stress.self_texts import draw_prompts, score_own_texts
 
-    plan = SelfPlan(
-        models=tuple(parts_of(models)),
-        corpus=corpus,
-        judges=tuple(parts_of(judges)),
-        source=source,
-        texts=texts,
-        words=words,
-        model_args=model_args,
-    )
-    report = report_own_texts(score_own_texts(plan, progress=sys.stderr.isatty()))
-    show_reports([report], out=out)
+    prompts = draw_prompts(corpus, source, texts=texts, words=words)
+    show_reports([score_own_texts(parts_of(models), prompts, parts_of(judges), model_args)], out=out)

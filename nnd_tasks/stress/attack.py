@@ -35,8 +35,6 @@ from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS
 if TYPE_CHECKING:
     from spacy.tokens import Token
 
-#: Kinds of searches -> what they change.
-SEARCHES: Mapping[str, str] = {"errors": "error types, by their smallest amount", "edits": "single words"}
 #: Nats per token by which a found text must score higher, so that rounding on another machine does not decide.
 LEAST = 1e-4
 #: How often an error type is tried on a text, each time with other random choices.

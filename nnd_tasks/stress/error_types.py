@@ -84,11 +84,8 @@ def choose_errors(wanted: str, corpus: str, have: Collection[str]) -> tuple[list
     Raises:
         NNDError: the user named an error type that is unknown or cannot be made.
     """
-    names = list(ERRORS) if wanted == "all" else [part.strip() for part in wanted.split(",") if part.strip()]
-    if not names:
-        raise NNDError("--errors: none is named; take all, or names separated by commas")
     chosen, lacking = [], {}
-    for name in dict.fromkeys(names):
+    for name in ERRORS if wanted == "all" else dict.fromkeys(part.strip() for part in wanted.split(",")):
         if name not in ERRORS:
             meant = did_you_mean(name, ERRORS, end=" ")
             raise NNDError(f"--errors: there is no error {name!r}; {meant}there are: {', '.join(ERRORS)}")
@@ -117,11 +114,10 @@ def choose_levels(error: ErrorType, corpus: str, levels: str) -> list[float]:
     Raises:
         NNDError: a level is not a number, or out of range.
     """
-    amounts = list(error.find_levels(corpus))
-    if levels == "three" and len(amounts) > 3 and not error.names:
-        return [amounts[0], amounts[(len(amounts) - 1) // 2], amounts[-1]]
     if levels in ("three", "paper"):
-        return amounts
+        amounts = list(error.find_levels(corpus))
+        few = levels == "three" and len(amounts) > 3 and not error.names
+        return [amounts[0], amounts[(len(amounts) - 1) // 2], amounts[-1]] if few else amounts
     try:
         amounts = sorted({float(part) for part in levels.split(",")})
     except ValueError as wrong:
@@ -130,8 +126,8 @@ def choose_levels(error: ErrorType, corpus: str, levels: str) -> list[float]:
         "0 < level <= 1" if error.counts_shares else "1, 2, ..."
     )
     for amount in amounts:
-        whole = amount >= 1 and amount % 1 == 0
-        if not (amount in error.names if error.names else 0 < amount <= 1 if error.counts_shares else whole):
+        fits = 0 < amount <= 1 if error.counts_shares else amount >= 1 and amount % 1 == 0
+        if not (amount in error.names if error.names else fits):
             raise NNDError(
                 f"--levels {levels}: a level of {error.name} is a {error.unit}: {expected}, not {amount:g}; use --errors to "
                 "name the errors that these levels are for"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from lm_eval.api.instance import Instance
 from lm_eval.utils import simple_parse_args_string
 
+from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand
 from nnd_tasks.harness.lengths import TokenCounter
@@ -23,8 +25,7 @@ class Scorer:
         model: folder or name of a causal or sequence-to-sequence model of transformers.
         name: for people.
         model_args: further arguments, as for lm-eval.
-        device: as lm-eval's ``--device``; None takes a GPU where there is one.
-        batch_size: as lm-eval's ``--batch_size``.
+        batch_size: texts that it reads at once.
 
     Attributes:
         name: for people.
@@ -35,15 +36,12 @@ class Scorer:
         NNDError: there is no such model, or it has no tokenizer.
     """
 
-    def __init__(
-        self, model: str, name: str, *, model_args: str = "", device: str | None = None, batch_size: int | str = 1
-    ) -> None:
+    def __init__(self, model: str, name: str, *, model_args: str = "", batch_size: int = 1) -> None:
         path = expand(model)
         pretrained = str(path) if path.exists() else model
         self.name = name
         self.lm: Any = None
-        # lm-eval takes the CPU where there is no such GPU.
-        self._loading: dict[str, Any] = {"device": device or "cuda:0", "batch_size": batch_size}
+        self._batch_size = batch_size
         self._arguments = {"softmax_dtype": "float32", **simple_parse_args_string(model_args), "pretrained": pretrained}
         self.counter = TokenCounter(self._arguments, "hf")
 
@@ -57,7 +55,8 @@ class Scorer:
         from nnd_tasks.models.shared_prefix import SharedPrefixLM
 
         try:
-            self.lm = SharedPrefixLM(**self._arguments, **self._loading)
+            # lm-eval takes the CPU where there is no such GPU.
+            self.lm = SharedPrefixLM(**self._arguments, device="cuda:0", batch_size=self._batch_size)
         except Exception as error:  # transformers raises many kinds
             raise NNDError(f"the model {self.name} cannot be loaded ({typed_reason_of(error)})") from error
         try:
@@ -82,3 +81,15 @@ class Scorer:
         for i, (total, _) in zip(fitting, answers, strict=True):
             means[i] = float(total) / lengths[i][1]
         return means
+
+
+def name_scorers(models: Sequence[str], **settings: Any) -> list[Scorer]:
+    """Return a scorer per model, with short names; ``settings`` are those of `Scorer`.
+
+    Raises:
+        NNDError: a model is named twice, or cannot be read.
+    """
+    if twice := [model for model, count in Counter(models).items() if count > 1]:
+        raise NNDError(f"--models: {twice[0]} is named twice")
+    names = short_names([str(expand(model)) for model in models])
+    return [Scorer(model, name, **settings) for model, name in zip(models, names, strict=True)]

@@ -45,24 +45,16 @@ def report_metric(name: str, metric: Metric | SetMetric, folder: Path, corpus: C
         return report_scores(
             f"{folder.name}_{name}", name, tests.assign(gold=0.0, score=0.0), _judge_sets(name, metric, tests, corpus)
         )
-    if name == FAITHFUL:
-        if not corpus.texts[0].source:
-            raise NNDError(f"metric {name} needs a source for every text of corpus {corpus.name}")
-    elif not all(gold.references for gold in golds.values()):
-        raise NNDError(f"metric {name} needs references, which corpus {corpus.name} does not have for every text")
-    wanted = list(
-        dict.fromkeys((*of, text) for side in ("high", "low") for of, text in zip(of_row, rows[side], strict=True))
-    )
-    scores = metric(
-        [text for _, _, text in wanted],
-        [source for source, _, _ in wanted],
-        [golds[source, gold].references for source, gold, _ in wanted],
-    )
+    needed = "source" if name == FAITHFUL else "references"
+    if not all(getattr(gold, needed) for gold in corpus.texts):
+        raise NNDError(f"metric {name} needs {needed}, which corpus {corpus.name} does not have for every text")
+    texts = pd.concat([rows[["context", "high", side]].set_axis([*"sgt"], axis=1) for side in ("high", "low")])
+    wanted = texts.drop_duplicates()
+    references = [golds[gold].references for gold in zip(wanted["s"], wanted["g"], strict=True)]
+    scores = metric(wanted["t"].tolist(), wanted["s"].tolist(), references)
     if not np.isfinite(scores).all():
         raise NNDError(f"metric {name} gave scores that are no numbers")
-    known = dict(zip(wanted, scores, strict=True))
-    for column, side in (("gold", "high"), ("score", "low")):
-        tests[column] = [known[source, gold, text] for (source, gold), text in zip(of_row, rows[side], strict=True)]
+    tests["gold"], tests["score"] = np.split(texts.merge(wanted.assign(score=scores), "left")["score"].to_numpy(), 2)
     return report_scores(f"{folder.name}_{name}", name, tests, judge(tests))
 
 
@@ -75,7 +67,7 @@ def _judge_sets(name: str, metric: SetMetric, tests: pd.DataFrame, corpus: Corpu
     references = corpus.reference or [text for gold in corpus.texts for text in gold.references]
     if not references:
         raise NNDError(
-            f"metric {name} needs references, which corpus {corpus.name} does not have; name a file with --reference"
+            f"metric {name} needs references, which corpus {corpus.name} does not have: texts_reference.txt beside texts.txt"
         )
     golds = tests.groupby("text", sort=False)["gold_text"].first()
     base = metric.score(golds.tolist(), references)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,168 +14,123 @@ import numpy as np
 import pandas as pd
 import torch
 from lm_eval.api.instance import Instance
+from scipy.special import stdtrit
 from tqdm import tqdm
 
-from nnd_tasks.analysis.effects import Floats
-from nnd_tasks.analysis.model_names import short_names
+from nnd_tasks.analysis.compare import holm
+from nnd_tasks.analysis.effects import Effects, Floats
 from nnd_tasks.datasets import look_up_set, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.corpora import KNOWN, read_corpus
-from nnd_tasks.stress.likelihood import Scorer
+from nnd_tasks.stress.likelihood import name_scorers
 from nnd_tasks.wording import counted
 
 #: Prompts that are asked at once; each piece has random numbers of its own.
 PIECE = 20
+#: Prompts that a model reads at once; with another number it draws other texts.
+_BATCH = 8
+#: Tokens that a model writes at most.
+TOKENS = 64
+#: How a model writes, as in the paper.
+_SAMPLING = {"until": [], "max_gen_toks": TOKENS, "do_sample": True, "temperature": 1.0, "top_k": 50}
+_READING = (
+    "Scores: mean log-likelihood per token in nats, with 95% intervals over prompts; rows score, columns write. Own less others: "
+    "what a model gives its own texts, less what it gives those of others after the same prompt; p is of this, corrected over "
+    "the models (Holm). Beyond the others: that, less what the other scorers give; it is above 0 for any models that differ, so "
+    "only its size says something. Prefers own: share of pairs (own text, other's text) in which the own one scores higher."
+)
+_GIVEN = {"scorer": "{scorer}", "{writer}": "{mean:.3f} [{low:.3f} to {high:.3f}]"}
+_BIASES = {
+    "model": "{model}",
+    "tokens per text": "{tokens:.1f}",
+    "rank of own": "{rank} of {writers}",
+    "own less others": "{own:+.3f} [{own_low:+.3f} to {own_high:+.3f}]",
+    "p (Holm)": "{p_holm:p}",
+    "beyond the others": "{beyond:+.3f} [{beyond_low:+.3f} to {beyond_high:+.3f}]",
+    "prefers own": "{prefers:.3f} [{prefers_low:.3f} to {prefers_high:.3f}]",
+}
 
 
-@dataclass(frozen=True)
-class SelfPlan:
-    """What is asked of the models.
-
-    Attributes:
-        models: that write and score: folders, or names on the hub; two at least.
-        judges: that score only.
-        corpus: of the prompts: a corpus of `nnd_tasks.stress.corpora`, or a set that is built here.
-        source: folder of the paper's corpora.
-        texts: number of prompts, drawn at random; always the same ones.
-        words: of each text that are the prompt; 0 takes it whole.
-        tokens: that a model writes at most.
-        temperature: of the sampling; 0 takes the likeliest token each time.
-        top_k: number of likeliest tokens that are sampled from.
-        seed: of the sampling.
-        model_args: further arguments of all models, as for ``--model_args``.
-        device: as for lm_eval.
-        batch_size: as for lm_eval; another one draws other texts.
-    """
-
-    models: tuple[str, ...]
-    corpus: str
-    judges: tuple[str, ...] = ()
-    source: Path | None = None
-    texts: int = 100
-    words: int = 20
-    tokens: int = 64
-    temperature: float = 1.0
-    top_k: int = 50
-    seed: int = 0
-    model_args: str = ""
-    device: str | None = None
-    batch_size: str = "8"
-
-    def check(self) -> None:
-        """Raise NNDError where a value makes no sense."""
-        if len(self.models) < 2:
-            raise NNDError("--models: name two models or more, separated by commas")
-        several = [*self.models, *self.judges]
-        if twice := [name for name in several if several.count(name) > 1]:
-            raise NNDError(f"--models, --judges: {twice[0]} is named twice")
-        least = {"texts": 2, "words": 0, "tokens": 1, "temperature": 0, "top_k": 1, "seed": 0}
-        for name, bound in least.items():
-            value = getattr(self, name)
-            if not bound <= value < math.inf:
-                raise NNDError(f"--{name.replace('_', '-')} {value}: must be {bound} or more")
-        if not self.batch_size.isdigit() or int(self.batch_size) < 1:
-            raise NNDError(f"--batch_size {self.batch_size}: must be a whole number, as the texts depend on it")
-
-
-@dataclass(frozen=True, eq=False)
-class SelfScores:
-    """Who gave whose texts which scores.
-
-    Attributes:
-        scorers: names of the models, then of the judges.
-        writers: names of the models, the first of `scorers`.
-        scores: mean log-likelihood per token in nats, shape (prompts, scorers, writers); not finite for a text without any
-            token, and for one that does not fit the scorer's window.
-        tokens: mean number of a text's tokens as its writer counts them, per writer.
-        texts: ``prompt``, and a column per writer.
-    """
-
-    scorers: list[str]
-    writers: list[str]
-    scores: Floats
-    tokens: list[float]
-    texts: pd.DataFrame = field(default_factory=pd.DataFrame)
-
-
-def score_own_texts(plan: SelfPlan, *, progress: bool = False) -> SelfScores:
-    """Let each model write from each prompt, and each model and judge score all texts.
+def score_own_texts(
+    models: Sequence[str], prompts: Sequence[str], judges: Sequence[str] = (), model_args: str = ""
+) -> Report:
+    """Let each model write from each prompt, and each model and judge score all texts; return `report_own_texts`.
 
     Args:
-        plan: what is asked.
-        progress: show bars.
+        models: that write and score: folders, or names on the hub; two at least.
+        prompts: of `draw_prompts`.
+        judges: that score only.
+        model_args: further arguments of all models, as for ``--model_args``.
 
     Raises:
-        NNDError: the plan makes no sense, or a model cannot be loaded or has too small a window.
+        NNDError: a model is named twice, cannot be loaded, or has too small a window.
     """
-    plan.check()
-    prompts = draw_prompts(plan)
-    several = (*plan.models, *plan.judges)
-    names = short_names(several)
-    settings: Any = {"model_args": plan.model_args, "device": plan.device, "batch_size": int(plan.batch_size)}
-    scorers = [Scorer(model, name, **settings) for model, name in zip(several, names, strict=True)]
-    writers = scorers[: len(plan.models)]
+    if len(models) < 2:
+        raise NNDError("--models: name two models or more, separated by commas")
+    scorers = name_scorers([*models, *judges], model_args=model_args, batch_size=_BATCH)
+    writers = scorers[: len(models)]
     for scorer, prompt in product(writers, prompts):  # before the first of them writes
-        if scorer.counter.overlong(len(scorer.counter.tok_encode(prompt)), plan.tokens):
+        if scorer.counter.overlong(len(scorer.counter.tok_encode(prompt)), TOKENS):
             raise NNDError(
-                f"{scorer.name}: the prompt {prompt[:40]!r}… and {plan.tokens:,} tokens do not fit its window of "
-                f"{scorer.counter.window:,}; take fewer --words or --tokens"
+                f"{scorer.name}: the prompt {prompt[:40]!r}… and {TOKENS} tokens do not fit its window of "
+                f"{scorer.counter.window:,}; take fewer --words"
             )
     pieces = [range(start, min(start + PIECE, len(prompts))) for start in range(0, len(prompts), PIECE)]
     texts = pd.DataFrame({"prompt": prompts})
-    scores = np.full((len(prompts), len(scorers), len(writers)), -math.inf)
+    scores = np.empty((len(prompts), len(scorers), len(writers)))
     for scorer in writers:
         with scorer.loaded() as lm:
-            steps = tqdm(pieces, f"texts of {scorer.name}", disable=not progress)
-            texts[scorer.name] = [text for piece in steps for text in _write(lm, plan, prompts, piece)]
+            steps = tqdm(pieces, f"texts of {scorer.name}", disable=None)
+            texts[scorer.name] = [text for piece in steps for text in _write(lm, prompts, piece)]
     for column, scorer in enumerate(scorers):
         with scorer.loaded():
-            for piece in tqdm(pieces, f"scores of {scorer.name}", disable=not progress):
+            for piece in tqdm(pieces, f"scores of {scorer.name}", disable=None):
                 pairs = [(prompts[i], texts[writer.name][i]) for i in piece for writer in writers]
                 scores[piece, column] = np.reshape(scorer.score(pairs), (len(piece), len(writers)))
     tokens = []
     for column, writer in enumerate(writers):
-        own = [i for i in range(len(prompts)) if np.isfinite(scores[i, column, column])]
-        lengths = [writer.counter.lengths(prompts[i], texts[writer.name][i])[1] for i in own]
+        own = texts[np.isfinite(scores[:, column, column])]
+        lengths = [writer.counter.lengths(*pair)[1] for pair in zip(own["prompt"], own[writer.name], strict=True)]
         tokens.append(sum(lengths) / max(len(lengths), 1))
-    return SelfScores(names, names[: len(writers)], scores, tokens, texts)
+    return report_own_texts([scorer.name for scorer in scorers], scores, tokens, texts)
 
 
-def _write(lm: Any, plan: SelfPlan, prompts: Sequence[str], piece: range) -> list[str]:
+def _write(lm: Any, prompts: Sequence[str], piece: range) -> list[str]:
     """Return the texts that a model writes from some of the prompts."""
-    how = {"until": [], "max_gen_toks": plan.tokens, "do_sample": plan.temperature > 0, "temperature": plan.temperature}
-    how |= {"top_k": plan.top_k} if plan.temperature else {}
-    requests = [Instance("generate_until", {}, (prompts[i], dict(how)), i - piece[0]) for i in piece]
+    requests = [Instance("generate_until", {}, (prompts[i], dict(_SAMPLING)), i - piece[0]) for i in piece]
     with _keep_spaces(lm), torch.random.fork_rng():
-        torch.manual_seed(plan.seed * 1_000_003 + piece[0])
+        torch.manual_seed(piece[0])
         return list(lm.generate_until(requests, disable_tqdm=True))
 
 
-def draw_prompts(plan: SelfPlan) -> list[str]:
+def draw_prompts(corpus: str, source: Path | None = None, *, texts: int = 100, words: int = 20) -> list[str]:
     """Return the beginnings of texts that models go on from.
 
     They are of contexts of a set; of sources of a corpus where it has any; or of its gold texts.
 
+    Args:
+        corpus: as for `nnd_tasks.stress.corpora.read_corpus`, or a set that is built here.
+        source: folder of the paper's corpora.
+        texts: number of prompts, drawn at random; always the same ones; 0 takes all.
+        words: of each text that are the prompt; 0 takes it whole.
+
     Raises:
         NNDError: there is no such corpus or set, or it has fewer than two texts that are long enough.
     """
-    known = plan.corpus in KNOWN or expand(plan.corpus).is_file()
-    folder = None if known or ":" in plan.corpus else look_up_set(plan.corpus)
-    if folder is not None and plan.source is None:
-        texts = read_table(folder).column("context").to_pylist()
+    known = corpus in KNOWN or expand(corpus).is_file()
+    if not known and (folder := look_up_set(corpus)):
+        whole = read_table(folder).column("context").to_pylist()
     else:
-        texts = [gold.source or gold.text for gold in read_corpus(plan.corpus, plan.source).texts]
-    texts = list(dict.fromkeys(texts))
-    if plan.words:
-        begins = re.compile(rf"\s*(?:\S+\s+){{{plan.words - 1}}}\S+(?=\s)")
-        texts = list(dict.fromkeys(match[0] for text in texts if (match := begins.match(text))))
-    else:
-        texts = [text for text in texts if text.strip()]
-    if len(texts) < 2:
-        least = f"more than {counted(plan.words, 'word')}" if plan.words else "any word"
-        raise NNDError(f"corpus {plan.corpus}: {counted(len(texts), 'text')} of {least}; two are needed (--words)")
-    return texts if len(texts) <= plan.texts else random.Random(0).sample(texts, plan.texts)  # noqa: S311
+        whole = [gold.source or gold.text for gold in read_corpus(corpus, source).texts]
+    begins = re.compile(rf"\s*(?:\S+\s+){{{words - 1}}}\S+(?=\s)" if words else r"(?s).*\S.*")
+    found = list(dict.fromkeys(match[0] for text in whole if (match := begins.match(text))))
+    if len(found) < 2:
+        least = f"more than {counted(words, 'word')}" if words else "any word"
+        raise NNDError(f"corpus {corpus}: {counted(len(found), 'text')} of {least}; two are needed (--words)")
+    return random.Random(0).sample(found, texts) if 0 < texts < len(found) else found  # noqa: S311
 
 
 @contextmanager
@@ -202,3 +155,78 @@ def _keep_spaces(lm: Any) -> Iterator[None]:
         yield
     finally:
         del lm.tok_decode
+
+
+# ---------------------------------------------------------------- the report
+
+
+def report_own_texts(scorers: Sequence[str], scored: Floats, tokens: Sequence[float], texts: pd.DataFrame) -> Report:
+    """Return the report on prompts after which every model wrote something that all could score.
+
+    Args:
+        scorers: names of the models that write, then of the judges.
+        scored: mean log-likelihood per token in nats, shape (prompts, scorers, writers); not finite for a text without any
+            token, and for one that does not fit the scorer's window.
+        tokens: mean number of a text's tokens as its writer counts them, per writer.
+        texts: ``prompt``, and a column per writer.
+
+    Raises:
+        NNDError: there are fewer than two such prompts.
+    """
+    whole = np.isfinite(scored).all(axis=(1, 2))
+    scores = scored[whole]
+    prompts = counted(len(scores), "prompt")
+    writers = scorers[: scores.shape[2]]
+    if len(scores) < 2:
+        raise NNDError(f"only {prompts} after which every model wrote a text that all could score; take more --texts")
+    mean = scores.mean(axis=0)
+    half = stdtrit(len(scores) - 1, 0.975) * scores.std(axis=0, ddof=1) / np.sqrt(len(scores))
+    given = pd.DataFrame(product(scorers, writers), columns=["scorer", "writer"])
+    given = given.assign(mean=mean.ravel(), low=(mean - half).ravel(), high=(mean + half).ravel())
+    biases = pd.DataFrame({"model": model, **_estimate_bias(scores, i)} for i, model in enumerate(writers))
+    biases = biases.assign(p_holm=holm(biases["p_holm"].tolist()), tokens=tokens, writers=len(biases))
+    left_out = counted(int((~whole).sum()), "prompt")
+    lost = f"Left out: {left_out} after which a model wrote nothing, or a text could not be scored."
+    tables = [Table("given", given, _GIVEN), Table("own", biases, _BIASES)]
+    return Report(
+        name="self",
+        title=f"Self-evaluation: {prompts}",
+        tables=tables,
+        notes=[_READING, *([] if whole.all() else [lost])],
+        brief=tables[1],
+        facts={
+            "prompts": len(scores),
+            "left_out": int((~whole).sum()),
+            "texts": texts,
+            "scores": {scorer: scored[:, i].tolist() for i, scorer in enumerate(scorers)},
+        },
+    )
+
+
+def _estimate_bias(scores: Floats, place: int) -> dict[str, Any]:
+    """Return how a model scores its own texts, with p not yet corrected, and 95% intervals.
+
+    ``rank`` is of its own texts among all writers, by its mean score, 1 the highest; ``own`` its score of its own texts less that
+    of the others, in nats per token; ``beyond`` that, less what the other scorers give; ``prefers`` the share of pairs with its
+    own text in which that scores higher; ``p_holm`` the p of ``own`` being 0.
+
+    Args:
+        scores: shape (prompts, scorers, writers).
+        place: of the model among scorers and writers.
+    """
+    prompts, _, writers = scores.shape
+    given = scores[:, place]
+    columns = [given, given - np.delete(scores, place, axis=1).mean(axis=1)]
+    prompt = np.repeat(np.arange(prompts), writers)
+    effects = Effects(prompt, prompt, np.tile(np.eye(writers), (prompts, 1)))
+    contrast = effects.against_others([place])[None]
+    result = effects.estimate(np.stack([column.ravel() for column in columns], axis=1), contrast)
+    wins = (given[:, [place]] > np.delete(given, place, axis=1)).sum(axis=1)
+    compared = np.full(prompts, writers - 1)
+    means = given.mean(axis=0)
+    row = {"rank": 1 + (means > means[place]).sum()}
+    own, beyond = np.stack([result.value, result.low, result.high])[:, 0].T
+    prefers = wins.sum() / compared.sum(), *confidence_interval(wins, compared)
+    for name, (value, low, high) in (("own", own), ("beyond", beyond), ("prefers", prefers)):
+        row |= {name: value, f"{name}_low": low, f"{name}_high": high}
+    return row | {"p_holm": result.p[0, 0]}

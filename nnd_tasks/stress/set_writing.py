@@ -29,6 +29,7 @@ from nnd_tasks.stress.corpora import KNOWN, Corpus, Gold
 from nnd_tasks.tables import ConfigSummary
 
 CONFIG = "stress"
+#: What a model reads before a text that has a source.
 PROMPT = "{{context}}\n\n"
 #: The N of the tasks' version N-X, to raise when the same command comes to give other tests.
 VERSION = 3
@@ -100,41 +101,30 @@ class NewSet:
         name: of the set; letters, digits and ``_``.
         corpus: the gold texts.
         out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
-        prompt: template of what comes before a text that has a source; None takes `PROMPT`.
         replace: overwrite a set of this name that was made in another way.
+
+    Raises:
+        NNDError: the name is taken, or no name.
     """
 
     name: str
     corpus: Corpus
     out: str | Path | None
-    prompt: str | None
     replace: bool
+
+    def __post_init__(self) -> None:
+        name = self.name
+        if not name.isidentifier():
+            raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
+        if name in list_recipes():
+            raise NNDError(f"{name} is the name of a set of `nnd build`; take another")
+        if shipped_task(f"nnd_{name}") and name != f"blindspot_{self.corpus.name}":
+            raise NNDError(f"{name} is the set of the task nnd_{name}, made from another corpus; take another name")
 
     @property
     def folder(self) -> Path:
         """The dataset folder."""
         return (dataset_folder(self.name) if self.out is None else expand(self.out)).absolute()
-
-    def check(self, **numbers: int | None) -> None:
-        """Raise NNDError where the set cannot be made.
-
-        Args:
-            numbers: options -> values, each of which must be 1 or more, or None.
-        """
-        for option, value in numbers.items():
-            if value is not None and value < 1:
-                raise NNDError(f"--{option} {value}: expected {'0 (all)' if option == 'texts' else '1'} or more")
-        name, corpus = self.name, self.corpus
-        if not name.isidentifier():
-            raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
-        if name in list_recipes():
-            raise NNDError(f"{name} is the name of a set of `nnd build`; take another")
-        shipped = shipped_task(f"nnd_{name}")
-        if shipped and name != f"blindspot_{corpus.name}":
-            raise NNDError(f"{name} is the set of the task nnd_{name}, made from another corpus; take another name")
-        if self.prompt is not None and (shipped or not corpus.texts[0].source):
-            why = f"{name} has a task of its own" if shipped else f"the texts of corpus {corpus.name} have no source"
-            raise NNDError(f"--prompt: {why}; leave it out")
 
     @contextmanager
     def making(self, *settings: object) -> Iterator[dict[str, Any]]:
@@ -176,7 +166,7 @@ class NewSet:
         sets.add(CONFIG, tests, report)
         known = KNOWN.get(self.corpus.name, {})
         facts = Facts(
-            title=f"blind spots: {self.corpus.title}",
+            title=f"blind spots: {known.get('title', self.corpus.name)}",
             summary=summary,
             judges="nobody, a program put the errors in.",
             license="other",
@@ -191,11 +181,10 @@ class NewSet:
             self.folder, sets.tables, about=about, report=sets.report, default=CONFIG, known=sets.summaries,
             replace=self.replace,
         )  # fmt: skip
-        prompt = PROMPT if self.prompt is None else self.prompt
         fields = {
             "dataset_path": f"nnd/{self.name}" if self.out is None else str(self.folder),
             "dataset_name": CONFIG,
-            "doc_to_text": prompt if self.corpus.texts[0].source else "",
+            "doc_to_text": PROMPT if self.corpus.texts[0].source else "",
             "target_delimiter": "",
             "metadata": {"version": f"{VERSION}-A"},
         }

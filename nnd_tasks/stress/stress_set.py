@@ -6,7 +6,7 @@ import dataclasses
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from itertools import compress, groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import pandas as pd
 from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand
 from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Table
 from nnd_tasks.stress.corpora import Corpus, Gold, read_corpus
@@ -39,15 +38,12 @@ def build_stress_set(
     place: str | Path | None = None,
     errors: str = "all",
     levels: str = "three",
-    texts: int | None = 200,
+    texts: int = 200,
     seeds: int = 1,
     spacy: str | None = None,
     mlm: str | None = None,
-    reference: str | Path | None = None,
-    prompt: str | None = None,
     out: str | Path | None = None,
     replace: bool = False,
-    progress: bool = True,
 ) -> StressSet:
     """Build the set ``name`` of synthetic near-negatives, and the task ``nnd_NAME`` that scores it.
 
@@ -57,54 +53,44 @@ def build_stress_set(
     Args:
         name: of the set; letters, digits and ``_``.
         corpus: a corpus of the paper (``wikitext``, ``cnndm``, ``wmt``, ``ted``), or a file.
-        place: file or folder of a corpus of the paper.
+        place: folder of the paper's corpora.
         errors: ``all``, or names that are separated by commas; ``all`` leaves out those for which the corpus lacks something
             or a package is not installed.
         levels: ``three``, ``paper``, or numbers that are separated by commas; see `nnd_tasks.stress.error_types.choose_levels`.
-        texts: how many of the gold texts, drawn at random with a fixed seed; None takes all.
+        texts: how many of the gold texts, drawn at random with a fixed seed; 0 takes all.
         seeds: how often each error is made, each time with other random choices.
         spacy: a spaCy pipeline; None takes ``en_core_web_sm`` if it is installed.
         mlm: folder of a masked language model, for ``bert_diverge``.
-        reference: a file to count n-grams in.
-        prompt: template of what comes before a text whose corpus has sources; None takes `set_writing.PROMPT`.
         out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
         replace: overwrite a set of this name that was made from other texts, errors or levels.
-        progress: show progress.
 
     Raises:
         NNDError: an argument is wrong, the corpus cannot be read, or another process builds this set.
     """
-    golds = read_corpus(corpus, expand(place) if place else None, expand(reference) if reference else None)
-    new = NewSet(name, golds, out, prompt, replace)
-    new.check(texts=texts, seeds=seeds)
+    golds = read_corpus(corpus, place)
+    new = NewSet(name, golds, out, replace)
     parser = load_parser(spacy)
     chosen, left_out = choose_errors(errors, golds.name, find_means(golds, parser, mlm))
     amounts = {error.name: choose_levels(error, golds.name, levels) for error in chosen}
-    ngrams, too_few = _count_ngrams(golds, parser, amounts)
-    if too_few and errors != "all":
-        raise NNDError("; ".join(f"--errors {error} needs {what}" for error, what in too_few.items()))
-    left_out |= too_few
-    chosen = [error for error in chosen if error.name not in too_few]
-    if not chosen:
-        raise NNDError(f"corpus {golds.name}: no error can be made; they need: {', '.join(left_out.values())}")
     named = {error.name: [*map(error.name_level, amounts[error.name])] for error in chosen}
     long = golds.name == "wikitext"
     draft = dataclasses.replace(
-        prepare_draft(golds, parser, chosen, progress=progress),
-        ngrams=ngrams,
+        prepare_draft(golds, parser, chosen),
+        ngrams=_count_ngrams(golds, parser, amounts),
         ngram_words=256 if long else None,  # section 5.3
         keep_last=long,  # section 5.5.2
-        fill=load_fill(mlm) if mlm is not None and "bert_diverge" in named else lambda words, place: (),
+        fill=load_fill(mlm) if mlm and "bert_diverge" in named else lambda words, place: (),
     )
     drawn = golds.draw(texts)
     with new.making(len(drawn), named, seeds, parser.name, mlm) as report:
         rows = []
-        for gold in tqdm(drawn, "making tests", unit="text", disable=not progress):
+        for gold in tqdm(drawn, "making tests", unit="text", disable=None):
             own = dataclasses.replace(draft, source=gold.source)
             rows += [row for error in chosen for row in _make_tests(own, gold, error, amounts[error.name], seeds)]
         tests = pd.DataFrame(rows)
-        states = pd.crosstab(tests["category"], tests.pop("state")).reindex(columns=[*_STATES], fill_value=0)
-        if not states["tests"].any():
+        states = pd.crosstab(tests["category"], tests["state"]).reindex(columns=[*_STATES], fill_value=0)
+        tests = tests[tests.pop("state") == "tests"].reset_index(drop=True)
+        if tests.empty:
             raise NNDError(f"corpus {golds.name}: no error changed any text, so there is no test")
         report |= {
             "texts": len(drawn),
@@ -115,7 +101,6 @@ def build_stress_set(
             "pipeline": parser.name,
             "masked_model": Path(mlm).name if mlm else None,
         }
-        tests = tests[tests["low"] != ""].reset_index(drop=True)
         return new.write(
             tests,
             report,
@@ -130,53 +115,49 @@ def build_stress_set(
 def _make_tests(
     draft: Edit, gold: Gold, error: ErrorType, amounts: Iterable[float], seeds: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each level and seed; ``state`` is a key of `_STATES`, and ``low`` is empty where there is no test."""
+    """Yield a row for each level and seed, with its ``state``, a key of `_STATES`."""
     known = {gold.text}
     for amount, seed in product(amounts, range(seeds)):
         rng = random.Random(short_hash(gold.text, error.name, str(seed)))  # noqa: S311
-        noised = error.make(draft, gold.text, amount, rng)
+        low = error.make(draft, gold.text, amount, rng)
         level = error.name_level(amount)
-        state = "tests"
-        if noised == gold.text or not noised.strip():
-            state = "unchanged"
-        elif noised in known:
-            state = "repeated"
-        low = noised if state == "tests" else ""
+        unchanged = low == gold.text or not low.strip()
+        state = "unchanged" if unchanged else "repeated" if low in known else "tests"
         known.add(low)
         noise = compute_noise(gold.text, low, switching=error.switching)
         row = make_row(gold, low, error.name, level, noise, seed, error.name, level, str(seed))
         yield {**row, "state": state}
 
 
-def find_means(corpus: Corpus, parser: Parser, mlm: str | None) -> set[str]:
+def find_means(corpus: Corpus, parser: Parser, mlm: str | None = None) -> set[str]:
     """Return which of `NEEDS` are there."""
-    have = (parser.tags, parser.entities, bool(corpus.texts[0].source), bool(corpus.reference), mlm is not None)
-    return {need for need, there in zip(NEEDS, have, strict=True) if there}
+    have = (parser.tags, parser.entities, corpus.texts[0].source, corpus.reference, mlm)
+    return set(compress(NEEDS, have))
 
 
-def prepare_draft(corpus: Corpus, parser: Parser, errors: Iterable[ErrorType], *, progress: bool) -> Edit:
+def prepare_draft(corpus: Corpus, parser: Parser, errors: Iterable[ErrorType]) -> Edit:
     """Return a draft with the sentences and words of a corpus, where an error needs them."""
     if not {"sentence_replacement", "injection", "positioned_error_random"} & {error.name for error in errors}:
         return Edit(parser)
     sentences: list[tuple[str, str]] = []
     vocabulary: dict[str, None] = {}
-    for gold in tqdm(corpus.texts, desc="reading the corpus", disable=not progress):
+    for gold in tqdm(corpus.texts, desc="reading the corpus", disable=None):
         sentences += [(join(sentence), gold.text) for sentence in parser.sentences(gold.text)]
         vocabulary |= dict.fromkeys(word.text for word in parser.parse(gold.text) if is_spoken(word))
     return Edit(parser, sentences_of_others=sentences, vocabulary=list(vocabulary))
 
 
-def _count_ngrams(
-    corpus: Corpus, parser: Parser, amounts: dict[str, list[float]]
-) -> tuple[dict[int, list[tuple[str, ...]]], dict[str, str]]:
-    """Return the frequent n-grams that errors ask for, and error type -> what it needs where there are too few of them."""
-    sizes = {name: int(name[len("frequent_")]) for name in amounts if name.startswith("frequent_")}
-    ngrams = find_ngrams(corpus.reference, parser) if sizes else {}
-    return ngrams, {
-        name: f"a larger reference corpus: {len(ngrams[size]):,} {size}-grams for a level of {most:g}"
-        for name, size in sizes.items()
-        if len(ngrams[size]) < (most := max(amounts[name]))
-    }
+def _count_ngrams(corpus: Corpus, parser: Parser, amounts: dict[str, list[float]]) -> dict[int, list[tuple[str, ...]]]:
+    """Return the frequent n-grams that errors ask for; raise NNDError where the reference corpus has too few."""
+    most = {size: max(amounts[name]) for size in (3, 4) if (name := f"frequent_{size}gram") in amounts}
+    ngrams = find_ngrams(corpus.reference, parser) if most else {}
+    for size, level in most.items():
+        if len(ngrams[size]) < level:
+            raise NNDError(
+                f"--errors frequent_{size}gram needs a larger reference corpus: {len(ngrams[size]):,} {size}-grams for a level "
+                f"of {level:g}"
+            )
+    return ngrams
 
 
 def find_ngrams(texts: Sequence[str], parser: Parser) -> dict[int, list[tuple[str, ...]]]:
@@ -186,14 +167,10 @@ def find_ngrams(texts: Sequence[str], parser: Parser) -> dict[int, list[tuple[st
     """
     counts: dict[int, Counter[tuple[str, ...]]] = {3: Counter(), 4: Counter()}
     for text in texts:
-        run: list[str] = []
-        for word in [*(word.lower_ for word in parser.parse(text)), "."]:
-            if word[:1].isalpha():
-                run.append(word)
-                continue
+        words = [word.lower_ for word in parser.parse(text)]
+        for run in (list(run) for spoken, run in groupby(words, lambda word: word[:1].isalpha()) if spoken):
             for size, counter in counts.items():
                 counter.update(zip(*(run[i:] for i in range(size)), strict=False))
-            run = []
     return {size: sorted(counter, key=lambda gram: (-counter[gram], gram)) for size, counter in counts.items()}
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -56,9 +55,9 @@ def judge(tests: pd.DataFrame) -> pd.DataFrame:
     lacking = tests[["gold", "score"]].isna().any(axis=1)
     scored = tests[~lacking]
     golds = scored.groupby("text", sort=False)["gold"].first()
-    order = {name: i for i, name in enumerate(ERRORS)}
+    names = {*tests["error"]}
     rows: list[dict[str, Any]] = []
-    for error in sorted(tests["error"].unique(), key=lambda name: (order.get(name, len(order)), name)):
+    for error in [*(name for name in ERRORS if name in names), *sorted(names - ERRORS.keys())]:
         own = golds.drop(tests.loc[lacking & (tests["error"] == error), "text"], errors="ignore")
         levels = pd.DataFrame(_judge_levels(error, own, scored[scored["error"] == error]))
         outcome = decide(levels) if len(levels) else "undecided"
@@ -67,18 +66,11 @@ def judge(tests: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def order_levels(error: str, levels: Iterable[str]) -> tuple[list[str], bool]:
+def order_levels(error: str, levels: Sequence[str]) -> tuple[list[str], bool]:
     """Return the levels of an error by growing amount, or as they are where a larger amount is not worse; and whether it is."""
     graded = error not in ERRORS or ERRORS[error].graded
-    return (sorted(levels, key=_read_amount) if graded else list(levels)), graded
-
-
-def _read_amount(level: str) -> tuple[float, str]:
-    """Return a key that sorts levels by amount, and those that are no numbers by name, at the end."""
-    try:
-        return float(level), level
-    except ValueError:
-        return math.inf, level
+    by_amount = pd.Series(levels).sort_values(key=lambda names: pd.to_numeric(names, errors="coerce"), kind="stable")
+    return list(by_amount if graded else levels), graded
 
 
 def _judge_levels(error: str, golds: pd.Series, tests: pd.DataFrame) -> list[dict[str, Any]]:
@@ -104,7 +96,6 @@ def _judge_levels(error: str, golds: pd.Series, tests: pd.DataFrame) -> list[dic
         scores = seeds.apply(lambda column, here=here: column.fillna(here["score"])).mean()
         step = clustered_mean(here["score"] - below["score"], [1] * len(golds), confidence)
         won = (own["gold"] > own["score"]).groupby(own["text"]).agg(["sum", "count"])
-        rate = confidence_interval(won["sum"].to_numpy(), won["count"].to_numpy(), confidence)
         # Where all texts differ alike (by 0, or because the metric scores sets), the mean stands for its interval.
         ends = (step.mean, step.mean) if step.standard_error == 0 else (step.low, step.high)
         row = {
@@ -116,9 +107,9 @@ def _judge_levels(error: str, golds: pd.Series, tests: pd.DataFrame) -> list[dic
             "passed": (own["gold"] > own["score"]).mean(),
             "texts": len(own),
         }
-        rows.append(
-            {**row, **dict(zip(("step_low", "step_high", "rate_low", "rate_high"), (*ends, *rate), strict=True))}
-        )
+        row["step_low"], row["step_high"] = ends
+        row["rate_low"], row["rate_high"] = confidence_interval(won["sum"], won["count"], confidence)
+        rows.append(row)
         below = here if graded else unchanged
     return rows
 

@@ -22,8 +22,7 @@ from nnd_tasks.stress.attack import LEAST, keep_edits, propose_edits, propose_er
 from nnd_tasks.stress.attack_set import build_attack_set
 from nnd_tasks.stress.corpora import Gold
 from nnd_tasks.stress.error_types import ERRORS
-from nnd_tasks.stress.likelihood import Scorer
-from nnd_tasks.stress.set_writing import compute_noise
+from nnd_tasks.stress.set_writing import PROMPT, compute_noise
 from nnd_tasks.stress.text import Edit, Parser
 from tests.random_models import evaluate
 
@@ -147,11 +146,9 @@ def mean(folder: Path, text: str) -> float:
     return float(logprobs.gather(1, ids[0, 1:, None]).mean())
 
 
-def test_every_found_text_fools_the_model_and_the_table_says_whom_else(
-    tiny_models: dict[str, Path], corpus: Path, nnd_home: Path
-) -> None:
+def test_every_found_text_fools_the_model(tiny_models: dict[str, Path], corpus: Path, nnd_home: Path) -> None:
     folders = [tiny_models["gpt2"], tiny_models["llama"]]
-    result = build_attack_set("found", [str(folder) for folder in folders], str(corpus), progress=False)
+    result = build_attack_set("found", [str(folder) for folder in folders], str(corpus))
     rows = read_table(result.folder, "stress").to_pylist()
     assert {(row["category"], row["subcategory"]) for row in rows} >= {("gpt2", "errors"), ("gpt2", "edits")}
     for row in rows:
@@ -160,13 +157,7 @@ def test_every_found_text_fools_the_model_and_the_table_says_whom_else(
         assert row["noise_ratio"] == compute_noise(row["high"], row["low"])
     for folder in folders:
         results = evaluate(folder, ["nnd_found"])["results"]["nnd_found"]
-        for attacked in ("gpt2", "llama"):
-            rate = 1 - results[f"pass_rate_{attacked},none"]
-            transfer = result.tables[1].data.set_index(["attacked", "scoring"])["rate"]
-            assert transfer[attacked, folder.name] == pytest.approx(rate)
         assert results[f"pass_rate_{folder.name},none"] == 0
-    card = (result.folder / "README.md").read_text(encoding="utf-8")
-    assert "Share of the errors found against a model" in card
     report = read_report(result.folder)["stress"]
     assert sum(attack["found"] for attack in report["attacks"]) == len(rows)
 
@@ -177,12 +168,10 @@ def test_sources_are_read_and_texts_beyond_the_window_are_counted(
     path = tmp_path / "pairs.jsonl"
     rows = [{"gold": TEXTS[0], "source": "Quelle."}, {"gold": TEXTS[1], "source": "word " * 4000}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    result = build_attack_set(
-        "found", [str(tiny_models["gpt2"])], str(path), searches=["edits"], prompt="{{context}} =>", progress=False
-    )
-    [attack] = result.report["attacks"]
-    assert (attack["texts"], attack["too_long"], attack["found"]) == (1, 1, 1)
-    assert yaml.safe_load(result.task.path.read_text(encoding="utf-8"))["doc_to_text"] == "{{context}} =>"
+    result = build_attack_set("found", [str(tiny_models["gpt2"])], str(path))
+    attack = result.report["attacks"][1]
+    assert (attack["search"], attack["texts"], attack["too_long"], attack["found"]) == ("edits", 1, 1, 1)
+    assert yaml.safe_load(result.task.path.read_text(encoding="utf-8"))["doc_to_text"] == PROMPT
     results = evaluate(tiny_models["gpt2"], ["nnd_found"])["results"]["nnd_found"]
     assert results["pass_rate,none"] == 0
 
@@ -198,30 +187,21 @@ def test_one_text_of_two_sources_is_two_texts(
         assert context == f"{gold.source}\n\n"
         return {"too_long": False, "text": f"Yes, {gold.source}", "steps": ("x",), "gain": 1.0, "noise": 0.5}
 
-    read: set[str] = set()
-    score = Scorer.score
-
-    def noted(self: Scorer, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        read.update(f"{context}|{text}" for context, text in pairs)
-        return score(self, pairs)
-
     monkeypatch.setattr(attack_set, "search", found)
-    monkeypatch.setattr(Scorer, "score", noted)
-    result = build_attack_set("found", [str(tiny_models["gpt2"])], str(path), searches=["edits"], progress=False)
+    result = build_attack_set("found", [str(tiny_models["gpt2"])], str(path))
     tests = read_table(result.folder, "stress").to_pylist()
     assert {(test["context"], test["low"]) for test in tests} == {("Ja.", "Yes, Ja."), ("Oui.", "Yes, Oui.")}
-    assert [attack["found"] for attack in result.report["attacks"]] == [2]
-    assert read == {f"{one}\n\n|{text}" for one in ("Ja.", "Oui.") for text in ("Yes, of course.", f"Yes, {one}")}
+    assert [attack["found"] for attack in result.report["attacks"]] == [2, 2]
 
 
 def test_a_set_of_another_search_or_model_is_not_replaced(
     tiny_models: dict[str, Path], corpus: Path, nnd_home: Path, tmp_path: Path
 ) -> None:
     model = shutil.copytree(tiny_models["gpt2"], tmp_path / "gpt2")
-    arguments: Any = {"searches": ["edits"], "progress": False}
+    arguments: Any = {"errors": "article_removal"}
     build_attack_set("found", [str(model)], str(corpus), **arguments)
     with pytest.raises(NNDError, match="other texts, errors, levels"):
-        build_attack_set("found", [str(model)], str(corpus), steps=1, **arguments)
+        build_attack_set("found", [str(model)], str(corpus), errors="local_swap")
     (model / "config.json").write_text((model / "config.json").read_text("utf-8") + "\n", "utf-8")
     with pytest.raises(NNDError, match="seeds, models or tools"):  # one trained further has other errors
         build_attack_set("found", [str(model)], str(corpus), **arguments)
@@ -230,13 +210,9 @@ def test_a_set_of_another_search_or_model_is_not_replaced(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--search", "edit"], "there is no search 'edit'; did you mean 'edits'?"),
-        (["--steps", "0"], "--steps 0: expected 1 or more"),
         (["--errors", "injection"], "none of them changes a part of a text"),
-        (["--prompt", "{{context}}"], "have no source; leave it out"),
         (["--models", "MODEL,MODEL"], "is named twice"),
         (["--models", "./nothing"], "./nothing: there is no such model"),
-        (["--batch_size", "many"], "--batch_size many: expected a number, or auto"),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -253,7 +229,7 @@ def test_a_mistake_is_one_line(
 
 def test_the_command_prints_what_was_found(tiny_models: dict[str, Path], corpus: Path, nnd_home: Path) -> None:
     command = ["stress", "attack", "found", "--models", str(tiny_models["gpt2"]), "--corpus", str(corpus)]
-    done = CliRunner().invoke(app, [*command, "--search", "edits", "--steps", "2"])
+    done = CliRunner().invoke(app, [*command, "--errors", "article_removal"])
     assert done.exit_code == 0, done.exception
     assert "edits" in done.stdout
     assert "score it: nnd run" in done.stdout

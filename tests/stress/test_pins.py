@@ -19,12 +19,11 @@ import pytest
 
 from nnd_tasks.analysis.text_metrics import METRICS, SetMetric
 from nnd_tasks.show.report import Report
-from nnd_tasks.stress import attack_set, text
+from nnd_tasks.stress import attack_set, likelihood, text
 from nnd_tasks.stress.attack_set import build_attack_set
 from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.metric_scores import report_metric
-from nnd_tasks.stress.self_report import report_own_texts
-from nnd_tasks.stress.self_texts import SelfScores
+from nnd_tasks.stress.self_texts import report_own_texts
 from nnd_tasks.stress.stress_report import report_results
 from nnd_tasks.stress.stress_set import build_stress_set
 from tests.analysis.fake_runs import write_run
@@ -119,9 +118,7 @@ def collect_metrics(folder: Path) -> Pins:
     lines = [json.dumps({**row, "references": [one]}) for row, one in zip(rows, references, strict=True)]
     corpus.write_text("\n".join(lines) + "\n")
     with _at_home(folder):
-        built = build_stress_set(
-            "mine", str(corpus), errors="truncation,token_drop", seeds=2, out=folder / "mine", progress=False
-        )
+        built = build_stress_set("mine", str(corpus), errors="truncation,token_drop", seeds=2, out=folder / "mine")
     of_sets = SetMetric(lambda texts, others: fmean(map(len, texts)) / fmean(map(len, others)))
     found = read_corpus(str(corpus))
     reports = [report_metric(name, METRICS[name], built.folder, found) for name in ("rouge2", "bleu")]
@@ -145,23 +142,19 @@ class Scorer:
 
 
 def collect_attack(folder: Path) -> Pins:
-    """What a search for errors found against two models, and whom else these errors fool."""
+    """What a search for errors found against two models."""
     rng = np.random.default_rng(6)
     corpus = folder / "mine.txt"
     corpus.write_text("".join(" ".join(rng.choice(_WORDS.split(), 14)) + ".\n" for _ in range(12)))
     with _at_home(folder) as patch:
-        patch.setattr(attack_set, "Scorer", Scorer)
-        found = build_attack_set(
-            "mine_attacked", ("one", "two"), str(corpus), out=folder / "made", steps=1, progress=False
-        )
+        patch.setattr(likelihood, "Scorer", Scorer)
+        patch.setattr(attack_set, "STEPS", 1)
+        found = build_attack_set("mine_attacked", ("one", "two"), str(corpus), out=folder / "made")
     pins: Pins = {}
-    attacks, transfer = (table.data for table in found.tables)
-    for row in attacks.to_dict("records"):
+    for row in found.tables[0].data.to_dict("records"):
         numbers = {name: row[name] for name in ("texts", "too_long", "gain", "noise", "changes")}
         numbers["rate"] = [row[name] for name in ("rate", "low", "high")]
         pins |= flat(numbers, row["model"], row["search"])
-    for row in transfer.to_dict("records"):
-        pins |= flat([row[name] for name in ("rate", "low", "high")], "transfer", row["attacked"], row["scoring"])
     return pins
 
 
@@ -182,7 +175,7 @@ def collect_self(folder: Path) -> Pins:
     scores = np.random.default_rng(0).normal(-3, 0.4, size=(60, 3, 2))
     scores[:, 0, 0] += 0.2
     scores[7, 2, 1] = np.nan
-    report = report_own_texts(SelfScores(["a", "b", "judge"], ["a", "b"], scores, [10.0, 12.0]))
+    report = report_own_texts(["a", "b", "judge"], scores, [10.0, 12.0], pd.DataFrame())
     given, own = (table.data for table in report.tables)
     tokens = dict(zip(own["model"], own["tokens"], strict=True))
     pins = flat({"prompts": report.facts["prompts"], "left_out": report.facts["left_out"], "tokens": tokens})

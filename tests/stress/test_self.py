@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, pre_tokenizers
@@ -18,8 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.stress import self_texts
-from nnd_tasks.stress.self_report import report_own_texts
-from nnd_tasks.stress.self_texts import SelfPlan, SelfScores, draw_prompts, score_own_texts
+from nnd_tasks.stress.self_texts import draw_prompts, report_own_texts, score_own_texts
 from tests.commands import Outcome, refused
 
 Command = Callable[..., Outcome]
@@ -36,31 +35,34 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def plan(tiny_models: dict[str, Path], corpus: Path) -> SelfPlan:
-    models = (str(tiny_models["gpt2"]), str(tiny_models["llama"]))
-    return SelfPlan(models, str(corpus), texts=4, words=5, tokens=6, device="cpu", batch_size="2")
+def models(tiny_models: dict[str, Path]) -> list[str]:
+    return [str(tiny_models["gpt2"]), str(tiny_models["llama"])]
 
 
-def test_scores_are_those_of_the_models(plan: SelfPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_those_of_the_models(models: list[str], corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_texts, "PIECE", 2)
-    found = score_own_texts(plan)
-    assert (found.scorers, found.writers, found.scores.shape) == (["gpt2", "llama"], ["gpt2", "llama"], (4, 2, 2))
+    prompts = draw_prompts(str(corpus), words=5)
+    found = score_own_texts(models, prompts).facts
+    assert list(found["scores"]) == ["gpt2", "llama"]
 
-    model, tokenizer = (kind.from_pretrained(plan.models[0]) for kind in (AutoModelForCausalLM, AutoTokenizer))
-    prompt, text = draw_prompts(plan)[3], found.texts["llama"][3]
+    model, tokenizer = (kind.from_pretrained(models[0]) for kind in (AutoModelForCausalLM, AutoTokenizer))
+    prompt, text = prompts[3], found["texts"]["llama"][3]
     assert prompt == "The river ran in January,"
     before, whole = tokenizer(prompt)["input_ids"], tokenizer(prompt + text)["input_ids"]
     with torch.inference_mode():
         logs = model(torch.tensor([whole])).logits[0].float().log_softmax(-1)
     expected = np.mean([float(logs[i - 1, whole[i]]) for i in range(len(before), len(whole))])
-    assert found.scores[3, 0, 1] == pytest.approx(expected, abs=1e-4)
-    assert score_own_texts(plan).texts.equals(found.texts), "the same command gives the same texts"
+    assert found["scores"]["gpt2"][3][1] == pytest.approx(expected, abs=1e-4)
+    again = score_own_texts(models, prompts).facts
+    assert again["texts"].equals(found["texts"]), "the same command gives the same texts"
 
 
-def test_the_command_prints_the_table_and_keeps_everything(nnd: Command, plan: SelfPlan, tmp_path: Path) -> None:
-    models, out = ",".join(plan.models), tmp_path / "out"
-    words = ("--models", models, "--corpus", plan.corpus, "--texts", 3, "--words", 5, "--tokens", 4)  # any device
-    done = nnd("stress", "self", *words, "--temperature", 0, "--out", out)
+def test_the_command_prints_the_table_and_keeps_everything(
+    nnd: Command, models: list[str], corpus: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    words = ("--models", ",".join(models), "--corpus", corpus, "--texts", 3, "--words", 5)
+    done = nnd("stress", "self", *words, "--out", out)
     assert done.status == 0, done.err
     assert "| scorer | gpt2 | llama |" in done.out
     report = json.loads((out / "self.json").read_text())
@@ -105,7 +107,7 @@ def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not() -> None
     scores[:, :, 1] += 0.5  # everyone likes the texts of b
     scores[:, 0, 0] += 0.8  # a likes its own
     scores[7, 2, 1] = np.nan
-    report = report_own_texts(SelfScores(["a", "b", "judge"], ["a", "b"], scores, [10.0, 12.0]))
+    report = report_own_texts(["a", "b", "judge"], scores, [10.0, 12.0], pd.DataFrame())
     given, own_texts = (table.data for table in report.tables)
     a, b = own_texts.itertuples()
     assert (report.facts["prompts"], report.facts["left_out"]) == (99, 1)
@@ -123,59 +125,59 @@ def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not() -> None
     assert mean["judge", "b"] == pytest.approx(kept[:, 2, 1].mean())
     assert "Left out: 1 prompt " in to_markdown(report)
     with pytest.raises(NNDError, match="only 1 prompt after which"):
-        report_own_texts(SelfScores(["a", "b"], ["a", "b"], scores[:1, :2], [1.0, 1.0]))
+        report_own_texts(["a", "b"], scores[:1, :2], [1.0, 1.0], pd.DataFrame())
 
 
 # ---------------------------------------------------------------- prompts, and what users get wrong
 
 
-def test_prompts_are_beginnings_of_texts_sources_or_contexts(plan: SelfPlan, tmp_path: Path, home: Path) -> None:
-    assert draw_prompts(plan)[1] == "The river rose in January,"
-    assert draw_prompts(replace(plan, words=0)) == TEXTS
-    drawn = draw_prompts(replace(plan, texts=2))
+def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus: Path, tmp_path: Path, home: Path) -> None:
+    mine = str(corpus)
+    assert draw_prompts(mine, words=5)[1] == "The river rose in January,"
+    assert draw_prompts(mine, words=0) == draw_prompts(mine, words=0, texts=0) == TEXTS
+    drawn = draw_prompts(mine, words=5, texts=2)
     assert len(drawn) == 2
-    assert drawn == draw_prompts(replace(plan, texts=2))
+    assert drawn == draw_prompts(mine, words=5, texts=2)
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text(
         "".join(json.dumps({"gold": text, "source": f"{i} {text}"}) + "\n" for i, text in enumerate(TEXTS))
     )
-    assert draw_prompts(replace(plan, corpus=str(pairs), words=3)) == [
-        "0 The river",
-        "1 The river",
-        "2 The river",
-        "3 The river",
-    ]
-    contexts = draw_prompts(replace(plan, corpus="demo", words=0, texts=1000))
+    assert draw_prompts(str(pairs), words=3) == [f"{i} The river" for i in range(4)]
+    contexts = draw_prompts("demo", words=0)
     assert len(contexts) == len(set(contexts)) > 10
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"models": ("a",)}, "--models: name two models or more"),
-        ({"judges": ("{gpt2}",)}, "gpt2 is named twice"),
-        ({"models": ("{gpt2}", "./nowhere")}, "./nowhere: there is no such model or tokenizer folder"),
-        ({"corpus": "nowhere.txt"}, "corpus nowhere.txt: there is no such file"),
-        ({"words": 12}, "corpus .*: 0 texts of more than 12 words; two are needed"),
-        ({"words": -1}, "--words -1: must be 0 or more"),
-        ({"temperature": float("nan")}, "--temperature nan: must be 0 or more"),
-        ({"top_k": 0}, "--top-k 0: must be 1 or more"),
-        ({"batch_size": "auto"}, "--batch_size auto: must be a whole number"),
-        ({"tokens": 5000}, "5,000 tokens do not fit its window of 2,048"),
+        ({"models": ["{gpt2}"]}, "--models: name two models or more"),
+        ({"judges": ["{gpt2}"]}, "gpt2 is named twice"),
+        ({"models": ["{gpt2}", "./nowhere"]}, "./nowhere: there is no such model or tokenizer folder"),
+        ({"prompts": ["word " * 3000] * 2}, "64 tokens do not fit its window of 2,048"),
         ({"model_args": "dtype=float99"}, "the model .* cannot be loaded"),
     ],
 )
-def test_what_cannot_be_done_is_one_error(plan: SelfPlan, change: dict[str, Any], message: str) -> None:
-    gpt2 = plan.models[0]
-    filled = {
-        key: tuple(x.format(gpt2=gpt2) for x in value) if isinstance(value, tuple) else value
+def test_what_cannot_be_done_is_one_error(models: list[str], change: dict[str, Any], message: str) -> None:
+    filled: dict[str, Any] = {
+        key: [one.format(gpt2=models[0]) for one in value] if isinstance(value, list) else value
         for key, value in change.items()
     }
     with pytest.raises(NNDError, match=message):
-        score_own_texts(replace(plan, **filled))
+        score_own_texts(**{"models": models, "prompts": TEXTS, **filled})
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("nowhere.txt", 5, "corpus nowhere.txt: there is no such file"),
+        ("mine.txt", 12, "0 texts of more than 12 words"),
+    ],
+)
+def test_prompts_that_are_not_there_are_one_error(name: str, words: int, message: str, corpus: Path) -> None:
+    with pytest.raises(NNDError, match=message):
+        draw_prompts(str(corpus) if name == corpus.name else name, words=words)
 
 
 def test_a_mistake_on_the_command_line_is_one_line(nnd: Command, corpus: Path, tmp_path: Path) -> None:
-    words = ("stress", "self", "--corpus", corpus, "--models")
-    assert "name two models or more" in refused(nnd(*words, "a", "--out", tmp_path / "out"))
-    assert "is a file; name a folder" in refused(nnd(*words, "a,b", "--out", corpus))
+    words = ("stress", "self", "--corpus", corpus, "--words", 5, "--models", "a")
+    assert "name two models or more" in refused(nnd(*words, "--out", tmp_path / "out"))

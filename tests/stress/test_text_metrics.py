@@ -90,7 +90,6 @@ def test_mauve_scores_sets_and_falls_when_all_ends_are_random(data: Path, models
         out=tmp_path / "blindspot_wikitext",
         errors="positioned_error_random,article_removal",
         texts=150,
-        progress=False,
     )
     metric = find_metric("mauve", str(models / "tiny-lm-xs"))
     report = report_metric("mauve", metric, built.folder, read_corpus("wikitext", place))
@@ -101,9 +100,9 @@ def test_mauve_scores_sets_and_falls_when_all_ends_are_random(data: Path, models
     assert changes["end"] < min(changes["start"], changes["middle"]), "as in the paper's Table 2"
     texts = tmp_path / "texts.txt"
     texts.write_text("One text that is here.\nAnother text there.\n")
-    mine = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation", progress=False)
+    mine = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation")
     with pytest.raises(
-        NNDError, match=r"metric mauve needs references, which corpus texts does not have; .*--reference"
+        NNDError, match=r"metric mauve needs references, which corpus texts.txt does not have: .*_reference.txt"
     ):
         report_metric("mauve", metric, mine.folder, read_corpus(str(texts)))
 
@@ -152,8 +151,7 @@ def test_rouge_on_the_papers_summaries_does_not_see_punctuation(data: Path, tmp_
         out=tmp_path / "blindspot_cnndm",
         errors="truncation,noised_punctuation,token_drop",
         levels="paper",
-        texts=None,
-        progress=False,
+        texts=0,
     )
     report = report_metric("rouge2", METRICS["rouge2"], built.folder, read_corpus("cnndm", place))
     levels = report.tables[0].data.set_index("error")
@@ -167,8 +165,8 @@ def test_rouge_on_the_papers_summaries_does_not_see_punctuation(data: Path, tmp_
 def test_a_corpus_that_does_not_fit_is_named(data: Path, tmp_path: Path) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("One text that is here.\nAnother text there.\n")
-    built = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation", progress=False)
-    with pytest.raises(NNDError, match="metric bleu needs references, which corpus texts does not have"):
+    built = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation")
+    with pytest.raises(NNDError, match=r"metric bleu needs references, which corpus texts\.txt does not have"):
         report_metric("bleu", METRICS["bleu"], built.folder, read_corpus(str(texts)))
     with pytest.raises(NNDError, match="2 of its texts are not in corpus cnndm"):
         report_metric("bleu", METRICS["bleu"], built.folder, read_corpus("cnndm", data / "blindspot"))
