@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.harness.span_metrics import marked_tokens, unigram_surprise
-from nnd_tasks.show.figures import Panel, Series, draw_panels
+from nnd_tasks.show.figures import draw_lines
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import clustered_mean
 
@@ -119,14 +119,7 @@ def report_spans(around: pd.DataFrame) -> Report:
 
 
 def _draw(task: str, around: pd.DataFrame) -> Figure:
-    panels = []
-    for value, panel in around.groupby("value", sort=False):
-        series = []
-        for model, line in panel.groupby("model", sort=False):
-            x = line["place"].map(PLACES.index)
-            series.append(Series(model, x, *line[["mean", "low", "high"]].to_numpy().T))
-        panels.append(Panel(VALUES[value], series))
-    x_label = "tokens before, in and after an error"
-    return draw_panels(
-        panels, f"Surprise around marked errors: {task}", x_label, y_label="nats", chance=None, ticks=PLACES
-    )
+    values, places = around["value"].map(VALUES), around["place"].map(PLACES.index)
+    points = around.assign(panel=values, line=around["model"], x=places, y=around["mean"])
+    title, x_label = f"Surprise around marked errors: {task}", "tokens before, in and after an error"
+    return draw_lines(points, title, x_label, "nats", ticks=PLACES)

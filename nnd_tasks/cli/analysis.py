@@ -136,7 +136,7 @@ def trend(
         str | None,
         typer.Option(
             "--x",
-            help="parameters, step, epoch, or a numeric column of --tags. Default: step for checkpoints, else parameters.",
+            help="parameters, step, or a numeric column of --tags. Default: step for checkpoints, else parameters.",
         ),
     ] = None,
     tags: Tags = None,

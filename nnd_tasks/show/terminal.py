@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.table import Table as DrawnTable
 from rich.text import Text
 
 from nnd_tasks.errors import visible
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, writing_all
 from nnd_tasks.show import Form, forms
 from nnd_tasks.show.console import on_terminal, open_console, say, say_lines, warn
-from nnd_tasks.show.figures import save_files
+from nnd_tasks.show.figures import write_figure
 from nnd_tasks.show.report import Report, Table, file_stem, numeric_columns
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def print_table(table: Table) -> None:
@@ -119,13 +117,19 @@ def write_reports(reports: Sequence[Report], folder: Path) -> list[Path]:
     place = expand(folder)
     stems = [file_stem(report.name) for report in reports]
     stems = [f"{stem}_{i}" if stems.count(stem) > 1 else stem for i, stem in enumerate(stems, start=1)]
-    files: dict[Path, str | Figure] = {}
+    files: dict[str, str | bytes] = {}
     for report, stem in zip(reports, stems, strict=True):
-        texts = {"md": forms.to_markdown(report), "json": forms.to_json(report), "tex": forms.to_latex(report)}
-        files |= {place / f"{stem}.{suffix}": text for suffix, text in texts.items()}
-        files[place / f"{stem}.html"] = forms.to_html([report])
-        files |= {place / f"{stem}_{table.name}.csv": forms.to_csv(table) for table in report.tables}
-        for name, draw in report.figures.items():
-            files |= {place / f"{stem}_{name}.{suffix}": draw() for suffix in ("png", "svg")}
-    save_files(files)
-    return list(files)
+        figures = {name: cache(draw) for name, draw in report.figures.items()}
+        files[f"{stem}.md"] = forms.to_markdown(report)
+        files[f"{stem}.json"] = forms.to_json(report)
+        files[f"{stem}.tex"] = forms.to_latex(report)
+        files[f"{stem}.html"] = forms.to_html([replace(report, figures=figures)])
+        files |= {f"{stem}_{table.name}.csv": forms.to_csv(table) for table in report.tables}
+        for name, draw in figures.items():
+            files[f"{stem}_{name}.png"] = write_figure(draw(), "png")
+            files[f"{stem}_{name}.svg"] = write_figure(draw(), "svg")
+    paths = [place / name for name in files]
+    with writing_all(paths) as new:
+        for path, content in zip(new, files.values(), strict=True):
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return paths
