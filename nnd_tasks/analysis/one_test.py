@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pandas as pd
 
-from nnd_tasks.analysis.browsing import pack, prompt_fields, segments
+from nnd_tasks.analysis.browsing import WHOLE, name_outcome, pack, read_prompt
 from nnd_tasks.analysis.page import PAGE_LIMIT, frame_tests
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, pair
@@ -19,7 +18,6 @@ from nnd_tasks.wording import did_you_mean, some_of
 
 #: How many of the most surprising tokens of a candidate are shown.
 _TOKENS = 5
-_SIDES = {"better": "high", "worse": "low"}
 
 
 def find_test(test_id: str, runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
@@ -46,72 +44,59 @@ def render_test(test_id: str, pairs: Sequence[Paired]) -> str:
 
 def report_test(test_id: str, paired: Paired) -> Report:
     """Return texts, marks, outcomes and the most surprising tokens of a test."""
-    test = _find_row(paired.runs[0], test_id)
-    texts = pd.DataFrame(_list_texts(paired.runs[0].documents[test["document"]], test))
-    outcomes = pd.DataFrame([_describe_outcome(run, test_id) for run in paired.runs])
-    tokens = pd.DataFrame([row for run in paired.runs for row in _list_tokens(run, _find_row(run, test_id))])
-    score = "{%s_mean:.3f}, {%s_sum:.2f} ({%s_tokens:,.0f} tokens)"
-    tables = [
-        Table("texts", texts, {"what": "{what}", "text": "{text}"}),
-        Table(
-            "outcomes",
-            outcomes,
-            {
-                "model": "{model}",
-                "outcome": "{outcome}",
-                "margin per token": "{margin:+.3f}",
-                "in all": "{margin_sum:+.2f}",
-                "per byte": "{margin_bytes:+.4f}",
-                **{f"{name}: mean, sum": score.replace("%s", side) for name, side in _SIDES.items()},
-            },
-        ),
+    runs = paired.runs
+    tests = [run.tests.set_index("test_id").loc[test_id] for run in runs]
+    first = tests[0]
+    prompt = read_prompt(
+        runs[0].documents[first["document"]],
+        [{document["cluster_id"]: document for document in run.documents} for run in runs],
+        [run_tokens(run) or {} for run in runs],
+        WHOLE,
+    )
+    texts = [{"what": name, "text": text} for name, text, _ in prompt["fields"]]
+    outcomes = [
+        {
+            "model": run.model,
+            "outcome": name_outcome(test["passed"], test["tie"]),
+            **test[["margin", "margin_sum", "margin_bytes"]],
+        }
+        for run, test in zip(runs, tests, strict=True)
     ]
-    if len(tokens):
-        shown = {"model": "{model}", "text": "{text}", "token": "{token}", "-log p, nats": "{surprise:.1f}"}
-        tables.append(Table("tokens", tokens, shown, "Most surprising tokens."))
-    kinds = ", ".join(test[key] for key in ("category", "subcategory", "severity") if test[key])
+    tokens = []
+    for name, place in (("better", first["high"]), ("worse", first["low"])):
+        text, _ = prompt["texts"][place]
+        texts.append({"what": name, "text": text})
+        texts += [
+            {"what": f"marked in it: {kind or 'an error'}", "text": text[start:end]}
+            for start, end, kind in prompt["marks"][place]
+        ]
+        for row, scores, kept in zip(outcomes, prompt["scores"], prompt["tokens"], strict=True):
+            score = scores[place] or dict.fromkeys(("sum", "mean", "tokens"))
+            row |= {f"{name}_{key}": score[key] for key in ("sum", "mean", "tokens")}
+            if kept[place]:
+                stretches = pd.DataFrame({"length": kept[place][0], "surprise": kept[place][1]})
+                ends = stretches["length"].cumsum()
+                stretches["token"] = [
+                    repr(text[start:end]) if end > start else "(around the text)"
+                    for start, end in zip(ends - stretches["length"], ends, strict=True)
+                ]
+                tokens.append(stretches.nlargest(_TOKENS, "surprise").assign(model=row["model"], text=name))
+    score = "{%s_mean:.3f}, {%s_sum:.2f} ({%s_tokens:,.0f} tokens)"
+    shown = {
+        "model": "{model}",
+        "outcome": "{outcome}",
+        "margin per token": "{margin:+.3f}",
+        "in all": "{margin_sum:+.2f}",
+        "per byte": "{margin_bytes:+.4f}",
+        **{f"{name}: mean, sum": score.replace("%s", name) for name in ("better", "worse")},
+    }
+    tables = [
+        Table("texts", pd.DataFrame(texts), {"what": "{what}", "text": "{text}"}),
+        Table("outcomes", pd.DataFrame(outcomes), shown),
+    ]
+    if tokens:
+        most = pd.concat(tokens).assign(nats=lambda rows: rows.pop("surprise") / 10)
+        columns = {"model": "{model}", "text": "{text}", "token": "{token}", "-log p, nats": "{nats:.1f}"}
+        tables.append(Table("tokens", most, columns, "Most surprising tokens."))
+    kinds = ", ".join(first[key] for key in ("category", "subcategory", "severity") if first[key])
     return Report(f"test {test_id}", f"{paired.title}, test {test_id}", [f"Category: {kinds}."], tables)
-
-
-def _find_row(run: Run, test_id: str) -> Mapping[str, Any]:
-    return dict(run.tests[run.tests["test_id"] == test_id].to_dict("records")[0])
-
-
-def _list_texts(document: Mapping[str, Any], test: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    for name, text in prompt_fields(document):
-        yield {"what": name, "text": text}
-    marks = document.get("error_spans") or {}
-    for name, side in _SIDES.items():
-        text = document["candidates"][test[side]]
-        yield {"what": name, "text": text}
-        for error in marks[test[side]] if marks else ():
-            kind = error["category"] or "an error"
-            yield {"what": f"marked in it: {kind}", "text": text[error["start"] : error["end"]]}
-
-
-def _describe_outcome(run: Run, test_id: str) -> dict[str, Any]:
-    """Return outcome, margins, and the scores of both candidates."""
-    test = _find_row(run, test_id)
-    outcome = {True: "passed", False: "failed"}.get(test["passed"], "not scored")
-    row: dict[str, Any] = {"model": run.model, "outcome": f"{outcome}, equal" if test["tie"] else outcome}
-    row |= {name: test[name] for name in ("margin", "margin_sum", "margin_bytes")}
-    for side in _SIDES.values():
-        score = run.documents[test["document"]]["scores"][test[side]] or {}
-        row |= {f"{side}_{key}": score.get(key) for key in ("mean", "sum", "tokens")}
-    return row
-
-
-def _list_tokens(run: Run, test: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the most surprising tokens of both candidates; none where the run kept none."""
-    kept = run_tokens(run) or {}
-    document = run.documents[test["document"]]
-    for name, side in _SIDES.items():
-        tokens = kept.get((document["cluster_id"], test[side], True))
-        if tokens is None:
-            continue
-        text, parts, end = document["candidates"][test[side]], [], 0
-        for length, tenths in zip(*segments(tokens, len(text)), strict=True):
-            parts.append((tenths / 10, text[end : end + length] if length else "(around the text)"))
-            end += length
-        for surprise, token in sorted(parts, key=lambda part: -part[0])[:_TOKENS]:
-            yield {"model": run.model, "text": name, "token": repr(token), "surprise": surprise}

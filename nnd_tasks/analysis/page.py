@@ -14,7 +14,7 @@ import pandas as pd
 
 from nnd_tasks import __version__
 from nnd_tasks.analysis import error_spans as spans
-from nnd_tasks.analysis.browsing import Packed, pack
+from nnd_tasks.analysis.browsing import LONGEST, Packed, pack
 from nnd_tasks.analysis.compare import LEGEND, RATE, Comparison, compare, report_comparison
 from nnd_tasks.analysis.results import Run, notes_on
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
@@ -173,6 +173,7 @@ def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, a
         "alone": alone,
         "marked": any("error_spans" in run.documents[0] for paired in pairs for run in paired.runs if run.documents),
         "page_limit": PAGE_LIMIT,
+        "longest": LONGEST,
         "options": {
             "task": [(paired.title, paired.title) for paired in pairs],
             "model": [(model, model) for model in models],
