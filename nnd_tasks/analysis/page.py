@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -19,7 +18,7 @@ from nnd_tasks.analysis.compare import LEGEND, RATE, Comparison, compare, report
 from nnd_tasks.analysis.results import Run, notes_on
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
-from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.errors import NNDError
 from nnd_tasks.secrets import hide, without_secrets
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
@@ -101,29 +100,23 @@ def report_pages(pairs: Sequence[Paired]) -> list[Report]:
     return reports
 
 
-def render_report(
-    runs: Sequence[Run], places: Sequence[str | Path], allow: Sequence[str] = (), select: Sequence[str] = ()
-) -> str:
+def render_report(runs: Sequence[Run], allow: Sequence[str] = ()) -> str:
     """Return the page about some runs.
 
     Args:
         runs: of any sets.
-        places: where they were read, for the command that makes the page again.
         allow: parts of the protocol that may differ.
-        select: as for `nnd_tasks.analysis.results.read_results`, for that command.
 
     Raises:
         NNDError: runs cannot be compared, or token scores are damaged.
     """
     pairs = pair(runs, allow)
     lone = not_compared(runs, pairs) if len({run.model for run in runs}) > 1 else []
-    again = ["nnd", "report", *map(str, places), *(["--allow", ",".join(allow)] if allow else [])]
-    again += [word for text in select for word in ("--select", text)]
-    return render_page("NND report", [make_section(paired) for paired in pairs], lone, visible(shlex.join(again)))
+    return render_page("NND report", [make_section(paired) for paired in pairs], lone)
 
 
 def render_page(
-    title: str, sections: Sequence[Section], notes: Sequence[str] = (), again: str = "", *, texts: bool = True
+    title: str, sections: Sequence[Section], notes: Sequence[str] = (), *, home: str = "", texts: bool = True
 ) -> str:
     """Return a page.
 
@@ -131,25 +124,24 @@ def render_page(
         title: of the page.
         sections: one per set, or per group of runs.
         notes: below the summary.
-        again: the command that makes the page; empty for none.
+        home: front page of the site; empty for a page alone.
         texts: let the reader look at the tests.
     """
     pairs = [section.paired for section in sections]
     rates = pd.concat([section.report.tables[0].data.assign(task=section.paired.title) for section in sections])
     whole = rates[rates["category"] == ALL]
     summary = Table("summary", whole, {"model": "{model}", "{task}": RATE}, "Pass rate over all tests of a set.")
-    overview = Report("summary", title, tables=[summary], legend=LEGEND)
-    packed = pack(pairs, PAGE_LIMIT) if texts else None
     return render(
         "page.html.j2",
-        overview=overview,
+        overview=Report("summary", title, tables=[summary], legend=LEGEND),
         sections=sections,
         notes=[*notes, *(note for section in sections for note in notes_on(section.paired.runs))],
-        again=again,
+        home=home,
         baselines=BASELINES,
         commands=[(run, command_of(run), _not_in_command(run)) for paired in pairs for run in paired.runs],
+        without_secrets=without_secrets,
         spans=spans,
-        **frame_tests(title, pairs, packed),
+        **frame_tests(title, pairs, pack(pairs, PAGE_LIMIT) if texts else None),
     )
 
 
@@ -162,27 +154,17 @@ def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, a
         packed: these tests; None shows none.
         alone: the page shows one test, so it has no search.
     """
-    models = dict.fromkeys(model for paired in pairs for model in paired.models)
-    tokens = [(model, model) for model in packed.models] if packed else []
-    every = [("*", "all models, side by side")]
-    categories = sorted({name for paired in pairs for name in paired.runs[0].tests["category"]})
     return {
         "title": title,
         "version": __version__,
         "packed": packed,
         "alone": alone,
-        "marked": any("error_spans" in run.documents[0] for paired in pairs for run in paired.runs if run.documents),
         "page_limit": PAGE_LIMIT,
         "longest": LONGEST,
-        "options": {
-            "task": [(paired.title, paired.title) for paired in pairs],
-            "model": [(model, model) for model in models],
-            "against": [("*", "any other model disagrees"), *((model, f"{model} disagrees") for model in models)],
-            "category": [(name, name) for name in categories],
-            "tokens": [*every, *tokens] if alone else [*tokens, *every],
-        },
+        "tasks": [paired.title for paired in pairs],
+        "models": list(dict.fromkeys(model for paired in pairs for model in paired.models)),
+        "categories": sorted({name for paired in pairs for name in paired.runs[0].tests["category"]}),
         "counted": counted,
-        "without_secrets": without_secrets,
     }
 
 

@@ -58,7 +58,7 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
     names = {name: f"set-{file_stem(name.removeprefix('nnd/'))}.html" for name in sets}
     sections = [section for of_set in sets.values() for section in of_set]
     pages = {
-        names[name]: render_page(name, of_set, texts=_texts_are_free(of_set[0].paired.runs[0]))
+        names[name]: render_page(name, of_set, home="index.html", texts=_texts_are_free(of_set[0].paired.runs[0]))
         for name, of_set in sets.items()
     }
     rates = pd.concat([_overall_rates(section) for section in sections], ignore_index=True)

@@ -115,7 +115,7 @@ def report(
     else:
         if out is not None:
             show_reports(report_pages(pair(chosen, parts_of(allow))), out=out, brief=True)
-        page = render_report(chosen, runs, parts_of(allow), select or ())
+        page = render_report(chosen, parts_of(allow))
     write_text(path, page)
     warn(f"written: {path}")
 

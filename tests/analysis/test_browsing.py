@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_left_out_and_it_says_so(
         assert set(section["id"]) == set(ids), "the tests with the smallest margins are kept"
     assert 0 < packed.tests < packed.of == 36
     monkeypatch.setattr(page_module, "PAGE_LIMIT", 3_000)
-    said = text_of(parse(render_report(read_results([folder]), [folder])).xpath("//div[@id='browse']")[0])
+    said = text_of(parse(render_report(read_results([folder]))).xpath("//div[@id='browse']")[0])
     assert re.search(r"\b\d+ of 36 tests are here, those with the smallest margins", said)
     assert "Token scores, where runs have them, are left out" in said
     assert f"kept up to {LONGEST:,} characters" in said
@@ -199,7 +199,7 @@ def test_a_damaged_file_of_tokens_is_named(tmp_path: Path) -> None:
     path = next(folder.glob("tokens_*"))
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(NNDError, match=rf"{path.name}: cannot be read"):
-        render_report(read_results([folder]), [folder])
+        render_report(read_results([folder]))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_tests_are_searched_and_filtered_in_a_browser(
     browser: Browser, folder: Path, paired: Paired, tmp_path: Path
 ) -> None:
     path = tmp_path / "r.html"
-    path.write_text(render_report(read_results([folder]), [folder]), "utf-8")
+    path.write_text(render_report(read_results([folder])), "utf-8")
     page, complaints = open_page(browser, path, viewport={"width": 1280, "height": 900})
     page.wait_for_selector("#browse:not([hidden])")
     assert page.title() == "NND report", "a text ran as a script"
@@ -409,7 +409,7 @@ def test_a_page_of_20000_tests_opens_in_two_seconds(browser: Browser, tmp_path: 
     for i in range(2):
         write_run(tmp_path / str(i), f"m-{i}", made, seed=i)
     path = tmp_path / "r.html"
-    path.write_text(render_report(read_results([tmp_path]), ["results"]), "utf-8")
+    path.write_text(render_report(read_results([tmp_path])), "utf-8")
     assert path.stat().st_size < 20_000_000
     page = browser.new_page()
     page.goto(path.as_uri())

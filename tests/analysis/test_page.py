@@ -94,7 +94,7 @@ def three(tmp_path: Path) -> list[Path]:
 
 
 def page_of(places: Sequence[Path], allow: Sequence[str] = ()) -> html.HtmlElement:
-    return parse(render_report(read_results(places), places, allow))
+    return parse(render_report(read_results(places), allow))
 
 
 def rows_of(page: html.HtmlElement, table: str) -> list[list[str]]:
@@ -104,7 +104,7 @@ def rows_of(page: html.HtmlElement, table: str) -> list[list[str]]:
 
 
 def open_report(browser: Browser, path: Path, places: Sequence[Path], **options: Any) -> Any:
-    path.write_text(render_report(read_results(places), places), "utf-8")
+    path.write_text(render_report(read_results(places)), "utf-8")
     return open_page(browser, path, **options)
 
 
@@ -200,12 +200,11 @@ def test_texts_from_outside_are_never_markup_and_nothing_is_loaded(three: list[P
 
 
 def test_commands_and_signatures_are_there_without_secrets(three: list[Path]) -> None:
-    text = render_report(read_results(three), three, ["prompt"], ["shots=0"])
+    text = render_report(read_results(three), ["prompt"])
     assert "hf_secret" not in text
     page = parse(text)
     lines = [text_of(pre) for pre in page.xpath("//section[@id='runs']//pre")]
-    assert lines[0] == f"nnd report {shlex.join(map(str, three))} --allow prompt --select shots=0"
-    assert lines[1] == (
+    assert lines[0] == (
         "nnd run --model hf --model_args pretrained=models/m-a,dtype=float32 --tasks nnd_demo --device cpu --batch_size 8 "
         "--log_samples --output_path results"
     )
