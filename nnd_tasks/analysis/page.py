@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,31 +175,27 @@ _FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multi
 
 def command_of(run: Run) -> str:
     """Return a command that runs the same again, from what the results file keeps of the first one, without secrets."""
-    asked, protocol = run.command, run.protocol
+    asked, protocol, settings = run.command, run.protocol, run.command.get("settings")
     model = str(asked.get("model") or "hf")
+    options = {
+        "model": model.removesuffix("-shared-prefix"),
+        "model_args": _write_arguments(asked.get("model_args")),
+        "tasks": run.task,
+        **{name: asked.get(name) for name in ("device", "batch_size", "limit", "sample")},
+        "num_fewshot": protocol.get("shots"),
+        "metadata": settings and json.dumps(settings),
+    }
     # `nnd run --model hf` becomes hf-shared-prefix, and vllm becomes vllm-shared-prefix.
     words = ["nnd", "run", *(["--no-shared-prefix"] if asked.get("model") in ("hf", "vllm") else [])]
-    words += ["--model", model.removesuffix("-shared-prefix")]
-    if arguments := _write_arguments(asked.get("model_args")):
-        words += ["--model_args", arguments]
-    words += ["--tasks", run.task]
-    for option in ("device", "batch_size", "limit", "sample"):
-        if asked.get(option) is not None:
-            # A limit is a number or a share; lm-eval keeps both as floats.
-            words += [f"--{option}", f"{asked[option]:g}" if option == "limit" else str(asked[option])]
-    if protocol.get("shots"):
-        words += ["--num_fewshot", str(protocol["shots"])]
+    for name, value in options.items():
+        if value:  # a limit is a number or a share; lm-eval keeps both as floats
+            words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
     words += [f"--{flag}" for flag, key in _FLAGS.items() if protocol.get(key)]
-    if settings := asked.get("settings"):
-        words += ["--metadata", json.dumps(settings)]
     return shlex.join([*words, "--log_samples", "--output_path", "results"])
 
 
 def _write_arguments(given: Any) -> str:
     """Return model arguments as text: ``key=value`` pairs, or JSON where a value is more than a word."""
-    if isinstance(given, str):
-        with suppress(ValueError, RecursionError):
-            given = json.loads(given)
     if not isinstance(given, Mapping):
         return hide(str(given or ""))
     kept: dict[str, Any] = without_secrets(given, None)

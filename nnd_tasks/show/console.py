@@ -7,8 +7,8 @@ NO_COLOR for tables without colours; COLUMNS is the width.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable
+from typing import Literal
 
 from rich.console import Console
 from rich.text import Text
@@ -16,45 +16,26 @@ from rich.text import Text
 from nnd_tasks.errors import visible
 
 #: What a line begins with -> its style on a terminal.
-_STYLES = {
-    "nnd: error:": "bold red",
-    "error:": "bold red",
-    "warning:": "yellow",
-    "left out:": "yellow",
-    "note:": "cyan",
-}
-
-
-def on_terminal(*, stderr: bool = False) -> bool:
-    """Tell whether output goes to a terminal that can draw, or FORCE_COLOR is set."""
-    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
-        return True
-    stream = sys.stderr if stderr else sys.stdout
-    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+_STYLES = {"^(nnd: )?error:": "bold red", "^(warning|left out):": "yellow", "^note:": "cyan"}
 
 
 def open_console(*, stderr: bool = False) -> Console:
     """Return the console for output, or for errors and notes; it reads the environment each time."""
-    drawn = on_terminal(stderr=stderr)
-    coloured = drawn and not os.environ.get("NO_COLOR")
-    return Console(
-        stderr=stderr,
-        emoji=False,
-        markup=False,
-        highlight=False,
-        force_terminal=drawn,
-        no_color=not coloured,
-        color_system="auto" if coloured else None,
-    )
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(stderr=stderr, emoji=False, markup=False, highlight=False, color_system=colours)
+
+
+def on_terminal() -> bool:
+    """Tell whether output goes to a terminal that can draw, or FORCE_COLOR is set."""
+    console = open_console()
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 def _print_lines(lines: Iterable[str], console: Console) -> None:
     for line in lines:
         text = Text(visible(line))
         for begin, style in _STYLES.items():
-            if line.startswith(begin):
-                text.stylize(style, 0, len(begin))
-                break
+            text.highlight_regex(begin, style)
         console.print(text, soft_wrap=True)
 
 

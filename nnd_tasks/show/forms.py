@@ -61,13 +61,12 @@ def to_csv(table: Table) -> str:
 
 def to_json(report: Report) -> str:
     """Return title, findings, notes, the report's facts, and ``tables``: name -> list of rows; nan and infinity are null."""
-    tables = {table.name: table.data for table in report.tables}
     content = {
         "title": report.title,
         "findings": report.findings,
         "notes": report.notes,
         **report.facts,
-        "tables": tables,
+        "tables": {table.name: table.data for table in report.tables},
     }
     return dump_json(content) + "\n"
 

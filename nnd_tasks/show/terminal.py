@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 import pandas as pd
@@ -81,22 +82,20 @@ def _print_brief(reports: Sequence[Report]) -> None:
     for report in reports:
         for line in report.findings:
             say(f"- {line}")
-    tables: dict[tuple[str, ...], list[Table]] = {}
-    for report in reports:
-        if report.brief is not None:
-            tables.setdefault(tuple(report.brief.columns), []).append(report.brief)
-    for same in tables.values():
-        joined = pd.concat([table.data for table in same], ignore_index=True)
-        print_table(Table(same[0].name, joined, same[0].columns))
-    legend = [line for report in reports if report.brief for line in report.explain_marks([report.brief])]
-    for line in dict.fromkeys(legend):
+    briefs = [report.brief for report in reports if report.brief]
+    for _, same in groupby(briefs, key=lambda table: list(table.columns)):
+        first, *others = same
+        print_table(replace(first, data=pd.concat([first.data, *(table.data for table in others)])))
+    for line in dict.fromkeys(
+        line for report in reports if report.brief for line in report.explain_marks([report.brief])
+    ):
         say(line)
 
 
 def _draw_report(report: Report) -> None:
     console = open_console()
-    console.rule(Text(visible(report.title), style="bold"))
     tables = [table for table in report.tables if not table.only_files]
+    console.rule(Text(visible(report.title), style="bold"))
     for line in report.findings:
         console.print(Text(f"• {visible(line)}"))
     for table in tables:
@@ -119,13 +118,13 @@ def write_reports(reports: Sequence[Report], folder: Path) -> list[Path]:
     stems = [f"{stem}_{i}" if stems.count(stem) > 1 else stem for i, stem in enumerate(stems, start=1)]
     files: dict[str, str | bytes] = {}
     for report, stem in zip(reports, stems, strict=True):
-        figures = {name: cache(draw) for name, draw in report.figures.items()}
+        report = replace(report, figures={name: cache(draw) for name, draw in report.figures.items()})
         files[f"{stem}.md"] = forms.to_markdown(report)
         files[f"{stem}.json"] = forms.to_json(report)
         files[f"{stem}.tex"] = forms.to_latex(report)
-        files[f"{stem}.html"] = forms.to_html([replace(report, figures=figures)])
+        files[f"{stem}.html"] = forms.to_html([report])
         files |= {f"{stem}_{table.name}.csv": forms.to_csv(table) for table in report.tables}
-        for name, draw in figures.items():
+        for name, draw in report.figures.items():
             files[f"{stem}_{name}.png"] = write_figure(draw(), "png")
             files[f"{stem}_{name}.svg"] = write_figure(draw(), "svg")
     paths = [place / name for name in files]

@@ -226,14 +226,8 @@ def test_a_command_holds_what_the_protocol_tells() -> None:
     assert {"--apply_chat_template", "--fewshot_as_multiturn"} <= set(words)
 
 
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
-        ("pretrained=m,token=hf_x,dtype=auto", "pretrained=m,token=***,dtype=auto"),
-        ('{"pretrained": "m", "token": "hf_x", "dtype": "auto"}', "pretrained=m,dtype=auto"),
-    ],
-)
-def test_arguments_kept_as_text_hide_their_secrets_too(given: str, shown: str) -> None:
+def test_arguments_kept_as_text_hide_their_secrets_too() -> None:
+    given, shown = "pretrained=m,token=hf_x,dtype=auto", "pretrained=m,token=***,dtype=auto"
     words = shlex.split(command_of(make_run("m", [True], ["c"], command={"model": "hf", "model_args": given})))
     assert words[words.index("--model_args") + 1] == shown
 
