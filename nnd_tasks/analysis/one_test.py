@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import pandas as pd
 
@@ -74,13 +75,15 @@ def report_test(test_id: str, paired: Paired) -> Report:
             score = scores[place] or dict.fromkeys(("sum", "mean", "tokens"))
             row |= {f"{name}_{key}": score[key] for key in ("sum", "mean", "tokens")}
             if kept[place]:
-                stretches = pd.DataFrame({"length": kept[place][0], "surprise": kept[place][1]})
-                ends = stretches["length"].cumsum()
-                stretches["token"] = [
-                    repr(text[start:end]) if end > start else "(around the text)"
-                    for start, end in zip(ends - stretches["length"], ends, strict=True)
+                ends = accumulate(kept[place][0])
+                parts = [
+                    (tenths / 10, repr(text[end - length : end]) if length else "(around the text)")
+                    for length, tenths, end in zip(*kept[place], ends, strict=True)
                 ]
-                tokens.append(stretches.nlargest(_TOKENS, "surprise").assign(model=row["model"], text=name))
+                tokens += [
+                    {"model": row["model"], "text": name, "token": token, "nats": nats}
+                    for nats, token in sorted(parts, reverse=True)[:_TOKENS]
+                ]
     score = "{%s_mean:.3f}, {%s_sum:.2f} ({%s_tokens:,.0f} tokens)"
     shown = {
         "model": "{model}",
@@ -95,8 +98,7 @@ def report_test(test_id: str, paired: Paired) -> Report:
         Table("outcomes", pd.DataFrame(outcomes), shown),
     ]
     if tokens:
-        most = pd.concat(tokens).assign(nats=lambda rows: rows.pop("surprise") / 10)
         columns = {"model": "{model}", "text": "{text}", "token": "{token}", "-log p, nats": "{nats:.1f}"}
-        tables.append(Table("tokens", most, columns, "Most surprising tokens."))
+        tables.append(Table("tokens", pd.DataFrame(tokens), columns, "Most surprising tokens."))
     kinds = ", ".join(first[key] for key in ("category", "subcategory", "severity") if first[key])
     return Report(f"test {test_id}", f"{paired.title}, test {test_id}", [f"Category: {kinds}."], tables)

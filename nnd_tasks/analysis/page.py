@@ -83,10 +83,8 @@ def _compare_settings(runs: Sequence[Run]) -> tuple[dict[str, str], pd.DataFrame
 
 def _write_setting(value: Any) -> str:
     """Return a value of a signature as text, without secrets: plain lm_eval may have stored some."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     value = without_secrets(value)
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value or "none")
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def report_pages(pairs: Sequence[Paired]) -> list[Report]:

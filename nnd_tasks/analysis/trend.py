@@ -44,15 +44,13 @@ class Trend:
         x: what the rates stand against: ``parameters``, ``step`` or a column of the tags.
         points: one row per task, category and model: ``task``, ``category``, ``family`` (against steps, the training; empty for
             logs), ``model``, ``x``, ``tests``, ``clusters`` (prompts), ``rate``, ``standard_error`` (clustered by prompt),
-            ``low`` and ``high`` (95% interval).
+            ``low`` and ``high`` (95% interval), ``signature``.
         notes: sentences for the reader.
-        signatures: ``TASK: MODEL`` -> signature of that run.
     """
 
     x: str
     points: pd.DataFrame
     notes: list[str]
-    signatures: dict[str, str]
 
 
 def read_trend(
@@ -105,19 +103,19 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
     names = short_names(list(own)) if x == STEP else [""] * len(models)
     families = {run.model: find_family(run, tags, name) for run, name in zip(models, names, strict=True)}
     rows: list[dict[str, Any]] = []
-    signatures: dict[str, str] = {}
     for paired in groups:
         if paired.tests.empty:
             raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(paired.models)}")
         places = {run.model: find_number(run, x, tags) for run in paired.runs}
+        lines = {run.model: run.line for run in paired.runs}
         rates = category_rates(paired).rename(columns={"prompts": "clusters"}).drop(columns="few")
-        about = {"task": paired.title, "family": rates["model"].map(families), "x": rates["model"].map(places)}
-        rows += rates.assign(**about).to_dict("records")
+        about = {"family": families, "x": places, "signature": lines}
+        columns = {name: rates["model"].map(of_model) for name, of_model in about.items()}
+        rows += rates.assign(task=paired.title, **columns).to_dict("records")
         notes += [f"{paired.title}: {note}" for note in paired.notes]
-        signatures |= {f"{paired.title}: {run.model}": run.line for run in paired.runs}
     if not all(tags and tags.text(run, "family") for run in models):
         notes.append("Families are guessed from names; the column family of --tags FILE names them.")
-    return Trend(x, _sort_points(rows, x), notes, signatures)
+    return Trend(x, _sort_points(rows, x), notes)
 
 
 def _sort_points(rows: Sequence[Mapping[str, Any]], x: str) -> pd.DataFrame:
@@ -151,14 +149,12 @@ def read_logs(paths: Sequence[Path], allow: Sequence[str] = ()) -> Trend:
         NNDError: a line is damaged, two have the same step, or what was asked changed.
     """
     rows: list[dict[str, Any]] = []
-    signatures: dict[str, str] = {}
     protocols: dict[str, set[str]] = {}
     named = ", ".join(map(str, paths))
     for line in (line for path in paths for line in read_log(path)):
-        task, model = line["task"], f"step {line['step']}"
-        about = {"task": task, "family": "", "model": model, "x": line["step"]}
+        task, model, signature = line["task"], f"step {line['step']}", line.get("signature") or ""
+        about = {"task": task, "family": "", "model": model, "x": line["step"], "signature": signature}
         rows += [{**about, "category": name, **_read_rate(rate)} for name, rate in line["rates"].items()]
-        signature = signatures[f"{task}: {model}"] = line.get("signature") or ""
         protocol = {part for part in signature.split(" || ")[0].split("|") if part.partition(":")[0] not in allow}
         if differ := protocol ^ protocols.setdefault(task, protocol):
             raise NNDError(
@@ -167,7 +163,7 @@ def read_logs(paths: Sequence[Path], allow: Sequence[str] = ()) -> Trend:
             )
     if len({row["x"] for row in rows}) < 2:
         raise NNDError(f"{named}: no such file, or fewer than two evaluations; NNDCallback writes one per line")
-    return Trend(STEP, _sort_points(rows, STEP), [], signatures)
+    return Trend(STEP, _sort_points(rows, STEP), [])
 
 
 def _read_rate(logged: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,5 +229,5 @@ def report_trend(trend: Trend) -> Report:
         legend=FEW_PROMPTS,
         brief=Table("rates", table.data[points["category"] == ALL], brief),
         figures=figures,
-        facts={"x": x, "signatures": trend.signatures},
+        facts={"x": x},
     )

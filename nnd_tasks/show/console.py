@@ -7,7 +7,6 @@ NO_COLOR for tables without colours; COLUMNS is the width.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from typing import Literal
 
 from rich.console import Console
@@ -31,24 +30,21 @@ def on_terminal() -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def _print_lines(lines: Iterable[str], console: Console) -> None:
-    for line in lines:
+def say(*lines: str, stderr: bool = False) -> None:
+    """Print lines as they are, without what a terminal would obey; none prints an empty one."""
+    console = open_console(stderr=stderr)
+    for line in lines or [""]:
         text = Text(visible(line))
         for begin, style in _STYLES.items():
             text.highlight_regex(begin, style)
         console.print(text, soft_wrap=True)
 
 
-def say(line: str = "") -> None:
-    """Print one line as it is, without what a terminal would obey."""
-    _print_lines([line], open_console())
-
-
 def warn(line: str) -> None:
     """Print one line on standard error."""
-    _print_lines([line], open_console(stderr=True))
+    say(line, stderr=True)
 
 
 def say_lines(text: str) -> None:
-    """Print a text of several lines as it is, without what a terminal would obey."""
-    _print_lines(text.rstrip("\n").split("\n"), open_console())
+    """Print a text of several lines."""
+    say(*text.rstrip("\n").split("\n"))

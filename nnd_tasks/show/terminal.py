@@ -79,9 +79,8 @@ def _print_form(reports: Sequence[Report], form: Form) -> str:
 
 def _print_brief(reports: Sequence[Report]) -> None:
     """Print the findings of all reports, and their brief tables as one where they have the same columns."""
-    for report in reports:
-        for line in report.findings:
-            say(f"- {line}")
+    for line in (line for report in reports for line in report.findings):
+        say(f"- {line}")
     briefs = [report.brief for report in reports if report.brief]
     for _, same in groupby(briefs, key=lambda table: list(table.columns)):
         first, *others = same
