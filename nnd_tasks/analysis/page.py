@@ -37,7 +37,7 @@ class Section:
         report: its tables.
         around: surprise around marked errors; empty without these or token scores.
         protocol: what all runs were asked.
-        differing: a row per part of the signature in which the runs differ, a column per model.
+        differing: the parts of the signature in which the runs differ.
         note: what was asked otherwise than in the first section of a site's page.
     """
 
@@ -46,7 +46,7 @@ class Section:
     report: Report
     around: pd.DataFrame
     protocol: Mapping[str, str]
-    differing: pd.DataFrame
+    differing: Table
     note: str = ""
 
 
@@ -64,21 +64,24 @@ def make_section(paired: Paired, note: str = "") -> Section:
     return Section(paired, comparison, report_comparison(comparison), around, protocol, differing, note)
 
 
-def _compare_settings(runs: Sequence[Run]) -> tuple[dict[str, str], pd.DataFrame]:
+def _compare_settings(runs: Sequence[Run]) -> tuple[dict[str, str], Table]:
     """Return the protocol that all runs share, and what differs in any part of their signatures."""
-    rows = [
+    rows = pd.DataFrame(
         {"part": f"{key} ({name})", "model": run.model, "value": _write_setting(value)}
         for run in runs
-        for name, part in (("protocol", run.protocol), ("model", run.model_info), ("environment", run.environment))
+        for name, part in (
+            ("protocol", run.protocol),
+            ("model", run.model_info),
+            ("environment", run.environment),
+            ("error spans", {"digest": run.spans} if run.spans else {}),
+        )
         for key, value in part.items()
-    ]
-    rows += [{"part": "spans", "model": run.model, "value": run.spans} for run in runs if run.spans]
-    table = pd.DataFrame(rows).pivot_table(index="part", columns="model", values="value", aggfunc="first", sort=False)
-    table = table.fillna("none")
-    same = table.nunique(axis="columns") == 1
-    protocol = table[same & table.index.str.endswith(" (protocol)")].iloc[:, 0]
-    protocol.index = protocol.index.str.removesuffix(" (protocol)")
-    return dict(protocol), table[~same].reset_index()
+    )
+    values = rows.groupby("part")["value"]
+    same = (values.transform("nunique") == 1) & (values.transform("size") == len(runs))
+    shared = rows[same].drop_duplicates("part").set_index("part")["value"].filter(like=" (protocol)")
+    protocol = {part.removesuffix(" (protocol)"): value for part, value in shared.items()}
+    return protocol, Table("what_differs", rows[~same], {"part": "{part}", "{model}": "{value}"})
 
 
 def _write_setting(value: Any) -> str:

@@ -278,7 +278,7 @@ def test_what_the_results_do_not_tell_is_said(tmp_path: Path) -> None:
 
 def test_what_runs_were_asked_and_what_differs_is_shown(three: list[Path]) -> None:
     page = page_of(three)
-    [table] = page.xpath("//div[starts-with(@aria-label, 'What differs')]")
+    [table] = page.xpath("//table[@class='what_differs']")
     assert "models/m-b" in text_of(table)
     assert "window" not in text_of(table)
     assert "selectionall" in {text_of(one).replace(" ", "") for one in page.xpath("//dl[@class='settings']/div")}
