@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,9 +17,6 @@ from nnd_tasks.harness.span_metrics import marked_tokens, unigram_surprise
 from nnd_tasks.show.figures import draw_lines
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import clustered_mean
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 #: Tokens that are looked at on each side of an error.
 SIDE = 5
@@ -108,18 +105,18 @@ def report_spans(around: pd.DataFrame) -> Report:
         around: at least one row.
     """
     columns = {"token": "{place}", "{model}: {value}": "{mean:.2f} [{low:.2f}, {high:.2f}]"}
-    tasks = dict(list(around.groupby("task")))
+    places, values = around["place"].map(PLACES.index), around["value"].map(VALUES)
+    points = around.assign(panel=values, line=around["model"], x=places, y=around["mean"])
+    title = "Surprise around marked errors"
     return Report(
         name="around_errors",
-        title="Surprise around marked errors",
-        tables=[Table(file_stem(task), rows, columns, caption=task) for task, rows in tasks.items()],
+        title=title,
+        tables=[Table(file_stem(task), rows, columns, caption=task) for task, rows in around.groupby("task")],
         notes=[CAPTION],
-        figures={file_stem(task): partial(_draw, task, rows) for task, rows in tasks.items()},
+        figures={
+            file_stem(task): partial(
+                draw_lines, rows, f"{title}: {task}", "tokens before, in and after an error", "nats", ticks=PLACES
+            )
+            for task, rows in points.groupby("task")
+        },
     )
-
-
-def _draw(task: str, around: pd.DataFrame) -> Figure:
-    values, places = around["value"].map(VALUES), around["place"].map(PLACES.index)
-    points = around.assign(panel=values, line=around["model"], x=places, y=around["mean"])
-    title, x_label = f"Surprise around marked errors: {task}", "tokens before, in and after an error"
-    return draw_lines(points, title, x_label, "nats", ticks=PLACES)

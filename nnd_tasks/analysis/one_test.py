@@ -24,11 +24,8 @@ def find_test(test_id: str, runs: Sequence[Run], allow: Sequence[str] = ()) -> l
     """
     known = dict.fromkeys(name for run in runs for name in run.tests["test_id"])
     if test_id not in known:
-        meant = did_you_mean(test_id, known, at_most=3, cutoff=0.5)
-        raise NNDError(
-            f"--test {test_id}: no run has this test; {meant or f'they have {some_of(list(known), 2)}'}; samples and "
-            "nnd report show the ids"
-        )
+        meant = did_you_mean(test_id, known, at_most=3, cutoff=0.5) or f"they have {some_of(list(known), 2)}"
+        raise NNDError(f"--test {test_id}: no run has this test; {meant}; samples and nnd report show the ids")
     return pair([run for run in runs if test_id in set(run.tests["test_id"])], allow)
 
 

@@ -159,7 +159,6 @@ def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, a
         "version": __version__,
         "packed": packed,
         "alone": alone,
-        "page_limit": PAGE_LIMIT,
         "longest": LONGEST,
         "tasks": [paired.title for paired in pairs],
         "models": list(dict.fromkeys(model for paired in pairs for model in paired.models)),
@@ -206,12 +205,14 @@ def _write_arguments(given: Any) -> str:
 
 def _not_in_command(run: Run) -> list[str]:
     """Return notes on settings whose exact value the results do not keep."""
-    notes = []
-    if run.protocol.get("system"):
-        notes.append(f"a system instruction was given (digest {run.protocol['system']}): add --system_instruction")
-    chosen = run.protocol.get("selection", ALL) != ALL
-    if chosen and run.command.get("limit") is None and run.command.get("sample") is None:
-        notes.append(f"only some prompts were chosen ({run.protocol['selection']}): add --samples")
-    if run.protocol.get("shots"):
-        notes.append(f"the seed of the examples was {run.protocol.get('shots_seed')}")
-    return notes
+    asked, protocol = run.command, run.protocol
+    chosen = protocol.get("selection", ALL)
+    notes = {
+        f"a system instruction was given (digest {protocol.get('system')}): add --system_instruction": protocol.get(
+            "system"
+        ),
+        f"only some prompts were chosen ({chosen}): add --samples": chosen != ALL
+        and not (asked.get("limit") or asked.get("sample")),
+        f"the seed of the examples was {protocol.get('shots_seed')}": protocol.get("shots"),
+    }
+    return [note for note, told in notes.items() if told]

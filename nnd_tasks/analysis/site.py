@@ -136,11 +136,11 @@ def _differs(run: Run, main: Run) -> str:
     if run is main:
         return ""
     mine, theirs = run.asked, main.asked
-    said = []
-    for key in {**mine, **theirs}:
-        if mine.get(key) != theirs.get(key):
-            own, other = selecting.texts_apart([mine.get(key), theirs.get(key)])
-            said.append(f"{key} {own:.60} in place of {other:.60}")
+    said = [
+        "{} {:.60} in place of {:.60}".format(key, *selecting.texts_apart([mine.get(key), theirs.get(key)]))
+        for key in {**mine, **theirs}
+        if mine.get(key) != theirs.get(key)
+    ]
     return (
         visible("; ".join(said))
         or "other tests, another window, or too few tests scored, though the protocol is the same"
