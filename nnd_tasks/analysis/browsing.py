@@ -88,7 +88,7 @@ def _pack(pairs: Sequence[Paired], tests: pd.DataFrame, tokens: Mapping[int, Tok
     pieces: list[str] = []
     for number, paired in enumerate(pairs):
         own = tests[tests["section"] == number]
-        codes, places = pd.factorize(own["document"])
+        codes, names = pd.factorize(own["cluster_id"])
         of_runs = [run.tests.set_index("test_id").reindex(own["id"]) for run in paired.runs]
         sections.append(
             {
@@ -101,9 +101,9 @@ def _pack(pairs: Sequence[Paired], tests: pd.DataFrame, tokens: Mapping[int, Tok
                 "margin": [of_run["margin"].round(8).replace({math.nan: None}).tolist() for of_run in of_runs],
             }
         )
-        others = [{document["cluster_id"]: document for document in run.documents} for run in paired.runs]
+        documents = [{document["cluster_id"]: document for document in run.documents} for run in paired.runs]
         kept = [tokens.get(id(run), {}) for run in paired.runs]
-        prompts = [read_prompt(paired.runs[0].documents[place], others, kept, limit) for place in places]
+        prompts = [read_prompt([of_run[name] for of_run in documents], kept, limit) for name in names]
         pieces += [_deflate(prompts[first : first + _EACH]) for first in range(0, len(prompts), _EACH)]
     return [_deflate(sections), *pieces]
 
@@ -121,16 +121,12 @@ def name_outcome(passed: bool | None, tie: bool) -> str:
 
 
 def read_prompt(
-    document: Mapping[str, Any],
-    others: Sequence[Mapping[str, Mapping[str, Any]]],
-    tokens: Sequence[TokenScores],
-    limit: int,
+    documents: Sequence[Mapping[str, Any]], tokens: Sequence[TokenScores], limit: int = WHOLE
 ) -> dict[str, Any]:
     """Return all that is shown of a prompt.
 
     Args:
-        document: of the first run.
-        others: for each run, ``cluster_id`` -> document, whose candidates may be in another order.
+        documents: of each run; the candidates may be in another order than in the first.
         tokens: of each run; empty where it kept none.
         limit: characters of a text that are kept.
 
@@ -140,26 +136,27 @@ def read_prompt(
         For each run and candidate: ``scores``, with ``sum`` in nats, ``tokens`` and ``bytes``; ``tokens``: the two lists of
         `segments`; both None where the run has none.
     """
-    name, candidates = document["cluster_id"], document["candidates"]
-    orders = [{text: i for i, text in enumerate(other[name]["candidates"])} for other in others]
-    known = [dict(zip(other[name]["candidates"], other[name]["scores"], strict=True)) for other in others]
-    fields = [
-        (key, str(value)) for key, value in document.items() if key not in _NOT_PROMPT and value not in (None, "")
-    ]
+    first = documents[0]
+    name, candidates = first["cluster_id"], first["candidates"]
+    fields = [(key, str(value)) for key, value in first.items() if key not in _NOT_PROMPT and value not in (None, "")]
+    places = [{text: i for i, text in enumerate(document["candidates"])} for document in documents]
     return {
         "fields": [[key, text[:limit], max(len(text) - limit, 0)] for key, text in fields],
         "texts": [[text[:limit], max(len(text) - limit, 0)] for text in candidates],
         "marks": [
             [[one["start"], one["end"], ", ".join(filter(None, (one["category"], one["severity"])))] for one in errors]
-            for errors in document.get("error_spans") or [[]] * len(candidates)
+            for errors in first.get("error_spans") or [[]] * len(candidates)
         ],
-        "scores": [[scores.get(text) for text in candidates] for scores in known],
+        "scores": [
+            [document["scores"][place[text]] if text in place else None for text in candidates]
+            for document, place in zip(documents, places, strict=True)
+        ],
         "tokens": [
             [
                 None if one is None else [part.tolist() for part in segments(one, limit)]
-                for one in (kept.get((name, order.get(text, -1), True)) for text in candidates)
+                for one in (kept.get((name, place.get(text, -1), True)) for text in candidates)
             ]
-            for order, kept in zip(orders, tokens, strict=True)
+            for kept, place in zip(tokens, places, strict=True)
         ],
     }
 

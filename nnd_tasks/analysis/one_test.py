@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from nnd_tasks.analysis.browsing import WHOLE, name_outcome, pack, read_prompt
+from nnd_tasks.analysis.browsing import name_outcome, pack, read_prompt
 from nnd_tasks.analysis.page import PAGE_LIMIT, frame_tests
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, pair
@@ -39,7 +39,7 @@ def report_test(test_id: str, paired: Paired) -> Report:
     """Return texts, marks and outcomes of a test."""
     tests = pd.DataFrame([run.tests.set_index("test_id").loc[test_id] for run in paired.runs])
     first = tests.iloc[0]
-    prompt = read_prompt(paired.runs[0].documents[first["document"]], [], [], WHOLE)
+    prompt = read_prompt([paired.runs[0].documents[first["document"]]], [{}])
     texts = [{"what": name, "text": text} for name, text, _ in prompt["fields"]]
     for name, place in (("better", first["high"]), ("worse", first["low"])):
         text, _ = prompt["texts"][place]

@@ -15,7 +15,7 @@ from rich.text import Text
 from nnd_tasks.errors import visible
 from nnd_tasks.files import expand, writing_all
 from nnd_tasks.show import Form, forms
-from nnd_tasks.show.console import on_terminal, open_console, say, say_lines, warn
+from nnd_tasks.show.console import on_terminal, open_console, say, say_lines
 from nnd_tasks.show.figures import write_figure
 from nnd_tasks.show.report import Report, Table, file_stem, numeric_columns
 
@@ -64,7 +64,7 @@ def show_reports(
     else:
         say_lines("\n".join(forms.to_markdown(report, files=False) for report in reports))
     for path in write_reports(reports, out) if out is not None else ():
-        (say if form == "text" else warn)(f"written: {path}")
+        say(f"written: {path}", stderr=form != "text")
 
 
 def _print_form(reports: Sequence[Report], form: Form) -> str:
