@@ -176,6 +176,7 @@ def test_a_page_of_20000_tests_is_below_its_limit(monkeypatch: pytest.MonkeyPatc
     one = make_run("a", [False] * each, ["c"] * each).tests
     columns = {name: np.tile(one[name].to_numpy(), count) for name in one.columns}
     columns |= {"test_id": [f"{i:016x}" for i in range(count * each)], "document": np.repeat(np.arange(count), each)}
+    columns |= {"cluster_id": np.repeat([document["cluster_id"] for document in made], each)}
     columns |= {"high": np.zeros(count * each, int), "low": np.tile(np.arange(1, each + 1), count)}
     tests = one.iloc[:0].reindex(range(count * each)).assign(**columns).astype({"passed": "boolean"})
     tests["margin"] = rng.normal(-1, 1, len(tests))
