@@ -6,53 +6,25 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import pandas as pd
+from numpy.typing import NDArray
 
-from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired
 from nnd_tasks.analysis.token_files import CandidateTokens, TokenScores, run_tokens
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 #: Fields of a document that are no part of the prompt.
 _NOT_PROMPT = {"cluster_id", "candidates", "error_spans", "scores", "no_context", "kind"}
-#: Characters of texts in one piece, about: the page unpacks a piece when one of its tests is looked at.
-_PIECE = 25_000
-#: A number n of a list, such as the lengths of tokens, is the character chr(48 + n): no letter that JSON escapes but one.
-_ZERO, _MOST = 48, 40_000
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much of its texts a page holds.
-
-    Attributes:
-        candidate: characters of a candidate.
-        field: characters of a field of the prompt.
-        tokens: whether token scores are kept.
-    """
-
-    candidate: int
-    field: int
-    tokens: bool = True
-
-
-#: What is tried in turn until the data fits. After these, fewer tests.
-STEPS = (
-    Limits(4_000, 1_500),
-    Limits(1_500, 500),
-    Limits(800, 200),
-    Limits(800, 200, tokens=False),
-    Limits(300, 100, False),
-)
-#: Of one test alone.
-WHOLE = Limits(200_000, 200_000)
+#: Prompts in one piece: the page unpacks a piece when one of its tests is looked at.
+_EACH = 10
+#: Characters of a text that a page of all tests keeps.
+LONGEST = 4_000
+#: And a page of one test.
+WHOLE = 10**9
 
 
 @dataclass(frozen=True)
@@ -60,18 +32,18 @@ class Packed:
     """The tests of some runs as a page holds them.
 
     Attributes:
-        pieces: base64 of deflated JSON; the first is the index of all tests, each other one has the texts of some prompts.
-        limits: what is kept of the texts.
+        pieces: base64 of deflated JSON; the first is the index of all tests, each other one has some prompts, see `read_prompt`.
         tests: number of tests that the page has.
         of: number of tests that there are.
-        models: names of the models that have token scores.
+        models: names of the models whose token scores the page has.
+        cut: token scores were left out.
     """
 
     pieces: list[str]
-    limits: Limits
     tests: int
     of: int
     models: list[str]
+    cut: bool
 
     @property
     def size(self) -> int:
@@ -80,159 +52,113 @@ class Packed:
 
 
 def pack(pairs: Sequence[Paired], room: int, only: str = "") -> Packed:
-    """Return all tests as data for the page, or as much as fits.
-
-    Texts are shortened first, then token scores left out, then tests with large margins.
+    """Return all tests as data for the page, or as much as fits: token scores are left out first, then tests with large margins.
 
     Args:
         pairs: models on the same tests, for each set.
         room: most bytes.
         only: id of a test; the page has this one alone, with its whole texts.
     """
-    tokens = {id(run): run_tokens(run) for paired in pairs for run in paired.runs}
-    tests = [_tests(paired, only) for paired in pairs]
-    every = sum(map(len, tests))
-    steps = [(WHOLE, every)] if only else [(limits, every) for limits in STEPS]
-    steps += [(STEPS[-1], every >> n) for n in range(1, max(every, 1).bit_length())]
-    order = np.argsort(np.concatenate([table["worst"] for table in tests]), kind="stable")
-    ends = np.cumsum([len(table) for table in tests])[:-1]
-    for limits, count in steps:
-        kept = np.zeros(every, dtype=bool)
-        kept[order[:count]] = True
-        chosen = [table[own] for table, own in zip(tests, np.split(kept, ends), strict=True)]
-        packed = _pack(pairs, chosen, tokens if limits.tokens else {}, limits, every)
+    tokens = {id(run): scores for paired in pairs for run in paired.runs if (scores := run_tokens(run)) is not None}
+    tests = pd.concat(
+        [_list_tests(paired).assign(section=number) for number, paired in enumerate(pairs)], ignore_index=True
+    )
+    tests = tests[tests["id"] == only] if only else tests
+    rank = tests["worst"].rank(method="first", na_option="bottom")
+    every = len(tests)
+    for count, kept in [(every, tokens), *((every >> n, {}) for n in range(every.bit_length()))]:
+        pieces = _pack(pairs, tests[rank <= count], kept, WHOLE if only else LONGEST)
+        names = dict.fromkeys(run.model for paired in pairs for run in paired.runs if id(run) in kept)
+        packed = Packed(pieces, count, every, list(names), len(kept) < len(tokens))
         if packed.size <= room:
             break
     return packed
 
 
-def _tests(paired: Paired, only: str) -> pd.DataFrame:
-    """Return the tests of the first run with ``worst``, the smallest margin that a model has, infinite where none has one."""
-    tests = paired.runs[0].tests
-    tests = tests[tests["test_id"] == only] if only else tests
-    margins = [run.tests.set_index("test_id")["margin"].reindex(tests["test_id"]).to_numpy() for run in paired.runs]
-    return tests.assign(worst=np.fmin.reduce([np.nan_to_num(row, nan=math.inf) for row in margins]))
+def _list_tests(paired: Paired) -> pd.DataFrame:
+    """Return the tests of the first run, with ``worst``, the smallest margin that a model has."""
+    margins = pd.concat([run.tests.set_index("test_id")["margin"] for run in paired.runs], axis="columns")
+    tests = paired.runs[0].tests.rename(columns={"test_id": "id"})
+    details = [", ".join(filter(None, pair)) for pair in zip(tests["subcategory"], tests["severity"], strict=True)]
+    return tests.assign(worst=tests["id"].map(margins.min(axis="columns")), detail=details)
 
 
-def _pack(
-    pairs: Sequence[Paired],
-    chosen: Sequence[pd.DataFrame],
-    tokens: Mapping[int, TokenScores | None],
-    limits: Limits,
-    every: int,
-) -> Packed:
+def _pack(pairs: Sequence[Paired], tests: pd.DataFrame, tokens: Mapping[int, TokenScores], limit: int) -> list[str]:
     sections: list[dict[str, Any]] = []
     pieces: list[str] = []
-    for paired, tests in zip(pairs, chosen, strict=True):
-        kept = [tokens.get(id(run)) for run in paired.runs]
-        places = {place: i for i, place in enumerate(dict.fromkeys(tests["document"].tolist()))}
-        own, first = _documents(paired, list(places), kept, limits)
-        categories, details = (list(dict.fromkeys(names)) for names in (tests["category"], _details(tests)))
+    for number, paired in enumerate(pairs):
+        own = tests[tests["section"] == number]
+        codes, names = pd.factorize(own["cluster_id"])
+        of_runs = [run.tests.set_index("test_id").reindex(own["id"]) for run in paired.runs]
         sections.append(
             {
-                **{"task": paired.title, "models": paired.models, "tokens": [scores is not None for scores in kept]},
-                **{"categories": categories, "details": details, "piece": len(pieces) + 1, "first": first},
-                "id": tests["test_id"].tolist(),
-                "document": [places[place] for place in tests["document"]],
-                "category": _numbers([categories.index(name) for name in tests["category"]]),
-                "detail": _numbers([details.index(detail) for detail in _details(tests)]),
-                "high": _numbers(tests["high"]),
-                "low": _numbers(tests["low"]),
-                "outcome": [_outcomes(run, tests) for run in paired.runs],
-                "margin": [_margins(run, tests) for run in paired.runs],
+                "task": paired.title,
+                "models": paired.models,
+                **own[["id", "category", "detail", "high", "low"]].to_dict("list"),
+                "piece": (1 + len(pieces) + codes // _EACH).tolist(),
+                "place": (codes % _EACH).tolist(),
+                "outcome": [list(map(name_outcome, of_run["passed"], of_run["tie"])) for of_run in of_runs],
+                "margin": [of_run["margin"].round(8).replace({math.nan: None}).tolist() for of_run in of_runs],
             }
         )
-        pieces += own
-    with_tokens = (run.model for paired in pairs for run in paired.runs if tokens.get(id(run)) is not None)
-    return Packed(
-        [_deflated(sections), *pieces], limits, sum(map(len, chosen)), every, list(dict.fromkeys(with_tokens))
-    )
+        documents = [{document["cluster_id"]: document for document in run.documents} for run in paired.runs]
+        kept = [tokens.get(id(run), {}) for run in paired.runs]
+        prompts = [read_prompt([of_run[name] for of_run in documents], kept, limit) for name in names]
+        pieces += [_deflate(prompts[first : first + _EACH]) for first in range(0, len(prompts), _EACH)]
+    return [_deflate(sections), *pieces]
 
 
-def _details(tests: pd.DataFrame) -> list[str]:
-    """Return subcategory and severity of each test, where it has any."""
-    return [", ".join(filter(None, pair)) for pair in zip(tests["subcategory"], tests["severity"], strict=True)]
+def _deflate(data: Any) -> str:
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+    return base64.b64encode(zlib.compress(text, 6)).decode()
 
 
-def _outcomes(run: Run, tests: pd.DataFrame) -> str:
-    """Return a letter for each test: Passed, Failed, = failed with equal likelihoods, - not scored."""
-    own = run.tests.set_index("test_id").reindex(tests["test_id"])
-    return "".join(
-        "-" if passed is not True and passed is not False else "P" if passed else "=" if tie else "F"
-        for passed, tie in zip(own["passed"].astype(object), own["tie"], strict=True)
-    )
+def name_outcome(passed: bool | None, tie: bool) -> str:
+    """Return what became of a test, in words."""
+    if pd.isna(passed):
+        return "not scored"
+    return "passed" if passed else "failed, equal" if tie else "failed"
 
 
-def _margins(run: Run, tests: pd.DataFrame) -> list[float | None]:
-    margins = run.tests.set_index("test_id")["margin"].reindex(tests["test_id"])
-    return [None if math.isnan(margin) else round(margin, 8) for margin in margins.tolist()]
+def read_prompt(
+    documents: Sequence[Mapping[str, Any]], tokens: Sequence[TokenScores], limit: int = WHOLE
+) -> dict[str, Any]:
+    """Return all that is shown of a prompt.
 
+    Args:
+        documents: of each run; the candidates may be in another order than in the first.
+        tokens: of each run; empty where it kept none.
+        limit: characters of a text that are kept.
 
-# ---------------------------------------------------------------- prompts
-
-
-def _documents(
-    paired: Paired, places: Sequence[int], tokens: Sequence[TokenScores | None], limits: Limits
-) -> tuple[list[str], list[int]]:
-    """Return the prompts of a set in pieces, and which of them (counted from 0) is the first of each piece."""
-    others = [{document["cluster_id"]: document for document in run.documents} for run in paired.runs]
-    pieces, first = [], []
-    texts: dict[str, int] = {}
-    documents: list[dict[str, Any]] = []
-    size = 0
-    for number, place in enumerate(places, start=1):
-        document = paired.runs[0].documents[place]
-        name, candidates = document["cluster_id"], document["candidates"]
-        own = [(other[name], scores) for other, scores in zip(others, tokens, strict=True)]
-        data = {
-            "fields": [[key, *_kept(text, limits.field, texts)] for key, text in prompt_fields(document)],
-            "texts": [_kept(text, limits.candidate, texts) for text in candidates],
-            "marks": [_marks(errors) for errors in document.get("error_spans") or []],
-            "scores": [_scores(theirs, candidates) for theirs, _ in own],
-            "tokens": [_tokens(theirs, candidates, scores, limits.candidate) for theirs, scores in own],
-        }
-        size += sum(map(len, candidates)) + sum(min(len(text), limits.field) for _, text in prompt_fields(document))
-        documents.append(data)
-        if size > _PIECE or number == len(places):
-            first.append(number - len(documents))
-            pieces.append(_deflated({"texts": list(texts), "documents": documents}))
-            texts, documents, size = {}, [], 0
-    return pieces, first
-
-
-def prompt_fields(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return name and text of each field of a prompt that is not empty."""
-    return [(key, str(value)) for key, value in document.items() if key not in _NOT_PROMPT and value not in (None, "")]
-
-
-def _kept(text: str, limit: int, texts: dict[str, int]) -> list[int]:
-    """Return the number of a text among ``texts``, where it is put once, and how many of its characters are not kept."""
-    return [texts.setdefault(text[:limit], len(texts)), max(len(text) - limit, 0)]
-
-
-def _marks(errors: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
-    """Return start, end and kind of each error that people marked."""
-    kind = (", ".join(filter(None, (error["category"], error["severity"]))) for error in errors)
-    return [[error["start"], error["end"], what] for error, what in zip(errors, kind, strict=True)]
-
-
-def _scores(document: Mapping[str, Any], candidates: Sequence[str]) -> list[list[float] | None]:
-    """Return sum (nats), tokens and bytes of each candidate; None where the run has no finite score of this text."""
-    known = dict(zip(document["candidates"], document["scores"], strict=True))
-    found = [known.get(text) for text in candidates]
-    return [
-        None if score is None or score["sum"] is None else [round(score["sum"], 8), score["tokens"], score["bytes"]]
-        for score in found
-    ]
-
-
-def _tokens(
-    document: Mapping[str, Any], candidates: Sequence[str], scores: TokenScores | None, limit: int
-) -> list[list[str] | None]:
-    """Return lengths and surprises of the tokens of each candidate, see `segments`; None where they were not kept."""
-    places = {text: i for i, text in enumerate(document["candidates"])} if scores else {}
-    found = [(scores or {}).get((document["cluster_id"], places.get(text, -1), True)) for text in candidates]
-    return [None if one is None else [_numbers(part) for part in segments(one, limit)] for one in found]
+    Returns:
+        ``fields``: name, text, and how many characters are not kept, of each field that is not empty. For each candidate:
+        ``texts``: text, and how many characters are not kept; ``marks``: start, end and kind of each error that people marked.
+        For each run and candidate: ``scores``, with ``sum`` in nats, ``tokens`` and ``bytes``; ``tokens``: the two lists of
+        `segments`; both None where the run has none.
+    """
+    first = documents[0]
+    name, candidates = first["cluster_id"], first["candidates"]
+    fields = [(key, str(value)) for key, value in first.items() if key not in _NOT_PROMPT and value not in (None, "")]
+    places = [{text: i for i, text in enumerate(document["candidates"])} for document in documents]
+    return {
+        "fields": [[key, text[:limit], max(len(text) - limit, 0)] for key, text in fields],
+        "texts": [[text[:limit], max(len(text) - limit, 0)] for text in candidates],
+        "marks": [
+            [[one["start"], one["end"], ", ".join(filter(None, (one["category"], one["severity"])))] for one in errors]
+            for errors in first.get("error_spans") or [[]] * len(candidates)
+        ],
+        "scores": [
+            [document["scores"][place[text]] if text in place else None for text in candidates]
+            for document, place in zip(documents, places, strict=True)
+        ],
+        "tokens": [
+            [
+                None if one is None else [part.tolist() for part in segments(one, limit)]
+                for one in (kept.get((name, place.get(text, -1), True)) for text in candidates)
+            ]
+            for kept, place in zip(tokens, places, strict=True)
+        ],
+    }
 
 
 def segments(tokens: CandidateTokens, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -245,26 +171,11 @@ def segments(tokens: CandidateTokens, limit: int) -> tuple[NDArray[np.int64], ND
         limit: characters of the candidate; later stretches are left out.
 
     Returns:
-        Lengths in characters, and surprises in tenths of a nat, both from 0 to 40,000, shape (stretches,).
+        Lengths in characters, and surprises in tenths of a nat, shape (stretches,).
     """
     reach = np.maximum.accumulate(np.minimum(tokens.ends, limit + 1, dtype=np.int64))
-    first = np.ones(len(reach), dtype=bool)
-    first[1:] = tokens.starts[1:] >= reach[:-1]
-    begins = np.flatnonzero(first)
+    begins = np.flatnonzero(np.append(True, tokens.starts[1:] >= reach[:-1]))
     ends = reach[np.append(begins[1:], len(reach)) - 1]
-    tenths = np.rint(np.add.reduceat(tokens.logprobs, begins, dtype=np.float64) * -10).clip(0, _MOST).astype(np.int64)
-    lengths = ends.copy()
-    lengths[1:] -= ends[:-1]
+    tenths = np.rint(np.add.reduceat(tokens.logprobs, begins, dtype=np.float64) * -10).astype(np.int64)
     count = int(np.searchsorted(ends, limit, side="right"))
-    return lengths[:count], tenths[:count]
-
-
-def _numbers(values: ArrayLike) -> str:
-    """Return whole numbers from 0 to 40,000 as one character each."""
-    codes: NDArray[np.uint32] = np.asarray(values, dtype="<u4") + np.uint32(_ZERO)
-    return codes.tobytes().decode("utf-32-le")
-
-
-def _deflated(data: Any) -> str:
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
-    return base64.b64encode(zlib.compress(text, 6)).decode()
+    return np.diff(ends, prepend=0)[:count], tenths[:count]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,9 @@ from numpy.typing import NDArray
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.harness.span_metrics import marked_tokens, unigram_surprise
-from nnd_tasks.show.figures import Panel, Series, draw_panels
+from nnd_tasks.show.figures import draw_lines
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import clustered_mean
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 #: Tokens that are looked at on each side of an error.
 SIDE = 5
@@ -108,25 +105,18 @@ def report_spans(around: pd.DataFrame) -> Report:
         around: at least one row.
     """
     columns = {"token": "{place}", "{model}: {value}": "{mean:.2f} [{low:.2f}, {high:.2f}]"}
-    tasks = dict(list(around.groupby("task")))
+    places, values = around["place"].map(PLACES.index), around["value"].map(VALUES)
+    points = around.assign(panel=values, line=around["model"], x=places, y=around["mean"])
+    title = "Surprise around marked errors"
     return Report(
         name="around_errors",
-        title="Surprise around marked errors",
-        tables=[Table(file_stem(task), rows, columns, caption=task) for task, rows in tasks.items()],
+        title=title,
+        tables=[Table(file_stem(task), rows, columns, caption=task) for task, rows in around.groupby("task")],
         notes=[CAPTION],
-        figures={file_stem(task): partial(_draw, task, rows) for task, rows in tasks.items()},
-    )
-
-
-def _draw(task: str, around: pd.DataFrame) -> Figure:
-    panels = []
-    for value, panel in around.groupby("value", sort=False):
-        series = []
-        for model, line in panel.groupby("model", sort=False):
-            x = line["place"].map(PLACES.index)
-            series.append(Series(model, x, *line[["mean", "low", "high"]].to_numpy().T))
-        panels.append(Panel(VALUES[value], series))
-    x_label = "tokens before, in and after an error"
-    return draw_panels(
-        panels, f"Surprise around marked errors: {task}", x_label, y_label="nats", chance=None, ticks=PLACES
+        figures={
+            file_stem(task): partial(
+                draw_lines, rows, f"{title}: {task}", "tokens before, in and after an error", "nats", ticks=PLACES
+            )
+            for task, rows in points.groupby("task")
+        },
     )

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from nnd_tasks import __version__
 from nnd_tasks.analysis import error_spans as spans
-from nnd_tasks.analysis.browsing import Packed, pack
+from nnd_tasks.analysis.browsing import LONGEST, Packed, pack
 from nnd_tasks.analysis.compare import LEGEND, RATE, Comparison, compare, report_comparison
 from nnd_tasks.analysis.results import Run, notes_on
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
-from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.errors import NNDError
 from nnd_tasks.secrets import hide, without_secrets
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
@@ -39,7 +37,7 @@ class Section:
         report: its tables.
         around: surprise around marked errors; empty without these or token scores.
         protocol: what all runs were asked.
-        differing: a row per part of the signature in which the runs differ, a column per model.
+        differing: the parts of the signature in which the runs differ.
         note: what was asked otherwise than in the first section of a site's page.
     """
 
@@ -48,7 +46,7 @@ class Section:
     report: Report
     around: pd.DataFrame
     protocol: Mapping[str, str]
-    differing: pd.DataFrame
+    differing: Table
     note: str = ""
 
 
@@ -66,29 +64,30 @@ def make_section(paired: Paired, note: str = "") -> Section:
     return Section(paired, comparison, report_comparison(comparison), around, protocol, differing, note)
 
 
-def _compare_settings(runs: Sequence[Run]) -> tuple[dict[str, str], pd.DataFrame]:
+def _compare_settings(runs: Sequence[Run]) -> tuple[dict[str, str], Table]:
     """Return the protocol that all runs share, and what differs in any part of their signatures."""
-    rows = [
+    rows = pd.DataFrame(
         {"part": f"{key} ({name})", "model": run.model, "value": _write_setting(value)}
         for run in runs
-        for name, part in (("protocol", run.protocol), ("model", run.model_info), ("environment", run.environment))
+        for name, part in (
+            ("protocol", run.protocol),
+            ("model", run.model_info),
+            ("environment", run.environment),
+            ("error spans", {"digest": run.spans} if run.spans else {}),
+        )
         for key, value in part.items()
-    ]
-    rows += [{"part": "spans", "model": run.model, "value": run.spans} for run in runs if run.spans]
-    table = pd.DataFrame(rows).pivot_table(index="part", columns="model", values="value", aggfunc="first", sort=False)
-    table = table.fillna("none")
-    same = table.nunique(axis="columns") == 1
-    protocol = table[same & table.index.str.endswith(" (protocol)")].iloc[:, 0]
-    protocol.index = protocol.index.str.removesuffix(" (protocol)")
-    return dict(protocol), table[~same].reset_index()
+    )
+    values = rows.groupby("part")["value"]
+    same = (values.transform("nunique") == 1) & (values.transform("size") == len(runs))
+    shared = rows[same].drop_duplicates("part").set_index("part")["value"].filter(like=" (protocol)")
+    protocol = {part.removesuffix(" (protocol)"): value for part, value in shared.items()}
+    return protocol, Table("what_differs", rows[~same], {"part": "{part}", "{model}": "{value}"})
 
 
 def _write_setting(value: Any) -> str:
     """Return a value of a signature as text, without secrets: plain lm_eval may have stored some."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     value = without_secrets(value)
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value or "none")
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def report_pages(pairs: Sequence[Paired]) -> list[Report]:
@@ -101,29 +100,23 @@ def report_pages(pairs: Sequence[Paired]) -> list[Report]:
     return reports
 
 
-def render_report(
-    runs: Sequence[Run], places: Sequence[str | Path], allow: Sequence[str] = (), select: Sequence[str] = ()
-) -> str:
+def render_report(runs: Sequence[Run], allow: Sequence[str] = ()) -> str:
     """Return the page about some runs.
 
     Args:
         runs: of any sets.
-        places: where they were read, for the command that makes the page again.
         allow: parts of the protocol that may differ.
-        select: as for `nnd_tasks.analysis.results.read_results`, for that command.
 
     Raises:
         NNDError: runs cannot be compared, or token scores are damaged.
     """
     pairs = pair(runs, allow)
     lone = not_compared(runs, pairs) if len({run.model for run in runs}) > 1 else []
-    again = ["nnd", "report", *map(str, places), *(["--allow", ",".join(allow)] if allow else [])]
-    again += [word for text in select for word in ("--select", text)]
-    return render_page("NND report", [make_section(paired) for paired in pairs], lone, visible(shlex.join(again)))
+    return render_page("NND report", [make_section(paired) for paired in pairs], lone)
 
 
 def render_page(
-    title: str, sections: Sequence[Section], notes: Sequence[str] = (), again: str = "", *, texts: bool = True
+    title: str, sections: Sequence[Section], notes: Sequence[str] = (), *, home: str = "", texts: bool = True
 ) -> str:
     """Return a page.
 
@@ -131,25 +124,24 @@ def render_page(
         title: of the page.
         sections: one per set, or per group of runs.
         notes: below the summary.
-        again: the command that makes the page; empty for none.
+        home: front page of the site; empty for a page alone.
         texts: let the reader look at the tests.
     """
     pairs = [section.paired for section in sections]
     rates = pd.concat([section.report.tables[0].data.assign(task=section.paired.title) for section in sections])
     whole = rates[rates["category"] == ALL]
     summary = Table("summary", whole, {"model": "{model}", "{task}": RATE}, "Pass rate over all tests of a set.")
-    overview = Report("summary", title, tables=[summary], legend=LEGEND)
-    packed = pack(pairs, PAGE_LIMIT) if texts else None
     return render(
         "page.html.j2",
-        overview=overview,
+        overview=Report("summary", title, tables=[summary], legend=LEGEND),
         sections=sections,
         notes=[*notes, *(note for section in sections for note in notes_on(section.paired.runs))],
-        again=again,
+        home=home,
         baselines=BASELINES,
         commands=[(run, command_of(run), _not_in_command(run)) for paired in pairs for run in paired.runs],
+        without_secrets=without_secrets,
         spans=spans,
-        **frame_tests(title, pairs, packed),
+        **frame_tests(title, pairs, pack(pairs, PAGE_LIMIT) if texts else None),
     )
 
 
@@ -162,26 +154,16 @@ def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, a
         packed: these tests; None shows none.
         alone: the page shows one test, so it has no search.
     """
-    models = dict.fromkeys(model for paired in pairs for model in paired.models)
-    tokens = [(model, model) for model in packed.models] if packed else []
-    every = [("*", "all models, side by side")]
-    categories = sorted({name for paired in pairs for name in paired.runs[0].tests["category"]})
     return {
         "title": title,
         "version": __version__,
         "packed": packed,
         "alone": alone,
-        "marked": any("error_spans" in run.documents[0] for paired in pairs for run in paired.runs if run.documents),
-        "page_limit": PAGE_LIMIT,
-        "options": {
-            "task": [(paired.title, paired.title) for paired in pairs],
-            "model": [(model, model) for model in models],
-            "against": [("*", "any other model disagrees"), *((model, f"{model} disagrees") for model in models)],
-            "category": [(name, name) for name in categories],
-            "tokens": [*every, *tokens] if alone else [*tokens, *every],
-        },
+        "longest": LONGEST,
+        "tasks": [paired.title for paired in pairs],
+        "models": list(dict.fromkeys(model for paired in pairs for model in paired.models)),
+        "categories": sorted({name for paired in pairs for name in paired.runs[0].tests["category"]}),
         "counted": counted,
-        "without_secrets": without_secrets,
     }
 
 
@@ -193,31 +175,27 @@ _FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multi
 
 def command_of(run: Run) -> str:
     """Return a command that runs the same again, from what the results file keeps of the first one, without secrets."""
-    asked, protocol = run.command, run.protocol
+    asked, protocol, settings = run.command, run.protocol, run.command.get("settings")
     model = str(asked.get("model") or "hf")
+    options = {
+        "model": model.removesuffix("-shared-prefix"),
+        "model_args": _write_arguments(asked.get("model_args")),
+        "tasks": run.task,
+        **{name: asked.get(name) for name in ("device", "batch_size", "limit", "sample")},
+        "num_fewshot": protocol.get("shots"),
+        "metadata": settings and json.dumps(settings),
+    }
     # `nnd run --model hf` becomes hf-shared-prefix, and vllm becomes vllm-shared-prefix.
     words = ["nnd", "run", *(["--no-shared-prefix"] if asked.get("model") in ("hf", "vllm") else [])]
-    words += ["--model", model.removesuffix("-shared-prefix")]
-    if arguments := _write_arguments(asked.get("model_args")):
-        words += ["--model_args", arguments]
-    words += ["--tasks", run.task]
-    for option in ("device", "batch_size", "limit", "sample"):
-        if asked.get(option) is not None:
-            # A limit is a number or a share; lm-eval keeps both as floats.
-            words += [f"--{option}", f"{asked[option]:g}" if option == "limit" else str(asked[option])]
-    if protocol.get("shots"):
-        words += ["--num_fewshot", str(protocol["shots"])]
+    for name, value in options.items():
+        if value:  # a limit is a number or a share; lm-eval keeps both as floats
+            words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
     words += [f"--{flag}" for flag, key in _FLAGS.items() if protocol.get(key)]
-    if settings := asked.get("settings"):
-        words += ["--metadata", json.dumps(settings)]
     return shlex.join([*words, "--log_samples", "--output_path", "results"])
 
 
 def _write_arguments(given: Any) -> str:
     """Return model arguments as text: ``key=value`` pairs, or JSON where a value is more than a word."""
-    if isinstance(given, str):
-        with suppress(ValueError, RecursionError):
-            given = json.loads(given)
     if not isinstance(given, Mapping):
         return hide(str(given or ""))
     kept: dict[str, Any] = without_secrets(given, None)
@@ -227,12 +205,14 @@ def _write_arguments(given: Any) -> str:
 
 def _not_in_command(run: Run) -> list[str]:
     """Return notes on settings whose exact value the results do not keep."""
-    notes = []
-    if run.protocol.get("system"):
-        notes.append(f"a system instruction was given (digest {run.protocol['system']}): add --system_instruction")
-    chosen = run.protocol.get("selection", ALL) != ALL
-    if chosen and run.command.get("limit") is None and run.command.get("sample") is None:
-        notes.append(f"only some prompts were chosen ({run.protocol['selection']}): add --samples")
-    if run.protocol.get("shots"):
-        notes.append(f"the seed of the examples was {run.protocol.get('shots_seed')}")
-    return notes
+    asked, protocol = run.command, run.protocol
+    chosen = protocol.get("selection", ALL)
+    notes = {
+        f"a system instruction was given (digest {protocol.get('system')}): add --system_instruction": protocol.get(
+            "system"
+        ),
+        f"only some prompts were chosen ({chosen}): add --samples": chosen != ALL
+        and not (asked.get("limit") or asked.get("sample")),
+        f"the seed of the examples was {protocol.get('shots_seed')}": protocol.get("shots"),
+    }
+    return [note for note, told in notes.items() if told]

@@ -58,30 +58,27 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
     names = {name: f"set-{file_stem(name.removeprefix('nnd/'))}.html" for name in sets}
     sections = [section for of_set in sets.values() for section in of_set]
     pages = {
-        names[name]: render_page(name, of_set, texts=_texts_are_free(of_set[0].paired.runs[0]))
+        names[name]: render_page(name, of_set, home="index.html", texts=_texts_are_free(of_set[0].paired.runs[0]))
         for name, of_set in sets.items()
     }
-    rates = pd.concat([_overall_rates(section) for section in sections], ignore_index=True)
-    main = rates[rates["note"] == ""]
-    apart = rates[rates["note"] != ""]
+    rates = pd.concat(
+        [section.report.tables[0].data.assign(set=section.paired.set, note=section.note) for section in sections]
+    )
+    whole = rates[rates["category"] == ALL]
+    apart = whole["note"] != ""
     columns = {"model": "{model}", "{set}": RATE}
     asked = {"set": "{set}", "what differs": "{note}", "model": "{model}", "pass rate": RATE}
     front = Report(
         name="index",
         title="NND results",
-        tables=[Table("rates", main, columns), *([Table("apart", apart, asked)] if len(apart) else [])],
+        tables=[Table("rates", whole[~apart], columns), Table("apart", whole[apart], asked)],
         legend=LEGEND,
         notes=[f"left out: {line}" for line in skipped],
     )
     pages["index.html"] = render("site.html.j2", front=front, pages=names)
-    pages["results.json"] = json.dumps([json.loads(to_json(section.report)) for section in sections], indent=1)
+    pages["results.json"] = f"[{', '.join(to_json(section.report) for section in sections)}]"
     write_texts({place / name: text for name, text in pages.items()})
     return place / "index.html", skipped
-
-
-def _overall_rates(section: Section) -> pd.DataFrame:
-    rates = section.report.tables[0].data
-    return rates[rates["category"] == ALL].assign(set=section.paired.set, note=section.note)
 
 
 def _texts_are_free(run: Run) -> bool:
@@ -107,7 +104,7 @@ def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Sectio
             groups[run.set][_group_key(run)][_model_key(run)] = run  # the newest of a model
     sets: dict[str, list[Section]] = {}
     for name, of_set in groups.items():
-        ordered = sorted((list(of_model.values()) for of_model in of_set.values()), key=_order_key)
+        ordered = sorted((list(of_model.values()) for of_model in of_set.values()), key=_rank)
         for number, group in enumerate(ordered, start=1):
             with noting(skipped):
                 [paired] = pair(group)
@@ -130,7 +127,7 @@ def _model_key(run: Run) -> str:
     return json.dumps(info | ({"name": "", "tokenizer": ""} if info.get("weights") else {}), sort_keys=True)
 
 
-def _order_key(group: Sequence[Run]) -> tuple[bool, bool, int]:
+def _rank(group: Sequence[Run]) -> tuple[bool, bool, int]:
     return len(group) == 1, group[0].protocol.get("selection", ALL) != ALL, -len(group)
 
 
@@ -139,11 +136,11 @@ def _differs(run: Run, main: Run) -> str:
     if run is main:
         return ""
     mine, theirs = run.asked, main.asked
-    said = []
-    for key in {**mine, **theirs}:
-        if mine.get(key) != theirs.get(key):
-            own, other = selecting.texts_apart([mine.get(key), theirs.get(key)])
-            said.append(f"{key} {own:.60} in place of {other:.60}")
+    said = [
+        "{} {:.60} in place of {:.60}".format(key, *selecting.texts_apart([mine.get(key), theirs.get(key)]))
+        for key in {**mine, **theirs}
+        if mine.get(key) != theirs.get(key)
+    ]
     return (
         visible("; ".join(said))
         or "other tests, another window, or too few tests scored, though the protocol is the same"

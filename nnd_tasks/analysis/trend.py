@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
 from nnd_tasks.analysis.compare import category_rates
+from nnd_tasks.analysis.marks import FEW_PROMPTS
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.power import LEVEL
 from nnd_tasks.analysis.results import Run, read_results
@@ -30,15 +31,9 @@ from nnd_tasks.analysis.tags import (
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.runner.training_log import read_log
-from nnd_tasks.show.figures import Panel, Series, draw_panels
+from nnd_tasks.show.figures import draw_lines
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import FEW, effective_tests, wilson
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-EPOCH = "epoch"
-Panels: TypeAlias = Literal["task", "category"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +41,16 @@ class Trend:
     """Pass rates of several models, or of one during its training.
 
     Attributes:
-        x: what the rates stand against: ``parameters``, ``step``, ``epoch`` or a column of the tags.
+        x: what the rates stand against: ``parameters``, ``step`` or a column of the tags.
         points: one row per task, category and model: ``task``, ``category``, ``family`` (against steps, the training; empty for
             logs), ``model``, ``x``, ``tests``, ``clusters`` (prompts), ``rate``, ``standard_error`` (clustered by prompt),
-            ``low`` and ``high`` (95% interval).
+            ``low`` and ``high`` (95% interval), ``signature``.
         notes: sentences for the reader.
-        signatures: ``TASK: MODEL`` -> signature of that run.
     """
 
     x: str
     points: pd.DataFrame
     notes: list[str]
-    signatures: dict[str, str]
 
 
 def read_trend(
@@ -71,7 +64,7 @@ def read_trend(
 
     Args:
         places: folders and files as for `read_results`; or what `NNDCallback` wrote: ``.jsonl`` files that are no samples.
-        x: as for `find_trend` and `read_logs`.
+        x: as for `find_trend`; a log has ``step`` only.
         tags: file of tags; for runs only.
         allow: parts of the protocol that may differ.
         select: as for `read_results`; for runs only.
@@ -82,9 +75,9 @@ def read_trend(
     logs = [path for path in places if path.suffix == ".jsonl" and not path.name.startswith("samples_")]
     if not logs:
         return find_trend(read_results(places, select), x, None if tags is None else read_tags(tags), allow)
-    if len(logs) < len(places) or select or tags is not None:
-        raise NNDError(f"{logs[0]} is a log of NNDCallback: draw runs separately, and without it --select and --tags")
-    return read_logs(logs, x or STEP, allow)
+    if len(logs) < len(places) or select or tags is not None or x not in (None, STEP):
+        raise NNDError(f"{logs[0]} is a log of NNDCallback: draw runs separately; it has no tags and no x but step")
+    return read_logs(logs, allow)
 
 
 def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = None, allow: Sequence[str] = ()) -> Trend:
@@ -110,26 +103,26 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
     names = short_names(list(own)) if x == STEP else [""] * len(models)
     families = {run.model: find_family(run, tags, name) for run, name in zip(models, names, strict=True)}
     rows: list[dict[str, Any]] = []
-    signatures: dict[str, str] = {}
     for paired in groups:
         if paired.tests.empty:
             raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(paired.models)}")
         places = {run.model: find_number(run, x, tags) for run in paired.runs}
+        lines = {run.model: run.line for run in paired.runs}
         rates = category_rates(paired).rename(columns={"prompts": "clusters"}).drop(columns="few")
-        about = {"task": paired.title, "family": rates["model"].map(families), "x": rates["model"].map(places)}
-        rows += rates.assign(**about).to_dict("records")
+        about = {"family": families, "x": places, "signature": lines}
+        columns = {name: rates["model"].map(of_model) for name, of_model in about.items()}
+        rows += rates.assign(task=paired.title, **columns).to_dict("records")
         notes += [f"{paired.title}: {note}" for note in paired.notes]
-        signatures |= {f"{paired.title}: {run.model}": run.line for run in paired.runs}
     if not all(tags and tags.text(run, "family") for run in models):
         notes.append("Families are guessed from names; the column family of --tags FILE names them.")
-    return Trend(x, _sort_points(rows, x), notes, signatures)
+    return Trend(x, _sort_points(rows, x), notes)
 
 
 def _sort_points(rows: Sequence[Mapping[str, Any]], x: str) -> pd.DataFrame:
     """Return points by task, with all tests first, then by category, family and x.
 
     Raises:
-        NNDError: a line has two points at one place, or a size is not above 0.
+        NNDError: a line has two points at one place.
     """
     order = ["task", "category", "family", "x"]
     points = pd.DataFrame(rows).astype({"clusters": "Int64", "standard_error": float})
@@ -142,45 +135,35 @@ def _sort_points(rows: Sequence[Mapping[str, Any]], x: str) -> pd.DataFrame:
             f"{first['task']}: {first['model']} and {second['model']} both have {x} {first['x']:,.12g}; name only the runs that "
             "you want, or give families of their own with --tags"
         )
-    if x == PARAMETERS and points["x"].min() <= 0:
-        raise NNDError(f"{points['model'][points['x'].idxmin()]}: {points['x'].min():,} parameters; a size is above 0")
     return points
 
 
-def read_logs(paths: Sequence[Path], x: str = STEP, allow: Sequence[str] = ()) -> Trend:
+def read_logs(paths: Sequence[Path], allow: Sequence[str] = ()) -> Trend:
     """Return the pass rates of one training from what `NNDCallback` wrote.
 
     Args:
         paths: the log, or the logs of a training in parts.
-        x: ``step`` or ``epoch``.
         allow: parts of the protocol that may differ.
 
     Raises:
         NNDError: a line is damaged, two have the same step, or what was asked changed.
     """
-    if x not in (STEP, EPOCH):
-        raise NNDError(f"--x {x}: a training's log has step and epoch")
     rows: list[dict[str, Any]] = []
-    signatures: dict[str, str] = {}
     protocols: dict[str, set[str]] = {}
     named = ", ".join(map(str, paths))
     for line in (line for path in paths for line in read_log(path)):
-        task, model = line["task"], f"step {line['step']}"
-        where = f"{named}: {task}, {model}"
-        if line.get(x) is None:
-            raise NNDError(f"{where}: has no {x}")
-        about = {"task": task, "family": "", "model": model, "x": line[x]}
+        task, model, signature = line["task"], f"step {line['step']}", line.get("signature") or ""
+        about = {"task": task, "family": "", "model": model, "x": line["step"], "signature": signature}
         rows += [{**about, "category": name, **_read_rate(rate)} for name, rate in line["rates"].items()]
-        signature = signatures[f"{task}: {model}"] = line.get("signature") or ""
         protocol = {part for part in signature.split(" || ")[0].split("|") if part.partition(":")[0] not in allow}
         if differ := protocol ^ protocols.setdefault(task, protocol):
             raise NNDError(
-                f"{where}: the protocol changed during this log: {', '.join(sorted(differ))}; draw the parts separately, or "
-                "name with --allow what may differ"
+                f"{named}: {task}, {model}: the protocol changed during this log: {', '.join(sorted(differ))}; draw the parts "
+                "separately, or name with --allow what may differ"
             )
     if len({row["x"] for row in rows}) < 2:
         raise NNDError(f"{named}: no such file, or fewer than two evaluations; NNDCallback writes one per line")
-    return Trend(x, _sort_points(rows, x), [], signatures)
+    return Trend(STEP, _sort_points(rows, STEP), [])
 
 
 def _read_rate(logged: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,17 +177,12 @@ def _read_rate(logged: Mapping[str, Any]) -> dict[str, Any]:
     return {"tests": tests, "clusters": clusters, "rate": rate, "standard_error": error, "low": low, "high": high}
 
 
-def report_trend(trend: Trend, panels: Panels | None = None, log: bool | None = None) -> Report:
+def report_trend(trend: Trend) -> Report:
     """Return the table of a trend and its figures.
 
-    Args:
-        trend: to be shown.
-        panels: what has a panel of its own: ``category``, with a figure per task and a line per family, or ``task``, with a line
-            per category. None takes ``task`` for one training.
-        log: logarithmic x axis. None takes one for sizes, and where half of the values lie in the first fifth of the range.
-
-    Raises:
-        NNDError: ``log`` is asked for and a value is below 0.
+    One training has a figure with a panel for each task and a line for each category; else each task has a figure, with a panel
+    for each category and a line for each family. The x axis of sizes is logarithmic, and so is one where half of the values lie
+    in the first fifth of the range.
     """
     x, points = trend.x, trend.points
     unreliable = (points["clusters"] < FEW).fillna(False).astype(bool) | (points["standard_error"] == 0)
@@ -221,37 +199,35 @@ def report_trend(trend: Trend, panels: Panels | None = None, log: bool | None = 
     }
     table = Table("rates", points.assign(unreliable=unreliable), columns)
     brief = {name: columns[name] for name in ("task", "model", x, "prompts", "pass rate", "95% interval")}
-    values = np.unique(points["x"].astype(float))
-    if log and (values[0] < 0 or values[-1] <= 0):
-        raise NNDError(f"--log: {x} has values below 0")
-    if log is None:
-        crowded = values[0] >= 0 and np.median(values) - values[0] < (values[-1] - values[0]) / 5
-        log = x == PARAMETERS or bool(crowded)
-    one_training = x in (STEP, EPOCH) and points["family"].nunique() == 1
-    chosen = panels or ("task" if one_training else "category")
-    parts = {"all": points} if chosen == "task" else dict(list(points.groupby("task")))
-    about = "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties."
+    least, most = points["x"].min(), points["x"].max()
+    crowded = points["x"].drop_duplicates().median() - least < (most - least) / 5
+    if x == STEP and points["family"].nunique() == 1:
+        panel, line, parts = "task", "category", {"all": points}
+    else:
+        panel, line, parts = "category", "family", dict(list(points.groupby("task")))
+    figures = {
+        file_stem(name): partial(
+            draw_lines,
+            part.assign(panel=part[panel], line=part[line], y=part["rate"]),
+            f"Pass rate on {', '.join(part['task'].unique())}",
+            x,
+            "pass rate (share of tests)",
+            main=ALL,
+            log=least >= 0 and (x == PARAMETERS or crowded),
+            chance=0.5,
+        )
+        for name, part in parts.items()
+    }
     return Report(
         name="trend",
         title=f"Pass rate against {x}",
         tables=[table],
-        notes=[*trend.notes, about],
-        legend={"†": f"fewer than {FEW} prompts, or no spread between them: the error bars are unreliable."},
+        notes=[
+            *trend.notes,
+            "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.",
+        ],
+        legend=FEW_PROMPTS,
         brief=Table("rates", table.data[points["category"] == ALL], brief),
-        figures={file_stem(task): partial(_draw, part, x, chosen, log) for task, part in parts.items()},
-        facts={"x": x, "signatures": trend.signatures},
+        figures=figures,
+        facts={"x": x},
     )
-
-
-def _draw(points: pd.DataFrame, x: str, panels: Panels, log: bool) -> Figure:
-    lines = ["family"] if panels == "category" else ["family", "category"][points["family"].nunique() == 1 :]
-    drawn = []
-    for heading, panel in points.groupby(panels, sort=False):
-        series = []
-        for names, line in panel.groupby(lines, sort=False):
-            places, rates, low, high = line[["x", "rate", "low", "high"]].to_numpy(dtype=float).T
-            label = ", ".join(names) or "pass rate"
-            series.append(Series(label, places, rates, low, high, main=names[-1] == ALL))
-        drawn.append(Panel(heading, series))
-    tasks = ", ".join(points["task"].unique())
-    return draw_panels(drawn, f"Pass rate on {tasks}", x, log=log)

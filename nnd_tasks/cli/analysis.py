@@ -115,7 +115,7 @@ def report(
     else:
         if out is not None:
             show_reports(report_pages(pair(chosen, parts_of(allow))), out=out, brief=True)
-        page = render_report(chosen, runs, parts_of(allow), select or ())
+        page = render_report(chosen, parts_of(allow))
     write_text(path, page)
     warn(f"written: {path}")
 
@@ -136,7 +136,7 @@ def trend(
         str | None,
         typer.Option(
             "--x",
-            help="parameters, step, epoch, or a numeric column of --tags. Default: step for checkpoints, else parameters.",
+            help="parameters, step, or a numeric column of --tags. Default: step for checkpoints, else parameters.",
         ),
     ] = None,
     tags: Tags = None,

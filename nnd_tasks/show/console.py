@@ -7,8 +7,7 @@ NO_COLOR for tables without colours; COLUMNS is the width.
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterable
+from typing import Literal
 
 from rich.console import Console
 from rich.text import Text
@@ -16,58 +15,36 @@ from rich.text import Text
 from nnd_tasks.errors import visible
 
 #: What a line begins with -> its style on a terminal.
-_STYLES = {
-    "nnd: error:": "bold red",
-    "error:": "bold red",
-    "warning:": "yellow",
-    "left out:": "yellow",
-    "note:": "cyan",
-}
-
-
-def on_terminal(*, stderr: bool = False) -> bool:
-    """Tell whether output goes to a terminal that can draw, or FORCE_COLOR is set."""
-    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
-        return True
-    stream = sys.stderr if stderr else sys.stdout
-    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+_STYLES = {"^(nnd: )?error:": "bold red", "^(warning|left out):": "yellow", "^note:": "cyan"}
 
 
 def open_console(*, stderr: bool = False) -> Console:
     """Return the console for output, or for errors and notes; it reads the environment each time."""
-    drawn = on_terminal(stderr=stderr)
-    coloured = drawn and not os.environ.get("NO_COLOR")
-    return Console(
-        stderr=stderr,
-        emoji=False,
-        markup=False,
-        highlight=False,
-        force_terminal=drawn,
-        no_color=not coloured,
-        color_system="auto" if coloured else None,
-    )
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(stderr=stderr, emoji=False, markup=False, highlight=False, color_system=colours)
 
 
-def _print_lines(lines: Iterable[str], console: Console) -> None:
-    for line in lines:
+def on_terminal() -> bool:
+    """Tell whether output goes to a terminal that can draw, or FORCE_COLOR is set."""
+    console = open_console()
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def say(*lines: str, stderr: bool = False) -> None:
+    """Print lines as they are, without what a terminal would obey; none prints an empty one."""
+    console = open_console(stderr=stderr)
+    for line in lines or [""]:
         text = Text(visible(line))
         for begin, style in _STYLES.items():
-            if line.startswith(begin):
-                text.stylize(style, 0, len(begin))
-                break
+            text.highlight_regex(begin, style)
         console.print(text, soft_wrap=True)
-
-
-def say(line: str = "") -> None:
-    """Print one line as it is, without what a terminal would obey."""
-    _print_lines([line], open_console())
 
 
 def warn(line: str) -> None:
     """Print one line on standard error."""
-    _print_lines([line], open_console(stderr=True))
+    say(line, stderr=True)
 
 
 def say_lines(text: str) -> None:
-    """Print a text of several lines as it is, without what a terminal would obey."""
-    _print_lines(text.rstrip("\n").split("\n"), open_console())
+    """Print a text of several lines."""
+    say(*text.rstrip("\n").split("\n"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import math
 import re
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nnd_tasks.errors import visible
+from nnd_tasks.show.figures import write_figure
 from nnd_tasks.show.report import Report, Table, is_missing, numeric_columns
 
 if TYPE_CHECKING:
@@ -61,13 +61,12 @@ def to_csv(table: Table) -> str:
 
 def to_json(report: Report) -> str:
     """Return title, findings, notes, the report's facts, and ``tables``: name -> list of rows; nan and infinity are null."""
-    tables = {table.name: table.data for table in report.tables}
     content = {
         "title": report.title,
         "findings": report.findings,
         "notes": report.notes,
         **report.facts,
-        "tables": tables,
+        "tables": {table.name: table.data for table in report.tables},
     }
     return dump_json(content) + "\n"
 
@@ -140,6 +139,4 @@ def templates() -> jinja2.Environment:
 
 def _picture(draw: Callable[[], Any]) -> str:
     """Return a figure as the address of an image that holds it."""
-    data = io.BytesIO()
-    draw().savefig(data, format="svg")
-    return f"data:image/svg+xml;base64,{base64.b64encode(data.getvalue()).decode()}"
+    return f"data:image/svg+xml;base64,{base64.b64encode(write_figure(draw(), 'svg')).decode()}"

@@ -111,11 +111,10 @@ def write_cell(cell: Cell, row: Mapping[str, Any]) -> str:
     """Return a cell as text; `MISSING` where none of its values is there."""
     if callable(cell):
         return cell(row)
-    fields = [(name, spec or "") for _, name, spec, _ in string.Formatter().parse(cell) if name]
-    values = [row[name] for name, _ in fields if not isinstance(row[name], bool)]
+    fields = [(row[name], spec) for _, name, spec, _ in _WRITER.parse(cell) if name]
+    values = [value for value, _ in fields if not isinstance(value, bool)]
     if values and all(map(is_missing, values)):
-        marks = (spec for name, spec in fields if row[name] is True)
-        return MISSING + "".join(marks)
+        return MISSING + "".join(spec or "" for value, spec in fields if value is True)
     return _WRITER.vformat(cell, (), row)
 
 

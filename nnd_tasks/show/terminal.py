@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.table import Table as DrawnTable
 from rich.text import Text
 
 from nnd_tasks.errors import visible
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, writing_all
 from nnd_tasks.show import Form, forms
-from nnd_tasks.show.console import on_terminal, open_console, say, say_lines, warn
-from nnd_tasks.show.figures import save_files
+from nnd_tasks.show.console import on_terminal, open_console, say, say_lines
+from nnd_tasks.show.figures import write_figure
 from nnd_tasks.show.report import Report, Table, file_stem, numeric_columns
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def print_table(table: Table) -> None:
@@ -65,7 +64,7 @@ def show_reports(
     else:
         say_lines("\n".join(forms.to_markdown(report, files=False) for report in reports))
     for path in write_reports(reports, out) if out is not None else ():
-        (say if form == "text" else warn)(f"written: {path}")
+        say(f"written: {path}", stderr=form != "text")
 
 
 def _print_form(reports: Sequence[Report], form: Form) -> str:
@@ -80,25 +79,22 @@ def _print_form(reports: Sequence[Report], form: Form) -> str:
 
 def _print_brief(reports: Sequence[Report]) -> None:
     """Print the findings of all reports, and their brief tables as one where they have the same columns."""
-    for report in reports:
-        for line in report.findings:
-            say(f"- {line}")
-    tables: dict[tuple[str, ...], list[Table]] = {}
-    for report in reports:
-        if report.brief is not None:
-            tables.setdefault(tuple(report.brief.columns), []).append(report.brief)
-    for same in tables.values():
-        joined = pd.concat([table.data for table in same], ignore_index=True)
-        print_table(Table(same[0].name, joined, same[0].columns))
-    legend = [line for report in reports if report.brief for line in report.explain_marks([report.brief])]
-    for line in dict.fromkeys(legend):
+    for line in (line for report in reports for line in report.findings):
+        say(f"- {line}")
+    briefs = [report.brief for report in reports if report.brief]
+    for _, same in groupby(briefs, key=lambda table: list(table.columns)):
+        first, *others = same
+        print_table(replace(first, data=pd.concat([first.data, *(table.data for table in others)])))
+    for line in dict.fromkeys(
+        line for report in reports if report.brief for line in report.explain_marks([report.brief])
+    ):
         say(line)
 
 
 def _draw_report(report: Report) -> None:
     console = open_console()
-    console.rule(Text(visible(report.title), style="bold"))
     tables = [table for table in report.tables if not table.only_files]
+    console.rule(Text(visible(report.title), style="bold"))
     for line in report.findings:
         console.print(Text(f"• {visible(line)}"))
     for table in tables:
@@ -119,13 +115,19 @@ def write_reports(reports: Sequence[Report], folder: Path) -> list[Path]:
     place = expand(folder)
     stems = [file_stem(report.name) for report in reports]
     stems = [f"{stem}_{i}" if stems.count(stem) > 1 else stem for i, stem in enumerate(stems, start=1)]
-    files: dict[Path, str | Figure] = {}
+    files: dict[str, str | bytes] = {}
     for report, stem in zip(reports, stems, strict=True):
-        texts = {"md": forms.to_markdown(report), "json": forms.to_json(report), "tex": forms.to_latex(report)}
-        files |= {place / f"{stem}.{suffix}": text for suffix, text in texts.items()}
-        files[place / f"{stem}.html"] = forms.to_html([report])
-        files |= {place / f"{stem}_{table.name}.csv": forms.to_csv(table) for table in report.tables}
+        report = replace(report, figures={name: cache(draw) for name, draw in report.figures.items()})
+        files[f"{stem}.md"] = forms.to_markdown(report)
+        files[f"{stem}.json"] = forms.to_json(report)
+        files[f"{stem}.tex"] = forms.to_latex(report)
+        files[f"{stem}.html"] = forms.to_html([report])
+        files |= {f"{stem}_{table.name}.csv": forms.to_csv(table) for table in report.tables}
         for name, draw in report.figures.items():
-            files |= {place / f"{stem}_{name}.{suffix}": draw() for suffix in ("png", "svg")}
-    save_files(files)
-    return list(files)
+            files[f"{stem}_{name}.png"] = write_figure(draw(), "png")
+            files[f"{stem}_{name}.svg"] = write_figure(draw(), "svg")
+    paths = [place / name for name in files]
+    with writing_all(paths) as new:
+        for path, content in zip(new, files.values(), strict=True):
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return paths

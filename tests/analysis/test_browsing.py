@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from nnd_tasks.analysis import browsing
 from nnd_tasks.analysis import page as page_module
-from nnd_tasks.analysis.browsing import STEPS, Limits, pack, segments
+from nnd_tasks.analysis.browsing import LONGEST, pack, segments
 from nnd_tasks.analysis.one_test import find_test, render_test, report_test
 from nnd_tasks.analysis.page import PAGE_LIMIT, render_report
 from nnd_tasks.analysis.results import read_results
@@ -62,43 +62,37 @@ def unpacked(piece: str) -> Any:
     return json.loads(zlib.decompress(base64.b64decode(piece)))
 
 
-def numbers(text: str) -> list[int]:
-    return [ord(character) - 48 for character in text]
-
-
 # ---------------------------------------------------------------- the data
 
 
 def test_the_data_are_those_of_the_runs(paired: Paired, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browsing, "_PIECE", 2_000)  # so that there are several pieces
+    monkeypatch.setattr(browsing, "_EACH", 5)  # so that there are several pieces
     packed = pack([paired], PAGE_LIMIT)
     [section], pieces = unpacked(packed.pieces[0]), [unpacked(piece) for piece in packed.pieces[1:]]
     assert packed.tests == packed.of == len(section["id"]) == 36
-    assert (section["models"], section["tokens"]) == (list(MODELS), [True, True, False])
-    assert section["first"] == np.cumsum([0, *(len(piece["documents"]) for piece in pieces[:-1])]).tolist()
-    assert len(pieces) > 2
-    prompts = [(piece["texts"], document) for piece in pieces for document in piece["documents"]]
+    assert section["models"] == list(MODELS)
+    assert [len(prompts) for prompts in pieces] == [5, 5, 2]
     scores = [run_tokens(run) for run in paired.runs]
-    columns = zip(section["id"], section["document"], *(numbers(section[key]) for key in ("high", "low")), strict=True)
-    for place, (test_id, number, high, low) in enumerate(columns):
-        texts, kept = prompts[number]
+    columns = zip(*(section[name] for name in ("id", "piece", "place", "high", "low")), strict=True)
+    for i, (test_id, number, place, high, low) in enumerate(columns):
+        kept = pieces[number - 1][place]
         for k, run in enumerate(paired.runs):
             [test] = run.tests[run.tests["test_id"] == test_id].to_dict("records")
             document = run.documents[test["document"]]
-            assert [texts[kept["texts"][one][0]] for one in (high, low)] == [
-                document["candidates"][test[side]] for side in ("high", "low")
+            assert [kept["texts"][one] for one in (high, low)] == [
+                [document["candidates"][test[side]], 0] for side in ("high", "low")
             ]
-            assert section["categories"][numbers(section["category"])[place]] == test["category"]
-            assert section["outcome"][k][place] == ("P" if test["passed"] else "F")
-            assert section["margin"][k][place] == pytest.approx(test["margin"], abs=1e-8)
-            assert kept["scores"][k][low][1:] == [document["scores"][test["low"]][key] for key in ("tokens", "bytes")]
+            assert section["category"][i] == test["category"]
+            assert section["outcome"][k][i] == ("passed" if test["passed"] else "failed")
+            assert section["margin"][k][i] == pytest.approx(test["margin"], abs=1e-8)
+            assert kept["scores"][k][low] == document["scores"][test["low"]]
             [mark] = document["error_spans"][test["low"]]
             assert kept["marks"][low] == [[mark["start"], mark["end"], f"{mark['category']}, major"]]
-            assert [texts[field] for _, field, _ in kept["fields"]] == [document["context"], document["question"]]
+            assert kept["fields"] == [[name, document[name], 0] for name in ("context", "question")]
             if scores[k] is None:
                 assert kept["tokens"][k][low] is None
             else:
-                lengths, tenths = map(numbers, kept["tokens"][k][low])
+                lengths, tenths = kept["tokens"][k][low]
                 assert sum(lengths) == len(document["candidates"][test["low"]])
                 total = -document["scores"][test["low"]]["sum"]
                 assert sum(tenths) / 10 == pytest.approx(total, abs=0.05 * len(tenths) + 1e-6)
@@ -136,17 +130,20 @@ def test_a_tie_and_a_test_without_outcome_are_no_failures_like_others() -> None:
     for document in run.documents:
         document["scores"] = [None] * len(document["candidates"])
     [section] = unpacked(pack(pair([run]), PAGE_LIMIT).pieces[0])
-    assert section["outcome"] == ["PF-="]
+    assert section["outcome"] == [["passed", "failed", "not scored", "failed, equal"]]
     assert section["margin"] == [[1.0, -1.0, None, 0.0]]
 
 
-def test_what_does_not_fit_is_shortened_then_left_out_and_it_says_so(
+def test_what_does_not_fit_is_left_out_and_it_says_so(
     folder: Path, paired: Paired, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(browsing, "STEPS", (Limits(4_000, 1_500), Limits(60, 20), Limits(60, 20, tokens=False)))
-    sizes = [pack([paired], room).size for room in (10**9, 10**4, 8_000)]
-    assert sizes == sorted(sizes, reverse=True)
-    for room in (8_000, 3_000, 1_500):
+    monkeypatch.setattr(browsing, "LONGEST", 60)
+    whole = pack([paired], PAGE_LIMIT)
+    assert max(len(text) for prompt in unpacked(whole.pieces[1]) for text, _ in prompt["texts"]) == 60
+    assert (whole.models, whole.cut) == (["m-a", "m-b"], False)
+    without = pack([paired], whole.size - 1)
+    assert (without.tests, without.models, without.cut) == (36, [], True)
+    for room in (without.size - 1, 3_000, 2_000):
         packed = pack([paired], room)
         assert packed.size <= room
         [section], kept = unpacked(packed.pieces[0]), packed.tests
@@ -155,12 +152,11 @@ def test_what_does_not_fit_is_shortened_then_left_out_and_it_says_so(
         ids = paired.runs[0].tests["test_id"].to_numpy()[np.argsort(worst, kind="stable")[:kept]]
         assert set(section["id"]) == set(ids), "the tests with the smallest margins are kept"
     assert 0 < packed.tests < packed.of == 36
-    assert packed.models == []
     monkeypatch.setattr(page_module, "PAGE_LIMIT", 3_000)
-    said = text_of(parse(render_report(read_results([folder]), [folder])).xpath("//div[@id='browse']")[0])
+    said = text_of(parse(render_report(read_results([folder]))).xpath("//div[@id='browse']")[0])
     assert re.search(r"\b\d+ of 36 tests are here, those with the smallest margins", said)
     assert "Token scores, where runs have them, are left out" in said
-    assert "kept up to 60 characters" in said
+    assert f"kept up to {LONGEST:,} characters" in said
 
 
 def test_a_page_of_20000_tests_is_below_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +176,7 @@ def test_a_page_of_20000_tests_is_below_its_limit(monkeypatch: pytest.MonkeyPatc
     one = make_run("a", [False] * each, ["c"] * each).tests
     columns = {name: np.tile(one[name].to_numpy(), count) for name in one.columns}
     columns |= {"test_id": [f"{i:016x}" for i in range(count * each)], "document": np.repeat(np.arange(count), each)}
+    columns |= {"cluster_id": np.repeat([document["cluster_id"] for document in made], each)}
     columns |= {"high": np.zeros(count * each, int), "low": np.tile(np.arange(1, each + 1), count)}
     tests = one.iloc[:0].reindex(range(count * each)).assign(**columns).astype({"passed": "boolean"})
     tests["margin"] = rng.normal(-1, 1, len(tests))
@@ -195,7 +192,6 @@ def test_a_page_of_20000_tests_is_below_its_limit(monkeypatch: pytest.MonkeyPatc
     packed = pack([Paired("nnd_demo", "s", runs, tests, np.zeros((0, 2), bool), 0)], PAGE_LIMIT)
     assert packed.size <= PAGE_LIMIT
     assert packed.tests == packed.of == 20_000
-    assert packed.limits == STEPS[0], "nothing is cut"
     assert packed.models == ["a", "b"]
 
 
@@ -204,7 +200,7 @@ def test_a_damaged_file_of_tokens_is_named(tmp_path: Path) -> None:
     path = next(folder.glob("tokens_*"))
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(NNDError, match=rf"{path.name}: cannot be read"):
-        render_report(read_results([folder]), [folder])
+        render_report(read_results([folder]))
 
 
 @pytest.mark.parametrize(
@@ -234,24 +230,15 @@ def test_token_scores_that_cannot_be_are_one_error(damage: dict[str, Any], messa
 
 def test_one_test_is_shown_with_what_each_model_made_of_it(paired: Paired) -> None:
     report = report_test("00005-1", paired)
-    texts, outcomes, tokens = (table.cells().to_numpy().tolist() for table in report.tables)
+    texts, outcomes = (table.cells().to_numpy().tolist() for table in report.tables)
     document = paired.runs[0].documents[5]
+    assert ["context", document["context"]] in texts
     assert ["better", document["candidates"][0]] in texts
-    assert ["marked in it: meaning", "Wr0ng1"] in texts
+    assert ["marked in it: meaning, major", "Wr0ng1"] in texts
     for run, row in zip(paired.runs, outcomes, strict=True):
         [test] = run.tests[run.tests["test_id"] == "00005-1"].to_dict("records")
-        assert row[:3] == [run.model, "passed" if test["passed"] else "failed", f"{test['margin']:+.3f}"]
-        low = run.documents[test["document"]]["scores"][test["low"]]
-        assert row[6] == f"{low['mean']:.3f}, {low['sum']:.2f} ({low['tokens']} tokens)"
-    assert {row[0] for row in tokens} == {"m-a", "m-b"}, "the third model has no token scores"
-    scores = run_tokens(paired.runs[0])
-    assert scores is not None
-    highest = max(-scores["c00005", 2, True].logprobs)
-    # Tokens that stand for parts of one character are one, with the sum of their surprises.
-    shown = [float(row[3]) for row in tokens if row[:2] == ["m-a", "worse"]]
-    assert shown == sorted(shown, reverse=True)
-    assert len(shown) == 5
-    assert shown[0] >= round(float(highest), 1)
+        margins = [f"{test['margin']:+.3f}", f"{test['margin_sum']:+.2f}", f"{test['margin_bytes']:+.4f}"]
+        assert row == [run.model, "passed" if test["passed"] else "failed", *margins]
 
 
 def test_the_command_line_prints_a_test_and_writes_its_page(
@@ -274,8 +261,8 @@ def test_the_page_of_a_test_has_its_whole_texts(tmp_path: Path) -> None:
     page = parse(render_test("00000-1", find_test("00000-1", runs)))
     [section], data = map(unpacked, page.xpath("//script[@class='data']/text()"))
     assert section["id"] == ["00000-1"]
-    assert made[0]["candidates"][2] in data["texts"]
-    assert made[0]["context"] in data["texts"]
+    assert [made[0]["candidates"][2], 0] in data[0]["texts"]
+    assert ["context", made[0]["context"], 0] in data[0]["fields"]
 
 
 # ---------------------------------------------------------------- in a browser
@@ -307,7 +294,7 @@ def test_tests_are_searched_and_filtered_in_a_browser(
     browser: Browser, folder: Path, paired: Paired, tmp_path: Path
 ) -> None:
     path = tmp_path / "r.html"
-    path.write_text(render_report(read_results([folder]), [folder]), "utf-8")
+    path.write_text(render_report(read_results([folder])), "utf-8")
     page, complaints = open_page(browser, path, viewport={"width": 1280, "height": 900})
     page.wait_for_selector("#browse:not([hidden])")
     assert page.title() == "NND report", "a text ran as a script"
@@ -414,7 +401,7 @@ def test_a_page_of_20000_tests_opens_in_two_seconds(browser: Browser, tmp_path: 
     for i in range(2):
         write_run(tmp_path / str(i), f"m-{i}", made, seed=i)
     path = tmp_path / "r.html"
-    path.write_text(render_report(read_results([tmp_path]), ["results"]), "utf-8")
+    path.write_text(render_report(read_results([tmp_path])), "utf-8")
     assert path.stat().st_size < 20_000_000
     page = browser.new_page()
     page.goto(path.as_uri())

@@ -102,7 +102,7 @@ def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nn
         write_run(tmp_path / "both" / model, model, made, spans_digest=spans)
     assert around_errors(read_results([tmp_path / "both"])).empty
     assert nnd("compare", tmp_path / "both").status == 0
-    page = render_report(read_results([tmp_path / "both"]), [])
+    page = render_report(read_results([tmp_path / "both"]))
     assert '<td class="text">s1</td>' in page
     assert "Surprise around marked errors" not in page
     write_run(tmp_path / "both" / "plain", "m-c", made, tokens=False)
@@ -117,12 +117,12 @@ def test_runs_without_token_scores_or_marks_have_no_rows(tmp_path: Path) -> None
         del document["error_spans"]
     write_run(tmp_path / "b", "m-a", made, task="nnd_plain")
     assert around_errors(read_results([tmp_path])).empty
-    page = html.fromstring(render_report(read_results([tmp_path / "b"]), []))
+    page = html.fromstring(render_report(read_results([tmp_path / "b"])))
     assert not page.xpath("//figure[@class='around']")
 
 
 def test_the_page_draws_the_same_numbers(folder: Path, tmp_path: Path) -> None:
-    page = html.fromstring(render_report(read_results([folder]), []))
+    page = html.fromstring(render_report(read_results([folder])))
     found = list(around_errors(read_results([folder])).itertuples())
     drawings = page.xpath("//figure[@class='around']//svg[@role='img']")
     for drawing, value in zip(drawings, ("surprise", "excess"), strict=True):

@@ -373,7 +373,7 @@ def test_compare_and_report_show_the_parts_where_there_are_token_scores(
     [_, row] = [row for row in cells if row[:2] == ["swap", "m-at"]]  # the first are diagnostics
     assert row[2:5] == ["12", "0", "1.0 / 1.0"]
     assert row[5].startswith("+2.55 [+2.")
-    pages = [parse(render_report(read_results([tmp_path / kind]), [tmp_path / kind])) for kind in ("with", "without")]
+    pages = [parse(render_report(read_results([tmp_path / kind]))) for kind in ("with", "without")]
     rows = [[text_of(cell) for cell in row] for row in pages[0].xpath("//table[@class='margin_parts']/tbody/tr")]
     assert row in rows
     assert len(rows) == len(parts)

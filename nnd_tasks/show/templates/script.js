@@ -16,7 +16,6 @@
   };
   const count = (number, thing) => `${number.toLocaleString("en")} ${thing}${number === 1 ? "" : "s"}`;
   const signed = (value, digits = 3) => (value === null ? "–" : (value < 0 ? "" : "+") + value.toFixed(digits));
-  const numbers = (text) => Array.from(text, (character) => character.charCodeAt(0) - 48);
 
   // ---------------------------------------------------------------- data
 
@@ -32,13 +31,8 @@
     if (!unpacked.has(number)) unpacked.set(number, unpack(sources[number]));
     return unpacked.get(number);
   };
-  // Where the prompt of a test is: number of the piece, and its place there.
-  const place = (test) => {
-    const { first, piece: base, document: documents } = test.section;
-    let low = 0;
-    while (low + 1 < first.length && first[low + 1] <= documents[test.i]) low += 1;
-    return [base + low, documents[test.i] - first[low]];
-  };
+  // What `read_prompt` in browsing.py returns.
+  const promptOf = async ({ section, i }) => (await piece(section.piece[i]))[section.place[i]];
 
   // ---------------------------------------------------------------- two candidates
 
@@ -119,7 +113,7 @@
     const around = []; // tokens around the text
     const inside = []; // [start, end, tenths]
     if (tokens) {
-      const [lengths, tenths] = tokens.map(numbers);
+      const [lengths, tenths] = tokens;
       let end = 0;
       lengths.forEach((length, i) => {
         (length ? inside : around).push([end, end + length, tenths[i]]);
@@ -178,12 +172,13 @@
 
   // ---------------------------------------------------------------- a test
 
-  const OUTCOMES = { P: "✓ passed", F: "✗ failed", "=": "✗ failed, equal", "-": "not scored" };
+  const scored = (score) => score && score.sum !== null;
+  const MARKS = { passed: "✓ ", failed: "✗ ", "failed, equal": "✗ ", "not scored": "" };
 
-  const fieldsOf = (fields, texts) => {
+  const fieldsOf = (fields) => {
     const list = make("dl", "fields");
-    for (const [name, number, leftOut] of fields) {
-      const value = make("dd", "words", texts[number]);
+    for (const [name, text, leftOut] of fields) {
+      const value = make("dd", "words", text);
       if (leftOut) value.append(make("span", "cut", ` [… ${count(leftOut, "more character")}]`));
       value.dir = "auto";
       list.append(make("dt", "", name), value);
@@ -197,13 +192,14 @@
     const body = make("tbody", "");
     test.section.models.forEach((model, k) => {
       const pair = places.map((at) => scores[k][at]);
-      const whole = pair.every(Boolean);
+      const whole = pair.every(scored);
       const differ = (divide, digits) => (whole ? signed(divide(pair[0]) - divide(pair[1]), digits) : "–");
-      const mean = (score) => (score ? `${(score[0] / score[1]).toFixed(3)} (${count(score[1], "token")})` : "–");
+      const mean = (score) => (scored(score) ? `${(score.sum / score.tokens).toFixed(3)} (${count(score.tokens, "token")})` : "–");
       const name = Object.assign(make("th", "text", model), { scope: "row" });
-      const outcome = make("td", "text", OUTCOMES[test.section.outcome[k][test.i]]);
-      outcome.classList.toggle("lost", "F=".includes(test.section.outcome[k][test.i]));
-      const values = [signed(test.section.margin[k][test.i]), differ((s) => s[0], 2), differ((s) => s[0] / Math.max(s[2], 1), 4)];
+      const said = test.section.outcome[k][test.i];
+      const outcome = make("td", "text", MARKS[said] + said);
+      outcome.classList.toggle("lost", said.startsWith("failed"));
+      const values = [signed(test.section.margin[k][test.i]), differ((s) => s.sum, 2), differ((s) => s.sum / Math.max(s.bytes, 1), 4)];
       body.append(make("tr", "", name, outcome, ...[...values, ...pair.map(mean)].map((value) => make("td", "", value))));
     });
     const table = make("table", "outcomes", make("thead", "", make("tr", "", ...cells)), body);
@@ -214,20 +210,17 @@
     return box;
   };
 
-  const articleOf = (test, { texts, documents }, at, chosen) => {
+  const articleOf = (test, { fields, texts, marks, scores, tokens }, chosen) => {
     const { section, i } = test;
-    const { fields, texts: candidates, marks, scores, tokens } = documents[at];
-    const places = ["high", "low"].map((side) => section[side].charCodeAt(i) - 48);
-    const category = section.categories[section.category.charCodeAt(i) - 48];
-    const detail = section.details[section.detail.charCodeAt(i) - 48];
-    const title = make("h3", "", make("span", "tag", category), " ");
-    if (detail) title.append(make("span", "tag light", detail), " ");
+    const places = [section.high[i], section.low[i]];
+    const title = make("h3", "", make("span", "tag", section.category[i]), " ");
+    if (section.detail[i]) title.append(make("span", "tag light", section.detail[i]), " ");
     title.append(make("small", "", `${section.task}, test ${section.id[i]}`));
     const article = make("article", "example", title, outcomesOf(test, scores, places));
-    const long = fields.filter(([, number]) => texts[number].length > LONG);
+    const long = fields.filter(([, text]) => text.length > LONG);
     const short = fields.filter((field) => !long.includes(field));
-    if (short.length) article.append(fieldsOf(short, texts));
-    const edits = differences(...places.map((one) => texts[candidates[one][0]])) || [null, null];
+    if (short.length) article.append(fieldsOf(short));
+    const edits = differences(...places.map((one) => texts[one][0])) || [null, null];
     // One pair of candidates for each model whose tokens are shown; one without colours where there are none.
     let views = section.models.map((model, k) => k).filter((k) => tokens[k][places[0]] || tokens[k][places[1]]);
     if (chosen !== "*") views = views.filter((k) => section.models[k] === chosen);
@@ -236,30 +229,29 @@
       const view = make("div", "view");
       if (k !== null) view.append(make("h4", "", `Tokens of ${section.models[k]}`));
       places.forEach((one, side) => {
-        const [number, leftOut] = candidates[one];
+        const [text, leftOut] = texts[one];
         const own = k === null ? null : tokens[k][one];
-        const marked = marks[one] || [];
         view.append(make("div", `candidate ${side ? "low" : "high"}`, make("h4", "", side ? "Worse" : "Better"),
-          painted(texts[number], edits[side], marked, own, leftOut)));
+          painted(text, edits[side], marks[one], own, leftOut)));
       });
       grid.append(view);
     }
     article.append(grid);
     if (long.length) {
-      article.append(make("details", "", make("summary", "", long.map(([name]) => name).join(", ")), fieldsOf(long, texts)));
+      article.append(make("details", "", make("summary", "", long.map(([name]) => name).join(", ")), fieldsOf(long)));
     }
     return article;
   };
 
   // ---------------------------------------------------------------- which tests
 
-  const passes = (outcome) => outcome === "P";
+  const passes = (outcome) => outcome === "passed";
 
   // Return the numbers of the models whose outcome of a test is the one that is asked for.
   const modelsOf = (test, asked) => {
     const { models, outcome } = test.section;
     const of = (k) => outcome[k][test.i];
-    const every = models.map((model, k) => k).filter((k) => of(k) !== "-");
+    const every = models.map((model, k) => k).filter((k) => of(k) !== "not scored");
     const mine = (asked.outcome === "" && !asked.against ? models.map((model, k) => k) : every)
       .filter((k) => (!asked.model || models[k] === asked.model)
         && (!asked.outcome || passes(of(k)) === (asked.outcome === "passed")));
@@ -276,19 +268,15 @@
     for (const test of tests) {
       const { section, i } = test;
       if (asked.task && section.task !== asked.task) continue;
-      const category = section.categories[section.category.charCodeAt(i) - 48];
-      if (asked.category && category !== asked.category) continue;
+      if (asked.category && section.category[i] !== asked.category) continue;
       const models = modelsOf(test, asked);
       if (!models.length) continue;
       if (words.length) {
-        const [number, at] = place(test);
-        const data = await piece(number);
+        const prompt = await promptOf(test);
         if (!stillAsked()) return [];
-        data.lower ??= data.texts.map((text) => text.toLowerCase());
-        const own = data.documents[at];
-        const texts = [section.id[i], category, section.details[section.detail.charCodeAt(i) - 48]].map((one) => one.toLowerCase());
-        for (const side of ["high", "low"]) texts.push(data.lower[own.texts[section[side].charCodeAt(i) - 48][0]]);
-        for (const [, field] of own.fields) texts.push(data.lower[field]);
+        const sides = [section.high[i], section.low[i]].map((one) => prompt.texts[one][0]);
+        const texts = [section.id[i], section.category[i], section.detail[i], ...sides, ...prompt.fields.map(([, text]) => text)]
+          .map((text) => text.toLowerCase());
         if (!words.every((word) => texts.some((text) => text.includes(word)))) continue;
       }
       const margins = models.map((k) => section.margin[k][i]).filter((margin) => margin !== null);
@@ -315,10 +303,7 @@
       const mine = ++turn;
       const part = shown.slice(from, from + PAGE);
       const chosen = value("tokens", "*");
-      const articles = await Promise.all(part.map(async (test) => {
-        const [number, at] = place(test);
-        return articleOf(test, await piece(number), at, chosen);
-      }));
+      const articles = await Promise.all(part.map(async (test) => articleOf(test, await promptOf(test), chosen)));
       if (mine !== turn) return;
       list.replaceChildren(...articles);
       output.textContent = shown.length
