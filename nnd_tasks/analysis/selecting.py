@@ -30,11 +30,6 @@ PARTS = (
     *("multiturn", "system", "eos", "bos", "candidate_prefix", "number_lines", "ties", "overlong", "normalization"),
     "selection",
 )
-#: For ``--help``.
-HELP = (
-    "Take only runs of this protocol, such as shots=0 or limit=all; repeatable, or separated by commas. Keys: "
-    f"{', '.join(PARTS)}."
-)
 
 
 def text_of(value: Any) -> str:
