@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from nnd_tasks.cli.typer_app import (
-    CONCLUSIONS,
     DEFAULT_METRICS,
     Brief,
     Format,
@@ -43,7 +42,7 @@ def _read(runs: list[Path], select: list[str] | None) -> Runs:
 
 
 @verb(
-    CONCLUSIONS,
+    "Conclusions",
     "nnd compare results --brief  # each pair of models: difference, interval, verdict",
     "nnd compare results/small results/large --select shots=0 --adjust --out tables  # two runs, and files of all tables",
 )
@@ -56,7 +55,10 @@ def compare(
     form: Format = "text",
     brief: Brief = False,
 ) -> None:
-    """Compare models: rates, differences, intervals, tests and ranks, with what to know before reading them."""
+    """Compare models: rates, differences with intervals, tests, ranks.
+
+    What to know before reading them is said, too.
+    """
     from nnd_tasks.analysis.compare import compare_runs, report_comparison
 
     comparisons = compare_runs(_read(runs, select), parts_of(allow))
@@ -66,7 +68,7 @@ def compare(
 
 
 @verb(
-    CONCLUSIONS,
+    "Conclusions",
     "nnd report results -o report.html  # a page with every test to look at",
     "nnd report anna ben --site site --select limit=all  # a site of two people's runs, on whole sets",
 )
@@ -84,7 +86,9 @@ def report(
 ) -> None:
     """Write a page with rates, differences and every test.
 
-    What to know before reading them, signatures and commands stand there too. With --out it gives the same numbers as files, with surprise around marked errors.
+    What to know before reading them, signatures and commands stand there too.
+
+    With --out it gives the same numbers as files, with surprise around marked errors.
     """
     from nnd_tasks.files import expand, write_text
 
@@ -115,14 +119,12 @@ def report(
 
 
 @verb(
-    CONCLUSIONS,
+    "Conclusions",
     "nnd trend results --out figures  # sizes of models, or checkpoints of a training",
     "nnd trend results --x year --tags models.csv  # against a number of your own",
 )
 def trend(
-    runs: Annotated[
-        list[Path], Argument(help="What --output_path named, results_*.json files, or what NNDCallback wrote.")
-    ],
+    runs: Results,
     x: Annotated[
         str | None,
         Option(
@@ -137,7 +139,10 @@ def trend(
     form: Format = "text",
     brief: Brief = False,
 ) -> None:
-    """Show pass rates against size, training step or another number."""
+    """Show pass rates against size, training step or another number.
+
+    It also reads the file that NNDCallback wrote.
+    """
     from nnd_tasks.analysis.trend import read_trend, report_trend
 
     found = read_trend(runs, x, tags, parts_of(allow), select or ())
@@ -145,7 +150,7 @@ def trend(
 
 
 @verb(
-    CONCLUSIONS,
+    "Conclusions",
     "nnd signal results  # checkpoints of a training, or sizes of a family",
     "nnd signal results --brief  # which categories are worth running, on how many prompts",
 )
@@ -170,7 +175,7 @@ def signal(
 
 
 @verb(
-    CONCLUSIONS,
+    "Conclusions",
     "nnd familiarity results  # nats per token by system, for each model and set",
     "nnd familiarity results --own mixqg  # and how much of the pass rate comes from texts of mixqg",
 )
@@ -195,7 +200,7 @@ def familiarity(
 
 
 @verb(
-    CONCLUSIONS,
+    "Conclusions",
     "nnd verify  # on both sets, downloaded",
     "nnd verify summeval --source data --metrics rouge2,bartscore=bart-large-cnn  # one set, two metrics",
 )
@@ -225,7 +230,7 @@ def verify(
 
 
 @verb(
-    CONCLUSIONS,
+    "Conclusions",
     "nnd reproduce  # which experiments and models there are",
     "nnd reproduce quiz_design --weights mixqg --limit 50  # one model, on 50 prompts",
 )

@@ -33,11 +33,11 @@ from nnd_tasks.tables import pick_examples
 from nnd_tasks.wording import did_you_mean
 
 _SHOWN = 300  # characters of a text
+#: What a row of `list_sets` says where nothing is known.
 _EMPTY = {
-    **dict.fromkeys(("name", "kind", "license", "errors"), ""),
-    **{"languages": [], "shipped": False, "built": False, "folder": "", "recipe": "", "state": "", "config": "-"},
-    **{"tests": None, "categories": {}, "points": {}},
-}
+    "name": "", "kind": "", "license": "", "errors": "", "shipped": False, "built": False, "folder": "", "recipe": "",
+    "config": "-", "tests": None, "categories": {}, "points": {},
+}  # fmt: skip
 
 
 def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFrame:
@@ -149,10 +149,8 @@ def report_sets(language: str | None, task: str | None) -> Report:
         "In parentheses: smallest difference between two models that a category can show, in percentage points; ‡: too few "
         "tests to tell models apart; none: they can show none; ?: not known."
     )
-    tables = [Table("sets", sets, columns)]
-    return Report(
-        "sets", "Sets", tables=tables, notes=[legend], brief=Table("sets", sets.drop_duplicates("name"), brief)
-    )
+    first = Table("sets", sets.drop_duplicates("name"), brief)
+    return Report("sets", "Sets", tables=[Table("sets", sets, columns)], notes=[legend], brief=first)
 
 
 # ---------------------------------------------------------------- one set
@@ -244,12 +242,12 @@ def _render_prompt(name: str, config: str, row: dict[str, Any]) -> str:
 def _find_templates(name: str, config: str) -> Iterator[str]:
     from nnd_tasks.harness.task_yaml import read_task_yaml  # imports lm-eval
 
-    for folder in (tasks_dir() / name, user_tasks_dir() / name):
-        for path in sorted(task_yamls(folder), key=lambda path: (len(path.stem), path.stem)):
-            try:
-                settings, _ = read_task_yaml(path)
-            except NNDError:
-                continue  # `nnd check` says what is wrong with it
-            template = settings.get("doc_to_text")
-            if settings.get("dataset_name", config) == config and isinstance(template, str):
-                yield template
+    paths = [*task_yamls(tasks_dir() / name), *task_yamls(user_tasks_dir() / name)]
+    for path in sorted(paths, key=lambda path: len(path.stem)):
+        try:
+            settings, _ = read_task_yaml(path)
+        except NNDError:
+            continue  # `nnd check` says what is wrong with it
+        template = settings.get("doc_to_text")
+        if settings.get("dataset_name", config) == config and isinstance(template, str):
+            yield template

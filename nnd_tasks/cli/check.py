@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from typer import Argument, Exit, Option
 
-from nnd_tasks.cli.typer_app import CONTRIBUTE, verb
+from nnd_tasks.cli.typer_app import verb
 from nnd_tasks.show.console import say, say_lines
 
 
 @verb(
-    CONTRIBUTE,
+    "Contribute",
     "nnd check answers  # a set that is built here",
     "nnd check answers --format markdown -o report.md  # for a pull request",
 )

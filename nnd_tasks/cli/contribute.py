@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from nnd_tasks.cli.typer_app import CONTRIBUTE, Replace, parts_of, verb
+from nnd_tasks.cli.typer_app import Replace, parts_of, verb
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.wording import counted
@@ -28,7 +28,7 @@ def _reading(words: str) -> Any:
 
 
 @verb(
-    CONTRIBUTE,
+    "Contribute",
     "nnd new mine --from judged.csv --context article --candidate summary --label verdict --better good  # labels",
     "nnd new mine --from pairs.jsonl --context prompt --chosen chosen --rejected rejected  # pairs",
 )
@@ -72,25 +72,25 @@ def new(
     """
     from nnd_tasks.sets.new import NoTableError, draft_set, write_draft, write_skeleton
 
-    facts = {"license": license_, "language": parts_of(language)}
-    keys: dict[str, Any] = {
+    keys = _drop_empty({
         "context": context, "candidate": candidate, "label": label, "score": score, "system": system, "rater": rater,
         "category": category, "min_gap": min_gap, "chosen": chosen, "rejected": rejected, "winner": winner, "decimal": decimal,
         "encoding": encoding, "group": parts_of(group), "better": parts_of(better), "pair": parts_of(pair),
         "missing": parts_of(missing), "spans": _split_spans(spans),
         "attribute": dict(_split_equals("--attribute", "NAME=COLUMN", attribute)),
         "leave_out": {column: parts_of(values) for column, values in _split_equals("--leave-out", "COLUMN=VALUE", leave_out)},
-        "facts": {key: value for key, value in facts.items() if value},
-    }  # fmt: skip
-    keys = {key: value for key, value in keys.items() if value not in (None, "", [], {})}
+        "facts": _drop_empty({"license": license_, "language": parts_of(language)}),
+    })  # fmt: skip
     try:
         draft = draft_set(name, source, keys, replace=replace)
     except NoTableError as needs:
         recipe, prepare, lines = write_skeleton(name, needs, keys)
-        say(str(needs))
-        say(f"complete lines {', '.join(map(str, lines))} of {prepare}")
-        say(f"complete `better` (or another rule) in {recipe}")
-        say(f"then: nnd build {name} --source {source}")
+        say_lines(
+            f"{needs}\n"
+            f"complete lines {', '.join(map(str, lines))} of {prepare}\n"
+            f"complete `better` (or another rule) in {recipe}\n"
+            f"then: nnd build {name} --source {source}"
+        )
         return
     _preview(draft)
     if dry_run:
@@ -103,6 +103,10 @@ def new(
     names = ",".join(task.name for task in tasks)
     say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")
     _print_missing(draft)
+
+
+def _drop_empty(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value not in (None, "", [], {})}
 
 
 def _split_equals(option: str, form: str, values: list[str] | None) -> list[tuple[str, str]]:

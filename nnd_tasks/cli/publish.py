@@ -6,12 +6,12 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from nnd_tasks.cli.typer_app import CONTRIBUTE, verb
+from nnd_tasks.cli.typer_app import verb
 from nnd_tasks.show.console import say, say_lines, warn
 
 
 @verb(
-    CONTRIBUTE,
+    "Contribute",
     "nnd publish answers --repo YOU/answers --source answers.csv --dry-run  # shows all that would go out",
     "nnd publish answers --repo YOU/answers --source answers.csv  # publishes it",
 )
@@ -33,7 +33,9 @@ def publish(
 ) -> None:
     """Publish a set on the Hugging Face hub.
 
-    What goes out is a card, parquet files and a tag for the version. Where the terms of its texts forbid that, ids, labels and a recipe to build the set go out instead. The set is built
+    What goes out is a card, parquet files and a tag for the version.
+
+    Where the terms of its texts forbid that, ids, labels and a recipe to build the set go out instead. The set is built
     again first, and refused when something else comes out. A repository of anything else than this set is left alone.
     """
     from hub_upload.plan import make_plan
@@ -53,9 +55,9 @@ def publish(
         state = "published" if done.changed else "nothing new, the hub has all of this already"
         say(f"{state}, {what}, tagged {plan.version}: {done.url}")
         return
-    say(f"{plan.name} {plan.version}, {what}, for {plan.repo}:")
-    say("       bytes  sha256                                                            file")
-    say_lines(plan.list_files())
+    say_lines(
+        f"{plan.name} {plan.version}, {what}, for {plan.repo}:\n{'bytes':>12}  {'sha256':64}  file\n{plan.list_files()}"
+    )
     for path, content in plan.files.items():
         if path.endswith((".md", ".yaml")):
             say_lines(f"\n{path}:\n{content.decode('utf-8')}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Context, Option, echo
 
-from nnd_tasks.cli.typer_app import RUN, RUN_GPT2, verb
+from nnd_tasks.cli.typer_app import RUN_GPT2, verb
 from nnd_tasks.show.console import say
 from nnd_tasks.wording import counted
 
@@ -15,7 +15,7 @@ _SHARING = "For --model hf and vllm: read every request on its own, as lm-eval d
 
 
 @verb(
-    RUN,
+    "Run",
     f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples  # what nnd compare reads is in out",
     f"{RUN_GPT2} --tasks nnd_summeval,nnd_frank --sample 20  # 20 prompts of each, from all categories",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
@@ -57,7 +57,7 @@ def run(
 
 
 @verb(
-    RUN,
+    "Run",
     "nnd register  # then: lm_eval --model hf --tasks nnd_frank ..., as ever",
     'nnd register --print  # for: lm_eval --include_path "$(nnd register --print)" --tasks nnd_frank ...',
 )
@@ -71,19 +71,18 @@ def register(
 
         echo(tasks_dir())
         return
-    from nnd_tasks.runner.register import register as make
-    from nnd_tasks.runner.register import unregister
+    from nnd_tasks.runner import register as stubs
 
     if undo:
-        folder = unregister()
+        folder = stubs.unregister()
         say(f"removed {folder}" if folder else "nothing was registered")
         return
-    place, count = make()
+    place, count = stubs.register()
     say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {place}")
 
 
 @verb(
-    RUN,
+    "Run",
     "nnd demo  # about a minute on two cores",
     "nnd demo --out /tmp/demo  # everything goes there",
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from nnd_tasks.cli.typer_app import SETS, Brief, Format, Replace, SetOut, show, verb
+from nnd_tasks.cli.typer_app import Brief, Format, Replace, SetOut, show, verb
 from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.wording import counted
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @verb(
-    SETS,
+    "Sets",
     "nnd list --brief  # which sets there are",
     "nnd list --task code --format json  # sets of one task, for a program",
     name="list",
@@ -38,7 +38,7 @@ def list_sets(
 
 
 @verb(
-    SETS,
+    "Sets",
     "nnd show quiz_design --tests 2  # its card, its prompt and two tests",
     "nnd show summeval --config clean  # another config of it",
     name="show",
@@ -58,7 +58,7 @@ def show_set(
 
 
 @verb(
-    SETS,
+    "Sets",
     "nnd build quiz_design  # downloads from the publisher",
     "nnd build mqm --source mqm_ted_zhen.tsv  # and a task with a prompt for its languages",
 )

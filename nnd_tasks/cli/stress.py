@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option, Typer
 
 from nnd_tasks.cli.typer_app import (
-    CONCLUSIONS,
     DEFAULT_METRICS,
     Brief,
     Format,
@@ -29,10 +28,9 @@ from nnd_tasks.wording import counted
 if TYPE_CHECKING:
     from nnd_tasks.stress.set_writing import StressSet
 
-#: Panels of `nnd stress --help`.
-_SETS, _VERDICTS = "Sets of synthetic errors", "Verdicts"
 Corpus = Annotated[str, Option(help="wikitext, cnndm, wmt, ted, or a file of texts.")]
 Source = Annotated[Path | None, Option(help="The paper's texts. Default: $NND_HOME/blindspot.")]
+Errors = Annotated[str, Option(help="all, or names between commas.")]
 Texts = Annotated[int, Option(help="Texts drawn at random; 0: all.")]
 
 stress = Typer(
@@ -43,11 +41,11 @@ stress = Typer(
     ),
     no_args_is_help=True,
 )
-app.add_typer(stress, name="stress", rich_help_panel=CONCLUSIONS)
+app.add_typer(stress, name="stress", rich_help_panel="Conclusions")
 
 
 @verb(
-    _SETS,
+    "Sets of synthetic errors",
     "nnd stress build blindspot_wikitext --corpus wikitext  # 200 texts, all errors, three levels",
     "nnd stress build mine --corpus texts.txt --errors truncation,token_drop --texts 50  # texts of your own",
     name="build",
@@ -57,7 +55,7 @@ def stress_build(
     name: Annotated[str, Argument(help="Name of the set; the tasks look for blindspot_CORPUS.")],
     corpus: Corpus,
     source: Source = None,
-    errors: Annotated[str, Option(help="all, or names between commas.")] = "all",
+    errors: Errors = "all",
     levels: Annotated[str, Option(help="three, paper, or numbers.")] = "three",
     texts: Texts = 200,
     seeds: Annotated[int, Option(help="Times each error is made.")] = 1,
@@ -110,7 +108,7 @@ def _print_set(result: StressSet) -> None:
 
 
 @verb(
-    _SETS,
+    "Sets of synthetic errors",
     "nnd stress attack found --models MODEL --corpus wikitext  # errors that a model prefers, as a set",
     "nnd stress attack found --models A,B,C --corpus texts.txt  # and which models they fool too",
     name="attack",
@@ -121,7 +119,7 @@ def stress_attack(
     models: Annotated[str, Option(help="Folders or names of models, separated by commas.")],
     corpus: Corpus,
     source: Source = None,
-    errors: Annotated[str, Option(help="all, or names of error types, separated by commas.")] = "all",
+    errors: Errors = "all",
     texts: Texts = 50,
     out: SetOut = None,
     replace: Replace = False,
@@ -144,7 +142,7 @@ def stress_attack(
 
 
 @verb(
-    _VERDICTS,
+    "Verdicts",
     "nnd stress report out  # tables",
     "nnd stress report out --out figures  # and the paper's figure",
     name="report",
@@ -163,7 +161,7 @@ def stress_report(
 
 
 @verb(
-    _VERDICTS,
+    "Verdicts",
     "nnd stress metrics blindspot_cnndm --corpus cnndm --metrics bleu,rouge2  # what text metrics do not see",
     name="metrics",
     group=stress,
@@ -193,7 +191,7 @@ def stress_metrics(
 
 
 @verb(
-    _VERDICTS,
+    "Verdicts",
     "nnd stress self --models gpt2,gpt2-medium --corpus wikitext --judges facebook/opt-125m  # as in the paper",
     "nnd stress self --models ./small,./large --corpus texts.txt --texts 50  # from beginnings of texts of your own",
     name="self",

@@ -19,9 +19,6 @@ from nnd_tasks.show import Form
 if TYPE_CHECKING:
     from nnd_tasks.show.report import Report
 
-#: Panels of `nnd --help`, in this order.
-SETS, RUN, CONCLUSIONS, CONTRIBUTE = "Sets", "Run", "Conclusions", "Contribute"
-
 Brief = Annotated[bool, Option("--brief", help="Print the findings and one summary table.")]
 Out = Annotated[
     Path | None, Option("--out", file_okay=False, help="Folder for the report in every form, and its figures.")
