@@ -169,7 +169,7 @@ def test_a_model_folder_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytes
 
 def nnd_demo(folder: Path, cwd: Path) -> str:
     """Run the real command in a process of its own, and return what it prints."""
-    command = [str(Path(sys.executable).with_name("nnd")), "demo", "--dir", str(folder)]
+    command = [str(Path(sys.executable).with_name("nnd")), "demo", "--out", str(folder)]
     environment = {**os.environ, "NND_HOME": str(cwd / "unused"), "COLUMNS": "120"}
     del environment["OMP_NUM_THREADS"]
     done = subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=900)
@@ -186,7 +186,7 @@ def small_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     scored: list[Sequence[str]] = []
 
     def score(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run what the demo runs in a process of its own, in one that has imported all it needs."""
+        """Run what the demo runs, and remember it."""
         scored.append(command)
         return commands.run(command, env=options["env"])
 

@@ -30,7 +30,7 @@ def _reading(words: str) -> Any:
 @verb(
     "Contribute",
     "nnd new mine --from judged.csv --context article --candidate summary --label verdict --better good  # labels",
-    "nnd new mine --from pairs.jsonl --context prompt --chosen chosen --rejected rejected  # pairs",
+    "nnd new pairs --from pairs.jsonl --context prompt --chosen chosen --rejected rejected  # pairs",
 )
 def new(
     name: Annotated[str, Argument(help="Name of the set: letters, digits and _.")],

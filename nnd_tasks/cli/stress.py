@@ -47,7 +47,7 @@ app.add_typer(stress, name="stress", rich_help_panel="Conclusions")
 @verb(
     "Sets of synthetic errors",
     "nnd stress build blindspot_wikitext --corpus wikitext  # 200 texts, all errors, three levels",
-    "nnd stress build mine --corpus texts.txt --errors truncation,token_drop --texts 50  # texts of your own",
+    "nnd stress build typos --corpus texts.txt --errors truncation,token_drop --texts 50  # texts of your own",
     name="build",
     group=stress,
 )
