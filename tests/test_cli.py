@@ -33,10 +33,6 @@ from tests.sets.small_files import (
 # ---------------------------------------------------------------- in a process of its own
 
 
-def test_process_prints_the_version() -> None:
-    assert nnd_process("--version") == (0, f"nnd-tasks {__version__}\n", "")
-
-
 def test_process_builds_the_same_data_whatever_the_hash_seed(nnd_home: Path) -> None:
     done = nnd_process("build", "demo", PYTHONHASHSEED="1")
     assert (done.status, done.err) == (0, "")
@@ -45,11 +41,6 @@ def test_process_builds_the_same_data_whatever_the_hash_seed(nnd_home: Path) -> 
     report = json.loads((folder / "build_report.json").read_text("utf-8"))["authors"]
     assert f"{report['tests']} tests, {report['clusters']} prompts, {report['candidates']} candidates" in done.out
     assert report == build_set("demo", out=nnd_home / "other").report["authors"]
-
-
-def test_process_reports_a_mistake_in_one_line_with_status_1(tmp_path: Path) -> None:
-    done = nnd_process("build", "quiz_design", "--source", str(tmp_path / "none.jsonl"), COLUMNS="30")
-    assert refused(done) == f"{tmp_path / 'none.jsonl'}: no such file or folder"
 
 
 @pytest.mark.parametrize("module", ["nnd_tasks.cli", "hub_upload"])
@@ -83,20 +74,6 @@ def test_a_home_that_leads_back_to_itself_is_one_line(
     )
 
 
-def test_process_shows_the_traceback_with_debug() -> None:
-    done = nnd_process("--debug", "build", "nowhere")
-    assert done.status == 1
-    assert done.err.startswith("Traceback (most recent call last):")
-    assert "NNDError: there is no set 'nowhere'" in done.err.splitlines()[-1]
-
-
-def test_process_ends_a_usage_error_with_status_2() -> None:
-    done = nnd_process("build", "demo", "--sauce", "x")
-    assert (done.status, done.out) == (2, "")
-    assert "--sauce" in done.err
-    assert "Traceback" not in done.err
-
-
 # ---------------------------------------------------------------- nnd list
 
 
@@ -113,11 +90,13 @@ def number(count: int) -> str:
     return rf"(?<![\d,])({count}|{count:,})(?![\d,])"
 
 
-def test_list_shows_size_licence_and_folder_of_every_set(tmp_path: Path, nnd_home: Path) -> None:
+def test_list_shows_size_licence_and_folder_of_every_set(
+    nnd: Callable[..., Outcome], tmp_path: Path, nnd_home: Path
+) -> None:
     build_set("quiz_design", small_source(tmp_path / "in", "quiz_design"))
     build_set("demo")
     write_files(nnd_home / "nnd" / "frank", {"README.md": "not a dataset"})
-    done = nnd_process("list", COLUMNS="1000")
+    done = nnd("list")
     assert (done.status, done.err) == (0, "")
     for name, source in SOURCES.items():
         row = row_of(done.out, name)
@@ -159,10 +138,13 @@ def test_a_set_between_the_two_moves_of_a_build_is_listed(nnd: Callable[..., Out
     assert f"built in {sets / 'mine'}" in done.out
 
 
-def test_list_shows_a_home_with_brackets_as_it_is(tmp_path: Path) -> None:
+def test_list_shows_a_home_with_brackets_as_it_is(
+    nnd: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home [old]"
     build_set("demo", out=home / "nnd" / "demo")
-    done = nnd_process("list", COLUMNS="1000", NND_HOME=str(home))
+    monkeypatch.setenv("NND_HOME", str(home))
+    done = nnd("list")
     assert done.status == 0
     assert str(home / "nnd" / "demo") in done.out
 
@@ -196,6 +178,7 @@ def test_help_names_every_command(nnd: Callable[..., Outcome]) -> None:
         ["build"],
         ["build", "demo", "frank"],
         ["build", "demo", "--out"],
+        ["build", "demo", "--sauce", "x"],
         ["build", "demo", "--debug"],
         ["list", "demo"],
         ["register", "--all"],
@@ -288,7 +271,10 @@ def test_wrong_input_ends_with_status_1_and_one_line(
     assert not (nnd_home / "nnd").exists()
 
 
-def test_message_with_brackets_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_message_with_brackets_is_shown_as_it_is_in_one_line(
+    nnd: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
     missing = tmp_path / "[bold]data[/bold] [link=x]"
     assert refused(nnd("build", "mqm", "--source", missing)) == f"{missing}: no such file or folder"
 

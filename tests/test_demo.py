@@ -25,7 +25,6 @@ from nnd_tasks.demo import COMPARISON
 from nnd_tasks.demo.model import RECORD, TrainingSettings, _save, make_models, training_documents
 from nnd_tasks.demo.training_text import FRAMES, WORDS, make_documents, plural, read_frames, read_words
 from nnd_tasks.show.forms import to_json
-from tests import commands
 from tests.conftest import DEMO_ANNOTATIONS as PATH
 from tests.conftest import REPO
 
@@ -169,7 +168,7 @@ def test_a_model_folder_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytes
 
 def nnd_demo(folder: Path, cwd: Path) -> str:
     """Run the real command in a process of its own, and return what it prints."""
-    command = [str(Path(sys.executable).with_name("nnd")), "demo", "--dir", str(folder)]
+    command = [str(Path(sys.executable).with_name("nnd")), "demo", "--out", str(folder)]
     environment = {**os.environ, "NND_HOME": str(cwd / "unused"), "COLUMNS": "120"}
     del environment["OMP_NUM_THREADS"]
     done = subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=900)
@@ -184,11 +183,12 @@ def small_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
         TrainingSettings, steps=12, batch_tokens=1024, vocabulary=800, width=32, layers=1, heads=2
     )
     scored: list[Sequence[str]] = []
+    real = subprocess.run
 
     def score(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run what the demo runs in a process of its own, in one that has imported all it needs."""
+        """Run what the demo runs, and remember it."""
         scored.append(command)
-        return commands.run(command, env=options["env"])
+        return real(command, **options)
 
     def run(folder: Path, cwd: Path) -> str:
         monkeypatch.chdir(cwd)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError
@@ -25,21 +23,11 @@ __all__ = ["app", "main"]
 
 def __getattr__(name: str) -> Any:
     """Return ``app``, with all its commands, on first use."""
-    if name == "app":
-        return _with_commands()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _with_commands() -> Any:
-    for name in ("sets", "running", "analysis", "stress", "contribute", "check", "publish"):
-        import_module(f"nnd_tasks.cli.{name}")  # adds its commands; their order here is that of the help
-    from nnd_tasks.cli.typer_app import app
-
-    for group in (app, *(part.typer_instance for part in app.registered_groups)):
-        for command in group.registered_commands if group else ():
-            # Typer keeps the line breaks of a docstring, which are those of our editors.
-            command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(command.callback.__doc__ or ""))
-    return app
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    for part in ("sets", "running", "analysis", "stress", "contribute", "check", "publish"):
+        import_module(f"nnd_tasks.cli.{part}")  # adds its commands; their order here is that of the help
+    return import_module("nnd_tasks.cli.typer_app").app
 
 
 def main(command: Callable[[], object] | None = None) -> None:
@@ -53,7 +41,7 @@ def main(command: Callable[[], object] | None = None) -> None:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # names of files may hold what the terminal has no letters for
                 stream.reconfigure(errors="backslashreplace")
-        (command or _with_commands())()
+        (command or __getattr__("app"))()
     except (NNDError, ModelError) as error:
         if debug:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,11 @@ from nnd_tasks.tables import pick_examples
 from nnd_tasks.wording import did_you_mean
 
 _SHOWN = 300  # characters of a text
+#: What a row of `list_sets` says where nothing is known.
+_EMPTY = {
+    "name": "", "kind": "", "license": "", "errors": "", "shipped": False, "built": False, "folder": "", "recipe": "",
+    "config": "-", "tests": None, "categories": {}, "points": {},
+}  # fmt: skip
 
 
 def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFrame:
@@ -53,91 +58,74 @@ def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFr
         NNDError: no set has this language, or this task.
     """
     recipes = list_recipes()
-    sets = [_describe_recipe(one) for one in recipes.values()]
-    sets += [_describe_folder({"name": name}) for name in built_sets() if name not in recipes]
-    chosen = _choose(_choose(sets, "--language", language, "languages"), "--task", task, "kind")
-    rows = []
-    for one in chosen:
-        counts = one.pop("published", {})
-        configs = one.pop("configs", []) or [{"config": name, "tests": tests} for name, tests in counts.items()]
-        rows += [{**one, **config} for config in configs or [{"config": "-"}]]
-    columns = {
-        **dict.fromkeys(("name", "kind", "license", "errors", "folder", "recipe", "state", "config"), ""),
-        **{"shipped": False, "built": False, "tests": None},
-    }
-    full = [
-        {**columns, "languages": [], "categories": {}, "points": {}, **row, "tests": row.get("tests")} for row in rows
+    names = dict.fromkeys([*recipes, *built_sets()])
+    rows = [{**_EMPTY, **row} for name in names for row in _describe(name, recipes.get(name))]
+    sets = pd.DataFrame(rows).astype({"tests": "Int64"})
+    if language is not None:
+        sets = _choose(sets, "--language", code_of(language), sets["languages"])
+    if task is not None:
+        sets = _choose(sets, "--task", task.strip().lower(), sets["kind"].str.split(","))
+    return sets
+
+
+def _describe(name: str, one: SetRecipe | None) -> list[dict[str, Any]]:
+    """Return a row per config of a set, with what its recipe says and what is in its folder; an error hides no other set."""
+    about: dict[str, Any] = {"name": name, "state": f"not built; run: {how_to_build(name)}"}
+    codes: list[str] = []
+    published: Mapping[str, int] = {}
+    broken = ""
+    if one is not None:
+        about |= {"shipped": one.shipped, "recipe": str(one.path)}
+        try:
+            facts, expected = one.recipe.facts, sum(one.recipe.expected.values())
+            about |= {"kind": facts.kind or "", "license": facts.license or "", "errors": facts.errors}
+            codes = list(facts.language)
+            published = one.recipe.published or ({one.recipe.config or "default": expected} if expected else {})
+        except NNDError as error:
+            about["state"] = broken = f"recipe unreadable: {error}"
+    configs: list[dict[str, Any]] = [{"config": config, "tests": tests} for config, tests in published.items()]
+    if name in built_sets():
+        folder = dataset_folder(name)
+        about |= {"folder": str(folder), "state": f"built in {folder}"}
+        try:
+            configs = [_describe_config(folder, config) for config in list_configs(folder)[0]]
+            about["built"] = True
+        except Exception as error:  # whatever is wrong with one set
+            about["state"] = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
+        about["state"] += f"; {broken}" if broken else ""
+    codes += [
+        code for config in [*published, *(row["config"] for row in configs)] for code in language_pair(config) or ()
     ]
-    return pd.DataFrame(full).astype({"tests": "Int64"})
-
-
-def _describe_recipe(one: SetRecipe) -> dict[str, Any]:
-    about: dict[str, Any] = {"name": one.name, "shipped": one.shipped, "recipe": str(one.path)}
-    try:
-        recipe = one.recipe
-    except NNDError as error:
-        found = _describe_folder(about)
-        broken = f"recipe unreadable: {error}"
-        return {**found, "state": f"{found['state']}; {broken}" if found.get("folder") else broken}
-    facts = recipe.facts
-    expected = {recipe.config or "default": sum(recipe.expected.values())} if recipe.expected else {}
-    about |= {"kind": facts.kind or "", "license": facts.license or "", "errors": facts.errors}
-    found = _describe_folder({**about, "published": dict(recipe.published) or expected})
-    names = [*found["published"], *(config["config"] for config in found.get("configs", []))]
-    codes = [*facts.language, *(code for name in names for code in language_pair(name) or ())]
-    return {**found, "languages": list(dict.fromkeys(codes))}
-
-
-def _describe_folder(about: dict[str, Any]) -> dict[str, Any]:
-    """Return what is known of a set with what is in its dataset folder."""
-    name = about["name"]
-    folder = dataset_folder(name)
-    if name not in built_sets():
-        return {**about, "state": f"not built; run: {how_to_build(name)}"}
-    try:
-        configs = [_describe_config(folder, config) for config in list_configs(folder)[0]]
-    except NNDError as error:
-        return {**about, "folder": str(folder), "state": f"unreadable: {error}"}
-    except Exception as error:  # any error of a damaged set: it must not hide the other sets
-        why = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
-        return {**about, "folder": str(folder), "state": f"unreadable: {why}"}
-    return {**about, "built": True, "folder": str(folder), "configs": configs, "state": f"built in {folder}"}
+    about["languages"] = list(dict.fromkeys(codes))
+    return [{**about, **config} for config in configs or [{}]]
 
 
 def _describe_config(folder: Path, name: str) -> dict[str, Any]:
     table = read_table(folder, name, ["cluster_id", "category"])
     clusters, categories = (column.to_pylist() for column in table.columns)
-    planned = planned_by_category(clusters, categories)
-    counts = Counter(categories)
-    points = {category: marked_points(planned, category) for category in planned}
+    planned, counts = planned_by_category(clusters, categories), Counter(categories)
     return {
         "config": name,
         "tests": table.num_rows,
         "categories": {category: counts[category] for category in planned},
-        "points": points,
+        "points": {category: marked_points(planned, category) for category in planned},
     }
 
 
-def _choose(sets: list[dict[str, Any]], option: str, value: str | None, key: str) -> list[dict[str, Any]]:
-    """Return the sets of a language, or of a task; None takes all."""
-    if value is None:
-        return sets
-
-    def values_of(one: dict[str, Any]) -> list[str]:
-        values = one.get(key, [])
-        return [part.strip().lower() for part in (values.split(",") if isinstance(values, str) else values)]
-
-    every = sorted({part for one in sets for part in values_of(one) if part})
-    wanted = value.strip().lower()
-    if wanted not in every:
-        code = code_of(wanted) if option == "--language" else ""
-        meant = f"did you mean {code!r}?" if code in every else did_you_mean(wanted, every)
-        raise NNDError(f"{option} {value}: no set has it; {meant or 'there are: ' + ', '.join(every)}")
-    return [one for one in sets if wanted in values_of(one)]
+def _choose(sets: pd.DataFrame, option: str, wanted: str, values: pd.Series[Any]) -> pd.DataFrame:
+    """Return the sets that have one of their values; `values` holds a list of each."""
+    values = values.map(lambda parts: {part.strip().lower() for part in parts})
+    chosen = sets[[wanted in parts for parts in values]]
+    if chosen.empty:
+        every = sorted(set().union(*values) - {""})
+        meant = did_you_mean(wanted, every) or f"there are: {', '.join(every)}"
+        raise NNDError(f"{option} {wanted}: no set has it; {meant}")
+    return chosen
 
 
-def report_sets(sets: pd.DataFrame) -> Report:
-    """Return what `list_sets` found."""
+def report_sets(language: str | None, task: str | None) -> Report:
+    """Return the sets of `list_sets` as a report."""
+    sets = list_sets(language, task)
     columns: dict[str, Cell] = {
         "set": "{name}",
         "about": lambda row: "; ".join(
@@ -151,16 +139,18 @@ def report_sets(sets: pd.DataFrame) -> Report:
         ),
         "state": "{state}",
     }
-    first = sets.drop_duplicates("name").assign(
-        state=lambda table: table["state"].where(~table["built"], "built").str.replace("not built; run: ", "")
-    )
-    brief = {"set": "{name}", "tests": "{tests:,}", "licence": "{license}", "state": "{state}"}
+    brief: dict[str, Cell] = {
+        "set": "{name}",
+        "tests": "{tests:,}",
+        "licence": "{license}",
+        "state": lambda row: "built" if row["built"] else row["state"].removeprefix("not built; run: "),
+    }
     legend = (
         "In parentheses: smallest difference between two models that a category can show, in percentage points; ‡: too few "
         "tests to tell models apart; none: they can show none; ?: not known."
     )
-    tables = [Table("sets", sets, columns)]
-    return Report("sets", "Sets", tables=tables, notes=[legend], brief=Table("sets", first, brief))
+    first = Table("sets", sets.drop_duplicates("name"), brief)
+    return Report("sets", "Sets", tables=[Table("sets", sets, columns)], notes=[legend], brief=first)
 
 
 # ---------------------------------------------------------------- one set
@@ -178,19 +168,20 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
         NNDError: there is no such set, or it has no such config.
     """
     folder = look_up_set(name)
-    recipe, broken = _find_recipe(name, needed=folder is None)
-    title, facts = name, {}
-    if recipe is not None:
-        known = recipe.recipe.facts
-        title = f"{known.title or name} ({name})"
-        facts = {key: find_fact(known, key) for key in ("summary", "judges", "license", "language", "homepage")}
-        facts |= {"rule": recipe.recipe.rule_text(), "errors": ERRORS[known.errors], "recipe": str(recipe.path)}
-    elif folder is not None:
-        header, _ = read_card(folder)
-        title = f"{header.get('pretty_name', name)} ({name})"
-        facts = {"license": str(header.get("license", ""))}
-    if broken:
-        facts["recipe unreadable"] = broken
+    header = {} if folder is None else read_card(folder)[0]
+    title, task = header.get("pretty_name", name), "" if "/" in name else name
+    facts = {"license": str(header.get("license", ""))}
+    if folder is None or name in list_recipes():
+        try:
+            one = find_recipe(name)
+            known, task = one.recipe.facts, one.name
+            title = known.title or name
+            facts = {key: find_fact(known, key) for key in ("summary", "judges", "license", "language", "homepage")}
+            facts |= {"rule": one.recipe.rule_text(), "errors": ERRORS[known.errors], "recipe": str(one.path)}
+        except NNDError as error:
+            if folder is None:
+                raise
+            facts["recipe unreadable"] = str(error)
     examples, prompt = [], ""
     if folder is None:
         facts["not built"] = f"run: {how_to_build(name)}"
@@ -203,12 +194,11 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
             "configs": ", ".join(names),
             "tests": f"{table.num_rows:,} in config {chosen}",
         }
-        own = recipe.name if recipe is not None else "" if "/" in name else name
-        prompt = _render_prompt(own, chosen, table.slice(0, 1).to_pylist()[0]) if own else ""
+        prompt = _render_prompt(task, chosen, table.slice(0, 1).to_pylist()[0]) if task else ""
         examples = [tabulate_examples(table, count)]
     rows = pd.DataFrame(facts.items(), columns=["fact", "value"])
     tables = [Table("facts", rows, {"fact": "{fact}", "value": "{value}"}), *examples]
-    return Report(name=name, title=title, tables=tables, facts={"prompt": prompt})
+    return Report(name=name, title=f"{title} ({name})", tables=tables, facts={"prompt": prompt})
 
 
 def tabulate_examples(tests: pa.Table, count: int) -> Table:
@@ -231,24 +221,6 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def _find_recipe(name: str, *, needed: bool) -> tuple[SetRecipe | None, str]:
-    """Return the recipe of a set, and what is wrong with it.
-
-    Raises:
-        NNDError: there is none that can be read, though it is needed.
-    """
-    if not needed and name not in list_recipes():
-        return None, ""
-    try:
-        found = find_recipe(name)
-        _ = found.recipe  # it is read here, as it may be wrong
-        return found, ""
-    except NNDError as error:
-        if needed:
-            raise
-        return None, str(error)
-
-
 def _render_prompt(name: str, config: str, row: dict[str, Any]) -> str:
     """Return the prompt of a test as the set's task renders it; ``""`` where no task scores this config.
 
@@ -258,25 +230,24 @@ def _render_prompt(name: str, config: str, row: dict[str, Any]) -> str:
 
     from nnd_tasks.harness.sandbox import SANDBOX
 
-    for template in _find_templates(name, config):
-        if re.search(r"{%-?\s*(?!if|elif|else|endif|-)|\*", template):
-            return template
-        try:
-            return str(SANDBOX.from_string(template).render(row))
-        except (NNDError, TemplateError):
-            return template
-    return ""
+    template = next(_find_templates(name, config), "")
+    if re.search(r"{%-?\s*(?!if|elif|else|endif|-)|\*", template):
+        return template
+    try:
+        return str(SANDBOX.from_string(template).render(row))
+    except (NNDError, TemplateError):
+        return template
 
 
 def _find_templates(name: str, config: str) -> Iterator[str]:
     from nnd_tasks.harness.task_yaml import read_task_yaml  # imports lm-eval
 
-    for folder in (tasks_dir() / name, user_tasks_dir() / name):
-        for path in sorted(task_yamls(folder), key=lambda path: (len(path.stem), path.stem)):
-            try:
-                settings, _ = read_task_yaml(path)
-            except NNDError:
-                continue  # `nnd check` says what is wrong with it
-            template = settings.get("doc_to_text")
-            if settings.get("dataset_name", config) == config and isinstance(template, str):
-                yield template
+    paths = [*task_yamls(tasks_dir() / name), *task_yamls(user_tasks_dir() / name)]
+    for path in sorted(paths, key=lambda path: len(path.stem)):
+        try:
+            settings, _ = read_task_yaml(path)
+        except NNDError:
+            continue  # `nnd check` says what is wrong with it
+        template = settings.get("doc_to_text")
+        if settings.get("dataset_name", config) == config and isinstance(template, str):
+            yield template

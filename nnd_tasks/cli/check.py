@@ -5,40 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Exit, Option
 
-from nnd_tasks.cli.typer_app import CONTRIBUTE, app, examples
+from nnd_tasks.cli.typer_app import verb
 from nnd_tasks.show.console import say, say_lines
 
 
-@app.command(
-    rich_help_panel=CONTRIBUTE,
-    epilog=examples(
-        ("nnd check answers", "a set that is built here"),
-        ("nnd check answers --format markdown -o report.md", "for a pull request"),
-    ),
+@verb(
+    "Contribute",
+    "nnd check answers  # a set that is built here",
+    "nnd check answers --format markdown -o report.md  # for a pull request",
 )
 def check(
     name: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="NAME|PATH",
             help="A set that is built here, a dataset folder, or a recipe (_recipe).",
         ),
     ],
     config: Annotated[
         list[str] | None,
-        typer.Option(help="Check only this config; repeatable."),
+        Option(help="Check only this config; repeatable."),
     ] = None,
     tasks: Annotated[
-        list[Path] | None, typer.Option(help="Folder of task YAMLs besides those that nnd run knows; repeatable.")
+        list[Path] | None, Option(help="Folder of task YAMLs besides those that nnd run knows; repeatable.")
     ] = None,
     form: Annotated[
         Literal["text", "markdown", "json"],
-        typer.Option("--format", help="text; markdown, for a pull request; or json."),
+        Option("--format", help="text; markdown, for a pull request; or json."),
     ] = "text",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the report to this file.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count too.")] = False,
+    output: Annotated[Path | None, Option("--output", "-o", help="Write the report to this file.")] = None,
+    strict: Annotated[bool, Option("--strict", help="Warnings count too.")] = False,
 ) -> None:
     """Look for everything that a reviewer of a set would look for.
 
@@ -65,4 +63,4 @@ def check(
         if form == "text":
             say(str(report.folder))
         say_lines(content)
-    raise typer.Exit(report.exit_code(strict=strict))
+    raise Exit(report.exit_code(strict=strict))

@@ -4,38 +4,36 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from nnd_tasks.cli.typer_app import CONTRIBUTE, app, examples
+from nnd_tasks.cli.typer_app import verb
 from nnd_tasks.show.console import say, say_lines, warn
 
 
-@app.command(
-    rich_help_panel=CONTRIBUTE,
-    epilog=examples(
-        ("nnd publish answers --repo YOU/answers --source answers.csv --dry-run", "shows all that would go out"),
-        ("nnd publish answers --repo YOU/answers --source answers.csv", "publishes it"),
-    ),
+@verb(
+    "Contribute",
+    "nnd publish answers --repo YOU/answers --source answers.csv --dry-run  # shows all that would go out",
+    "nnd publish answers --repo YOU/answers --source answers.csv  # publishes it",
 )
 def publish(
-    name: Annotated[str, typer.Argument(help="A set that is built here, or a dataset folder.")],
-    repo: Annotated[str, typer.Option(help="The dataset repository of the hub: NAMESPACE/NAME.")],
+    name: Annotated[str, Argument(help="A set that is built here, or a dataset folder.")],
+    repo: Annotated[str, Option(help="The dataset repository of the hub: NAMESPACE/NAME.")],
     source: Annotated[
         str | None,
-        typer.Option(
-            help="What the set was built from, as for nnd new --from or nnd build --source. Default: download it."
-        ),
+        Option(help="What the set was built from, as for nnd new --from or nnd build --source. Default: download it."),
     ] = None,
     ids_only: Annotated[
-        bool, typer.Option("--ids-only", help="Publish ids and a recipe where the texts might go out, too.")
+        bool, Option("--ids-only", help="Publish ids and a recipe where the texts might go out, too.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check, and show the files and the card; asks the hub nothing.")
+        bool, Option("--dry-run", help="Only check, and show the files and the card; asks the hub nothing.")
     ] = False,
-    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Write into a repository of something else, too.")] = False,
+    private: Annotated[bool, Option("--private", help="Make a new repository private.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Write into a repository of something else, too.")] = False,
 ) -> None:
-    """Publish a set on the Hugging Face hub: card, parquet files, a tag for the version.
+    """Publish a set on the Hugging Face hub.
+
+    What goes out is a card, parquet files and a tag for the version.
 
     Where the terms of its texts forbid that, ids, labels and a recipe to build the set go out instead. The set is built
     again first, and refused when something else comes out. A repository of anything else than this set is left alone.
@@ -57,12 +55,10 @@ def publish(
         state = "published" if done.changed else "nothing new, the hub has all of this already"
         say(f"{state}, {what}, tagged {plan.version}: {done.url}")
         return
-    say(f"{plan.name} {plan.version}, {what}, for {plan.repo}:")
-    say("       bytes  sha256                                                            file")
-    say_lines(plan.list_files())
+    say_lines(
+        f"{plan.name} {plan.version}, {what}, for {plan.repo}:\n{'bytes':>12}  {'sha256':64}  file\n{plan.list_files()}"
+    )
     for path, content in plan.files.items():
         if path.endswith((".md", ".yaml")):
-            say()
-            say(f"{path}:")
-            say_lines(content.decode("utf-8"))
+            say_lines(f"\n{path}:\n{content.decode('utf-8')}")
     say("dry run: nothing was uploaded")

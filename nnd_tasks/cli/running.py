@@ -5,34 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Context, Option, echo
 
-from nnd_tasks.cli.typer_app import RUN, RUN_GPT2, app, examples
+from nnd_tasks.cli.typer_app import RUN_GPT2, verb
 from nnd_tasks.show.console import say
 from nnd_tasks.wording import counted
 
 _SHARING = "For --model hf and vllm: read every request on its own, as lm-eval does."
 
 
-@app.command(
-    rich_help_panel=RUN,
+@verb(
+    "Run",
+    f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples  # what nnd compare reads is in out",
+    f"{RUN_GPT2} --tasks nnd_summeval,nnd_frank --sample 20  # 20 prompts of each, from all categories",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-    epilog=examples(
-        (
-            f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples",
-            "what nnd compare reads is in out",
-        ),
-        (
-            f"{RUN_GPT2} --tasks nnd_summeval,nnd_frank --sample 20",
-            "20 prompts of each, from all categories",
-        ),
-    ),
 )
 def run(
-    context: typer.Context,
+    context: Context,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[OPTIONS OF LM_EVAL]...",
             help="Whatever lm_eval takes, such as --model, --model_args, --tasks, --batch_size, --device, --output_path, "
             "--log_samples, --limit, --use_cache. All of them follow below this help.",
@@ -40,14 +32,16 @@ def run(
     ] = None,
     sample: Annotated[
         int | None,
-        typer.Option(
+        Option(
             metavar="N",
             help="Take N prompts of each task, spread over its categories, always the same ones; --limit takes the first.",
         ),
     ] = None,
-    no_shared_prefix: Annotated[bool, typer.Option("--no-shared-prefix", help=_SHARING)] = False,
+    no_shared_prefix: Annotated[bool, Option("--no-shared-prefix", help=_SHARING)] = False,
 ) -> None:
-    """Run lm-eval with our tasks known to it; everything else on the line goes to lm_eval.
+    """Run lm-eval with our tasks known to it.
+
+    Everything else on the line goes to lm_eval.
 
     What requests to a model of type hf or vllm have in common at their beginning is read once. --cache_requests is
     refused.
@@ -62,44 +56,40 @@ def run(
     run_lm_eval(words, shared_prefix=not no_shared_prefix, sample=sample)
 
 
-@app.command(
-    rich_help_panel=RUN,
-    epilog=examples(
-        ("nnd register", "then: lm_eval --model hf --tasks nnd_frank ..., as ever"),
-        ("nnd register --print", 'for: lm_eval --include_path "$(nnd register --print)" --tasks nnd_frank ...'),
-    ),
+@verb(
+    "Run",
+    "nnd register  # then: lm_eval --model hf --tasks nnd_frank ..., as ever",
+    'nnd register --print  # for: lm_eval --include_path "$(nnd register --print)" --tasks nnd_frank ...',
 )
 def register(
-    undo: Annotated[bool, typer.Option("--undo", help="Make lm_eval forget them again.")] = False,
-    only_print: Annotated[bool, typer.Option("--print", help="Only print the folder of our task YAMLs.")] = False,
+    undo: Annotated[bool, Option("--undo", help="Make lm_eval forget them again.")] = False,
+    only_print: Annotated[bool, Option("--print", help="Only print the folder of our task YAMLs.")] = False,
 ) -> None:
-    """Make our tasks known to the literal command lm_eval of this environment."""
+    """Make our tasks known to the command lm_eval as it stands."""
     if only_print:
         from nnd_tasks.datasets import tasks_dir
 
-        typer.echo(tasks_dir())
+        echo(tasks_dir())
         return
-    from nnd_tasks.runner.register import register as make
-    from nnd_tasks.runner.register import unregister
+    from nnd_tasks.runner import register as stubs
 
     if undo:
-        folder = unregister()
+        folder = stubs.unregister()
         say(f"removed {folder}" if folder else "nothing was registered")
         return
-    place, count = make()
+    place, count = stubs.register()
     say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {place}")
 
 
-@app.command(
-    rich_help_panel=RUN,
-    epilog=examples(("nnd demo", "about a minute on two cores"), ("nnd demo --out /tmp/demo", "everything goes there")),
+@verb(
+    "Run",
+    "nnd demo  # about a minute on two cores",
+    "nnd demo --out /tmp/demo  # everything goes there",
 )
 def demo(
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the demo's data, model and results.")] = Path(
-        ".demo"
-    ),
+    folder: Annotated[Path, Option("--out", help="Folder for the demo's data, model and results.")] = Path(".demo"),
 ) -> None:
-    """Run the whole chain offline on the embedded set with a tiny model."""
+    """Run the whole chain offline, on a small set with a tiny model."""
     from nnd_tasks.demo import run_demo
 
     run_demo(folder)

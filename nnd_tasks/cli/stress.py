@@ -5,19 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from nnd_tasks.cli.typer_app import (
-    CONCLUSIONS,
     DEFAULT_METRICS,
-    METRICS_HELP,
-    RUN_GPT2,
     Brief,
     Format,
+    Metrics,
     Out,
+    Replace,
+    SetOut,
     app,
     examples,
     parts_of,
+    show,
+    verb,
 )
 from nnd_tasks.show.console import say, warn
 from nnd_tasks.wording import counted
@@ -25,49 +27,39 @@ from nnd_tasks.wording import counted
 if TYPE_CHECKING:
     from nnd_tasks.stress.set_writing import StressSet
 
-#: Panels of `nnd stress --help`.
-_SETS, _VERDICTS = "Sets of synthetic errors", "Verdicts"
-Corpus = Annotated[str, typer.Option(help="wikitext, cnndm, wmt or ted; or a .txt or .jsonl file.")]
-Source = Annotated[Path | None, typer.Option(help="Folder of the paper's texts. Default: $NND_HOME/blindspot.")]
-Texts = Annotated[int, typer.Option(min=0, help="How many texts, drawn at random; 0 takes all.")]
-SetOut = Annotated[Path | None, typer.Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Replace a set of this name that was made in another way.")]
+Corpus = Annotated[str, Option(help="wikitext, cnndm, wmt, ted, or a file of texts.")]
+Source = Annotated[Path | None, Option(help="The paper's texts. Default: $NND_HOME/blindspot.")]
+Errors = Annotated[str, Option(help="all, or names between commas.")]
+Texts = Annotated[int, Option(min=0, help="Texts drawn at random; 0: all.")]
 
-stress = typer.Typer(
-    help="Blind spots: synthetic errors, as sets to test likelihoods with.",
+stress = Typer(
+    help="Blind spots: synthetic errors as sets to test likelihoods with.",
     epilog=examples(
-        ("nnd stress build blindspot_wikitext --corpus wikitext", "200 texts with every error"),
-        (
-            f"{RUN_GPT2} --tasks nnd_blindspot_wikitext --output_path out --log_samples",
-            "score",
-        ),
-        ("nnd stress report out", "which errors the model does not see"),
+        "nnd stress build blindspot_wikitext --corpus wikitext  # 200 texts with every error",
+        "nnd stress report out  # which errors the model does not see, after nnd run",
     ),
     no_args_is_help=True,
 )
-app.add_typer(stress, name="stress", rich_help_panel=CONCLUSIONS)
+app.add_typer(stress, name="stress", rich_help_panel="Conclusions")
 
 
-@stress.command(
-    "build",
-    rich_help_panel=_SETS,
-    epilog=examples(
-        ("nnd stress build blindspot_wikitext --corpus wikitext", "200 texts, all errors, three levels"),
-        ("nnd stress build mine --corpus texts.txt --errors truncation,token_drop --texts 50", "texts of your own"),
-    ),
+@verb(
+    "Sets of synthetic errors",
+    "nnd stress build blindspot_wikitext --corpus wikitext  # 200 texts, all errors, three levels",
+    "nnd stress build typos --corpus texts.txt --errors truncation,token_drop --texts 50  # texts of your own",
+    name="build",
+    group=stress,
 )
 def stress_build(
-    name: Annotated[str, typer.Argument(help="Name of the set; the tasks look for blindspot_CORPUS.")],
+    name: Annotated[str, Argument(help="Name of the set; the tasks look for blindspot_CORPUS.")],
     corpus: Corpus,
     source: Source = None,
-    errors: Annotated[str, typer.Option(help="all, or names separated by commas; a card lists them.")] = "all",
-    levels: Annotated[
-        str, typer.Option(help="three, paper (all of the paper's), or numbers separated by commas.")
-    ] = "three",
+    errors: Errors = "all",
+    levels: Annotated[str, Option(help="three, paper, or numbers.")] = "three",
     texts: Texts = 200,
-    seeds: Annotated[int, typer.Option(min=1, help="How often each error is made anew.")] = 1,
-    spacy: Annotated[str | None, typer.Option(help="spaCy pipeline. Default: en_core_web_sm where installed.")] = None,
-    mlm: Annotated[str | None, typer.Option(help="Masked language model, for bert_diverge.")] = None,
+    seeds: Annotated[int, Option(min=1, help="Times each error is made.")] = 1,
+    spacy: Annotated[str | None, Option(help="spaCy pipeline. Default: en_core_web_sm.")] = None,
+    mlm: Annotated[str | None, Option(help="Masked language model, for bert_diverge.")] = None,
     out: SetOut = None,
     replace: Replace = False,
 ) -> None:
@@ -113,23 +105,19 @@ def _print_set(result: StressSet) -> None:
     say("then:     nnd stress report results")
 
 
-@stress.command(
-    "attack",
-    rich_help_panel=_SETS,
-    epilog=examples(
-        ("nnd stress attack found --models MODEL --corpus wikitext", "errors that a model prefers, as a set"),
-        (
-            "nnd stress attack found --models A,B,C --corpus texts.txt",
-            "of several models; nnd run says whom else they fool",
-        ),
-    ),
+@verb(
+    "Sets of synthetic errors",
+    "nnd stress attack found --models MODEL --corpus wikitext  # errors that a model prefers, as a set",
+    "nnd stress attack found --models A,B,C --corpus texts.txt  # of several models",
+    name="attack",
+    group=stress,
 )
 def stress_attack(
-    name: Annotated[str, typer.Argument(help="Name of the set.")],
-    models: Annotated[str, typer.Option(help="Folders or names of models, separated by commas.")],
+    name: Annotated[str, Argument(help="Name of the set.")],
+    models: Annotated[str, Option(help="Folders or names of models, separated by commas.")],
     corpus: Corpus,
     source: Source = None,
-    errors: Annotated[str, typer.Option(help="all, or names of error types, separated by commas.")] = "all",
+    errors: Errors = "all",
     texts: Texts = 50,
     out: SetOut = None,
     replace: Replace = False,
@@ -150,40 +138,36 @@ def stress_attack(
     _print_set(result)
 
 
-@stress.command(
-    "report",
-    rich_help_panel=_VERDICTS,
-    epilog=examples(
-        ("nnd stress report out", "tables"),
-        ("nnd stress report out --brief", "one row per error"),
-        ("nnd stress report out --out figures", "and the paper's figure"),
-    ),
+@verb(
+    "Verdicts",
+    "nnd stress report out  # tables",
+    "nnd stress report out --out figures  # and the paper's figure",
+    name="report",
+    group=stress,
 )
 def stress_report(
-    results: Annotated[Path, typer.Argument(help="What --output_path named, or one samples_*.jsonl.")],
+    results: Annotated[Path, Argument(help="What --output_path named, or one samples_*.jsonl.")],
     out: Out = None,
     form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Show per error whether the likelihood falls as the error grows, as in the paper, with intervals and pass rates."""
-    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.stress.stress_report import report_results
 
-    show_reports(report_results(results), out=out, form=form, brief=brief)
+    show(report_results(results), out, form, brief)
 
 
-@stress.command(
-    "metrics",
-    rich_help_panel=_VERDICTS,
-    epilog=examples(
-        ("nnd stress metrics blindspot_cnndm --corpus cnndm --metrics bleu,rouge2", "what text metrics do not see"),
-    ),
+@verb(
+    "Verdicts",
+    "nnd stress metrics blindspot_cnndm --corpus cnndm --metrics bleu,rouge2  # what text metrics do not see",
+    name="metrics",
+    group=stress,
 )
 def stress_metrics(
-    name: Annotated[str, typer.Argument(help="A set that `nnd stress build` made.")],
+    name: Annotated[str, Argument(help="A set that `nnd stress build` made.")],
     corpus: Corpus,
     source: Source = None,
-    metrics: Annotated[str, typer.Option(help=METRICS_HELP)] = DEFAULT_METRICS,
+    metrics: Metrics = DEFAULT_METRICS,
     out: Out = None,
     form: Format = "text",
 ) -> None:
@@ -193,42 +177,35 @@ def stress_metrics(
     """
     from nnd_tasks.analysis.text_metrics import load_metrics
     from nnd_tasks.datasets import find_set
-    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.stress.corpora import read_corpus
     from nnd_tasks.stress.metric_scores import report_metric
 
     folder, texts = find_set(name), read_corpus(corpus, source)
     reports = [report_metric(part, metric, folder, texts) for part, metric in load_metrics(metrics).items()]
-    show_reports(reports, out=out, form=form)
+    show(reports, out, form)
 
 
-@stress.command(
-    "self",
-    rich_help_panel=_VERDICTS,
-    epilog=examples(
-        ("nnd stress self --models gpt2,gpt2-medium --corpus wikitext --judges facebook/opt-125m", "as in the paper"),
-        (
-            "nnd stress self --models ./small,./large --corpus texts.txt --texts 50",
-            "from beginnings of texts of your own",
-        ),
-        ("nnd stress self --models ./small,./large --corpus quiz_design --words 0", "from whole contexts of a set"),
-    ),
+@verb(
+    "Verdicts",
+    "nnd stress self --models gpt2,gpt2-medium --corpus wikitext --judges facebook/opt-125m  # as in the paper",
+    "nnd stress self --models ./small,./large --corpus texts.txt --texts 50  # from beginnings of texts of your own",
+    name="self",
+    group=stress,
 )
 def stress_self(
-    models: Annotated[str, typer.Option(help="Folders or names of models, separated by commas.")],
-    corpus: Annotated[str, typer.Option(help="As for `nnd stress build`, or a set that is built here.")],
-    judges: Annotated[str, typer.Option(help="Models that score only, separated by commas.")] = "",
+    models: Annotated[str, Option(help="Folders or names of models, separated by commas.")],
+    corpus: Annotated[str, Option(help="As for `nnd stress build`, or a set that is built here.")],
+    judges: Annotated[str, Option(help="Models that score only, separated by commas.")] = "",
     source: Source = None,
     texts: Texts = 100,
-    words: Annotated[int, typer.Option(min=0, help="Words of a text that are the prompt; 0 takes it whole.")] = 20,
+    words: Annotated[int, Option(min=0, help="Words of a text that are the prompt; 0 takes it whole.")] = 20,
     model_args: Annotated[
-        str, typer.Option("--model_args", help="As for lm_eval, of all models, such as dtype=float32.")
+        str, Option("--model_args", help="As for lm_eval, of all models, such as dtype=float32.")
     ] = "",
     out: Out = Path("nnd_self"),
 ) -> None:
     """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
-    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.stress.self_texts import draw_prompts, score_own_texts
 
     prompts = draw_prompts(corpus, source, texts=texts, words=words)
-    show_reports([score_own_texts(parts_of(models), prompts, parts_of(judges), model_args)], out=out)
+    show([score_own_texts(parts_of(models), prompts, parts_of(judges), model_args)], out)

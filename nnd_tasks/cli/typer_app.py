@@ -1,44 +1,50 @@
-"""The command line's root, and what its commands share: panels of the help, examples, ``--brief``."""
+"""The command line's root, and what its commands share: panels of the help, examples, options."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
 from rich.markup import escape
+from typer import Exit, Option, Typer, echo
 from typer.core import TyperGroup
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show import Form
 
-#: Panels of `nnd --help`, in this order.
-SETS, RUN, CONCLUSIONS, CONTRIBUTE = "Sets", "Run", "Conclusions", "Contribute"
+if TYPE_CHECKING:
+    from nnd_tasks.show.report import Report
 
-Brief = Annotated[bool, typer.Option("--brief", help="Print the findings and one summary table.")]
+Brief = Annotated[bool, Option("--brief", help="Print the findings and one summary table.")]
 Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", file_okay=False, help="Folder for Markdown, JSON, CSV, LaTeX and HTML of the report, and its figures."
-    ),
+    Path | None, Option("--out", file_okay=False, help="Folder for the report in every form, and its figures.")
 ]
-Format = Annotated[
-    Form, typer.Option("--format", help="What to print; text is drawn on a terminal, Markdown in a pipe.")
+Format = Annotated[Form, Option("--format", metavar="FORM", help="text, markdown, csv, json, latex or html, to print.")]
+SetOut = Annotated[Path | None, Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")]
+Replace = Annotated[bool, Option("--replace", help="Replace a set of this name that was made in another way.")]
+#: The packages of the default ones come with lm-eval.
+Metrics = Annotated[
+    str,
+    Option(help="Text metrics between commas; NAME=FOLDER for bartscore, bertscore and mauve, which need a model."),
 ]
-#: The option ``--metrics``: those whose packages lm-eval brings.
-METRICS_HELP = "Text metrics between commas; NAME=FOLDER for bartscore, bertscore and mauve, which need a model."
 DEFAULT_METRICS = "bleu,chrf,rouge1,rouge2,rougel"
 
 
-def examples(*lines: tuple[str, str]) -> str:
+def examples(*lines: str) -> str:
     """Return what stands below the help of a command.
 
     Args:
-        lines: a command line that works as it stands, and a few words about it.
+        lines: ``COMMAND  # a few words``; the command works as it stands.
     """
-    shown = [f"[dim]# {escape(words)}[/dim]\n[cyan]{escape(line)}[/cyan]" for line, words in lines]
-    return "\n".join(["[bold]Examples[/bold]", *shown])
+    shown = ["[bold]Examples[/bold]"]
+    for line in lines:
+        command, _, words = line.partition("  # ")
+        shown += [f"[dim]# {escape(words)}[/dim]", f"[cyan]{escape(command)}[/cyan]"]
+    return "\n".join(shown)
 
 
 #: The beginning of examples that run a model.
@@ -48,6 +54,13 @@ RUN_GPT2 = "nnd run --model hf --model_args pretrained=gpt2,softmax_dtype=float3
 def parts_of(names: str) -> list[str]:
     """Return what stands between commas."""
     return [part.strip() for part in names.split(",") if part.strip()]
+
+
+def show(reports: Sequence[Report], out: Path | None = None, form: Form = "text", brief: bool = False) -> None:
+    """Print reports, and write their files, as the options ``--out --format --brief`` say."""
+    from nnd_tasks.show.terminal import show_reports
+
+    show_reports(reports, out=out, form=form, brief=brief)
 
 
 #: Verb of an earlier release -> what to type now.
@@ -69,17 +82,13 @@ class _Verbs(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(
+app = Typer(
     name="nnd",
     cls=_Verbs,
     help="Near-Negative Distinction: human evaluations as likelihood tests for language models.",
     epilog=examples(
-        ("nnd build quiz_design", "a set, downloaded from its publisher"),
-        (
-            f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples",
-            "a model",
-        ),
-        ("nnd compare out", "compare the runs"),
+        "nnd build quiz_design  # a set, downloaded from its publisher",
+        f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples  # a model",
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -87,17 +96,40 @@ app = typer.Typer(
 )
 
 
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+def verb(
+    panel: str, *lines: str, name: str | None = None, group: Typer = app, **settings: Any
+) -> Callable[[Function], Function]:
+    """Return what makes a function a command, with its docstring as help.
+
+    Args:
+        panel: of the help.
+        lines: examples, as for `examples`.
+        name: where it is not that of the function.
+        group: that it belongs to.
+        settings: those of typer.
+    """
+
+    def add(function: Function) -> Function:
+        # Typer keeps the line breaks of a docstring, which are those of our editors.
+        text = re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(function.__doc__ or ""))
+        settings.update(help=text, rich_help_panel=panel, epilog=examples(*lines))
+        return group.command(name, **settings)(function)
+
+    return add
+
+
 def _version(value: bool) -> None:
     if value:
-        typer.echo(f"nnd-tasks {__version__}")
-        raise typer.Exit
+        echo(f"nnd-tasks {__version__}")
+        raise Exit
 
 
 @app.callback()
 def _main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Options shared by all commands."""

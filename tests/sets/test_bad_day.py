@@ -75,7 +75,7 @@ def test_a_home_that_cannot_be_written_is_named_with_the_way_out(
 # ---------------------------------------------------------------- processes
 
 
-def start(*arguments: str | Path, before: str = "") -> commands.Process | subprocess.Popen[str]:
+def start(*arguments: str | Path, before: str = "") -> subprocess.Popen[str]:
     """Start the real command in a process of its own.
 
     Args:
@@ -86,7 +86,7 @@ def start(*arguments: str | Path, before: str = "") -> commands.Process | subpro
     return commands.start([sys.executable, *(["-c", code] if before else ["-m", "nnd_tasks.cli"]), *arguments])
 
 
-def end(process: commands.Process | subprocess.Popen[str]) -> Outcome:
+def end(process: subprocess.Popen[str]) -> Outcome:
     out, err = process.communicate(timeout=120)
     assert process.returncode is not None
     return Outcome(process.returncode, out, err)
