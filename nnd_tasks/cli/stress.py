@@ -27,10 +27,10 @@ from nnd_tasks.wording import counted
 if TYPE_CHECKING:
     from nnd_tasks.stress.set_writing import StressSet
 
-Corpus = Annotated[str, Option(help="wikitext, cnndm, wmt, ted, or a file of texts.")]
+Corpus = Annotated[str, Option(help="wikitext, cnndm, wmt, ted, or a file.")]
 Source = Annotated[Path | None, Option(help="The paper's texts. Default: $NND_HOME/blindspot.")]
 Errors = Annotated[str, Option(help="all, or names between commas.")]
-Texts = Annotated[int, Option(min=0, help="Texts drawn at random; 0: all.")]
+Texts = Annotated[int, Option(help="Texts drawn at random; 0: all.")]
 
 stress = Typer(
     help="Blind spots: synthetic errors as sets to test likelihoods with.",
@@ -57,7 +57,7 @@ def stress_build(
     errors: Errors = "all",
     levels: Annotated[str, Option(help="three, paper, or numbers.")] = "three",
     texts: Texts = 200,
-    seeds: Annotated[int, Option(min=1, help="Times each error is made.")] = 1,
+    seeds: Annotated[int, Option(help="Times each error is made.")] = 1,
     spacy: Annotated[str | None, Option(help="spaCy pipeline. Default: en_core_web_sm.")] = None,
     mlm: Annotated[str | None, Option(help="Masked language model, for bert_diverge.")] = None,
     out: SetOut = None,
@@ -65,8 +65,7 @@ def stress_build(
 ) -> None:
     """Build a set of gold texts against the same texts with one error.
 
-    The paper's grid is --levels paper --texts 0 --seeds 5. Texts to count n-grams in stand beside a file of texts:
-    texts_reference.txt beside texts.txt.
+    The paper's grid is --levels paper --texts 0 --seeds 5. N-grams are counted in texts_reference.txt beside texts.txt.
     """
     from nnd_tasks.stress.stress_set import build_stress_set
 

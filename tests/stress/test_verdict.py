@@ -190,8 +190,15 @@ def sample(key: str, low: float | None, **changes: Any) -> dict[str, Any]:
 
 def write(folder: Path, samples: list[dict[str, Any]], model: str = "m", task: str = "nnd_blindspot_wikitext") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    signature = {"line": "x", "protocol": {"set": "nnd/x", "config": "stress"}, "model": {"name": model}}
+    signature = {
+        "line": "x",
+        "protocol": {"set": "nnd/x", "config": "stress"},
+        "model": {"name": model},
+        "environment": {},
+    }
     results = {
+        "config": {"model": "hf"},
+        "versions": {task: 1},
         "configs": {task: {"metadata": {"nnd": {"signature": signature}}}},
         "n-samples": {task: {"effective": len(samples)}},
     }
