@@ -398,7 +398,7 @@ def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(
         assert "hush" not in text
     assert "'hub_token': '***'" in printed.out, "that it was given is shown"
     assert server.url in written
-    assert "hush" not in render_report(read_results(tmp_path / "out"), [tmp_path / "out"])
+    assert "hush" not in render_report(read_results(tmp_path / "out"))
 
 
 def test_an_error_shows_no_secret(
