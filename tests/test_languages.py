@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nnd_tasks.harness.templates import render
+from nnd_tasks.harness.sandbox import render
 from nnd_tasks.languages import LANGUAGES, language_pair, translation_prompt
 from nnd_tasks.sets.build import build_set, config_of
 from nnd_tasks.sets.shelf import find_recipe

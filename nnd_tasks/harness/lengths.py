@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import datasets
 import torch
-from lm_eval.models.utils import DEFAULT_MAX_LENGTH, resolve_max_length
 
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
 from nnd_tasks.files import expand
@@ -73,6 +73,8 @@ class TokenCounter(TokenizingOnce):
     Raises:
         NNDError: the metadata names no tokenizer, or it cannot be loaded.
     """
+
+    _DEFAULT_MAX_LENGTH = 0  # what HFLM's `max_length` returns where it finds none
 
     def __init__(self, metadata: Mapping[str, Any], model_type: str | None = None) -> None:
         # HFLM.__init__ would load the model. This sets only what HFLM's tokenizing methods read.
@@ -141,6 +143,8 @@ class TokenCounter(TokenizingOnce):
             raise NNDError(
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
             )
+        self._named = isinstance(model, str)
+        self._max_length, self._model = None, SimpleNamespace(config=self._config)  # what HFLM's `max_length` reads
         self.window = self._find_window(metadata)
 
     def _find_backend(self, metadata: Mapping[str, Any], model: Any, loading: Mapping[str, Any]) -> None:
@@ -192,14 +196,15 @@ class TokenCounter(TokenizingOnce):
             return masked_window(self._config, self.tokenizer) - int(self.tokenizer.num_special_tokens_to_add())
         elif self.remote:
             window = _API_WINDOW
-        elif length := resolve_max_length(self._config, self.tokenizer, default=0):
+        elif length := self.max_length:
             return int(length)
         elif self._config is not None:
+            default = TokenizingOnce._DEFAULT_MAX_LENGTH
             warn_once(
                 f"the window of {self.name} is not known: neither its config nor its tokenizer has one. lm-eval takes "
-                f"{DEFAULT_MAX_LENGTH} tokens; set max_length in --model_args if it is another"
+                f"{default} tokens; set max_length in --model_args if it is another"
             )
-            return int(DEFAULT_MAX_LENGTH)
+            return int(default)
         else:
             warn_once(
                 f"the window of {self.name} is not known, so overlong prompts are left to lm-eval, which cuts them from "
@@ -258,7 +263,7 @@ class TokenCounter(TokenizingOnce):
 
         None if the type is wider or not known.
         """
-        if self._dtype is None or self.room != 1 or not isinstance(self._model, str):
+        if self._dtype is None or self.room != 1 or not self._named:
             return None
         dtype = getattr(self._config, "dtype", None) if self._dtype == "auto" else self._dtype
         name = str(getattr(torch, str(dtype), dtype)).removeprefix("torch.")

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from lm_eval.api.samplers import ContextSampler
-
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.base_task import ContextSampler
 from nnd_tasks.wording import counted
 
 
@@ -19,7 +18,9 @@ class ClusterSampler(ContextSampler):  # type: ignore[misc]
     the other, so the exemplars of a document depend on which others are evaluated.
     """
 
-    seed: int | None = None
+    def __init__(self, df: Sequence[Mapping[str, Any]] | None = None, *, rnd: int | None = None) -> None:
+        super().__init__(df)
+        self.seed = rnd
 
     def set_rnd(self, rnd: int | None) -> ClusterSampler:
         """Take the few-shot seed of the run."""

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from lm_eval.api.instance import Instance
-
 from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.base_task import Instance
 
 if TYPE_CHECKING:
     from nnd_tasks.harness.lengths import TokenCounter
@@ -49,12 +48,14 @@ class Request(Instance):  # type: ignore[misc]
         context_part: what the prompt has of the document's context.
         prompt_tokens: number of tokens that the model is conditioned on.
         tokens: number of tokens whose log-probabilities the model sums.
+        target: a better candidate, for the samples.
     """
 
     candidate: int | None = None
     context_part: ContextPart = "whole"
     prompt_tokens: int = 0
     tokens: int = 0
+    target: Any = None
 
     def describe(self) -> str:
         """Return the request's task, candidate and a test that needs it, for an error message."""
@@ -66,14 +67,14 @@ class Request(Instance):  # type: ignore[misc]
 
 
 def with_tokens(
-    instances: Sequence[Instance], candidates: Sequence[int], part: ContextPart, counter: TokenCounter
+    pairs: Sequence[tuple[str, str]], candidates: Sequence[int], about: Mapping[str, Any], counter: TokenCounter
 ) -> list[Request]:
-    """Return lm-eval's requests of one document as our own, with their numbers of tokens.
+    """Return the requests of one document, with their numbers of tokens.
 
     Args:
-        instances: lm-eval's requests, one per candidate, or one for a placeholder.
+        pairs: (context, continuation) of each candidate, or one pair for a placeholder.
         candidates: index of the candidate of each; empty for a placeholder.
-        part: what the prompt has of the document's context.
+        about: fields that all of them have.
         counter: counts the tokens.
 
     Raises:
@@ -81,12 +82,10 @@ def with_tokens(
     """
     requests = []
     owners: Sequence[int | None] = candidates or [None]
-    for candidate, instance in zip(owners, instances, strict=True):
-        prompt_tokens, tokens = counter.lengths(*instance.args)
-        fields = (instance.request_type, instance.doc, instance.arguments, instance.idx, instance.metadata)
-        requests.append(
-            Request(*fields, candidate=candidate, context_part=part, prompt_tokens=prompt_tokens, tokens=tokens)
-        )
+    for idx, (candidate, pair) in enumerate(zip(owners, pairs, strict=True)):
+        prompt_tokens, tokens = counter.lengths(*pair)
+        own = {"arguments": pair, "idx": idx, "candidate": candidate, "prompt_tokens": prompt_tokens, "tokens": tokens}
+        requests.append(Request(request_type="loglikelihood", **about, **own))
     for request in requests:
         if request.tokens < 1:
             raise NNDError(

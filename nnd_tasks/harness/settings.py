@@ -96,7 +96,7 @@ def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         metadata: of the task; lm-eval puts the path of the YAML there, as ``config_source``.
     """
-    from lm_eval.tasks._yaml_loader import load_yaml
+    from nnd_tasks.harness.base_task import load_yaml  # imports lm-eval
 
     source = Path(str(metadata.get("config_source", "")))
     own = load_yaml(source, resolve_func=False).get("metadata") if source.is_file() else None

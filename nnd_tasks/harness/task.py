@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from lm_eval.api.instance import Instance
-
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
 from nnd_tasks.harness.answers import Answer, check_sums, document_metrics
+from nnd_tasks.harness.base_task import BaseTask
 from nnd_tasks.harness.documents import cluster_documents, load_tests, sample_of
 from nnd_tasks.harness.preflight import check_bos, check_metadata, check_tokenizer, warn_of_rounding
 from nnd_tasks.harness.prompts import ClusterSampler
@@ -34,7 +33,6 @@ from nnd_tasks.harness.sandbox import check_languages
 from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata, settings_asked
 from nnd_tasks.harness.signature import RunRecord, chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
-from nnd_tasks.harness.templates import SandboxedTask
 from nnd_tasks.harness.truncation import Shortening
 
 if TYPE_CHECKING:
@@ -44,13 +42,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("lm_eval.nnd")
 
 
-class NNDTask(SandboxedTask):
+class NNDTask(BaseTask):
     """Near-Negative Distinction: does a model find the better of two candidates likelier?
 
     A test passes when the mean log-likelihood per token of the better candidate is strictly higher (paper, Eq. 1 and 2).
     What a YAML may set under ``metadata:`` is listed in `nnd_tasks.harness.settings.Settings`.
 
-    lm-eval 0.4.13 calls a task in this order:
+    lm-eval calls a task in this order, 0.5 without `doc_to_prefix`:
 
     1. ``__init__``, which calls `download`: the set becomes documents, and the first one is rendered to find mistakes.
     2. `prepare`, with `nnd run` and `nnd_tasks.evaluate` only: checks that need the tokenizer and not the model. They load
@@ -65,15 +63,9 @@ class NNDTask(SandboxedTask):
     9. `dump_config`, then `higher_is_better`, for the results file.
     """
 
-    def __init__(
-        self,
-        data_dir: str | None = None,
-        cache_dir: str | None = None,
-        download_mode: Any = None,
-        config: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         """Build the task from a YAML's configuration, as lm-eval's task factory calls it."""
-        config = {key: value for key, value in (config or {}).items() if key != "class"}
+        config = {key: value for key, value in config.items() if key != "class"}
         check_config(config)
         # A fewshot_config in a YAML replaces the one of the YAML that it includes as a whole, with the sampler.
         config["fewshot_config"] = {"sampler": ClusterSampler, **(config.get("fewshot_config") or {})}
@@ -86,9 +78,8 @@ class NNDTask(SandboxedTask):
         self._ready_made = False  # the model is a Python object, whose precision its name does not tell
         self._run = RunRecord()
         self._sample: int | None = None  # number of prompts asked for with ``nnd run --sample``
-        super().__init__(data_dir, cache_dir, download_mode, config=config)
+        super().__init__(config=config)
         self.check_templates(self.eval_docs[0])
-        self._metric_fn_list: dict[str, Any] = {}  # the harness's defaults for multiple choice; ours depend on the data
 
     # ------------------------------------------------------------ data
 
@@ -231,17 +222,18 @@ class NNDTask(SandboxedTask):
             NNDError: a candidate has no token of its own, or does not fit with anything of its context.
         """
         allowed = self.settings.overlong in ("leave_out", "whole")
-        return leaving_out(partial(self._requests_of, prompt=ctx, **kwargs), doc, allowed=allowed)
+        make = partial(self._requests_of, prompt=ctx, identity=self.identity(**kwargs))
+        return leaving_out(make, doc, allowed=allowed)
 
-    def _requests_of(self, doc: Mapping[str, Any], prompt: Prompt, **kwargs: Any) -> list[Request]:
-        requests = whole = self._requests("whole", doc, prompt, **kwargs)
+    def _requests_of(self, doc: Mapping[str, Any], prompt: Prompt, identity: Mapping[str, Any]) -> list[Request]:
+        requests = whole = self._requests("whole", doc, prompt, identity)
         if any(self.counter.overlong(request.prompt_tokens, request.tokens) for request in whole):
             longest = max(whole, key=lambda request: request.tokens)
-            context = self._shorter_context(doc, prompt, longest, **kwargs)
-            requests = self._requests("shortened", doc, self._with_context(context, doc, prompt), **kwargs)
+            context = self._shorter_context(doc, prompt, longest)
+            requests = self._requests("shortened", doc, self._with_context(context, doc, prompt), identity)
         if not self.settings.context_reliance:
             return requests
-        without = self._requests("none", doc, self._with_context("", doc, prompt), **kwargs)
+        without = self._requests("none", doc, self._with_context("", doc, prompt), identity)
         if without[0].args == whole[0].args:
             raise NNDError(
                 f"task {self.config.task}: context_reliance compares prompts with and without their context, and a prompt of "
@@ -255,15 +247,17 @@ class NNDTask(SandboxedTask):
         """Return the prompt of a document, rendered as ``prompt`` was but with another context."""
         return self.fewshot_context({**doc, "context": context}, **prompt.arguments)
 
-    def _plain_requests(self, doc: Mapping[str, Any], prompt: Prompt, **kwargs: Any) -> list[Instance]:
-        """Return the requests that lm-eval makes of a document: the prompt with each text of `doc_to_choice`."""
-        return list(super().construct_requests(doc, str(prompt), **kwargs))
+    def _pairs(self, doc: Mapping[str, Any], prompt: Prompt) -> list[tuple[str, str]]:
+        return self.pairs(doc, str(prompt), chat=bool(prompt.arguments.get("apply_chat_template")))
 
-    def _requests(self, part: ContextPart, doc: Mapping[str, Any], prompt: Prompt, **kwargs: Any) -> list[Request]:
+    def _requests(
+        self, part: ContextPart, doc: Mapping[str, Any], prompt: Prompt, identity: Mapping[str, Any]
+    ) -> list[Request]:
         """Return the requests of a document after ``prompt``, which has ``part`` of its context, with their token counts."""
-        return with_tokens(self._plain_requests(doc, prompt, **kwargs), self.scorable(doc), part, self.counter)
+        about = {**identity, "doc": doc, "target": self.doc_to_target(doc), "context_part": part}
+        return with_tokens(self._pairs(doc, prompt), self.scorable(doc), about, self.counter)
 
-    def _shorter_context(self, doc: Mapping[str, Any], prompt: Prompt, longest: Request, **kwargs: Any) -> str:
+    def _shorter_context(self, doc: Mapping[str, Any], prompt: Prompt, longest: Request) -> str:
         """Return as much of a document's context as fits beside its longest candidate.
 
         Raises:
@@ -278,19 +272,19 @@ class NNDTask(SandboxedTask):
             # In the shorter prompt another candidate may have one token more, as tokens merge; then the search goes on below.
             search, one = Shortening(context), slice(longest.idx, longest.idx + 1)
             while (attempt := search.attempt) is not None:
-                search.record(fits=self._fits(attempt, one, doc, prompt, **kwargs))
+                search.record(fits=self._fits(attempt, one, doc, prompt))
             context = search.longest
-            fits = context is not None and self._fits(context, slice(None), doc, prompt, **kwargs)
+            fits = context is not None and self._fits(context, slice(None), doc, prompt)
         if not context:
             shots = prompt.arguments["num_fewshot"]
             beside = f" beside {shots} few-shot examples; lower --num_fewshot" if shots else ""
             raise OverlongError(f"{longest.describe()}: {window} has no room for any of its context{beside}", longest)
         return context
 
-    def _fits(self, context: str, which: slice, doc: Mapping[str, Any], prompt: Prompt, **kwargs: Any) -> bool:
+    def _fits(self, context: str, which: slice, doc: Mapping[str, Any], prompt: Prompt) -> bool:
         """Tell whether ``which`` requests of a document fit the model's window with another context."""
-        instances = self._plain_requests(doc, self._with_context(context, doc, prompt), **kwargs)[which]
-        return not any(self.counter.overlong(*self.counter.lengths(*instance.args)) for instance in instances)
+        pairs = self._pairs(doc, self._with_context(context, doc, prompt))[which]
+        return not any(self.counter.overlong(*self.counter.lengths(*pair)) for pair in pairs)
 
     # ------------------------------------------------------------ results
 
@@ -310,7 +304,7 @@ class NNDTask(SandboxedTask):
         values = document_metrics(doc, results, self.settings, self.breakdown)
         if self._spans:
             values |= self._spans.score(doc["candidates"], doc["error_spans"], results, self._unigram)
-        if "bypass" in self._metric_fn_list:  # --predict_only
+        if self.predict_only:
             return {"bypass": None} | {name: values[name] for name in ("candidates", "no_context") if name in values}
         return values
 
@@ -366,12 +360,11 @@ class NNDTask(SandboxedTask):
     def dump_config(self) -> dict[str, Any]:
         """Return the configuration for the results file, with what the numbers rest on under ``metadata.nnd``."""
         dumped: dict[str, Any] = super().dump_config()
-        sampler = dumped["fewshot_config"]["sampler"]
-        if isinstance(sampler, type):
-            dumped["fewshot_config"]["sampler"] = f"{sampler.__module__}.{sampler.__qualname__}"
+        sampler = self.config.fewshot_config.sampler
+        dumped["fewshot_config"]["sampler"] = f"{sampler.__module__}.{sampler.__qualname__}"
         # lm-eval's loggers, such as the one of Weights & Biases, read the names of the metrics here.
         names = [*self._rates(), "tests", "candidates", "clusters", "ties", "unscored", "truncated_contexts"]
-        if "bypass" in self._metric_fn_list:  # --predict_only
+        if self.predict_only:
             names = ["bypass"]
         dumped["metric_list"] = [{"metric": name} for name in names]
         dumped["metadata"] = {

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from lm_eval.models.huggingface import HFLM
 from numpy.typing import NDArray
 
 from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.upstream import HFLM
 
 #: (text, add_special_tokens, add_bos_token, prefix token): everything that the result of HFLM's ``tok_encode`` depends on.
 _Key = tuple[str, bool | None, bool | None, int | None]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from lm_eval.api.model import TemplateLM
-from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
 from nnd_tasks.models.model_error import ModelError, reason_with_type
+from nnd_tasks.models.upstream import TemplateLM, register_model, rolling_answers
 
 #: The name of this type of models.
 MASKED = "nnd_mlm"
@@ -118,11 +117,11 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
             greedy = greedy and bool((logits.argmax(dim=-1) == targets).all())
         return total, greedy
 
-    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
         """Return pseudo-log-likelihoods of whole texts, each within one window."""
-        texts = [request.args[0] for request in requests]
+        texts = [request.args[-1] for request in requests]
         answers = self._loglikelihood_tokens([(("", text), [], self.tok_encode(text)) for text in texts], disable_tqdm)
-        return [total for total, _ in answers]
+        return rolling_answers(total for total, _ in answers)
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Raise ModelError: masked language models do not generate text."""

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from lm_eval.api.registry import register_model
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
@@ -34,6 +33,7 @@ from nnd_tasks.models.self_check import (
     work_per_token,
 )
 from nnd_tasks.models.token_scores import TokenAnswer
+from nnd_tasks.models.upstream import register_model
 
 logger = logging.getLogger("lm_eval.nnd")
 

@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lm_eval.api.registry import register_model
-from lm_eval.models.vllm_causallms import VLLM
 from tqdm import tqdm
 from vllm import SamplingParams, TokensPrompt
 
 from nnd_tasks.models.model_error import ModelError, reason_with_type
 from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Scored, Sent
 from nnd_tasks.models.token_scores import TokenAnswer
+from nnd_tasks.models.upstream import register_model, vllm_class
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -77,7 +76,7 @@ class _Reply:
 
 
 @register_model("vllm-shared-prefix")
-class VLLMSharedPrefixLM(VLLM):  # type: ignore[misc]
+class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
     """`VLLM` with all its arguments, which reads each context once if the engine allows it.
 
     On a CPU, ``block_size`` is 32 unless it is given.

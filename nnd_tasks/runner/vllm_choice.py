@@ -31,7 +31,7 @@ def choose(model: Any, *, shared_prefix: bool) -> Any:
     if find_spec("vllm") is None:
         raise NNDError(f"--model {model}: vLLM is not installed; pip install vllm (docs/backends.md)")
     try:
-        import_module("lm_eval.models.vllm_causallms")
+        import_module("nnd_tasks.models.upstream").vllm_class()
     except Exception as error:  # an old vLLM, or one that does not fit its torch, can raise anything
         raise NNDError(
             f"--model {model}: lm-eval cannot load vLLM {_version()} ({typed_reason_of(error)}); install one that fits, "

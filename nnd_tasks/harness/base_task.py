@@ -1,0 +1,136 @@
+"""The base class of our task: everything in it, and in requests, that depends on the release of lm-eval.
+
+lm-eval 0.4.13 and 0.5 call a task in the same order; what differs between them is said at each method.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from lm_eval.api.instance import Instance
+from lm_eval.api.samplers import ContextSampler
+from lm_eval.api.task import ConfigurableTask
+from lm_eval.tasks._yaml_loader import load_yaml
+
+from nnd_tasks.harness.sandbox import render
+
+__all__ = ["BaseTask", "ContextSampler", "Instance", "load_yaml"]
+
+#: Whether this is lm-eval 0.5, where scorers filter the answers, pool the results, and keep several values per metric.
+_SCORERS = hasattr(ConfigurableTask, "process_instances")
+
+
+class BaseTask(ConfigurableTask):  # type: ignore[misc]
+    """A task of lm-eval that renders all templates of its YAML in `SANDBOX`; lm-eval itself has no sandbox.
+
+    Attributes:
+        predict_only: only the model's answers are asked for.
+    """
+
+    predict_only = False
+
+    # ------------------------------------------------------------ templates
+
+    def check_templates(self, doc: Mapping[str, Any]) -> None:
+        """Render every template for one document, as some of them would else fail only after the model is loaded.
+
+        Raises:
+            NNDError: a template cannot be rendered.
+        """
+        shots = self.config.fewshot_config
+        self.doc_to_text(doc)
+        self.doc_to_text(doc, shots.doc_to_text)
+        for template in (self.config.gen_prefix, self.config.description, shots.gen_prefix):
+            self.resolve_field(doc, template)
+
+    def doc_to_text(self, doc: Mapping[str, Any], doc_to_text: Any = None) -> str:
+        """Render the prompt. Unlike lm-eval, never turn a prompt of digits into a number."""
+        template = self.config.doc_to_text if doc_to_text is None else doc_to_text
+        if not isinstance(template, str):
+            return str(super().doc_to_text(doc, doc_to_text))
+        key = "doc_to_text" if template == self.config.doc_to_text else "fewshot_config.doc_to_text"
+        return str(render(template, doc, self._where(key)))
+
+    def resolve_field(self, doc: Mapping[str, Any], field: str | None = None) -> Any:
+        """Render a description, or what an answer begins with (``gen_prefix``); None if the YAML does not set it."""
+        if not field:
+            return None
+        keys = [key for key in ("description", "gen_prefix") if field == getattr(self.config, key)]
+        return render(field, doc, self._where([*keys, "fewshot_config.gen_prefix"][0]))
+
+    _resolve_field = resolve_field  # the name in 0.5
+
+    def doc_to_prefix(self, doc: Mapping[str, Any]) -> Any:
+        """Render ``gen_prefix``; 0.5 calls `resolve_field` itself."""
+        return self.resolve_field(doc, self.config.gen_prefix)
+
+    def _where(self, key: str) -> str:
+        return f"task {self.config.task}: {key}"
+
+    # ------------------------------------------------------------ requests
+
+    def doc_iterator(self, *, samples: Sequence[int] | None = None, **kwargs: Any) -> Iterable[tuple[int, Any]]:
+        """Return the documents of a run with their numbers.
+
+        Those that ``samples`` names are numbered among themselves, from which both releases look up their places; 0.5.0.dev1
+        gives the places themselves, and then fails.
+        """
+        if not samples:
+            return super().doc_iterator(**kwargs)  # type: ignore[no-any-return]
+        chosen = enumerate(self.eval_docs[place] for place in sorted(set(samples)))
+        return islice(chosen, kwargs["rank"], None, kwargs["world_size"])
+
+    def pairs(self, doc: Mapping[str, Any], context: str, *, chat: bool) -> list[tuple[str, str]]:
+        """Return (context, continuation) of each text of `doc_to_choice`, as 0.4.13 joins them.
+
+        0.5 would leave the delimiter out beside white space.
+        """
+        prefix = self.config.gen_prefix
+        delimiter = "" if chat and (not prefix or prefix[-1].isspace()) else self.config.target_delimiter
+        return [(context, f"{delimiter}{choice}") for choice in self.doc_to_choice(doc)]
+
+    def identity(self, *, doc_id: int | None = None, metadata: Any = None, **other: Any) -> dict[str, Any]:
+        """Return what tells the requests of a document from others, from lm-eval's arguments for `construct_requests`.
+
+        0.4.13 gives the number of the document in ``metadata`` and reads it there, 0.5 in ``doc_id``.
+        """
+        number = metadata[1] if doc_id is None else doc_id
+        return {"task_name": self.config.task, "doc_id": number, "metadata": (self.config.task, number, 1)}
+
+    # ------------------------------------------------------------ results
+
+    def apply_filters(self) -> None:
+        """Apply lm-eval's filters; 0.5 gives a list of answers to each request, of which there is one."""
+        super().apply_filters()
+        if _SCORERS:
+            for request in self._instances:
+                request.filtered_resps = {name: answers[0] for name, answers in request.filtered_resps.items()}
+
+    def process_instances(self) -> None:
+        """Filter the answers and hand the results of `process_results` to lm-eval; only 0.5 calls this.
+
+        0.5 itself would take a metric whose value is a list for one with several values.
+        """
+        from lm_eval.scorers import ScoredDoc
+
+        self.apply_filters()
+        documents: dict[int, list[Any]] = defaultdict(list)
+        for request in self._instances:
+            documents[request.doc_id].append(request)
+        for scorer in self.scorers:
+            scored = {}
+            for doc_id, requests in documents.items():
+                answers = [request.filtered_resps[scorer.name] for request in requests]
+                values = self.process_results(requests[0].doc, answers)
+                scored[doc_id] = ScoredDoc(
+                    doc_id, requests[0].target, {name: [value] for name, value in values.items()}
+                )
+            scorer.set_results(scored)
+
+    def override_metric(self, metric_name: str) -> None:
+        """Note that ``--predict_only`` is given, the only case in which lm-eval calls this."""
+        super().override_metric(metric_name)
+        self.predict_only = True
