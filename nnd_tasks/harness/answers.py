@@ -36,9 +36,13 @@ class Answer(tuple[float, bool, int]):
     def to(cls, request: Request, response: Sequence[Any], counter: TokenCounter | None = None) -> Answer:
         """Return the model's ``response`` (sum, is_greedy) to a request, with its tokens if there is a ``counter``.
 
+        With lm-eval 0.5, it is the only response in a list.
+
         Raises:
             NNDError: the model gave no log-probabilities of tokens, or the tokenizer does not tell what tokens stand for.
         """
+        if isinstance(response, list):
+            (response,) = response
         answer = cls((*response[:2], request.tokens))
         answer.candidate, answer.context_part = request.candidate, request.context_part
         answer.tokens = None if counter is None else scored_tokens(request, response, counter)

@@ -5,22 +5,17 @@ lm-eval 0.4.13 and 0.5 call a task in the same order; what differs between them 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 from lm_eval.api.instance import Instance
 from lm_eval.api.samplers import ContextSampler
 from lm_eval.api.task import ConfigurableTask
-from lm_eval.tasks._yaml_loader import load_yaml
 
 from nnd_tasks.harness.sandbox import render
 
-__all__ = ["BaseTask", "ContextSampler", "Instance", "load_yaml"]
-
-#: Whether this is lm-eval 0.5, where scorers filter the answers, pool the results, and keep several values per metric.
-_SCORERS = hasattr(ConfigurableTask, "process_instances")
+__all__ = ["BaseTask", "ContextSampler", "Instance"]
 
 
 class BaseTask(ConfigurableTask):  # type: ignore[misc]
@@ -102,33 +97,23 @@ class BaseTask(ConfigurableTask):  # type: ignore[misc]
 
     # ------------------------------------------------------------ results
 
-    def apply_filters(self) -> None:
-        """Apply lm-eval's filters; 0.5 gives a list of answers to each request, of which there is one."""
-        super().apply_filters()
-        if _SCORERS:
-            for request in self._instances:
-                request.filtered_resps = {name: answers[0] for name, answers in request.filtered_resps.items()}
-
     def process_instances(self) -> None:
         """Filter the answers and hand the results of `process_results` to lm-eval; only 0.5 calls this.
 
         0.5 itself would take a metric whose value is a list for one with several values.
         """
-        from lm_eval.scorers import ScoredDoc
-
         self.apply_filters()
-        documents: dict[int, list[Any]] = defaultdict(list)
-        for request in self._instances:
-            documents[request.doc_id].append(request)
         for scorer in self.scorers:
-            scored = {}
-            for doc_id, requests in documents.items():
+            results = {}
+            for doc_id, group in groupby(self.instances, lambda request: request.doc_id):
+                requests = list(group)
                 answers = [request.filtered_resps[scorer.name] for request in requests]
-                values = self.process_results(requests[0].doc, answers)
-                scored[doc_id] = ScoredDoc(
-                    doc_id, requests[0].target, {name: [value] for name, value in values.items()}
-                )
-            scorer.set_results(scored)
+                results[doc_id] = self.process_results(requests[0].doc, answers)
+            scorer.import_reduced(results)
+
+    def aggregate(self, bootstrap_iters: int | None = None) -> Any:
+        """Pool the results; only 0.5 calls this, and would bootstrap the standard errors of all metrics, which ours have."""
+        return super().aggregate(bootstrap_iters=0)
 
     def override_metric(self, metric_name: str) -> None:
         """Note that ``--predict_only`` is given, the only case in which lm-eval calls this."""

@@ -84,8 +84,8 @@ def with_tokens(
     owners: Sequence[int | None] = candidates or [None]
     for idx, (candidate, pair) in enumerate(zip(owners, pairs, strict=True)):
         prompt_tokens, tokens = counter.lengths(*pair)
-        own = {"arguments": pair, "idx": idx, "candidate": candidate, "prompt_tokens": prompt_tokens, "tokens": tokens}
-        requests.append(Request(request_type="loglikelihood", **about, **own))
+        own: dict[str, Any] = {"candidate": candidate, "prompt_tokens": prompt_tokens, "tokens": tokens}
+        requests.append(Request(request_type="loglikelihood", arguments=pair, idx=idx, **about, **own))
     for request in requests:
         if request.tokens < 1:
             raise NNDError(

@@ -96,10 +96,10 @@ def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         metadata: of the task; lm-eval puts the path of the YAML there, as ``config_source``.
     """
-    from nnd_tasks.harness.base_task import load_yaml  # imports lm-eval
+    from nnd_tasks.harness.task_yaml import read_task_yaml  # imports this module
 
-    source = Path(str(metadata.get("config_source", "")))
-    own = load_yaml(source, resolve_func=False).get("metadata") if source.is_file() else None
+    source = Path(str(metadata.get("config_source", "")).removeprefix(","))  # 0.5 puts a comma there
+    own = read_task_yaml(source)[0].get("metadata") if source.is_file() else None
     asked, written = Settings.read(metadata), Settings.read(own if isinstance(own, Mapping) else {})
     values = {name: getattr(asked, name) for name in Settings.names()}
     return {name: value for name, value in values.items() if value != getattr(written, name)}

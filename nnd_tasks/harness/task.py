@@ -295,8 +295,8 @@ class NNDTask(BaseTask):
         counter = self.counter if self.settings.tokens else None
         for request in self._instances:
             for name, response in request.filtered_resps.items():
-                request.filtered_resps[name] = Answer.to(request, response, counter)
-                sums.append(float(response[0]))
+                request.filtered_resps[name] = answer = Answer.to(request, response, counter)
+                sums.append(float(answer[0]))
         self._run.rounded_to = check_sums(sums, self.config.task) or self._coarse
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Answer]) -> dict[str, Any]:

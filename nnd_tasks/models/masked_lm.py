@@ -8,7 +8,7 @@ import torch
 from tqdm import tqdm
 
 from nnd_tasks.models.model_error import ModelError, reason_with_type
-from nnd_tasks.models.upstream import TemplateLM, register_model, rolling_answers
+from nnd_tasks.models.upstream import TemplateLM, register_model
 
 #: The name of this type of models.
 MASKED = "nnd_mlm"
@@ -118,10 +118,12 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         return total, greedy
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
-        """Return pseudo-log-likelihoods of whole texts, each within one window."""
+        """Return pseudo-log-likelihoods of whole texts, each within one window; 0.5 names an empty context too."""
         texts = [request.args[-1] for request in requests]
         answers = self._loglikelihood_tokens([(("", text), [], self.tok_encode(text)) for text in texts], disable_tqdm)
-        return rolling_answers(total for total, _ in answers)
+        return [
+            answer if len(request.args) > 1 else answer[0] for request, answer in zip(requests, answers, strict=True)
+        ]
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Raise ModelError: masked language models do not generate text."""

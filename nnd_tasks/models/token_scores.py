@@ -44,4 +44,6 @@ def from_json(text: Any) -> Any:
         TypeError: this is no text.
     """
     answer = json.loads(text)
-    return TokenAnswer.of(*answer) if isinstance(answer, list) and len(answer) == 3 else answer
+    if not isinstance(answer, list):
+        return answer
+    return TokenAnswer.of(*answer) if len(answer) == 3 else tuple(answer)

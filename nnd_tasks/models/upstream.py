@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
-from lm_eval.api.task import ConfigurableTask
 from lm_eval.models.huggingface import HFLM
 
-__all__ = ["HFLM", "TemplateLM", "register_model", "rolling_answers", "vllm_class"]
+__all__ = ["HFLM", "TemplateLM", "register_model", "vllm_class"]
 
 
 def vllm_class() -> Any:
@@ -18,10 +16,3 @@ def vllm_class() -> Any:
     from lm_eval.models.vllm_causallms import VLLM
 
     return VLLM
-
-
-def rolling_answers(totals: Iterable[float]) -> list[Any]:
-    """Return the answers of ``loglikelihood_rolling``: sums of log-probabilities, for 0.5 with whether they are greedy."""
-    if hasattr(ConfigurableTask, "process_instances"):
-        return [(total, False) for total in totals]
-    return list(totals)

@@ -1,7 +1,6 @@
-"""``--use_cache`` with a file for each model, in JSON.
+"""``--use_cache`` with a file for each model.
 
-lm-eval keys an answer by the text of its request alone, so that a second model silently gets the scores of the first; and it
-stores answers as pickles, which can run code.
+lm-eval keys an answer by the text of its request alone, so that a second model silently gets the scores of the first.
 """
 
 from __future__ import annotations
@@ -10,11 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lm_eval.api.model import CacheHook, CachingLM
-
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.signature import digest, engine_packages, environment, model_files
-from nnd_tasks.models.token_scores import from_json, to_json
 
 #: Arguments that do not change what a model answers, except for how the hardware rounds.
 _INDIFFERENT = {
@@ -86,32 +82,3 @@ def _commit(name: str, arguments: Mapping[str, Any]) -> str | None:
         if path and "snapshots" in (parts := Path(path).parts):
             return parts[parts.index("snapshots") + 1]
     return None
-
-
-class JSONCachingLM(CachingLM):  # type: ignore[misc]
-    """lm-eval's cache of answers, stored as JSON, so that reading a cache file cannot run code.
-
-    Of several processes, each has a file of its own, ``..._rank0.db`` and so on (lm_eval/evaluator.py:276).
-    """
-
-    def __init__(self, lm: Any, cache_db: str) -> None:
-        """Open the cache at ``cache_db``, or create it.
-
-        Raises:
-            NNDError: it cannot be opened.
-        """
-        from sqlitedict import SqliteDict
-
-        def decode(value: Any) -> Any:
-            try:
-                return from_json(value)
-            except (ValueError, TypeError) as error:
-                raise NNDError(f"--use_cache: {cache_db} holds something that is not an answer; delete it") from error
-
-        self.lm, self.cache_db = lm, cache_db
-        try:
-            Path(cache_db).parent.mkdir(parents=True, exist_ok=True)
-            self.dbdict = SqliteDict(cache_db, autocommit=True, encode=to_json, decode=decode)
-        except Exception as error:  # sqlite3 and sqlitedict raise many kinds
-            raise NNDError(f"--use_cache: {cache_db} cannot be opened ({error}); name another place") from error
-        lm.set_cache_hook(CacheHook(self))

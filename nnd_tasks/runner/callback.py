@@ -16,13 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from lm_eval.tasks import TaskManager
 from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.runner.patches import as_list, quiet, reading_tasks
-from nnd_tasks.runner.register import include_paths
+from nnd_tasks.runner.adapter import task_manager, without_look_ups
 from nnd_tasks.runner.run import evaluate
 from nnd_tasks.runner.training_log import (
     LOG_NAME,
@@ -177,7 +175,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
 
     def _score(self, model: Any, prompts: Mapping[str, Any]) -> list[Line]:
         """Return ``task``, ``rates`` and ``signature`` of each task; ``prompts`` says how many of its prompts are taken."""
-        with untouched(model), quiet():
+        with untouched(model), without_look_ups():
             lm = _LiveLM(model, tokenizer=self._own_tokenizer, batch_size=self.batch_size)
             # The tasks read the window from the model's config; nothing is loaded, because no string names the model.
             settings = {**self.metadata, "pretrained": model}
@@ -256,8 +254,7 @@ def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
 
 def _check_names(tasks: Sequence[str], include_path: Any) -> None:
     """Raise NNDError if one of ``tasks`` is not in our folders or ``include_path``; lm-eval's own have no pass rates."""
-    with reading_tasks():
-        names = TaskManager(include_defaults=False, include_path=[*include_paths(), *as_list(include_path)]).all_tasks
+    names = task_manager(include_path).all_tasks
     for name in set(tasks) - set(names):
         hint = did_you_mean(name, names, at_most=3, cutoff=0.7) or "docs/running.md lists them"
         raise NNDError(f"NNDCallback: there is no NND task {name!r}; {hint}")

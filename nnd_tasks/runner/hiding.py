@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.runner.adapter import sanitize_model_name
 from nnd_tasks.secrets import bare_urls, hidden_in_logs, hide, without_secrets
 
 
@@ -33,8 +34,6 @@ def without_secrets_in_logs() -> Iterator[None]:
 
 def cleaned(results: Any, tracker: Any) -> Any:
     """Take the secrets out of lm-eval's results, and out of the model's name, after which their folder is named."""
-    from lm_eval.utils import sanitize_model_name
-
     for config in (results or {}).get("configs", {}).values():
         metadata = config.get("metadata")
         if isinstance(

@@ -1,6 +1,6 @@
 """Make our tasks known to stock ``lm_eval``, and undo it.
 
-lm-eval 0.4.13 looks for tasks in the folder of its package ``lm_eval.tasks`` and in ``--include_path``, and has no entry point
+lm-eval looks for tasks in the folder of its package ``lm_eval.tasks`` and in ``--include_path``, and has no entry point
 for tasks of other packages. So `register` puts a folder of stubs into ``lm_eval.tasks``: one file per task, which includes
 our YAML by its absolute path.
 """
@@ -42,7 +42,7 @@ def lm_eval_tasks_dir() -> Path:
         raise NNDError("lm_eval is not installed in this environment; run: pip install 'lm-eval[hf]'")
     folder = Path(next(iter(spec.submodule_search_locations))) / "tasks"
     if not folder.is_dir():
-        raise NNDError(f"{folder}: lm-eval has no such folder; this release knows lm-eval 0.4.13")
+        raise NNDError(f"{folder}: lm-eval has no such folder; nnd-tasks knows lm-eval 0.4.13 and 0.5")
     return folder
 
 

@@ -17,20 +17,21 @@ from typing import Any
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import changing
-from nnd_tasks.runner.hiding import cleaned, without_secrets_in_logs
-from nnd_tasks.runner.keeping_tokens import keeping_tokens
-from nnd_tasks.runner.patches import (
-    as_list,
-    command_line,
+from nnd_tasks.runner.adapter import (
+    LM,
     json_cache,
     loaded_once,
+    model_types,
     our_tasks,
-    quiet_git,
-    reading_tasks,
+    parsed,
+    run_command_line,
+    simple_evaluate,
+    task_manager,
     veiled_config,
     whole_results,
 )
-from nnd_tasks.runner.register import include_paths
+from nnd_tasks.runner.hiding import cleaned, without_secrets_in_logs
+from nnd_tasks.runner.keeping_tokens import keeping_tokens
 from nnd_tasks.runner.vllm_choice import choose
 from nnd_tasks.secrets import Veiled, hide
 from nnd_tasks.wording import did_you_mean
@@ -75,15 +76,13 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         apply_chat_template: bool | str = False,
         **kwargs: Any,
     ) -> Any:
-        from lm_eval.utils import simple_parse_args_string
-
         from nnd_tasks.harness.task import NNDTask
         from nnd_tasks.harness.token_table import token_table
         from nnd_tasks.models.encodings import shared_encodings
         from nnd_tasks.models.model_error import ModelError
         from nnd_tasks.runner.caching import cache_key
 
-        arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
+        arguments = parsed(model_args)
         _check_model(model, arguments)
         _check_options(model, arguments, kwargs)
         _check_sample(sample, kwargs)
@@ -125,7 +124,6 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             _check_output(tracker)
             stack.enter_context(without_secrets_in_logs())
             stack.enter_context(shared_encodings())
-            stack.enter_context(quiet_git())
             for task in ours:
                 task.prepare(model, arguments, chat=bool(apply_chat_template))
             stack.enter_context(loaded_once(task_manager, loaded))
@@ -183,8 +181,6 @@ def _check_processes(model: Any, arguments: Mapping[str, Any], *, tokens: bool) 
 
 def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
     """Raise NNDError if the arguments do not say which model to load."""
-    from lm_eval.api.model import LM
-
     if not isinstance(model, (str, LM)):
         raise NNDError(
             f"{type(model).__name__} is not a model of lm-eval; for a model of transformers pass model='hf', "
@@ -205,10 +201,7 @@ def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
 
 def _check_type(model: Any) -> None:
     """Raise NNDError for a model type that neither lm-eval nor we have."""
-    import lm_eval.models  # noqa: F401 - registers the types
-    from lm_eval.api.registry import model_registry
-
-    known = list(model_registry.keys())
+    known = model_types()
     if isinstance(model, str) and model not in known:
         hint = did_you_mean(model, known) or f"there are: {', '.join(sorted(known))}"
         raise NNDError(f"--model {model}: lm-eval has no such model type; {hint}")
@@ -269,20 +262,16 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
         SystemExit: as lm-eval's command line does.
         NNDError: lm-eval ended with an exception, or one of our checks before the run failed.
     """
-    import lm_eval
-    from lm_eval.__main__ import cli_evaluate
-
     verb = [] if arguments and arguments[0] in _VERBS else ["run"]
-    evaluate_once = partial(guarded(lm_eval.simple_evaluate), shared_prefix=shared_prefix, sample=sample)
+    instead = partial(guarded(simple_evaluate()), shared_prefix=shared_prefix, sample=sample)
     with (
         without_secrets_in_logs(),
         veiled_config(),
         whole_results(),
-        command_line(["lm_eval", *verb, *(arguments or ["--help"])], evaluate_once),
         our_tasks(_requested(arguments), _check_name),
     ):
         try:
-            cli_evaluate()
+            run_command_line(["lm_eval", *verb, *(arguments or ["--help"])], instead)
         except NNDError:
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
@@ -336,12 +325,8 @@ def evaluate(
     Raises:
         NNDError: there is no such task, a set is not built, or the model or its tokenizer cannot be identified.
     """
-    from lm_eval import simple_evaluate
-    from lm_eval.tasks import TaskManager
-    from lm_eval.utils import simple_parse_args_string
-
     names = [tasks] if isinstance(tasks, str) else list(tasks)
-    arguments = simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
+    arguments = parsed(model_args)
     about_model = dict(arguments)
     if model in _ON_TORCH and kwargs.get("device") is None and "device" not in arguments:
         kwargs["device"] = "cuda:0"  # the default of `lm_eval` on the command line; it takes the CPU if there is no GPU
@@ -351,14 +336,9 @@ def evaluate(
                 about_model[name] = getattr(model, name)
         if isinstance(getattr(model, "pretrained", None), str):
             about_model["pretrained"] = model.pretrained
-    folders = [*include_paths(), *as_list(include_path)]
-    settings = {"include_path": folders, "metadata": {**about_model, **(metadata or {})}}
-    with reading_tasks():
-        manager = TaskManager(include_defaults=False, **settings)
-        if not set(names) <= set(manager.all_tasks):  # reading the YAMLs of lm-eval's own tasks takes long
-            manager = TaskManager(**settings)
+    manager = task_manager(include_path, names, {**about_model, **(metadata or {})})
     return dict(
-        guarded(simple_evaluate)(
+        guarded(simple_evaluate())(
             model, arguments or None, names, task_manager=manager, shared_prefix=shared_prefix, **kwargs
         )
         or {}

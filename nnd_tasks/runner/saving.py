@@ -1,4 +1,4 @@
-"""Checking whether the files of a run are complete, and removing them; used by `nnd_tasks.runner.patches.whole_results`."""
+"""Checking whether the files of a run are complete, and removing them; used by `nnd_tasks.runner.adapter.whole_results`."""
 
 from __future__ import annotations
 

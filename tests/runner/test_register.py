@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import stat
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from lm_eval.tasks import TaskManager
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.runner import register as registration
-from nnd_tasks.runner.patches import our_tasks
+from nnd_tasks.runner.adapter import our_tasks
 from nnd_tasks.runner.register import FOLDER, MARKER, register, task_files, unregister
 from nnd_tasks.runner.run import _check_name
 from nnd_tasks.sets.tasks import write_task
@@ -115,27 +114,6 @@ def test_two_at_once_both_succeed(tasks: Path) -> None:
     assert set(results) == {(tasks / FOLDER, len(task_files()))}
     assert whole_or_absent(tasks)
     assert [path.name for path in tasks.parent.iterdir()] == ["tasks"]
-
-
-def test_stubs_give_way_without_a_word_and_other_tasks_with_a_warning(
-    tasks: Path, nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(tasks / "manager.py"))
-    monkeypatch.setattr("nnd_tasks.runner.patches.lm_eval_tasks_dir", lambda: tasks)
-    register()
-    for folder, name in ((nnd_home / "task_yamls" / "mine", "mine"), (tmp_path / "other", "nnd_demo")):
-        folder.mkdir(parents=True)
-        text = f"include: {registration.tasks_dir() / 'demo' / 'nnd_demo.yaml'}\ntask: {name}\n"
-        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
-    assert not registration.is_current(), "a set made since then: ours are read beside the stubs"
-    monkeypatch.setattr(logging.getLogger("lm_eval"), "propagate", True)
-    with our_tasks(None, _check_name):
-        assert "mine" in TaskManager().all_tasks
-        assert "overrides" not in caplog.text
-        TaskManager(include_path=tmp_path / "other")
-    # A record that goes to several loggers is caught as often.
-    [line] = {record.getMessage() for record in caplog.records if "overrides" in record.getMessage()}
-    assert line.startswith(f"Task 'nnd_demo' from {tmp_path / 'other'}")
 
 
 def test_a_hidden_file_is_no_task(tasks: Path, nnd_home: Path) -> None:

@@ -270,22 +270,6 @@ def test_evaluate_names_near_tasks(tiny_models: dict[str, Path], home: Path) -> 
         evaluate(tiny_models["gpt2"], ["nnd_demoo"])
 
 
-def test_git_says_nothing_where_there_is_no_repository(
-    tiny_models: dict[str, Path],
-    home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=1)
-    assert results["git_hash"] is None
-    assert "fatal" not in capfd.readouterr().err
-
-
-# ---------------------------------------------------------------- results on the disk
-
-
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
     """Run ``nnd run ...`` in this process and return its status."""
     monkeypatch.setattr("sys.argv", ["nnd", "run", *map(str, arguments)])

@@ -1,33 +1,75 @@
-"""Every patch of lm-eval 0.4.13 in a run, each with the upstream line that it works around.
+"""Where a run meets lm-eval: what it calls, and every patch of it, each with what upstream does otherwise.
 
-All are context managers, and outside of them lm-eval is unchanged.
+All patches are context managers, and outside of them lm-eval is unchanged. It works with the releases 0.4.13 and 0.5.
 """
 
 from __future__ import annotations
 
-import logging
-import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from lm_eval.api.model import LM, CacheHook, CachingLM
+from lm_eval.utils import sanitize_model_name, simple_parse_args_string
+
 from nnd_tasks.datasets import is_hidden
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.runner.caching import JSONCachingLM
-from nnd_tasks.runner.register import FOLDER, include_paths, is_current, lm_eval_tasks_dir
+from nnd_tasks.runner.register import include_paths, is_current
 from nnd_tasks.runner.saving import remove_results, results_are_whole, samples_are_whole, write_tokens
 from nnd_tasks.secrets import Veiled
+
+__all__ = ["LM", "sanitize_model_name"]
+
+
+def parsed(model_args: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return ``--model_args`` as a dictionary."""
+    return dict(simple_parse_args_string(model_args) if isinstance(model_args, str) else model_args or {})
+
+
+def simple_evaluate() -> Callable[..., Any]:
+    """Return lm-eval's own function, which takes seconds to import."""
+    import lm_eval
+
+    return lm_eval.simple_evaluate  # type: ignore[no-any-return]
+
+
+def model_types() -> list[str]:
+    """Return the names that ``--model`` may have, those of lm-eval and of imported modules of ours."""
+    import lm_eval.models  # noqa: F401 - registers lm-eval's
+    from lm_eval.api.registry import model_registry
+
+    return list(model_registry.keys())
+
+
+def task_manager(include_path: Any, names: Sequence[str] | None = None, metadata: Any = None) -> Any:
+    """Return a `TaskManager` that knows our folders and ``include_path``.
+
+    Args:
+        include_path: further folders: one, several or None.
+        names: of the tasks that will be asked for. Only if one of them is in none of the folders, lm-eval's own thousands of
+            YAMLs are read, which takes long; with None, never.
+        metadata: of all tasks.
+    """
+    from lm_eval.tasks import TaskManager
+
+    settings = {"include_path": [*include_paths(), *as_list(include_path)], "metadata": metadata}
+    with reading_tasks():
+        manager = TaskManager(include_defaults=False, **settings)
+        if set(names or ()) <= set(manager.all_tasks):
+            return manager
+        return TaskManager(**settings)
 
 
 @contextmanager
 def our_tasks(requested: set[str] | None, check_name: Callable[[str, Any], None]) -> Iterator[None]:
     """Let every `TaskManager` of this process search our folders before those that it is given.
 
-    Upstream: `TaskManager.__init__` (lm_eval/tasks/manager.py:53) takes one ``--include_path``, which the user may need.
-    `match_tasks` (:309) does not say which known name an unknown one resembles.
+    Upstream: `TaskManager.__init__` (lm_eval/tasks/manager.py) takes one ``--include_path``, which the user may need.
+    `match_tasks` does not say which known name an unknown one resembles.
 
     Args:
         requested: names of the tasks that will be asked for, if they are known. If our folders and the user's have them all,
@@ -63,50 +105,18 @@ def our_tasks(requested: set[str] | None, check_name: Callable[[str, Any], None]
         yield
 
 
-#: Tags of our tasks.
-_TAGS = ("nnd_task_", "nnd_language_")
-
-
 @contextmanager
 def reading_tasks() -> Iterator[None]:
-    """Take no hidden file for a task, and do not warn where one of our YAMLs, or a tag in it, overrides its own stub.
+    """Take no hidden file for a task.
 
-    Upstream: `TaskIndex._iter_yaml_files` and `build` (lm_eval/tasks/_index.py:82 and 71).
+    Upstream: `TaskIndex._iter_yaml_files` (lm_eval/tasks/_index.py).
     """
     from lm_eval.tasks._index import TaskIndex
 
     find = TaskIndex._iter_yaml_files
     seen = staticmethod(lambda root: (path for path in find(root) if not is_hidden(path.relative_to(root))))
-    stubs, ours = lm_eval_tasks_dir() / FOLDER, include_paths()
-
-    def wanted(record: logging.LogRecord) -> bool:
-        if "overrides existing task" not in str(record.msg) or not record.args:
-            return True
-        name, *_ = arguments = list(record.args)  # a tag has no place
-        places = [Path(place) for place in arguments if isinstance(place, (str, Path))][-2:]
-        if len(places) < 2:
-            return not str(name).startswith(_TAGS)
-        return not (places[1].is_relative_to(stubs) and any(places[0].is_relative_to(folder) for folder in ours))
-
-    logger = logging.getLogger("lm_eval.tasks._index")
-    logger.addFilter(wanted)
-    try:
-        with patch.object(TaskIndex, "_iter_yaml_files", seen):
-            yield
-    finally:
-        logger.removeFilter(wanted)
-
-
-def _git_commit() -> str | None:
-    """Return what lm-eval's `get_git_commit_hash` returns, without showing git's error outside of a repository."""
-    from lm_eval.loggers.utils import get_commit_from_path
-
-    try:
-        done = subprocess.run(["git", "describe", "--always"], capture_output=True, check=True)  # noqa: S607
-        return done.stdout.strip().decode()
-    except (subprocess.CalledProcessError, FileNotFoundError):
-        commit: str | None = get_commit_from_path(Path.cwd())
-        return commit
+    with patch.object(TaskIndex, "_iter_yaml_files", seen):
+        yield
 
 
 def as_list(include_path: Any) -> list[Any]:
@@ -120,50 +130,71 @@ def as_list(include_path: Any) -> list[Any]:
 def loaded_once(manager: Any, loaded: Any) -> Iterator[None]:
     """Give lm-eval tasks that are loaded already.
 
-    Upstream: `simple_evaluate` (lm_eval/evaluator.py:302) loads tasks after the model, so the user would wait for the model
+    Upstream: `simple_evaluate` (lm_eval/evaluator.py) loads tasks after the model, so the user would wait for the model
     before hearing of a mistake in a task.
     """
     with patch.object(manager, "load", lambda task_list: loaded):
         yield
 
 
+class JSONCachingLM(CachingLM):  # type: ignore[misc]
+    """lm-eval's cache of answers, stored as JSON, so that reading a cache file cannot run code.
+
+    Of several processes, each has a file of its own, ``..._rank0.db`` and so on.
+    """
+
+    def __init__(self, lm: Any, cache_db: str) -> None:
+        """Open the cache at ``cache_db``, or create it.
+
+        Raises:
+            NNDError: it cannot be opened.
+        """
+        from sqlitedict import SqliteDict
+
+        from nnd_tasks.models.token_scores import from_json, to_json
+
+        def decode(value: Any) -> Any:
+            try:
+                return from_json(value)
+            except (ValueError, TypeError) as error:
+                raise NNDError(f"--use_cache: {cache_db} holds something that is not an answer; delete it") from error
+
+        self.lm, self.cache_db = lm, cache_db
+        try:
+            Path(cache_db).parent.mkdir(parents=True, exist_ok=True)
+            self.dbdict = SqliteDict(cache_db, autocommit=True, encode=to_json, decode=decode)
+        except Exception as error:  # sqlite3 and sqlitedict raise many kinds
+            raise NNDError(f"--use_cache: {cache_db} cannot be opened ({error}); name another place") from error
+        lm.set_cache_hook(CacheHook(self))
+
+
 @contextmanager
 def json_cache() -> Iterator[None]:
     """Store ``--use_cache`` as JSON.
 
-    Upstream: `CachingLM` (lm_eval/api/model.py:275) pickles answers, and reading a pickle runs code.
+    Upstream: `CachingLM` (lm_eval/api/model.py) pickles answers, and reading a pickle runs code.
     """
     with patch("lm_eval.api.model.CachingLM", JSONCachingLM):
         yield
 
 
-@contextmanager
-def quiet_git() -> Iterator[None]:
-    """Ask git for the commit without showing its error.
+def run_command_line(arguments: list[str], evaluate: Callable[..., Any]) -> None:
+    """Let lm-eval's command line read ``arguments``, and call ``evaluate`` in place of its `simple_evaluate`.
 
-    Upstream: `get_git_commit_hash` (lm_eval/loggers/utils.py:87) lets git write "fatal: not a git repository" to the terminal.
-    """
-    with patch("lm_eval.evaluator.get_git_commit_hash", _git_commit):
-        yield
-
-
-@contextmanager
-def command_line(arguments: list[str], simple_evaluate: Callable[..., Any]) -> Iterator[None]:
-    """Let lm-eval's command line read ``arguments`` and call our ``simple_evaluate``.
-
-    Upstream: `cli_evaluate` (lm_eval/__main__.py) reads ``sys.argv``, and imports the function by name (lm_eval/_cli/run.py:361).
+    Upstream: `cli_evaluate` (lm_eval/__main__.py) reads ``sys.argv``, and imports the function by name (lm_eval/_cli/run.py).
     """
     import lm_eval
+    from lm_eval.__main__ import cli_evaluate
 
-    with patch.object(sys, "argv", arguments), patch.object(lm_eval, "simple_evaluate", simple_evaluate):
-        yield
+    with patch.object(sys, "argv", arguments), patch.object(lm_eval, "simple_evaluate", evaluate):
+        cli_evaluate()
 
 
 @contextmanager
 def whole_results() -> Iterator[None]:
     """Check each results file that lm-eval writes; if one is incomplete, remove all files of the run. Add the token scores.
 
-    Upstream: `EvaluationTracker` (lm_eval/loggers/evaluation_tracker.py:312, :403 and :418) catches and logs every error while
+    Upstream: `EvaluationTracker` (lm_eval/loggers/evaluation_tracker.py) catches and logs every error while
     it writes, and the run ends with status 0. A full disk leaves files that are cut off. Here the error is raised at the end
     of the context, after the table of results is printed.
 
@@ -220,17 +251,17 @@ def whole_results() -> Iterator[None]:
 def veiled_config() -> Iterator[None]:
     """Keep lm-eval's configuration from showing the secrets in it.
 
-    Upstream: `EvaluatorConfig._configure` (lm_eval/config/evaluate_config.py:277) prints the arguments, and those of a file.
+    Upstream: `EvaluatorConfig._configure` (lm_eval/config/evaluate_config.py) prints the arguments, and those of a file.
     """
-    from lm_eval.config.evaluate_config import DICT_KEYS, EvaluatorConfig
+    from lm_eval.config.evaluate_config import EvaluatorConfig
 
     configure = EvaluatorConfig._configure
 
     def veiled(self: Any) -> Any:
         configure(self)
-        for name in DICT_KEYS:
-            if isinstance(given := getattr(self, name), dict):
-                setattr(self, name, Veiled(given))
+        for field in fields(self):
+            if isinstance(given := getattr(self, field.name), dict):
+                setattr(self, field.name, Veiled(given))
         return self
 
     with patch.object(EvaluatorConfig, "_configure", veiled):
@@ -238,28 +269,13 @@ def veiled_config() -> Iterator[None]:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Run without a progress bar, and without lm-eval's look-ups of git and of the machine, which take a second each time.
+def without_look_ups() -> Iterator[None]:
+    """Run without lm-eval's look-ups of git and of the machine, which take a second each time.
 
-    Upstream: the progress bar of lm_eval/api/task.py:332, the look-ups of lm_eval/evaluator.py:419 and :421, and the warning
-    about every ready-made model of lm_eval/models/huggingface.py:220.
+    Upstream: `simple_evaluate` (lm_eval/evaluator.py).
     """
-
-    def plain(items: Iterable[Any], **kwargs: Any) -> Iterable[Any]:
-        return items
-
-    def wanted(record: logging.LogRecord) -> bool:
-        return "`pretrained`" not in record.getMessage()
-
-    logger = logging.getLogger("lm_eval.models.huggingface")
-    with ExitStack() as stack:
-        stack.enter_context(patch("lm_eval.api.task.tqdm", plain))
-        for name in ("add_env_info", "get_git_commit_hash"):
-            stack.enter_context(patch(f"lm_eval.evaluator.{name}", _nothing))
-        logger.addFilter(wanted)
-        stack.callback(logger.removeFilter, wanted)
+    with (
+        patch("lm_eval.evaluator.add_env_info"),
+        patch("lm_eval.evaluator.get_git_commit_hash", return_value=None),
+    ):
         yield
-
-
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    pass
