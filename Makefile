@@ -1,6 +1,7 @@
 # make demo: the whole chain, offline, on the embedded set      make test: the test suite
 # make test-all: with what takes long or needs a browser      make browser: a Chromium for it
 # make test-vllm: with vLLM itself, in an environment of its own (VLLM_VENV=FOLDER takes one that has vLLM)
+# make test-next: with lm-eval 0.5 in an environment of its own, against 0.4.13 (NEXT_VENV=FOLDER takes one that has it)
 # make test-llamacpp: with llama.cpp behind llama-cpp-python's server, likewise (LLAMACPP_VENV=FOLDER)
 # make lint: ruff and mypy      make docs: the site, in site/
 # make lock: requirements.lock from constraints.txt      make clean: remove what these made
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where it is set, every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-vllm test-llamacpp browser lint docs install lock clean
+.PHONY: demo test test-all test-vllm test-next test-llamacpp browser lint docs install lock clean
 
 install: $(STAMP)
 
@@ -50,8 +51,19 @@ VLLM ?= vllm>=0.32
 test-vllm:
 	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_VENV)/bin/python -c 'import vllm' 2>/dev/null || $(VLLM_VENV)/bin/python -m pip install --quiet '$(VLLM)'
-	$(VLLM_VENV)/bin/python -m pip install --quiet --editable '.' 'lm-eval[api]>=0.4.13,<0.5' 'hypothesis>=6.100' 'pytest>=8.2' 'pytest-xdist>=3.6'
+	$(VLLM_VENV)/bin/python -m pip install --quiet --editable '.' 'lm-eval[api]>=0.4.13,<0.6' 'hypothesis>=6.100' 'pytest>=8.2' 'pytest-xdist>=3.6'
 	HF_HUB_OFFLINE=1 NND_TEST_VLLM=1 $(VLLM_VENV)/bin/python -m pytest -s tests/vllm
+
+# The other packages are of the same versions in both environments, so that nothing else makes a difference.
+NEXT_VENV ?= .venv-next
+NEXT ?= lm-eval[hf]==0.5.0.dev1
+
+test-next: install
+	test -x $(NEXT_VENV)/bin/python || $(PYTHON) -m venv $(NEXT_VENV)
+	grep -v '^lm-eval==' constraints.txt > $(NEXT_VENV)/constraints.txt
+	$(NEXT_VENV)/bin/python -c 'import lm_eval.scorers' 2>/dev/null || \
+	  $(NEXT_VENV)/bin/python -m pip install --quiet --constraint $(NEXT_VENV)/constraints.txt torch '$(NEXT)' --editable .
+	HF_HUB_OFFLINE=1 NND_TEST_NEXT=$(abspath $(NEXT_VENV))/bin/python $(BIN)/python -m pytest tests/next
 
 # llama-cpp-python compiles llama.cpp, which takes a C++ compiler and about 20 minutes on two cores.
 LLAMACPP_VENV ?= .venv-llamacpp
@@ -84,4 +96,4 @@ lock:
 	mv requirements.lock.new requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-vllm .venv-llamacpp .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) .venv-vllm .venv-next .venv-llamacpp .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

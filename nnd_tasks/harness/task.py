@@ -79,6 +79,7 @@ class NNDTask(BaseTask):
         self._run = RunRecord()
         self._sample: int | None = None  # number of prompts asked for with ``nnd run --sample``
         super().__init__(config=config)
+        self.config.filter_list = config.get("filter_list")  # 0.5 puts its own there, and the signature has it
         self.check_templates(self.eval_docs[0])
 
     # ------------------------------------------------------------ data

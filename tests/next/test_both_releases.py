@@ -1,0 +1,121 @@
+"""The same commands with lm-eval 0.4.13 and with 0.5: the same rates, errors, samples and token scores.
+
+``make test-next`` runs this file. ``NND_TEST_NEXT`` names the Python that has lm-eval 0.5.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import MODELS, REPO
+
+PYTHON = os.environ.get("NND_TEST_NEXT", "")
+pytestmark = pytest.mark.skipif(
+    not PYTHON, reason="make test-next runs it, with lm-eval 0.5 in an environment of its own"
+)
+
+NND = ("-c", "from nnd_tasks.cli import main; main()", "run")
+LM_EVAL = ("-m", "lm_eval", "run", "--include_path", str(REPO / "task_yamls"))
+
+
+@pytest.fixture(scope="module")
+def home(real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home with the demo and, where its file is there, Quiz Design."""
+    home = tmp_path_factory.mktemp("home")
+    shutil.copytree(real_sets("demo"), home / "nnd" / "demo")
+    return home
+
+
+@pytest.fixture
+def model(tiny_models: dict[str, Path]) -> Path:
+    """Return a trained model, or without those one with random weights."""
+    return MODELS / "tiny-lm-xs" if MODELS.is_dir() else tiny_models["llama"]
+
+
+def ran(python: str, command: tuple[str, ...], out: Path, model: Path, home: Path) -> dict[str, Any]:
+    """Return what a run left: the results, and the content of each further file by its name without the time."""
+    environment = {**os.environ, "NND_HOME": str(home), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO)}
+    of_model = ("--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--device", "cpu")
+    arguments = [python, *command, *of_model, "--batch_size", "8", "--output_path", str(out), "--log_samples"]
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = {}
+    for path in out.rglob("*_*.*"):
+        name = re.sub(r"_\d{4}-.*", "", path.name)
+        if path.suffix == ".parquet":
+            found[name] = pq.read_table(path).to_pylist()
+        else:
+            lines = path.read_text("utf-8").splitlines() if path.suffix == ".jsonl" else [path.read_text("utf-8")]
+            found[name] = [json.loads(line) for line in lines]
+    return found
+
+
+def same(first: Any, second: Any) -> bool:
+    """Tell whether two values of JSON are the same but for the rounding of sums."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(same, first, second))
+    return bool(first == (pytest.approx(second, abs=1e-5) if isinstance(second, float) else second))
+
+
+def check(command: tuple[str, ...], tasks: set[str], folder: Path, model: Path, home: Path) -> None:
+    given = (*command, "--tasks", ",".join(sorted(tasks)))
+    old, new = (
+        ran(python, given, folder / name, model, home) for python, name in ((sys.executable, "a"), (PYTHON, "b"))
+    )
+    assert old.keys() == new.keys()
+    (old_results,), (new_results,) = old.pop("results"), new.pop("results")
+    assert old_results["results"].keys() == tasks
+    for task, metrics in old_results["results"].items():
+        rates = {name: value for name, value in metrics.items() if "," in name}
+        assert isinstance(rates["pass_rate,none"], float)
+        assert isinstance(rates["pass_rate_stderr,none"], float)
+        others = {name: value for name, value in new_results["results"][task].items() if "," in name}
+        assert same(rates, others)
+        facts = [each["configs"][task]["metadata"]["nnd"] for each in (old_results, new_results)]
+        signatures = [fact.pop("signature") for fact in facts]
+        assert facts[0] == facts[1]
+        assert signatures[0]["protocol"] == signatures[1]["protocol"], "such runs may be compared"
+        assert [one["environment"]["lm_eval"][:3] for one in signatures] == ["0.4", "0.5"]
+    for name, lines in old.items():
+        assert lines
+        assert [i for i, line in enumerate(lines) if not same(line, new[name][i])] == [], name
+
+
+@pytest.mark.parametrize("command", [NND, LM_EVAL], ids=["nnd run", "lm_eval"])
+def test_the_demo(command: tuple[str, ...], tmp_path: Path, model: Path, home: Path) -> None:
+    check(command, {"nnd_demo"}, tmp_path, model, home)
+
+
+@pytest.mark.parametrize("command", [NND, LM_EVAL], ids=["nnd run", "lm_eval"])
+def test_quiz_design(
+    command: tuple[str, ...], real_sets: Callable[[str], Path], tmp_path: Path, model: Path, home: Path
+) -> None:
+    shutil.copytree(real_sets("quiz_design"), home / "nnd" / "quiz_design", dirs_exist_ok=True)
+    check(command, {"nnd_quiz_design", "nnd_quiz_design_gpt2"}, tmp_path, model, home)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--num_fewshot", "2", "--limit", "10"),
+        ("--sample", "7"),
+        ("--limit", "5", "--metadata", '{"tokens": true, "append_eos": true}'),
+        ("--limit", "0.1", "--metadata", '{"context_reliance": true}'),
+    ],
+    ids=["exemplars", "sample", "tokens", "reliance"],
+)
+def test_what_else_one_may_ask_for(options: tuple[str, ...], tmp_path: Path, model: Path, home: Path) -> None:
+    check((*NND, *options), {"nnd_demo"}, tmp_path, model, home)
