@@ -65,7 +65,8 @@ class NNDTask(BaseTask):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Build the task from a YAML's configuration, as lm-eval's task factory calls it."""
-        config = {key: value for key, value in config.items() if key != "class"}
+        # In a group, 0.5 would put its name before the task's.
+        config = {key: value for key, value in config.items() if key not in ("class", "_qualified_name")}
         check_config(config)
         # A fewshot_config in a YAML replaces the one of the YAML that it includes as a whole, with the sampler.
         config["fewshot_config"] = {"sampler": ClusterSampler, **(config.get("fewshot_config") or {})}
