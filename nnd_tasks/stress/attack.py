@@ -221,8 +221,6 @@ def nearest_words(words: Iterable[str], corpus: Counter[str], scorer: Scorer) ->
     vocabulary = [word for word, _ in sorted(corpus.items(), key=lambda item: (-item[1], item[0])) if word.isalpha()]
     vocabulary = vocabulary[:VOCABULARY]
     wanted = sorted({word for word in words if word.isalpha() and word not in _FUNCTION})
-    if not vocabulary or not wanted:
-        return {}
     lm: Any = scorer.lm
     table = lm.model.get_input_embeddings().weight.detach().float().cpu().numpy()
 

@@ -16,7 +16,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, read_text
 from nnd_tasks.schema import normalize
 from nnd_tasks.sets.fetch import sha256_of
-from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import parse_json, read_yaml
 
 #: Bytes that a corpus file may have; it is read into memory.
@@ -75,14 +74,11 @@ def read_corpus(name: str, folder: str | Path | None = None) -> Corpus:
         NNDError: there is no such corpus, it cannot be read, or it is empty.
     """
     known = KNOWN.get(name)
-    if folder is not None and known is None:
-        raise NNDError(f"--source is for the corpora {', '.join(KNOWN)}; --corpus {name} is a file itself")
     place = nnd_home() / "blindspot" if folder is None else expand(folder)
     path = place / known["file"] if known else expand(name)
     if not path.is_file():
         if known is None:
-            meant = did_you_mean(name, KNOWN, end=" ")
-            raise NNDError(f"corpus {name}: there is no such file, and it is not one of {', '.join(KNOWN)}; {meant}")
+            raise NNDError(f"corpus {name}: there is no such file, and it is not one of {', '.join(KNOWN)}")
         raise NNDError(
             f"corpus {name}: there is no {path.name} in {place}; name the folder of the paper's texts with --source "
             "(they come from github.com/cloudygoose/blindspot_nlg; docs/blind_spots.md says what the file holds)"
