@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product
@@ -26,8 +25,6 @@ from nnd_tasks.stress.stress_set import find_means, prepare_draft
 from nnd_tasks.stress.text import load_parser
 from nnd_tasks.wording import counted
 
-#: Kinds of searches: error types by their smallest amount, and single words.
-SEARCHES = ("errors", "edits")
 #: Most changes of a text, one after the other.
 STEPS = 3
 #: Changes that a report lists for each search, the most frequent first.
@@ -92,11 +89,11 @@ def build_attack_set(
             with scorer.loaded():
                 # Content words are changed only where there is a source.
                 near = nearest_words(words[1], Counter(words[0]), scorer) if drawn[0].source else None
-                tried = list(product(SEARCHES, range(len(drawn))))
+                # Error types by their smallest amount, and single words.
+                searches = {"errors": propose_errors(types, draft), "edits": propose_edits(parser, near)}
+                tried = list(product(searches, range(len(drawn))))
                 for kind, i in tqdm(tried, desc=f"attacking {scorer.name}", unit="text", disable=None):
-                    own = dataclasses.replace(draft, source=drawn[i].source)
-                    propose = propose_errors(types, own) if kind == "errors" else propose_edits(parser, near)
-                    found = search(drawn[i], contexts[i], propose, scorer.score, STEPS)
+                    found = search(drawn[i], contexts[i], searches[kind], scorer.score, STEPS)
                     rows.append({"model": scorer.name, "search": kind, "gold": i, "text": None, **found})
         attempts = pd.DataFrame(rows)
         found = attempts[attempts["text"].notna()]

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError
@@ -112,9 +112,7 @@ class _Row(BaseModel):
 
     gold: str
     source: str = ""
-    references: Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)] = (
-        Field([], validation_alias=AliasChoices("references", "reference"))
-    )
+    references: str | list[str] = Field([], validation_alias=AliasChoices("references", "reference"))
 
 
 def _read_row(line: str, where: str) -> Gold:
@@ -124,5 +122,6 @@ def _read_row(line: str, where: str) -> Gold:
     except ValidationError as error:
         wrong = error.errors()[0]
         raise NNDError(f"{where}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
-    gold, source, *others = (normalize(text.strip()) for text in (row.gold, row.source, *row.references))
+    references = [row.references] if isinstance(row.references, str) else row.references
+    gold, source, *others = (normalize(text.strip()) for text in (row.gold, row.source, *references))
     return Gold(gold, source, tuple(text for text in dict.fromkeys(others) if text and text != gold))

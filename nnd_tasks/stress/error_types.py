@@ -10,7 +10,6 @@ from pathlib import Path
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import sentences, words
 from nnd_tasks.stress.text import Edit
-from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import read_yaml
 
 #: The corpora of the paper.
@@ -87,8 +86,7 @@ def choose_errors(wanted: str, corpus: str, have: Collection[str]) -> tuple[list
     chosen, lacking = [], {}
     for name in ERRORS if wanted == "all" else dict.fromkeys(part.strip() for part in wanted.split(",")):
         if name not in ERRORS:
-            meant = did_you_mean(name, ERRORS, end=" ")
-            raise NNDError(f"--errors: there is no error {name!r}; {meant}there are: {', '.join(ERRORS)}")
+            raise NNDError(f"--errors: there is no error {name!r}; there are: {', '.join(ERRORS)}")
         error = ERRORS[name]
         missing = [NEEDS[need] for need in sorted(error.needs) if need not in have]
         if not error.find_levels(corpus):

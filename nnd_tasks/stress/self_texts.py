@@ -114,8 +114,8 @@ def draw_prompts(corpus: str, source: Path | None = None, *, texts: int = 100, w
     begins = re.compile(rf"\s*(?:\S+\s+){{{words - 1}}}\S+(?=\s)" if words else r"(?s).*\S.*")
     found = list(dict.fromkeys(match[0] for text in whole if (match := begins.match(text))))
     if len(found) < 2:
-        least = f"more than {counted(words, 'word')}" if words else "any word"
-        raise NNDError(f"corpus {corpus}: {counted(len(found), 'text')} of {least}; two are needed (--words)")
+        texts_found = f"{counted(len(found), 'text')} of more than {counted(words, 'word')}"
+        raise NNDError(f"corpus {corpus}: {texts_found}; two are needed (--words)")
     return random.Random(0).sample(found, texts) if 0 < texts < len(found) else found  # noqa: S311
 
 
@@ -169,18 +169,18 @@ def report_own_texts(scorers: Sequence[str], scored: Floats, texts: pd.DataFrame
     given = given.assign(mean=scores.mean(axis=0).ravel(), low=low.ravel(), high=high.ravel())
     biases = pd.DataFrame({"model": model, **_estimate_bias(scores, i)} for i, model in enumerate(writers))
     biases["p_holm"] = holm(biases["p_holm"].tolist())
-    left_out = counted(int((~whole).sum()), "prompt")
-    lost = f"Left out: {left_out} after which a model wrote nothing, or a text could not be scored."
+    left_out = int((~whole).sum())
+    lost = f"Left out: {counted(left_out, 'prompt')} after which a model wrote nothing, or a text could not be scored."
     tables = [Table("given", given, _GIVEN), Table("own", biases, _BIASES)]
     return Report(
         name="self",
         title=f"Self-evaluation: {prompts}",
         tables=tables,
-        notes=[_READING, *([] if whole.all() else [lost])],
+        notes=[_READING, lost] if left_out else [_READING],
         brief=tables[1],
         facts={
             "prompts": len(scores),
-            "left_out": int((~whole).sum()),
+            "left_out": left_out,
             "texts": texts,
             "scores": {scorer: scored[:, i].tolist() for i, scorer in enumerate(scorers)},
         },

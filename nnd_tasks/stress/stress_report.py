@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from nnd_tasks.analysis.text_metrics import FAITHFUL, Metric
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.show.figures import draw_lines
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.stress.corpora import Corpus
 from nnd_tasks.stress.error_types import ERRORS
@@ -141,28 +143,10 @@ def report_scores(title: str, metric: str, tests: pd.DataFrame, **facts: str) ->
 
 
 def draw_levels(levels: pd.DataFrame, metric: str, title: str) -> Figure:
-    """Return the paper's Figure 4: score against noise ratio, a panel for each kind of error, failing curves in bold."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise NNDError("the figure needs matplotlib: in a clone of nnd-tasks, pip install '.[stress]'") from error
-
-    kinds = levels["error"].map(lambda name: ERRORS[name].kind if name in ERRORS else "other")
-    shown = kinds.unique()
-    figure = Figure(figsize=(6.5 * max(len(shown), 2), 5.5), layout="constrained")
-    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
-    for axes, kind in zip(panels, shown, strict=True):
-        for (name, outcome, gold), own in levels[kinds == kind].groupby(["error", "outcome", "gold"], sort=False):
-            axes.plot(
-                [0, *own["noise"]],
-                [gold, *own["score"]],
-                marker="o",
-                linewidth=3.2 if outcome == "fail" else 1.2,
-                label=figure_text(name if outcome == "pass" else f"{name} ({outcome})"),
-            )
-        axes.set_title(kind)
-        axes.set_xlabel("noise ratio")
-        axes.legend(fontsize="small")
-    panels[0].set_ylabel(figure_text(metric))
-    figure.suptitle(figure_text(title))
-    return figure
+    """Return the paper's Figure 4: score against noise ratio, a panel for each kind of error; the legend says what fails."""
+    golds = levels.drop_duplicates("error").assign(noise=0.0, score=levels["gold"])
+    points = pd.concat([golds, levels]).rename(columns={"noise": "x", "score": "y"})
+    points["panel"] = [ERRORS[name].kind if name in ERRORS else "other" for name in points["error"]]
+    seen = points["outcome"] == "pass"
+    points["line"] = points["error"].where(seen, points["error"] + " (" + points["outcome"] + ")")
+    return draw_lines(points.assign(low=math.nan, high=math.nan), title, "noise ratio", figure_text(metric))

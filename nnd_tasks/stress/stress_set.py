@@ -25,9 +25,8 @@ from nnd_tasks.wording import counted
 
 _ERRORS = {
     "error": "{error}",
-    "kind": "{kind}",
     "what it does": "{definition}",
-    "levels": "{levels} ({unit})",
+    "levels": "{levels}",
     "tests": "{tests:,}",
     "texts left as they were": "{unchanged:,}",
     "nothing new at a level or seed": "{repeated:,}",
@@ -97,16 +96,9 @@ def build_stress_set(
         tests = tests[tests.pop("state") == "tests"].reset_index(drop=True)
         if tests.empty:
             raise NNDError(f"corpus {golds.name}: no error changed any text, so there is no test")
-        about = pd.DataFrame(
-            {
-                "error": error.name,
-                "kind": error.kind,
-                "definition": error.definition,
-                "levels": ", ".join(named[error.name]),
-                "unit": error.unit,
-                **states.loc[error.name],
-            }
-            for error in chosen
+        about = states.reset_index(names="error").assign(
+            definition=[error.definition for error in chosen],
+            levels=[f"{', '.join(named[error.name])} ({error.unit})" for error in chosen],
         )
         report |= {
             "texts": len(drawn),

@@ -50,7 +50,7 @@ def judge(tests: pd.DataFrame) -> pd.DataFrame:
     scored = tests[~lacking]
     golds = scored.groupby("text", sort=False)["gold"].first()
     names = {*scored["error"]}
-    found = [pd.DataFrame(columns=["error", "outcome"])]
+    found = []
     for error in [*(name for name in ERRORS if name in names), *sorted(names - ERRORS.keys())]:
         own = golds.drop(tests.loc[lacking & (tests["error"] == error), "text"], errors="ignore")
         if len(own):

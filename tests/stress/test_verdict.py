@@ -236,29 +236,14 @@ def test_unscored_texts_are_counted_and_change_no_mean(tmp_path: Path) -> None:
     assert "Texts that take no part because a score is missing: truncation 1." in to_markdown(report)
 
 
-def test_failing_curves_are_bold() -> None:
-    scored = [
-        one(error, "0.1", score, text=text)
-        for error, score in (("truncation", -0.5), ("token_drop", -2.0))
-        for text in "ab"
-    ]
-    figure = draw_levels(judged({"a": -1.0, "b": -1.0}, scored), "score", "x")
-    widths = {line.get_label(): line.get_linewidth() for line in figure.axes[0].get_lines()}
-    assert widths["truncation (fail)"] > widths["token_drop (undecided)"]
-
-
-def test_every_error_is_in_the_figure_and_no_panel_is_empty() -> None:
+def test_every_error_is_in_the_figure_from_its_gold_score_on() -> None:
     found = [one(error, "1", -2.0) for error in ("injection", "of one's own", "token_drop")]
-    verdicts = judged({"a": -1.0}, found)
-    axes = draw_levels(verdicts, "score", "x").axes
-    assert [panel.get_title() for panel in axes] == ["fluency", "targeted", "other"]
-    labels = {str(line.get_label()) for panel in axes for line in panel.get_lines()}
-    assert labels == {f"{error} (undecided)" for error in verdicts["error"]}, "one text decides nothing"
-
-
-def test_a_set_of_targeted_errors_has_a_figure_too() -> None:
-    verdicts = judged({"a": -1.0}, [one("repetition", "10", -2.0)])
-    assert [axes.get_title() for axes in draw_levels(verdicts, "score", "x").axes] == ["targeted"]
+    figure = draw_levels(judged({"a": -1.0}, found), "score", "x")
+    assert [panel.get_title() for panel in figure.axes] == ["fluency", "targeted", "other"]
+    for panel in figure.axes:
+        assert panel.get_lines()[0].get_xydata().tolist() == [[0.0, -1.0], [0.1, -2.0]]
+    labels = [label.get_text() for label in figure.legends[0].get_texts()]
+    assert labels == [f"{error} (undecided)" for error in ("token_drop", "injection", "of one's own")], "of one text"
 
 
 @pytest.mark.parametrize(
