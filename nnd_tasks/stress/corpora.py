@@ -120,7 +120,7 @@ def _read_row(line: str, where: str) -> Gold:
     try:
         row = _Row.model_validate(parse_json(line, where))
     except ValidationError as error:
-        wrong = error.errors()[0]
+        wrong = error.errors()[-1]
         raise NNDError(f"{where}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
     references = [row.references] if isinstance(row.references, str) else row.references
     gold, source, *others = (normalize(text.strip()) for text in (row.gold, row.source, *references))

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, groupby, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 from tqdm import tqdm
@@ -39,7 +39,7 @@ def build_stress_set(
     *,
     place: str | Path | None = None,
     errors: str = "all",
-    levels: str = "three",
+    levels: Literal["three", "paper"] = "three",
     texts: int = 200,
     seeds: int = 1,
     spacy: str | None = None,

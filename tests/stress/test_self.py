@@ -150,7 +150,7 @@ def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus: Path, tmp_p
     ("change", "message"),
     [
         ({"models": ["{gpt2}"]}, "--models: name two models or more"),
-        ({"judges": ["{gpt2}"]}, "gpt2 is named twice"),
+        ({"judges": ["{gpt2}"]}, "a model is named twice"),
         ({"models": ["{gpt2}", "./nowhere"]}, "./nowhere: there is no such model or tokenizer folder"),
         ({"prompts": ["word " * 3000] * 2}, "only 0 prompts after which"),
         ({"model_args": "dtype=float99"}, "the model .* cannot be loaded"),

@@ -146,14 +146,7 @@ def test_a_test_does_not_depend_on_which_other_texts_are_asked_for(plain: Path, 
         ({"errors": "bert_diverge"}, "--errors bert_diverge needs a masked language model: --mlm FOLDER"),
         ({"errors": "frequent_4gram"}, "needs a reference corpus for n-grams: texts_reference.txt"),
         ({"errors": " , "}, "--errors: there is no error ''"),
-        ({"errors": "repetition", "levels": "nan"}, "not nan"),
-        ({"errors": "repetition", "levels": "inf"}, "not inf"),
-        (
-            {"place": "/tmp"},
-            r"--source is for the corpora wikitext, .*; --corpus .*mine\.txt is a file itself",
-        ),
-        ({"levels": "2"}, "a share of .*, not 2; use --errors to name"),
-        ({"spacy": "no_such_pipeline"}, "the spaCy pipeline 'no_such_pipeline' is not installed"),
+        ({"spacy": "no_such_pipeline"}, "there is no spaCy pipeline 'no_such_pipeline'"),
         ({"mlm": "/no/such/model", "errors": "bert_diverge"}, "--mlm /no/such/model: no masked language model"),
     ],
 )
@@ -175,7 +168,7 @@ def test_wrong_arguments_are_named(
         ("a.jsonl", "{\n", "a.jsonl, line 1: is not valid JSON"),
         ("a.jsonl", '{"gold": ' + "[" * 100_000 + "\n", "a.jsonl, line 1: its lists and objects are nested too deeply"),
         ("a.jsonl", '{"gold": "x", "source": 3}\n', "line 1: source: .*string"),
-        ("a.jsonl", '{"gold": "x", "references": [1]}\n', "line 1: references.0: .*string"),
+        ("a.jsonl", '{"gold": "x", "references": [1]}\n', r"line 1: references.*0: .*string"),
     ],
 )
 def test_wrong_corpora_are_named(name: str, content: str, message: str, tmp_path: Path) -> None:
