@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from importlib import import_module
 from statistics import fmean
 from typing import Any, TypeAlias
-
-import numpy as np
 
 from nnd_tasks.errors import NNDError, reason_of
 
@@ -19,24 +16,12 @@ Texts: TypeAlias = Sequence[str]
 Metric: TypeAlias = Callable[[Texts, Texts, Sequence[Texts]], list[float]]
 
 
-@dataclass(frozen=True)
-class SetMetric:
-    """A metric of a set of texts against a set of references, which need not correspond.
-
-    Attributes:
-        score: ``(hypotheses, references) -> score``, higher is better.
-    """
-
-    score: Callable[[Texts, Texts], float]
-
-
 @contextmanager
 def _loading(metric: str, model: str = "") -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        extra = "mauve" if metric == "mauve" else "metrics"
-        raise NNDError(f"metric {metric} needs the extra {extra} of nnd-tasks ({reason_of(error)})") from error
+        raise NNDError(f"metric {metric} needs the extra metrics of nnd-tasks ({reason_of(error)})") from error
     except Exception as error:  # transformers and the packages raise many kinds
         raise NNDError(f"metric {metric}: {model} cannot be used ({reason_of(error)})") from error
 
@@ -95,39 +80,6 @@ def bertscore(model: str) -> Metric:
     return score
 
 
-def mauve(model: str) -> SetMetric:
-    """Return MAUVE (Pillutla et al., 2021), 0 to 1, on the last hidden state of the last token.
-
-    Args:
-        model: name or folder of a decoder or encoder.
-
-    Raises:
-        NNDError: the package is missing, or the model cannot be loaded.
-    """
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
-    with _loading("mauve", model):
-        package = import_module("mauve")
-        tokenizer = AutoTokenizer.from_pretrained(model)
-        network = AutoModel.from_pretrained(model, dtype="float32", device_map="auto").eval()
-    window = min(tokenizer.model_max_length, 1024)
-
-    @cache  # the same texts stand in many sets
-    def read(text: str) -> Any:
-        tokens = tokenizer(
-            text or tokenizer.eos_token or "", truncation=True, max_length=window, return_tensors="pt"
-        ).input_ids
-        with torch.no_grad():
-            return network(tokens.to(network.device)).last_hidden_state[0, -1].cpu().numpy()
-
-    def score(hypotheses: Texts, references: Texts) -> float:
-        p, q = (np.stack([*map(read, texts)]) for texts in (references, hypotheses))
-        return float(package.compute_mauve(p_features=p, q_features=q).mauve)
-
-    return SetMetric(score)
-
-
 def bartscore(variant: str, model: str) -> Metric:
     """Return the mean log-likelihood per token under an encoder-decoder (Yuan et al., 2021).
 
@@ -166,7 +118,7 @@ def _seq2seq(model: str) -> Any:
 
 _BART = {f"bartscore_{variant}": partial(bartscore, variant) for variant in ("p", "r", "f", "faithful")}
 #: Name -> what loads a metric with a model.
-_LOADERS: Mapping[str, Callable[[str], Metric | SetMetric]] = {"bertscore": bertscore, "mauve": mauve, **_BART}
+_LOADERS: Mapping[str, Callable[[str], Metric]] = {"bertscore": bertscore, **_BART}
 #: The metric that needs the source and no reference.
 FAITHFUL = "bartscore_faithful"
 
@@ -174,16 +126,16 @@ FAITHFUL = "bartscore_faithful"
 # ---------------------------------------------------------------- by name
 
 
-def load_metrics(text: str) -> dict[str, Metric | SetMetric]:
+def load_metrics(text: str) -> dict[str, Metric]:
     """Return name -> metric, of metrics as users name them: ``rouge2,bertscore=FOLDER,bartscore=FOLDER``.
 
     ``bartscore`` stands for its four variants: ``bartscore_p``, ``_r``, ``_f`` and ``_faithful``. What follows a ``=`` is the
-    name or folder of the encoder of BERTScore, the model of MAUVE, or the encoder-decoder of BARTScore.
+    name or folder of the encoder of BERTScore, or the encoder-decoder of BARTScore.
 
     Raises:
         NNDError: there is no such metric, or none is named, or its model is not named or cannot be loaded.
     """
-    metrics: dict[str, Metric | SetMetric] = {}
+    metrics: dict[str, Metric] = {}
     for part in filter(str.strip, text.split(",")):
         asked, _, model = map(str.strip, part.partition("="))
         for name in _BART if asked == "bartscore" else [asked]:

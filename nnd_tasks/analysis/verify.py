@@ -15,7 +15,7 @@ import pandas as pd
 from nnd_tasks.analysis.correlation import AVERAGE, RESAMPLES, Array, mean_scores, verify_scores
 from nnd_tasks.analysis.experiments import load_experiments, pick
 from nnd_tasks.analysis.human_scores import ATTRIBUTES, ERRORS, add_up, read_quiz_design, read_summeval
-from nnd_tasks.analysis.text_metrics import FAITHFUL, Metric, SetMetric, load_metrics
+from nnd_tasks.analysis.text_metrics import FAITHFUL, Metric, load_metrics
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.fetch import open_source, sha256_of
 from nnd_tasks.sets.shelf import find_recipe
@@ -55,7 +55,7 @@ def verify_sets(name: str, source: str | Path | None, metrics: str, *, resamples
 
 
 def verify_set(
-    name: str, path: Path, metrics: Mapping[str, Metric | SetMetric] | None = None, *, resamples: int = RESAMPLES
+    name: str, path: Path, metrics: Mapping[str, Metric] | None = None, *, resamples: int = RESAMPLES
 ) -> Report:
     """Compare scores with people's on one set.
 
@@ -141,10 +141,8 @@ def verify_set(
     )
 
 
-def _score_summaries(outputs: pd.DataFrame, models: Sequence[str], name: str, metric: Metric | SetMetric) -> Array:
+def _score_summaries(outputs: pd.DataFrame, models: Sequence[str], name: str, metric: Metric) -> Array:
     """Return a metric's scores per article, as `add_up` returns them."""
-    if isinstance(metric, SetMetric):
-        raise NNDError(f"metric {name} scores a set of texts as a whole; verification needs a score per text")
     if name == FAITHFUL and not all(outputs["source"]):
         raise NNDError(f"metric {name} needs the articles, which this release of SummEval lacks")
     references = [[reference] for reference in outputs["reference"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option, Typer
 
@@ -55,7 +55,7 @@ def stress_build(
     corpus: Corpus,
     source: Source = None,
     errors: Errors = "all",
-    levels: Annotated[str, Option(help="three, paper, or numbers.")] = "three",
+    levels: Annotated[Literal["three", "paper"], Option(help="Three of the paper's levels, or all.")] = "three",
     texts: Texts = 200,
     seeds: Annotated[int, Option(help="Times each error is made.")] = 1,
     spacy: Annotated[str | None, Option(help="spaCy pipeline. Default: en_core_web_sm.")] = None,
@@ -177,7 +177,7 @@ def stress_metrics(
     from nnd_tasks.analysis.text_metrics import load_metrics
     from nnd_tasks.datasets import find_set
     from nnd_tasks.stress.corpora import read_corpus
-    from nnd_tasks.stress.metric_scores import report_metric
+    from nnd_tasks.stress.stress_report import report_metric
 
     folder, texts = find_set(name), read_corpus(corpus, source)
     reports = [report_metric(part, metric, folder, texts) for part, metric in load_metrics(metrics).items()]

@@ -29,7 +29,7 @@ Replace = Annotated[bool, Option("--replace", help="Replace a set of this name t
 #: The packages of the default ones come with lm-eval.
 Metrics = Annotated[
     str,
-    Option(help="Text metrics between commas; NAME=FOLDER for bartscore, bertscore and mauve, which need a model."),
+    Option(help="Text metrics between commas; NAME=FOLDER for bartscore and bertscore, which need a model."),
 ]
 DEFAULT_METRICS = "bleu,chrf,rouge1,rouge2,rougel"
 

@@ -19,7 +19,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,14 +63,13 @@ _CLASSES = (
 _AGREE = ("a an", "is are am", "was were", "has have", "does do", "this these", "that those")
 
 
-def _others(groups: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def _others(groups: Iterable[str]) -> dict[str, list[str]]:
     """Return word in lower case -> the other words of its groups."""
-    others: dict[str, dict[str, None]] = {}
-    for group in groups:
-        words = group.split()
+    others: dict[str, list[str]] = {}
+    for words in map(str.split, groups):
         for word in words:
-            others.setdefault(word.lower(), {}).update(dict.fromkeys(other for other in words if other != word))
-    return {word: tuple(known) for word, known in others.items()}
+            others.setdefault(word.lower(), []).extend(other for other in words if other != word)
+    return others
 
 
 _BREAKS = _others(_AGREE)
@@ -221,21 +220,19 @@ def nearest_words(words: Iterable[str], corpus: Counter[str], scorer: Scorer) ->
     vocabulary = [word for word, _ in sorted(corpus.items(), key=lambda item: (-item[1], item[0])) if word.isalpha()]
     vocabulary = vocabulary[:VOCABULARY]
     wanted = sorted({word for word in words if word.isalpha() and word not in _FUNCTION})
-    if not vocabulary or not wanted:
-        return {}
     lm: Any = scorer.lm
     table = lm.model.get_input_embeddings().weight.detach().float().cpu().numpy()
 
     def embed(text: str) -> np.ndarray:
         vector = table[lm.tok_encode(f" {text}", add_special_tokens=False)].mean(axis=0)
-        return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-12))
+        return np.asarray(vector / np.linalg.norm(vector))
 
     known = np.stack([embed(word) for word in vocabulary])
     near: dict[str, list[str]] = {}
     for word in wanted:
         order = np.argsort(-(known @ embed(word)), kind="stable")
         others = (vocabulary[i] for i in order if not _same(word, vocabulary[i]))
-        near[word] = [other for other, _ in zip(others, range(NEAREST), strict=False)]
+        near[word] = list(islice(others, NEAREST))
     return near
 
 

@@ -7,16 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, read_text
 from nnd_tasks.schema import normalize
 from nnd_tasks.sets.fetch import sha256_of
-from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import parse_json, read_yaml
 
 #: Bytes that a corpus file may have; it is read into memory.
@@ -75,14 +74,11 @@ def read_corpus(name: str, folder: str | Path | None = None) -> Corpus:
         NNDError: there is no such corpus, it cannot be read, or it is empty.
     """
     known = KNOWN.get(name)
-    if folder is not None and known is None:
-        raise NNDError(f"--source is for the corpora {', '.join(KNOWN)}; --corpus {name} is a file itself")
     place = nnd_home() / "blindspot" if folder is None else expand(folder)
     path = place / known["file"] if known else expand(name)
     if not path.is_file():
         if known is None:
-            meant = did_you_mean(name, KNOWN, end=" ")
-            raise NNDError(f"corpus {name}: there is no such file, and it is not one of {', '.join(KNOWN)}; {meant}")
+            raise NNDError(f"corpus {name}: there is no such file, and it is not one of {', '.join(KNOWN)}")
         raise NNDError(
             f"corpus {name}: there is no {path.name} in {place}; name the folder of the paper's texts with --source "
             "(they come from github.com/cloudygoose/blindspot_nlg; docs/blind_spots.md says what the file holds)"
@@ -116,9 +112,7 @@ class _Row(BaseModel):
 
     gold: str
     source: str = ""
-    references: Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)] = (
-        Field([], validation_alias=AliasChoices("references", "reference"))
-    )
+    references: str | list[str] = Field([], validation_alias=AliasChoices("references", "reference"))
 
 
 def _read_row(line: str, where: str) -> Gold:
@@ -126,7 +120,8 @@ def _read_row(line: str, where: str) -> Gold:
     try:
         row = _Row.model_validate(parse_json(line, where))
     except ValidationError as error:
-        wrong = error.errors()[0]
+        wrong = error.errors()[-1]
         raise NNDError(f"{where}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
-    gold, source, *others = (normalize(text.strip()) for text in (row.gold, row.source, *row.references))
+    references = [row.references] if isinstance(row.references, str) else row.references
+    gold, source, *others = (normalize(text.strip()) for text in (row.gold, row.source, *references))
     return Gold(gold, source, tuple(text for text in dict.fromkeys(others) if text and text != gold))

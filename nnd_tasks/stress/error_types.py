@@ -10,7 +10,6 @@ from pathlib import Path
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress import sentences, words
 from nnd_tasks.stress.text import Edit
-from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import read_yaml
 
 #: The corpora of the paper.
@@ -87,8 +86,7 @@ def choose_errors(wanted: str, corpus: str, have: Collection[str]) -> tuple[list
     chosen, lacking = [], {}
     for name in ERRORS if wanted == "all" else dict.fromkeys(part.strip() for part in wanted.split(",")):
         if name not in ERRORS:
-            meant = did_you_mean(name, ERRORS, end=" ")
-            raise NNDError(f"--errors: there is no error {name!r}; {meant}there are: {', '.join(ERRORS)}")
+            raise NNDError(f"--errors: there is no error {name!r}; there are: {', '.join(ERRORS)}")
         error = ERRORS[name]
         missing = [NEEDS[need] for need in sorted(error.needs) if need not in have]
         if not error.find_levels(corpus):
@@ -102,34 +100,9 @@ def choose_errors(wanted: str, corpus: str, have: Collection[str]) -> tuple[list
     return chosen, lacking
 
 
-def choose_levels(error: ErrorType, corpus: str, levels: str) -> list[float]:
-    """Return amounts of an error.
-
-    Args:
-        error: the error type.
-        corpus: name of the corpus.
-        levels: ``three`` (the lowest, the middle and the highest of the paper's), ``paper`` (all of them), or numbers separated
-            by commas.
-
-    Raises:
-        NNDError: a level is not a number, or out of range.
-    """
-    if levels in ("three", "paper"):
-        amounts = list(error.find_levels(corpus))
-        few = levels == "three" and len(amounts) > 3 and not error.names
-        return [amounts[0], amounts[(len(amounts) - 1) // 2], amounts[-1]] if few else amounts
-    try:
-        amounts = sorted({float(part) for part in levels.split(",")})
-    except ValueError as wrong:
-        raise NNDError(f"--levels {levels}: expected three, paper, or numbers such as 0.1,0.3") from wrong
-    expected = ", ".join(f"{key:g} ({name})" for key, name in error.names.items()) or (
-        "0 < level <= 1" if error.counts_shares else "1, 2, ..."
-    )
-    for amount in amounts:
-        fits = 0 < amount <= 1 if error.counts_shares else amount >= 1 and amount % 1 == 0
-        if not (amount in error.names if error.names else fits):
-            raise NNDError(
-                f"--levels {levels}: a level of {error.name} is a {error.unit}: {expected}, not {amount:g}; use --errors to "
-                "name the errors that these levels are for"
-            )
+def choose_levels(error: ErrorType, corpus: str, *, few: bool) -> list[float]:
+    """Return the paper's amounts of an error for a corpus; few: the lowest, the middle and the highest, of those that count."""
+    amounts = list(error.find_levels(corpus))
+    if few and len(amounts) > 3 and not error.names:
+        return [amounts[0], amounts[(len(amounts) - 1) // 2], amounts[-1]]
     return amounts

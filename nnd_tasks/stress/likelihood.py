@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -89,7 +88,7 @@ def name_scorers(models: Sequence[str], **settings: Any) -> list[Scorer]:
     Raises:
         NNDError: a model is named twice, or cannot be read.
     """
-    if twice := [model for model, count in Counter(models).items() if count > 1]:
-        raise NNDError(f"--models: {twice[0]} is named twice")
+    if len({*models}) < len(models):
+        raise NNDError(f"{', '.join(models)}: a model is named twice")
     names = short_names([str(expand(model)) for model in models])
     return [Scorer(model, name, **settings) for model, name in zip(models, names, strict=True)]

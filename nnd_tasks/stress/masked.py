@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import torch
-
 from nnd_tasks.errors import NNDError
-from nnd_tasks.models.masked_lm import load_masked, masked_window, special_tokens
+from nnd_tasks.models.masked_lm import load_masked
 from nnd_tasks.models.model_error import ModelError
 
 #: Words that the model offers for a place (paper, Table 16).
@@ -28,25 +26,20 @@ def load_fill(folder: str | Path) -> Callable[[Sequence[str], int], list[str]]:
     Raises:
         NNDError: the model cannot be loaded.
     """
+    from transformers import FillMaskPipeline
+
     try:
         model, tokenizer = load_masked(str(folder))
     except ModelError as error:
         raise NNDError(f"--mlm {error}") from error
-
-    before, after = special_tokens(tokenizer)
-    window = masked_window(model.config, tokenizer) - len(before) - len(after)
+    predict = FillMaskPipeline(model=model, tokenizer=tokenizer, top_k=min(4 * TOP, len(tokenizer)))
 
     def fill(words: Sequence[str], position: int) -> list[str]:
         space = words[position][len(words[position].rstrip()) :]
         left, right = words[max(position - _AROUND, 0) : position], words[position + 1 : position + 1 + _AROUND]
-        tokens = tokenizer.encode("".join([*left, tokenizer.mask_token, space, *right]), add_special_tokens=False)
-        mask = tokens.index(tokenizer.mask_token_id)
-        start = max(0, min(mask - window // 2, len(tokens) - window))
-        shown = [*before, *tokens[start : start + window], *after]
-        with torch.inference_mode():
-            logits = model(input_ids=torch.tensor([shown])).logits[0, len(before) + mask - start]
-        best = logits.topk(min(4 * TOP, len(logits))).indices.tolist()
-        options = [tokenizer.decode([token]).strip() for token in best if token not in tokenizer.all_special_ids]
+        options = [
+            option["token_str"].strip() for option in predict("".join([*left, tokenizer.mask_token, space, *right]))
+        ]
         return [word for word in options if word.isalnum()][:TOP]
 
     return fill

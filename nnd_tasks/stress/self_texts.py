@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 import torch
 from lm_eval.api.instance import Instance
-from scipy.special import stdtrit
+from scipy.stats import ttest_1samp
 from tqdm import tqdm
 
 from nnd_tasks.analysis.compare import holm
-from nnd_tasks.analysis.effects import Effects, Floats
+from nnd_tasks.analysis.effects import Floats
 from nnd_tasks.datasets import look_up_set, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
@@ -45,8 +45,6 @@ _READING = (
 _GIVEN = {"scorer": "{scorer}", "{writer}": "{mean:.3f} [{low:.3f} to {high:.3f}]"}
 _BIASES = {
     "model": "{model}",
-    "tokens per text": "{tokens:.1f}",
-    "rank of own": "{rank} of {writers}",
     "own less others": "{own:+.3f} [{own_low:+.3f} to {own_high:+.3f}]",
     "p (Holm)": "{p_holm:p}",
     "beyond the others": "{beyond:+.3f} [{beyond_low:+.3f} to {beyond_high:+.3f}]",
@@ -66,18 +64,12 @@ def score_own_texts(
         model_args: further arguments of all models, as for ``--model_args``.
 
     Raises:
-        NNDError: a model is named twice, cannot be loaded, or has too small a window.
+        NNDError: a model is named twice, or cannot be loaded, or fewer than two prompts and what follows fit into the windows.
     """
     if len(models) < 2:
         raise NNDError("--models: name two models or more, separated by commas")
     scorers = name_scorers([*models, *judges], model_args=model_args, batch_size=_BATCH)
     writers = scorers[: len(models)]
-    for scorer, prompt in product(writers, prompts):  # before the first of them writes
-        if scorer.counter.overlong(len(scorer.counter.tok_encode(prompt)), TOKENS):
-            raise NNDError(
-                f"{scorer.name}: the prompt {prompt[:40]!r}… and {TOKENS} tokens do not fit its window of "
-                f"{scorer.counter.window:,}; take fewer --words"
-            )
     pieces = [range(start, min(start + PIECE, len(prompts))) for start in range(0, len(prompts), PIECE)]
     texts = pd.DataFrame({"prompt": prompts})
     scores = np.empty((len(prompts), len(scorers), len(writers)))
@@ -87,15 +79,9 @@ def score_own_texts(
             texts[scorer.name] = [text for piece in steps for text in _write(lm, prompts, piece)]
     for column, scorer in enumerate(scorers):
         with scorer.loaded():
-            for piece in tqdm(pieces, f"scores of {scorer.name}", disable=None):
-                pairs = [(prompts[i], texts[writer.name][i]) for i in piece for writer in writers]
-                scores[piece, column] = np.reshape(scorer.score(pairs), (len(piece), len(writers)))
-    tokens = []
-    for column, writer in enumerate(writers):
-        own = texts[np.isfinite(scores[:, column, column])]
-        lengths = [writer.counter.lengths(*pair)[1] for pair in zip(own["prompt"], own[writer.name], strict=True)]
-        tokens.append(sum(lengths) / max(len(lengths), 1))
-    return report_own_texts([scorer.name for scorer in scorers], scores, tokens, texts)
+            pairs = [(prompt, text) for prompt, *written in texts.itertuples(index=False) for text in written]
+            scores[:, column] = np.reshape(scorer.score(pairs), scores[:, column].shape)
+    return report_own_texts([scorer.name for scorer in scorers], scores, texts)
 
 
 def _write(lm: Any, prompts: Sequence[str], piece: range) -> list[str]:
@@ -128,8 +114,8 @@ def draw_prompts(corpus: str, source: Path | None = None, *, texts: int = 100, w
     begins = re.compile(rf"\s*(?:\S+\s+){{{words - 1}}}\S+(?=\s)" if words else r"(?s).*\S.*")
     found = list(dict.fromkeys(match[0] for text in whole if (match := begins.match(text))))
     if len(found) < 2:
-        least = f"more than {counted(words, 'word')}" if words else "any word"
-        raise NNDError(f"corpus {corpus}: {counted(len(found), 'text')} of {least}; two are needed (--words)")
+        texts_found = f"{counted(len(found), 'text')} of more than {counted(words, 'word')}"
+        raise NNDError(f"corpus {corpus}: {texts_found}; two are needed (--words)")
     return random.Random(0).sample(found, texts) if 0 < texts < len(found) else found  # noqa: S311
 
 
@@ -160,14 +146,13 @@ def _keep_spaces(lm: Any) -> Iterator[None]:
 # ---------------------------------------------------------------- the report
 
 
-def report_own_texts(scorers: Sequence[str], scored: Floats, tokens: Sequence[float], texts: pd.DataFrame) -> Report:
+def report_own_texts(scorers: Sequence[str], scored: Floats, texts: pd.DataFrame) -> Report:
     """Return the report on prompts after which every model wrote something that all could score.
 
     Args:
         scorers: names of the models that write, then of the judges.
         scored: mean log-likelihood per token in nats, shape (prompts, scorers, writers); not finite for a text without any
             token, and for one that does not fit the scorer's window.
-        tokens: mean number of a text's tokens as its writer counts them, per writer.
         texts: ``prompt``, and a column per writer.
 
     Raises:
@@ -179,24 +164,23 @@ def report_own_texts(scorers: Sequence[str], scored: Floats, tokens: Sequence[fl
     writers = scorers[: scores.shape[2]]
     if len(scores) < 2:
         raise NNDError(f"only {prompts} after which every model wrote a text that all could score; take more --texts")
-    mean = scores.mean(axis=0)
-    half = stdtrit(len(scores) - 1, 0.975) * scores.std(axis=0, ddof=1) / np.sqrt(len(scores))
+    low, high = ttest_1samp(scores, 0).confidence_interval()
     given = pd.DataFrame(product(scorers, writers), columns=["scorer", "writer"])
-    given = given.assign(mean=mean.ravel(), low=(mean - half).ravel(), high=(mean + half).ravel())
+    given = given.assign(mean=scores.mean(axis=0).ravel(), low=low.ravel(), high=high.ravel())
     biases = pd.DataFrame({"model": model, **_estimate_bias(scores, i)} for i, model in enumerate(writers))
-    biases = biases.assign(p_holm=holm(biases["p_holm"].tolist()), tokens=tokens, writers=len(biases))
-    left_out = counted(int((~whole).sum()), "prompt")
-    lost = f"Left out: {left_out} after which a model wrote nothing, or a text could not be scored."
+    biases["p_holm"] = holm(biases["p_holm"].tolist())
+    left_out = int((~whole).sum())
+    lost = f"Left out: {counted(left_out, 'prompt')} after which a model wrote nothing, or a text could not be scored."
     tables = [Table("given", given, _GIVEN), Table("own", biases, _BIASES)]
     return Report(
         name="self",
         title=f"Self-evaluation: {prompts}",
         tables=tables,
-        notes=[_READING, *([] if whole.all() else [lost])],
+        notes=[_READING, lost] if left_out else [_READING],
         brief=tables[1],
         facts={
             "prompts": len(scores),
-            "left_out": int((~whole).sum()),
+            "left_out": left_out,
             "texts": texts,
             "scores": {scorer: scored[:, i].tolist() for i, scorer in enumerate(scorers)},
         },
@@ -206,27 +190,21 @@ def report_own_texts(scorers: Sequence[str], scored: Floats, tokens: Sequence[fl
 def _estimate_bias(scores: Floats, place: int) -> dict[str, Any]:
     """Return how a model scores its own texts, with p not yet corrected, and 95% intervals.
 
-    ``rank`` is of its own texts among all writers, by its mean score, 1 the highest; ``own`` its score of its own texts less that
-    of the others, in nats per token; ``beyond`` that, less what the other scorers give; ``prefers`` the share of pairs with its
-    own text in which that scores higher; ``p_holm`` the p of ``own`` being 0.
+    ``own`` is its score of its own texts less that of the others, in nats per token; ``beyond`` that, less what the other
+    scorers give; ``prefers`` the share of pairs with its own text in which that scores higher; ``p_holm`` the p of ``own`` being
+    0.
 
     Args:
         scores: shape (prompts, scorers, writers).
         place: of the model among scorers and writers.
     """
-    prompts, _, writers = scores.shape
-    given = scores[:, place]
-    columns = [given, given - np.delete(scores, place, axis=1).mean(axis=1)]
-    prompt = np.repeat(np.arange(prompts), writers)
-    effects = Effects(prompt, prompt, np.tile(np.eye(writers), (prompts, 1)))
-    contrast = effects.against_others([place])[None]
-    result = effects.estimate(np.stack([column.ravel() for column in columns], axis=1), contrast)
-    wins = (given[:, [place]] > np.delete(given, place, axis=1)).sum(axis=1)
-    compared = np.full(prompts, writers - 1)
-    means = given.mean(axis=0)
-    row = {"rank": 1 + (means > means[place]).sum()}
-    own, beyond = np.stack([result.value, result.low, result.high])[:, 0].T
-    prefers = wins.sum() / compared.sum(), *confidence_interval(wins, compared)
-    for name, (value, low, high) in (("own", own), ("beyond", beyond), ("prefers", prefers)):
-        row |= {name: value, f"{name}_low": low, f"{name}_high": high}
-    return row | {"p_holm": result.p[0, 0]}
+    given, others = scores[:, place], np.delete(scores, place, axis=1).mean(axis=1)
+    row: dict[str, Any] = {}
+    for name, part in (("beyond", given - others), ("own", given)):
+        differences = part[:, place] - np.delete(part, place, axis=1).mean(axis=1)
+        found = ttest_1samp(differences, 0)
+        low, high = found.confidence_interval()
+        row |= {name: differences.mean(), f"{name}_low": low, f"{name}_high": high, "p_holm": found.pvalue}
+    wins = given[:, [place]] > np.delete(given, place, axis=1)
+    low, high = confidence_interval(wins.sum(axis=1), [wins.shape[1]] * len(wins))
+    return row | {"prefers": wins.mean(), "prefers_low": low, "prefers_high": high}

@@ -116,10 +116,8 @@ class NewSet:
         name = self.name
         if not name.isidentifier():
             raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
-        if name in list_recipes():
-            raise NNDError(f"{name} is the name of a set of `nnd build`; take another")
-        if shipped_task(f"nnd_{name}") and name != f"blindspot_{self.corpus.name}":
-            raise NNDError(f"{name} is the set of the task nnd_{name}, made from another corpus; take another name")
+        if name in list_recipes() or (shipped_task(f"nnd_{name}") and name != f"blindspot_{self.corpus.name}"):
+            raise NNDError(f"{name} is the name of another set; take another")
 
     @property
     def folder(self) -> Path:

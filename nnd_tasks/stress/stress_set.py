@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, groupby, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 from tqdm import tqdm
@@ -23,11 +23,13 @@ from nnd_tasks.stress.set_writing import NewSet, StressSet, compute_noise, make_
 from nnd_tasks.stress.text import Edit, Parser, is_spoken, join, load_parser
 from nnd_tasks.wording import counted
 
-#: What becomes of a text at a level and seed -> what a table calls the number of such cases.
-_STATES = {
-    "tests": "tests",
-    "unchanged": "texts left as they were",
-    "repeated": "nothing new at a level or seed",
+_ERRORS = {
+    "error": "{error}",
+    "what it does": "{definition}",
+    "levels": "{levels}",
+    "tests": "{tests:,}",
+    "texts left as they were": "{unchanged:,}",
+    "nothing new at a level or seed": "{repeated:,}",
 }
 
 
@@ -37,7 +39,7 @@ def build_stress_set(
     *,
     place: str | Path | None = None,
     errors: str = "all",
-    levels: str = "three",
+    levels: Literal["three", "paper"] = "three",
     texts: int = 200,
     seeds: int = 1,
     spacy: str | None = None,
@@ -56,7 +58,7 @@ def build_stress_set(
         place: folder of the paper's corpora.
         errors: ``all``, or names that are separated by commas; ``all`` leaves out those for which the corpus lacks something
             or a package is not installed.
-        levels: ``three``, ``paper``, or numbers that are separated by commas; see `nnd_tasks.stress.error_types.choose_levels`.
+        levels: ``paper``, or ``three`` of these; see `nnd_tasks.stress.error_types.choose_levels`.
         texts: how many of the gold texts, drawn at random with a fixed seed; 0 takes all.
         seeds: how often each error is made, each time with other random choices.
         spacy: a spaCy pipeline; None takes ``en_core_web_sm`` if it is installed.
@@ -71,12 +73,12 @@ def build_stress_set(
     new = NewSet(name, golds, out, replace)
     parser = load_parser(spacy)
     chosen, left_out = choose_errors(errors, golds.name, find_means(golds, parser, mlm))
-    amounts = {error.name: choose_levels(error, golds.name, levels) for error in chosen}
+    amounts = {error.name: choose_levels(error, golds.name, few=levels == "three") for error in chosen}
     named = {error.name: [*map(error.name_level, amounts[error.name])] for error in chosen}
     long = golds.name == "wikitext"
     draft = dataclasses.replace(
         prepare_draft(golds, parser, chosen),
-        ngrams=_count_ngrams(golds, parser, amounts),
+        ngrams=find_ngrams(golds.reference if {"frequent_3gram", "frequent_4gram"} & {*named} else [], parser),
         ngram_words=256 if long else None,  # section 5.3
         keep_last=long,  # section 5.5.2
         fill=load_fill(mlm) if mlm and "bert_diverge" in named else lambda words, place: (),
@@ -88,10 +90,16 @@ def build_stress_set(
             own = dataclasses.replace(draft, source=gold.source)
             rows += [row for error in chosen for row in _make_tests(own, gold, error, amounts[error.name], seeds)]
         tests = pd.DataFrame(rows)
-        states = pd.crosstab(tests["category"], tests["state"]).reindex(columns=[*_STATES], fill_value=0)
+        states = pd.crosstab(tests["category"], tests["state"]).reindex(
+            [*named], columns=["tests", "unchanged", "repeated"], fill_value=0
+        )
         tests = tests[tests.pop("state") == "tests"].reset_index(drop=True)
         if tests.empty:
             raise NNDError(f"corpus {golds.name}: no error changed any text, so there is no test")
+        about = states.reset_index(names="error").assign(
+            definition=[error.definition for error in chosen],
+            levels=[f"{', '.join(named[error.name])} ({error.unit})" for error in chosen],
+        )
         report |= {
             "texts": len(drawn),
             "seeds": seeds,
@@ -104,7 +112,7 @@ def build_stress_set(
         return new.write(
             tests,
             report,
-            _describe(chosen, named, states, left_out),
+            [Table("errors", about, _ERRORS)],
             f"{counted(len(tests), 'test')} from {counted(len(drawn), 'text')} with {counted(seeds, 'seed')}; `category` is the "
             "error, `subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of the gold text "
             f"(halved for switching). Words, sentences and tags: {parser.name}.",
@@ -115,7 +123,7 @@ def build_stress_set(
 def _make_tests(
     draft: Edit, gold: Gold, error: ErrorType, amounts: Iterable[float], seeds: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each level and seed, with its ``state``, a key of `_STATES`."""
+    """Yield a row for each level and seed, with its ``state``: ``tests``, ``unchanged`` or ``repeated``."""
     known = {gold.text}
     for amount, seed in product(amounts, range(seeds)):
         rng = random.Random(short_hash(gold.text, error.name, str(seed)))  # noqa: S311
@@ -147,19 +155,6 @@ def prepare_draft(corpus: Corpus, parser: Parser, errors: Iterable[ErrorType]) -
     return Edit(parser, sentences_of_others=sentences, vocabulary=list(vocabulary))
 
 
-def _count_ngrams(corpus: Corpus, parser: Parser, amounts: dict[str, list[float]]) -> dict[int, list[tuple[str, ...]]]:
-    """Return the frequent n-grams that errors ask for; raise NNDError where the reference corpus has too few."""
-    most = {size: max(amounts[name]) for size in (3, 4) if (name := f"frequent_{size}gram") in amounts}
-    ngrams = find_ngrams(corpus.reference, parser) if most else {}
-    for size, level in most.items():
-        if len(ngrams[size]) < level:
-            raise NNDError(
-                f"--errors frequent_{size}gram needs a larger reference corpus: {len(ngrams[size]):,} {size}-grams for a level "
-                f"of {level:g}"
-            )
-    return ngrams
-
-
 def find_ngrams(texts: Sequence[str], parser: Parser) -> dict[int, list[tuple[str, ...]]]:
     """Return the 3- and 4-grams of words in lower case, the most frequent first; those with punctuation are left out.
 
@@ -172,27 +167,3 @@ def find_ngrams(texts: Sequence[str], parser: Parser) -> dict[int, list[tuple[st
             for size, counter in counts.items():
                 counter.update(zip(*(run[i:] for i in range(size)), strict=False))
     return {size: sorted(counter, key=lambda gram: (-counter[gram], gram)) for size, counter in counts.items()}
-
-
-def _describe(
-    errors: Sequence[ErrorType], levels: dict[str, list[str]], states: pd.DataFrame, left_out: dict[str, str]
-) -> list[Table]:
-    """Return how the tests were made: each error with its levels, and which errors were left out."""
-    rows = [
-        {
-            "error": error.name,
-            "kind": error.kind,
-            "definition": error.definition,
-            "levels": f"{', '.join(levels[error.name])} ({error.unit})",
-            **states.loc[error.name],
-        }
-        for error in errors
-    ]
-    columns = {"error": "{error}", "kind": "{kind}", "what it does": "{definition}", "levels": "{levels}"}
-    columns |= {heading: f"{{{state}:,}}" for state, heading in _STATES.items()}
-    missing = pd.DataFrame(left_out.items(), columns=["error", "needs"])
-    tables = [
-        Table("errors", pd.DataFrame(rows), columns),
-        Table("left_out", missing, {"error": "{error}", "needs": "{needs}"}, "Left out:"),
-    ]
-    return [table for table in tables if len(table.data)]

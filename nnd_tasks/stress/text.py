@@ -72,8 +72,9 @@ def load_parser(name: str | None = None) -> Parser:
     except (OSError, ValueError) as error:
         if name is None:
             return Parser(spacy.blank("en"))
-        get = f"python -m spacy download {name}"
-        raise NNDError(f"the spaCy pipeline {name!r} is not installed; run: {get} (or name a folder)") from error
+        raise NNDError(
+            f"there is no spaCy pipeline {name!r}; run: python -m spacy download {name} (or name a folder)"
+        ) from error
 
 
 def _goes_on(doc: Doc, start: int, *, cased: bool) -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pandas as pd
 
 from nnd_tasks.statistics import clustered_mean, confidence_interval
@@ -25,12 +22,9 @@ def decide(levels: pd.DataFrame) -> str:
     Args:
         levels: rows of `judge` of one error.
     """
-    rated = levels[levels["passed"].notna()]
-    lows = [*-levels["step_high"], *rated["rate_low"] - 0.5]
-    highs = [*-levels["step_low"], *rated["rate_high"] - 0.5]
-    if any(high <= 0 for high in highs):
-        return "fail"
-    return "pass" if lows and all(low > 0 for low in lows) else "undecided"
+    low = pd.concat([-levels["step_high"], levels["rate_low"] - 0.5])
+    high = pd.concat([-levels["step_low"], levels["rate_high"] - 0.5])
+    return "fail" if (high <= 0).any() else "pass" if (low > 0).all() else "undecided"
 
 
 def judge(tests: pd.DataFrame) -> pd.DataFrame:
@@ -46,34 +40,26 @@ def judge(tests: pd.DataFrame) -> pd.DataFrame:
     Returns:
         ``error``, its ``outcome`` (of `decide`), the mean score of the gold texts (``gold``); ``level``, by growing amount, or
         in the order of the set where a larger amount is not worse; and over all texts, also those that the error left as they
-        were: mean ``noise`` ratio; ``score``, mean over texts, then over seeds; its ``deviation`` over seeds, 0 for one seed;
-        ``change``, (score - gold) / |gold|; ``passed``, share of the noised texts whose gold text scores strictly higher;
-        ``texts``, number of tests, over all seeds; ``step_low`` and ``step_high``, interval of the mean difference to the level
-        before, or to gold where levels are kinds, paired by text, nan for fewer than two texts; ``rate_low`` and ``rate_high``,
-        interval of ``passed``, clustered by text. An error of which no text was scored has one row, without a level.
+        were: mean ``noise`` ratio and ``score``, each over seeds, then over texts; ``change``, (score - gold) / |gold|;
+        ``passed``, share of the noised texts whose gold text scores strictly higher; ``texts``, number of tests, over all seeds;
+        ``step_low`` and ``step_high``, interval of the mean difference to the level before, or to gold where levels are kinds,
+        paired by text, nan for fewer than two texts; ``rate_low`` and ``rate_high``, interval of ``passed``, clustered by text.
+        An error of which no text was scored has no row.
     """
     lacking = tests[["gold", "score"]].isna().any(axis=1)
     scored = tests[~lacking]
     golds = scored.groupby("text", sort=False)["gold"].first()
-    names = {*tests["error"]}
-    rows: list[dict[str, Any]] = []
+    names = {*scored["error"]}
+    found = []
     for error in [*(name for name in ERRORS if name in names), *sorted(names - ERRORS.keys())]:
         own = golds.drop(tests.loc[lacking & (tests["error"] == error), "text"], errors="ignore")
-        levels = pd.DataFrame(_judge_levels(error, own, scored[scored["error"] == error]))
-        outcome = decide(levels) if len(levels) else "undecided"
-        about = {"error": error, "outcome": outcome, "gold": own.mean()}
-        rows += [{**about, **level} for level in levels.to_dict("records")] or [about]
-    return pd.DataFrame(rows)
+        if len(own):
+            levels = _judge_levels(error, own, scored[scored["error"] == error])
+            found.append(levels.assign(error=error, outcome=decide(levels), gold=own.mean()))
+    return pd.concat(found, ignore_index=True)
 
 
-def order_levels(error: str, levels: Sequence[str]) -> tuple[list[str], bool]:
-    """Return the levels of an error by growing amount, or as they are where a larger amount is not worse; and whether it is."""
-    graded = error not in ERRORS or ERRORS[error].graded
-    by_amount = pd.Series(levels).sort_values(key=lambda names: pd.to_numeric(names, errors="coerce"), kind="stable")
-    return list(by_amount if graded else levels), graded
-
-
-def _judge_levels(error: str, golds: pd.Series, tests: pd.DataFrame) -> list[dict[str, Any]]:
+def _judge_levels(error: str, golds: pd.Series, tests: pd.DataFrame) -> pd.DataFrame:
     """Return the levels of an error as `judge` has them.
 
     Args:
@@ -81,41 +67,34 @@ def _judge_levels(error: str, golds: pd.Series, tests: pd.DataFrame) -> list[dic
         golds: gold text -> score.
         tests: the scored tests of the error.
     """
-    if golds.empty:
-        return []
-    base = golds.mean()
+    graded = error not in ERRORS or ERRORS[error].graded
+    levels = pd.Series(tests["level"].unique())
+    if graded:
+        levels = levels.sort_values(key=lambda names: pd.to_numeric(names, errors="coerce"), kind="stable")
+    confidence = 1 - (1 - CONFIDENCE) / (2 * len(levels))
     below = unchanged = pd.DataFrame({"score": golds, "noise": 0.0})
-    levels, graded = order_levels(error, tests["level"].unique())
-    confidence = 1 - (1 - CONFIDENCE) / (2 * max(len(levels), 1))
     rows = []
     for level in levels:
-        every = tests[tests["level"] == level]
-        own = every[every["text"].isin(golds.index)]
+        own = tests[(tests["level"] == level) & tests["text"].isin(golds.index)]
         here = own.groupby("text")[["score", "noise"]].mean().reindex(golds.index).fillna(below)
-        seeds = every.pivot_table("score", "text", "seed").reindex(golds.index)
-        scores = seeds.apply(lambda column, here=here: column.fillna(here["score"])).mean()
+        means, wins = here.mean(), own["gold"] > own["score"]
+        won = wins.groupby(own["text"]).agg(["sum", "count"])
         step = clustered_mean(here["score"] - below["score"], [1] * len(golds), confidence)
-        won = (own["gold"] > own["score"]).groupby(own["text"]).agg(["sum", "count"])
-        # Where all texts differ alike (by 0, or because the metric scores sets), the mean stands for its interval.
-        ends = (step.mean, step.mean) if step.standard_error == 0 else (step.low, step.high)
-        row = {
-            "level": level,
-            "noise": here["noise"].mean(),
-            "score": scores.mean(),
-            "deviation": scores.std() if len(scores) > 1 else 0.0,
-            "change": (scores.mean() - base) / abs(base) if base else 0.0,
-            "passed": (own["gold"] > own["score"]).mean(),
-            "texts": len(own),
-        }
-        row["step_low"], row["step_high"] = ends
-        row["rate_low"], row["rate_high"] = confidence_interval(won["sum"], won["count"], confidence)
-        rows.append(row)
+        # Where all texts differ alike (by 0), the mean stands for its interval.
+        step_low, step_high = (step.low, step.high) if step.standard_error else (step.mean, step.mean)
+        rate_low, rate_high = confidence_interval(won["sum"], won["count"], confidence)
+        rows.append(
+            {
+                "level": level,
+                **means,
+                "change": (means["score"] - golds.mean()) / abs(golds.mean()),
+                "passed": wins.mean(),
+                "texts": len(own),
+                "step_low": step_low,
+                "step_high": step_high,
+                "rate_low": rate_low,
+                "rate_high": rate_high,
+            }
+        )
         below = here if graded else unchanged
-    return rows
-
-
-def rep_4gram(text: str) -> float:
-    """Return the share of repeated 4-grams of words (Welleck et al., 2020): 0 without repeats; 0 for fewer than four words."""
-    words = text.split()
-    grams = list(zip(words, words[1:], words[2:], words[3:], strict=False))
-    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+    return pd.DataFrame(rows)

@@ -31,7 +31,7 @@ from nnd_tasks.analysis.correlation import (
     verify_scores,
 )
 from nnd_tasks.analysis.human_scores import ATTRIBUTES, add_up, read_quiz_design, read_summeval
-from nnd_tasks.analysis.text_metrics import METRICS, SetMetric, load_metrics
+from nnd_tasks.analysis.text_metrics import METRICS, load_metrics
 from nnd_tasks.analysis.verify import AGREES, verify_set, verify_sets
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
@@ -376,8 +376,6 @@ def test_a_release_without_articles_lacks_only_what_reads_them(short: Path) -> N
     verify_set("summeval", path, load_metrics("rouge1"), resamples=0)
     with pytest.raises(NNDError, match="bartscore_faithful needs the articles"):
         verify_set("summeval", path, {"bartscore_faithful": METRICS["bleu"]}, resamples=0)
-    with pytest.raises(NNDError, match="mauve scores a set of texts as a whole"):
-        verify_set("summeval", path, {"mauve": SetMetric(lambda texts, references: 1.0)}, resamples=0)
 
 
 # ---------------------------------------------------------------- files, downloads, wrong inputs

@@ -211,7 +211,7 @@ def test_a_set_of_another_search_or_model_is_not_replaced(
     ("options", "message"),
     [
         (["--errors", "injection"], "none of them changes a part of a text"),
-        (["--models", "MODEL,MODEL"], "is named twice"),
+        (["--models", "MODEL,MODEL"], "a model is named twice"),
         (["--models", "./nothing"], "./nothing: there is no such model"),
     ],
 )

@@ -10,21 +10,19 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from nnd_tasks.analysis.text_metrics import METRICS, SetMetric
+from nnd_tasks.analysis.text_metrics import METRICS
 from nnd_tasks.show.report import Report
 from nnd_tasks.stress import attack_set, likelihood, text
 from nnd_tasks.stress.attack_set import build_attack_set
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.metric_scores import report_metric
 from nnd_tasks.stress.self_texts import report_own_texts
-from nnd_tasks.stress.stress_report import report_results
+from nnd_tasks.stress.stress_report import report_metric, report_results
 from nnd_tasks.stress.stress_set import build_stress_set
 from tests.analysis.fake_runs import write_run
 from tests.pins import Collect, Pins, check_pins, flat, write_pins
@@ -44,7 +42,7 @@ _WORDS = "the river froze in January and barges waited at a lock while Anna walk
 
 
 def collect_report(folder: Path) -> Pins:
-    """Verdicts, levels with intervals and diversity, of three models."""
+    """Verdicts, and levels with intervals, of three models."""
     for skill, name in enumerate(("org/small", "org/middle", "org/large")):
         write_run(folder, name, task="nnd_blindspot_made_up", samples=noised(skill), parameters=None)
     return _of_reports(report_results(folder))
@@ -88,9 +86,8 @@ def noised(skill: int) -> list[dict[str, Any]]:
 def _of_reports(reports: Sequence[Report]) -> Pins:
     pins: Pins = {}
     for report in reports:
-        name = report.facts["model"] or report.facts["task"]
-        levels, diversity = (table.data for table in report.tables)
-        pins |= _of_levels(levels, name) | _of_levels(diversity, f"{name}/diversity")
+        name = report.facts.get("model") or f"{report.facts['task']}_{report.facts['metric']}"
+        pins |= _of_levels(report.tables[0].data, name)
         pins |= flat(report.facts["unscored"], name, "unscored")
     return pins
 
@@ -100,7 +97,7 @@ def _of_levels(levels: pd.DataFrame, name: str) -> Pins:
     for row in levels.to_dict("records"):
         key = f"{name}/{row['error']}"
         pins |= {f"{key}/outcome": row["outcome"], f"{key}/gold": row["gold"]}
-        numbers = {part: row[part] for part in ("noise", "score", "deviation", "change", "passed", "texts")}
+        numbers = {part: row[part] for part in ("noise", "score", "change", "passed", "texts")}
         numbers |= {part: [row[f"{part}_low"], row[f"{part}_high"]] for part in ("step", "rate")}
         pins |= flat(numbers, key, row["level"])
     return pins
@@ -110,7 +107,7 @@ def _of_levels(levels: pd.DataFrame, name: str) -> Pins:
 
 
 def collect_metrics(folder: Path) -> Pins:
-    """Verdicts on a metric of texts and on one of sets of texts, on a set that is built here."""
+    """Verdicts on two metrics, on a set that is built here."""
     corpus = folder / "mine.jsonl"
     rng = np.random.default_rng(5)
     rows = [{name: " ".join(rng.choice(_WORDS.split(), 14)) for name in ("gold", "source")} for _ in range(25)]
@@ -119,10 +116,8 @@ def collect_metrics(folder: Path) -> Pins:
     corpus.write_text("\n".join(lines) + "\n")
     with _at_home(folder):
         built = build_stress_set("mine", str(corpus), errors="truncation,token_drop", seeds=2, out=folder / "mine")
-    of_sets = SetMetric(lambda texts, others: fmean(map(len, texts)) / fmean(map(len, others)))
     found = read_corpus(str(corpus))
-    reports = [report_metric(name, METRICS[name], built.folder, found) for name in ("rouge2", "bleu")]
-    return _of_reports([*reports, report_metric("of sets", of_sets, built.folder, found)])
+    return _of_reports([report_metric(name, METRICS[name], built.folder, found) for name in ("rouge2", "bleu")])
 
 
 # ---------------------------------------------------------------- attacks
@@ -175,17 +170,16 @@ def collect_self(folder: Path) -> Pins:
     scores = np.random.default_rng(0).normal(-3, 0.4, size=(60, 3, 2))
     scores[:, 0, 0] += 0.2
     scores[7, 2, 1] = np.nan
-    report = report_own_texts(["a", "b", "judge"], scores, [10.0, 12.0], pd.DataFrame())
+    report = report_own_texts(["a", "b", "judge"], scores, pd.DataFrame())
     given, own = (table.data for table in report.tables)
-    tokens = dict(zip(own["model"], own["tokens"], strict=True))
-    pins = flat({"prompts": report.facts["prompts"], "left_out": report.facts["left_out"], "tokens": tokens})
+    pins = flat({"prompts": report.facts["prompts"], "left_out": report.facts["left_out"]})
     for row in given.to_dict("records"):
         pins |= flat([row["mean"], row["low"], row["high"]], "given", row["scorer"], row["writer"])
     for row in own.to_dict("records"):
         numbers = {
             part: [row[f"{part}{end}"] for end in ("", "_low", "_high")] for part in ("own", "beyond", "prefers")
         }
-        pins |= flat({"rank": row["rank"], "p_holm": row["p_holm"], **numbers}, "bias", row["model"])
+        pins |= flat({"p_holm": row["p_holm"], **numbers}, "bias", row["model"])
     return pins
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from collections import Counter
 from functools import partial
@@ -89,7 +88,7 @@ def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path,
     assert report == result.report
     assert report["left_out"]["negation"].startswith("a tagger: python -m spacy download")
     card = (result.folder / "README.md").read_text()
-    assert "| truncation | fluency |" in card
+    assert "| truncation | Words at the end" in card
     assert f"| `stress` | truncation | {report['trivial_rules']['truncation']['shorter']:.3f} |" in card
 
 
@@ -140,21 +139,14 @@ def test_a_test_does_not_depend_on_which_other_texts_are_asked_for(plain: Path, 
     [
         (
             {"errors": "trunkation"},
-            r"there is no error 'trunkation'; did you mean 'truncation'\? there are: truncation, ",
+            r"there is no error 'trunkation'; there are: truncation, ",
         ),
         ({"errors": "negation"}, "--errors negation needs a tagger: python -m spacy download en_core_web_sm"),
         ({"errors": "copy_source"}, "--errors copy_source needs a source for every text"),
         ({"errors": "bert_diverge"}, "--errors bert_diverge needs a masked language model: --mlm FOLDER"),
         ({"errors": "frequent_4gram"}, "needs a reference corpus for n-grams: texts_reference.txt"),
         ({"errors": " , "}, "--errors: there is no error ''"),
-        ({"errors": "repetition", "levels": "nan"}, "not nan"),
-        ({"errors": "repetition", "levels": "inf"}, "not inf"),
-        (
-            {"place": "/tmp"},
-            r"--source is for the corpora wikitext, .*; --corpus .*mine\.txt is a file itself",
-        ),
-        ({"levels": "2"}, "a share of .*, not 2; use --errors to name"),
-        ({"spacy": "no_such_pipeline"}, "the spaCy pipeline 'no_such_pipeline' is not installed"),
+        ({"spacy": "no_such_pipeline"}, "there is no spaCy pipeline 'no_such_pipeline'"),
         ({"mlm": "/no/such/model", "errors": "bert_diverge"}, "--mlm /no/such/model: no masked language model"),
     ],
 )
@@ -176,7 +168,7 @@ def test_wrong_arguments_are_named(
         ("a.jsonl", "{\n", "a.jsonl, line 1: is not valid JSON"),
         ("a.jsonl", '{"gold": ' + "[" * 100_000 + "\n", "a.jsonl, line 1: its lists and objects are nested too deeply"),
         ("a.jsonl", '{"gold": "x", "source": 3}\n', "line 1: source: .*string"),
-        ("a.jsonl", '{"gold": "x", "references": [1]}\n', "line 1: references.0: .*string"),
+        ("a.jsonl", '{"gold": "x", "references": [1]}\n', r"line 1: references.*0: .*string"),
     ],
 )
 def test_wrong_corpora_are_named(name: str, content: str, message: str, tmp_path: Path) -> None:
@@ -199,12 +191,12 @@ def test_one_sentence_has_one_level_of_what_moves_sentences(tmp_path: Path) -> N
 
 
 def test_higher_levels_add_to_lower_ones(plain: Path, tmp_path: Path) -> None:
-    rows = read_table(build(plain, tmp_path / "out", errors="token_drop", levels="0.1,0.2,0.4").folder).to_pylist()
+    rows = read_table(build(plain, tmp_path / "out", errors="token_drop").folder).to_pylist()
     by_text: dict[str, dict[str, set[str]]] = {}
     for row in rows:
         gone = Counter(row["high"].split()) - Counter(row["low"].split())
         by_text.setdefault(row["high"], {})[row["subcategory"]] = set(gone)
-    assert all(found["0.1"] <= found["0.2"] <= found["0.4"] for found in by_text.values() if len(found) == 3)
+    assert all(found["0.05"] <= found["0.25"] <= found["0.5"] for found in by_text.values() if len(found) == 3)
 
 
 def test_a_file_that_is_called_like_a_corpus_is_ones_own(tmp_path: Path) -> None:
@@ -234,21 +226,12 @@ def test_a_source_for_some_texts_only_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_sets_of_our_tasks_are_made_from_their_corpora_only(plain: Path, tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match="blindspot_cnndm is the set of the task nnd_blindspot_cnndm, made from another"):
+    with pytest.raises(NNDError, match="blindspot_cnndm is the name of another set"):
         build_stress_set("blindspot_cnndm", str(plain), out=tmp_path / "out")
 
 
-def test_too_few_ngrams_are_told(plain: Path, tmp_path: Path) -> None:
-    shutil.copy(plain, plain.with_name("mine_reference.txt"))
-    assert build(plain, tmp_path / "out", errors="frequent_3gram", levels="10").summary.tests
-    with pytest.raises(
-        NNDError, match=r"--errors frequent_3gram needs a larger reference corpus: \d+ 3-grams for a level of 5000"
-    ):
-        build(plain, tmp_path / "other", errors="frequent_3gram", levels="10,5000")
-
-
 def test_the_name_of_another_set_is_refused(plain: Path) -> None:
-    with pytest.raises(NNDError, match="demo is the name of a set of `nnd build`"):
+    with pytest.raises(NNDError, match="demo is the name of another set"):
         build_stress_set("demo", str(plain))
 
 
@@ -263,21 +246,11 @@ def test_a_corpus_that_is_not_there_says_where_to_look(tmp_path: Path, monkeypat
         read_corpus(str(tmp_path / "bytes.txt"))
 
 
-def test_one_of_a_thing_is_singular(tmp_path: Path) -> None:
-    (tmp_path / "one.txt").write_text(TEXTS[0])
-    done = CliRunner().invoke(
-        app,
-        ["stress", "build", "one", "--corpus", str(tmp_path / "one.txt"), "--errors", "truncation", "--levels", "0.5"],
-    )
-    assert "1 test from 1 text\n" in done.output
-    assert "1 test from 1 text with 1 seed;" in (tmp_path / "nnd_home" / "nnd" / "one" / "README.md").read_text()
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("nofile.txt", "corpus nofile.txt: there is no such file"),
-        ("wikitex", "did you mean 'wikitext'?"),
+        ("wikitex", "not one of wikitext, cnndm"),
     ],
 )
 def test_a_corpus_that_is_not_there_is_said_so(name: str, message: str) -> None:

@@ -12,7 +12,7 @@ import torch
 from nnd_tasks.analysis.text_metrics import METRICS, load_metrics
 from nnd_tasks.errors import NNDError
 from nnd_tasks.stress.corpora import read_corpus
-from nnd_tasks.stress.metric_scores import report_metric
+from nnd_tasks.stress.stress_report import report_metric
 from nnd_tasks.stress.stress_set import build_stress_set
 
 HYPOTHESES = ["the cat sat on the mat", "a dog"]
@@ -42,7 +42,6 @@ def test_rouge_and_bleu_by_their_definitions() -> None:
         ("bleu", "sacrebleu", r"metric bleu needs the extra metrics of nnd-tasks \(.*sacrebleu"),
         ("rouge2", "rouge_score.rouge_scorer", "metric rouge2 needs the extra metrics"),
         ("bertscore", "bert_score", "metric bertscore needs the extra metrics"),
-        ("mauve", "mauve", "metric mauve needs the extra mauve"),
     ],
 )
 def test_what_is_not_installed_says_how_to_get_it(
@@ -73,38 +72,9 @@ def test_bertscore_matches_tokens_greedily_by_cosine(masked_model: Path) -> None
     assert score("bertscore", str(masked_model)) == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["bertscore", "mauve"])
-def test_an_encoder_that_is_not_there_is_named(name: str, tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match=f"metric {name}: .*nothing"):
-        score(name, str(tmp_path / "nothing"))
-
-
-@pytest.mark.slow
-@pytest.mark.complete
-def test_mauve_scores_sets_and_falls_when_all_ends_are_random(data: Path, models: Path, tmp_path: Path) -> None:
-    place = data / "blindspot"
-    built = build_stress_set(
-        "blindspot_wikitext",
-        "wikitext",
-        place=place,
-        out=tmp_path / "blindspot_wikitext",
-        errors="positioned_error_random,article_removal",
-        texts=150,
-    )
-    metric = find_metric("mauve", str(models / "tiny-lm-xs"))
-    report = report_metric("mauve", metric, built.folder, read_corpus("wikitext", place))
-    levels = report.tables[0].data.set_index("error")
-    changes = levels.loc["positioned_error_random"].set_index("level")["change"]
-    assert 0 < levels.loc["article_removal", "gold"].iloc[0] <= 1
-    assert changes["end"] < -0.3, "the features are those of the last token"
-    assert changes["end"] < min(changes["start"], changes["middle"]), "as in the paper's Table 2"
-    texts = tmp_path / "texts.txt"
-    texts.write_text("One text that is here.\nAnother text there.\n")
-    mine = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation")
-    with pytest.raises(
-        NNDError, match=r"metric mauve needs references, which corpus texts.txt does not have: .*_reference.txt"
-    ):
-        report_metric("mauve", metric, mine.folder, read_corpus(str(texts)))
+def test_an_encoder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=r"metric bertscore: .*nothing"):
+        score("bertscore", str(tmp_path / "nothing"))
 
 
 def test_bartscore_is_the_mean_log_likelihood_in_its_direction(tiny_models: dict[str, Path]) -> None:
