@@ -214,7 +214,8 @@ def judge_texts(paired: Paired) -> JudgedTexts:
     written = sides[shares.any(axis=1) & scores.notna().all(axis=1) & sides["judgement"].notna()]
 
     rows = written.drop_duplicates(["text", "stratum"])
-    rows = rows[Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy()).counted]
+    if not rows.empty:
+        rows = rows[Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy()).counted]
     if rows.empty:
         raise NNDError(f"{paired.set}: no two texts of different systems were judged alike")
     # A text that was judged in several respects counts once.
