@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -18,13 +17,10 @@ STATISTICS = ("tau", "r", "r_in_order")
 #: Name of the row that averages the categories.
 AVERAGE = "average"
 RESAMPLES = 10_000
-CONFIDENCE = 0.95
-#: Name of an interval -> whether its bootstrap draws new (prompts, models).
-DESIGNS: Mapping[str, tuple[bool, bool]] = {"contexts": (True, False), "models": (False, True), "both": (True, True)}
+#: Ends of an interval of 95%.
+ENDS = (0.025, 0.975)
 #: Every correlation of two models is 1 or -1.
 MIN_MODELS = 3
-#: With fewer models than this, resamples with three different ones are nearly the models themselves.
-_MIN_RESAMPLED = 5
 _SEED = 0
 #: Resamples that are computed at a time; the memory that they need grows with them, the prompts and the models.
 _BATCH = 1000
@@ -75,22 +71,16 @@ def _cosine(a: Array, b: Array) -> Array:
     return np.asarray(np.clip(cosine, -1.0, 1.0))
 
 
-def verify_rates(
-    rates: Mapping[str, Mapping[str, float]],
-    human: Mapping[str, Mapping[str, float]],
-    *,
-    resamples: int = RESAMPLES,
-) -> pd.DataFrame:
+def verify_rates(rates: Mapping[str, Mapping[str, float]], human: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
     """Compare rates, such as NND pass rates that you measured, with human scores.
 
     Args:
         rates: model -> category -> rate. The order of models is that of r_in_order.
         human: model -> category -> human score, higher is better: 1 less the share of the model's outputs with that error.
             It may hold other models and categories too.
-        resamples: of the bootstrap over models; 0 for none. It needs at least five models.
 
     Returns:
-        As `verify_scores`.
+        As `verify_scores`, without intervals.
 
     Raises:
         NNDError: there are fewer than three models, or a model has no rate or human score for a category.
@@ -101,33 +91,24 @@ def verify_rates(
     if lacking.any():
         model, category = lacking.idxmax()
         raise NNDError(f"model {model!r} has no rate or no human score for category {category!r}")
-    return verify_scores([*x.index], [*x.columns], x.to_numpy(), y.to_numpy(), resamples=resamples)
+    return verify_scores([*x.index], [*x.columns], x.to_numpy(), y.to_numpy())
 
 
-def verify_scores(
-    models: Sequence[str],
-    categories: Sequence[str],
-    scores: Array,
-    human: Array,
-    *,
-    resamples: int = RESAMPLES,
-) -> pd.DataFrame:
-    """Compare a scoring with people's, with percentile bootstrap intervals (Deutsch et al., TACL 2021).
+def verify_scores(models: Sequence[str], categories: Sequence[str], scores: Array, human: Array) -> pd.DataFrame:
+    """Compare a scoring with people's, with percentile bootstrap intervals over prompts (Deutsch et al., TACL 2021).
 
-    Scores that are given per prompt are resampled by prompt, with the same draw for both sides; means are not. Resamples of
-    models need three different ones, as every correlation of two models is 1 or -1. Resamples in which a correlation is
-    undefined are left out.
+    Scores that are given per prompt are resampled, with the same draw for both sides; means are not. Resamples in which a
+    correlation is undefined are left out.
 
     Args:
         models: names.
         categories: names, of the human scores.
         scores: means, shape (models, categories) or (models, 1), or per prompt, as `add_up` returns them.
         human: people's scores in the same form.
-        resamples: of the bootstrap; 0 for none.
 
     Returns:
-        A row per category, then `AVERAGE`, and statistic: value, and the ends of an interval of each of `DESIGNS`, such as
-        contexts_low and contexts_high; nan where it is undefined.
+        A row per category, then `AVERAGE`, and statistic: value, and, where scores are per prompt, the ends of its interval,
+        low and high; nan where it is undefined.
 
     Raises:
         NNDError: there are fewer than three models.
@@ -139,15 +120,16 @@ def verify_scores(
         )
     index = pd.MultiIndex.from_product([[*categories, AVERAGE], STATISTICS], names=["category", "statistic"])
     table = pd.DataFrame({"value": _correlate(mean_scores(scores), mean_scores(human)).ravel()}, index)
-    per_prompt = 3 in (scores.ndim, human.ndim)
-    for design, (by_prompt, by_model) in DESIGNS.items():
-        low = high = np.full(len(table), np.nan)
-        if resamples and (per_prompt or not by_prompt) and (len(models) >= _MIN_RESAMPLED or not by_model):
-            drawn = _resample(scores, human, by_prompt, by_model, resamples).reshape(-1, len(table))
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="All-NaN slice")
-                low, high = np.nanquantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
-        table[f"{design}_low"], table[f"{design}_high"] = low, high
+    if prompts := {len(side) for side in (scores, human) if side.ndim == 3}:
+        [n] = prompts
+        rng = np.random.default_rng(_SEED)
+        drawn = []
+        for start in range(0, RESAMPLES, _BATCH):
+            size = min(_BATCH, RESAMPLES - start)
+            weights = rng.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float64)
+            drawn.append(_correlate(mean_scores(scores, weights), mean_scores(human, weights)))
+        resampled = pd.DataFrame(np.concatenate(drawn).reshape(-1, len(table)), columns=index)
+        table["low"], table["high"] = (resampled.quantile(end) for end in ENDS)
     return table.reset_index()
 
 
@@ -177,35 +159,3 @@ def _correlate(x: Array, y: Array) -> Array:
     """
     values = correlate(np.swapaxes(x, -1, -2), np.swapaxes(y, -1, -2))
     return np.concatenate([values, values.mean(axis=-2, keepdims=True)], axis=-2)
-
-
-def _resample(scores: Array, human: Array, by_prompt: bool, by_model: bool, resamples: int) -> Array:
-    """Return the statistics of each resample, shape (resamples, categories + 1, 3)."""
-    rng = np.random.default_rng(_SEED)
-    parts = []
-    for start in range(0, resamples, _BATCH):
-        size = min(_BATCH, resamples - start)
-        weights = None
-        if by_prompt:
-            [n] = {len(side) for side in (scores, human) if side.ndim == 3}
-            weights = rng.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float64)
-        x, y = mean_scores(scores, weights), mean_scores(human, weights)
-        if by_model:
-            draws = _draw_models(rng, x.shape[-2], size)
-            x, y = (
-                np.take_along_axis(np.broadcast_to(side, (size, *side.shape[-2:])), draws[..., None], axis=1)
-                for side in (x, y)
-            )
-        parts.append(_correlate(x, y))
-    return np.concatenate(parts)
-
-
-def _draw_models(rng: np.random.Generator, models: int, size: int) -> NDArray[np.int64]:
-    """Return draws of models with replacement, shape (size, models) or a few rows fewer.
-
-    Each draw is in the order of the models and has three different ones.
-    """
-    # Of twice as many draws enough are left: with five models nine in ten, with more nearly all.
-    draws = np.sort(rng.integers(models, size=(2 * size, models)), axis=1)
-    different = 1 + (np.diff(draws, axis=1) > 0).sum(axis=1)
-    return np.asarray(draws[different >= MIN_MODELS][:size])

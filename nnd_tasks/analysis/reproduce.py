@@ -7,9 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -148,7 +146,7 @@ def _run(run: PublishedRun, weights: str, data: str, place: Path, limit: int | N
             ends = dict.fromkeys(("bos_token", "eos_token"), "[SEP]")
             tokenizer = AutoTokenizer.from_pretrained(weights, **ends)
             tokenizer.save_pretrained(arguments["tokenizer"])
-        words = ["--model", _explicit_decoder() if config.model_type == "fsmt" else "hf"]
+        words = ["--model", "hf"]
         words += ["--model_args", json.dumps(arguments), "--tasks", run.task]
         words += ["--metadata", json.dumps({"append_eos": True, "ties": "authors", **run.metadata})]
         words += ["--output_path", str(folder), "--log_samples", *(["--limit", str(limit)] if limit else [])]
@@ -158,29 +156,6 @@ def _run(run: PublishedRun, weights: str, data: str, place: Path, limit: int | N
         gc.collect()  # lm-eval's objects refer to each other; the next model needs the memory
     [result] = read_results(folder)
     return result
-
-
-@cache
-def _explicit_decoder() -> str:
-    """Return the name of an lm-eval model that makes the decoder's input itself, for FSMT.
-
-    Given labels alone, FSMT lets its decoder read the shifted source (`_prepare_fsmt_decoder_inputs`, transformers 5).
-    """
-    import torch
-    from lm_eval.api.registry import register_model
-    from lm_eval.models.huggingface import HFLM
-
-    @register_model(name := "hf-explicit-decoder")
-    class ExplicitDecoderLM(HFLM):  # type: ignore[misc]
-        def _model_call(self, inps: Any, attn_mask: Any = None, labels: Any = None) -> Any:
-            start = torch.full_like(labels[:, :1], self.model.config.decoder_start_token_id)
-            shifted = torch.cat([start, labels[:, :-1]], dim=1)
-            with torch.no_grad():
-                # With a cache FSMT would read the last token only.
-                output = self.model(inps, attention_mask=attn_mask, decoder_input_ids=shifted, use_cache=False)
-            return output.logits
-
-    return name
 
 
 # ---------------------------------------------------------------- published beside measured

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from importlib import import_module
-from statistics import fmean
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from nnd_tasks.errors import NNDError, reason_of
 
@@ -80,47 +79,34 @@ def bertscore(model: str) -> Metric:
     return score
 
 
-def bartscore(variant: str, model: str) -> Metric:
-    """Return the mean log-likelihood per token under an encoder-decoder (Yuan et al., 2021).
+def bartscore(model: str) -> Metric:
+    """Return BARTScore-faithful: the mean log-likelihood per token of a text, given its source (Yuan et al., 2021).
 
     Args:
-        variant: ``p`` (reference to hypothesis), ``r`` (hypothesis to reference), ``f`` (their mean) or ``faithful`` (source
-            to hypothesis); the mean over several references.
         model: name or folder of an encoder-decoder.
 
     Raises:
         NNDError: the model cannot be loaded.
     """
-    lm = _seq2seq(model)
+    from nnd_tasks.models.shared_prefix import SharedPrefixLM
+
+    with _loading(FAITHFUL, model):
+        # On a machine without that GPU lm-eval takes the CPU.
+        lm = SharedPrefixLM(pretrained=model, backend="seq2seq", dtype="float32", device="cuda:0")
 
     def score(hypotheses: Texts, sources: Texts, references: Sequence[Texts]) -> list[float]:
-        pairs = []
-        for text, source, refs in zip(hypotheses, sources, references, strict=True):
-            there, back = [(ref, text) for ref in refs], [(text, ref) for ref in refs]
-            pairs.append({"p": there, "r": back, "f": there + back, "faithful": [(source, text)]}[variant])
-        encoded = {pair: (pair, *lm._encode_pair(*pair)) for some in pairs for pair in some}
-        sums = lm._loglikelihood_tokens([*encoded.values()], disable_tqdm=True)
-        means = {pair: total / len(encoded[pair][2]) for pair, (total, _) in zip(encoded, sums, strict=True)}
-        return [fmean(means[pair] for pair in some) for some in pairs]
+        pairs = [*zip(sources, hypotheses, strict=True)]
+        encoded = [(pair, *lm._encode_pair(*pair)) for pair in pairs]
+        sums = lm._loglikelihood_tokens(encoded, disable_tqdm=True)
+        return [total / len(tokens) for (total, _), (*_, tokens) in zip(sums, encoded, strict=True)]
 
     return score
 
 
-@lru_cache(maxsize=1)
-def _seq2seq(model: str) -> Any:
-    """Return a `SharedPrefixLM` of an encoder-decoder, remembered for the next variant."""
-    from nnd_tasks.models.shared_prefix import SharedPrefixLM
-
-    with _loading("bartscore", model):
-        # On a machine without that GPU lm-eval takes the CPU.
-        return SharedPrefixLM(pretrained=model, backend="seq2seq", dtype="float32", device="cuda:0")
-
-
-_BART = {f"bartscore_{variant}": partial(bartscore, variant) for variant in ("p", "r", "f", "faithful")}
-#: Name -> what loads a metric with a model.
-_LOADERS: Mapping[str, Callable[[str], Metric]] = {"bertscore": bertscore, **_BART}
 #: The metric that needs the source and no reference.
-FAITHFUL = "bartscore_faithful"
+FAITHFUL = "bartscore"
+#: Name -> what loads a metric with a model.
+_LOADERS: Mapping[str, Callable[[str], Metric]] = {"bertscore": bertscore, FAITHFUL: bartscore}
 
 
 # ---------------------------------------------------------------- by name
@@ -129,24 +115,20 @@ FAITHFUL = "bartscore_faithful"
 def load_metrics(text: str) -> dict[str, Metric]:
     """Return name -> metric, of metrics as users name them: ``rouge2,bertscore=FOLDER,bartscore=FOLDER``.
 
-    ``bartscore`` stands for its four variants: ``bartscore_p``, ``_r``, ``_f`` and ``_faithful``. What follows a ``=`` is the
-    name or folder of the encoder of BERTScore, or the encoder-decoder of BARTScore.
+    What follows a ``=`` is the name or folder of the encoder of BERTScore, or the encoder-decoder of BARTScore.
 
     Raises:
-        NNDError: there is no such metric, or none is named, or its model is not named or cannot be loaded.
+        NNDError: there is no such metric, or its model is not named or cannot be loaded.
     """
-    metrics: dict[str, Metric] = {}
-    for part in filter(str.strip, text.split(",")):
-        asked, _, model = map(str.strip, part.partition("="))
-        for name in _BART if asked == "bartscore" else [asked]:
-            if name in METRICS:
-                metrics[name] = METRICS[name]
-            elif name not in _LOADERS:
-                raise NNDError(f"there is no metric {name!r}; there are: {', '.join((*METRICS, *_LOADERS))}")
-            elif not model:
-                raise NNDError(f"metric {name} needs a model: --metrics {asked}=FOLDER")
-            else:
-                metrics[name] = _LOADERS[name](model)
-    if not metrics:
-        raise NNDError("--metrics: empty; give names separated by commas, such as rouge2,bleu")
+    metrics = {}
+    for part in text.split(","):
+        name, _, model = map(str.strip, part.partition("="))
+        if name in METRICS:
+            metrics[name] = METRICS[name]
+        elif name not in _LOADERS:
+            raise NNDError(f"there is no metric {name!r}; there are: {', '.join((*METRICS, *_LOADERS))}")
+        elif not model:
+            raise NNDError(f"metric {name} needs a model: --metrics {name}=FOLDER")
+        else:
+            metrics[name] = _LOADERS[name](model)
     return metrics

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.analysis.correlation import AVERAGE, RESAMPLES, Array, mean_scores, verify_scores
+from nnd_tasks.analysis.correlation import AVERAGE, RESAMPLES, mean_scores, verify_scores
 from nnd_tasks.analysis.experiments import load_experiments, pick
 from nnd_tasks.analysis.human_scores import ATTRIBUTES, ERRORS, add_up, read_quiz_design, read_summeval
 from nnd_tasks.analysis.text_metrics import FAITHFUL, Metric, load_metrics
@@ -32,14 +32,13 @@ SETS: Mapping[str, tuple[Callable[[Path, Sequence[str]], pd.DataFrame], Sequence
 AGREES = 0.015
 
 
-def verify_sets(name: str, source: str | Path | None, metrics: str, *, resamples: int = RESAMPLES) -> list[Report]:
+def verify_sets(name: str, source: str | Path | None, metrics: str) -> list[Report]:
     """Verify on one of `SETS`, or ``all``.
 
     Args:
         name: name of the set, or ``all``.
         source: the publisher's file, or a folder that holds ``quiz_design/`` and ``summeval/`` or the files; None downloads.
         metrics: text metrics for SummEval, as `load_metrics` reads them.
-        resamples: of the bootstrap.
 
     Raises:
         NNDError: a set or metric is unknown, or a file is missing or not in the publisher's format.
@@ -50,13 +49,11 @@ def verify_sets(name: str, source: str | Path | None, metrics: str, *, resamples
         with open_source(find_recipe(one), source, progress=sys.stderr.isatty()) as files:
             [path] = files.files.values()
             scorers = load_metrics(metrics) if one == "summeval" else {}
-            reports.append(verify_set(one, path, scorers, resamples=resamples))
+            reports.append(verify_set(one, path, scorers))
     return reports
 
 
-def verify_set(
-    name: str, path: Path, metrics: Mapping[str, Metric] | None = None, *, resamples: int = RESAMPLES
-) -> Report:
+def verify_set(name: str, path: Path, metrics: Mapping[str, Metric]) -> Report:
     """Compare scores with people's on one set.
 
     On Quiz Design these are the authors' published NND rates of seven systems and what teachers said of their questions; on
@@ -66,7 +63,6 @@ def verify_set(
         name: of `SETS`.
         path: the publisher's file.
         metrics: name -> text metric, for SummEval.
-        resamples: of the bootstrap.
 
     Raises:
         NNDError: the file is not in the publisher's format or has nothing of a system, or a metric cannot run.
@@ -81,7 +77,11 @@ def verify_set(
         scores = {"nnd": pd.DataFrame(rates)[models].loc[[*ERRORS]].to_numpy().T}
         heading = "{scorer} {category}"
     else:
-        scores = {one: _score_summaries(outputs, models, one, metric) for one, metric in (metrics or {}).items()}
+        if FAITHFUL in metrics and not all(outputs["source"]):
+            raise NNDError(f"metric {FAITHFUL} needs the articles, which this release of SummEval lacks")
+        texts, sources, references = [*outputs["text"]], [*outputs["source"]], [[one] for one in outputs["reference"]]
+        scored = outputs.assign(**{one: metric(texts, sources, references) for one, metric in metrics.items()})
+        scores = {one: add_up(scored, models, [one]) for one in metrics}
         heading = "{scorer}"
     index = pd.MultiIndex.from_product([models, categories], names=["model", "category"])
     means = mean_scores(human)
@@ -89,13 +89,11 @@ def verify_set(
     for scorer, one in scores.items():
         each = np.broadcast_to(mean_scores(one), means.shape)
         pairs[scorer] = pd.DataFrame({"score": each.ravel(), "human": means.ravel()}, index)
-        parts[scorer] = verify_scores(models, categories, one, human, resamples=resamples)
+        parts[scorer] = verify_scores(models, categories, one, human)
     agreement = pd.concat(parts, names=["scorer"]).reset_index("scorer")
     printed = pd.DataFrame(known["paper"]).unstack().rename("paper")
     agreement = agreement.join(printed, on=["scorer", "statistic"])
     agreement["paper"] = agreement["paper"].where(agreement["category"] == AVERAGE)
-    agreement["difference"] = (agreement["value"] - agreement["paper"]).round(2) + 0.0
-    paper = agreement.dropna(subset="paper")
     tables = [
         Table(
             "scores",
@@ -109,49 +107,28 @@ def verify_set(
             {
                 "score": "{scorer}",
                 "category": "{category}",
-                "{statistic}": "{value:.2f} [{contexts_low:.2f}, {contexts_high:.2f}]",
+                "{statistic}": "{value:.2f} [{low:.2f}, {high:.2f}]",
+                "paper's {statistic}": "{paper:.2f}",
             },
             "tau: Kendall's tau-b over models. r: Pearson's r over the gaps of all pairs of models, each pair in both orders; "
             f"r_in_order: each pair once, in the order {', '.join(models)}. In brackets: 95% percentile bootstrap over prompts. "
-            "A resample breaks near ties, so a value may lie close to one end.",
-        ),
-        Table(
-            "paper",
-            paper,
-            {
-                "score": "{scorer}",
-                "statistic": "{statistic}",
-                "paper": "{paper:.2f}",
-                "ours": "{value:.2f}",
-                "difference": "{difference:+.2f}",
-                "other prompts": "{contexts_low:.2f} to {contexts_high:.2f}",
-                "other models too": "{both_low:.2f} to {both_high:.2f}",
-            },
-            f"Averages beside those of the paper's Table 1, {known['column']}, with 95% intervals over other prompts, and over "
-            "other prompts and models; with so few models the latter are wide.",
+            "A resample breaks near ties, so a value may lie close to one end. The paper's: of its Table 1, "
+            f"{known['column']}, averages alone.",
         ),
     ]
     return Report(
         f"verify_{name}",
         f"{name}: do scores rank models, and the gaps between them, as people do?",
-        _compare_with_paper(paper),
+        _compare_with_paper(agreement.dropna(subset="paper")),
         tables,
         known["notes"],
-        facts={"source_sha256": sha256_of(path), "prompts": len(human), "resamples": resamples},
+        facts={"source_sha256": sha256_of(path), "prompts": len(human), "resamples": RESAMPLES},
     )
 
 
-def _score_summaries(outputs: pd.DataFrame, models: Sequence[str], name: str, metric: Metric) -> Array:
-    """Return a metric's scores per article, as `add_up` returns them."""
-    if name == FAITHFUL and not all(outputs["source"]):
-        raise NNDError(f"metric {name} needs the articles, which this release of SummEval lacks")
-    references = [[reference] for reference in outputs["reference"]]
-    scores = metric([*outputs["text"]], [*outputs["source"]], references)
-    return add_up(outputs.assign(**{name: scores}), models, [name])
-
-
-def _compare_with_paper(paper: pd.DataFrame) -> list[str]:
-    apart = paper[paper["difference"].abs() >= AGREES]
+def _compare_with_paper(found: pd.DataFrame) -> list[str]:
+    found = found.assign(difference=(found["value"] - found["paper"]).round(2))
+    apart = found[found["difference"].abs() >= AGREES]
     said = [f"{row.scorer} {row.statistic} ({row.difference:+.2f})" for row in apart.itertuples()]
-    agree = f"{len(paper) - len(apart)} of {counted(len(paper), 'cell')} of the paper's Table 1 agree to within 0.01."
+    agree = f"{len(found) - len(apart)} of {counted(len(found), 'cell')} of the paper's Table 1 agree to within 0.01."
     return [agree, *([f"Apart: {', '.join(said)}."] if said else [])]

@@ -7,10 +7,12 @@ function changes. What is None has no key.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -237,7 +239,8 @@ def collect_verify(folder: Path) -> Pins:
     pins: Pins = {}
     for name, file in FILES.items():
         metrics = load_metrics("bleu,chrf,rouge1,rouge2,rougel")
-        report = verify_set(name, DATA / name / file, metrics, resamples=300)
+        with patch("nnd_tasks.analysis.correlation.RESAMPLES", 300):
+            report = verify_set(name, DATA / name / file, metrics)
         tables = {table.name: table.data for table in report.tables}
         pins[f"{name}/contexts"] = report.facts["prompts"]
         for row in tables["scores"].itertuples():
@@ -246,8 +249,8 @@ def collect_verify(folder: Path) -> Pins:
             pins[f"{name}/{row.scorer}/score/{row.model}/{category}"] = row.score
         for scorer, part in tables["agreement"].groupby("scorer"):
             pins |= _correlations(part, name, scorer)
-        for row in tables["paper"].itertuples():
-            found = {"paper": row.paper, "agrees": abs(row.difference) < AGREES}
+        for row in tables["agreement"].dropna(subset="paper").itertuples():
+            found = {"paper": row.paper, "agrees": abs(round(row.value - row.paper, 2)) < AGREES}
             pins |= flat(found, "paper", row.scorer, row.statistic)
     return pins
 
@@ -255,7 +258,7 @@ def collect_verify(folder: Path) -> Pins:
 def _correlations(table: pd.DataFrame, *names: object) -> Pins:
     pins: Pins = {}
     for row in table.to_dict("records"):
-        ends = {f"_{key}": row[key] for key in row if key.endswith(("_low", "_high"))}
+        ends = {"_low": row.get("low", math.nan), "_high": row.get("high", math.nan)}
         defined = {key: value for key, value in {"": row["value"], **ends}.items() if value == value}
         pins |= {"/".join([*map(str, names), row["category"], row["statistic"] + key]): defined[key] for key in defined}
     return pins
@@ -265,7 +268,7 @@ def collect_verify_rates(folder: Path) -> Pins:
     """The same for rates that a user measured."""
     rng = np.random.default_rng(0)
     rates, human = ({f"m{i}": {"x": one[0], "y": one[1]} for i, one in enumerate(rng.random((6, 2)))} for _ in range(2))
-    return _correlations(verify_rates(rates, human, resamples=300))
+    return _correlations(verify_rates(rates, human))
 
 
 def collect_reproduce(folder: Path) -> Pins:
