@@ -183,8 +183,6 @@ def broken(folder: Path) -> dict[str, str]:
     for name, (pattern, edit, _) in edits.items():
         change(run_of(folder, name), pattern, edit)
     said = {f"/{name}/": why for name, (_, _, why) in edits.items()}
-    [results] = run_of(folder, "alone").rglob("results_*")
-    results.unlink()
     [samples] = run_of(folder, "no_samples").rglob("samples_*")
     samples.unlink()
     none = '"passed": null', '"tie": false'
@@ -192,7 +190,6 @@ def broken(folder: Path) -> dict[str, str]:
     change(unscored, "samples_*", lambda text: re.sub(r'"candidates": \[\{.*?\}\]', _no_scores, text))
     change(unscored, "samples_*", lambda text: re.sub(r'"passed": \w+, "tie": false', ", ".join(none), text))
     return said | {
-        "/alone/": "are missing",
         "/no_samples/": "are missing",
         "/unscored/": "no test was scored",
     }
