@@ -225,7 +225,9 @@ def check_demo(run: Callable[[Path, Path], str], tmp_path: Path) -> dict[str, An
     rates = {(row["category"], row["model"]): row for row in found["tables"]["rates"]}
     assert list(rows) == [ALL, *CATEGORIES]
     assert [rates[name, "trained"]["tests"] for name in rows] == [381, 127, 127, 127]
-    [same] = compare_runs(read_results([folder / "results" / model for model in found["signatures"]]))  # as `nnd compare`
+    [same] = compare_runs(
+        read_results([folder / "results" / model for model in found["signatures"]])
+    )  # as `nnd compare`
     assert json.loads(to_json(report_comparison(same)))["tables"] == found["tables"]
     for name, row in rows.items():
         before, after = (rates[name, model]["rate"] for model in ("untrained", "trained"))
