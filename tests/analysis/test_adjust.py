@@ -308,7 +308,7 @@ def test_too_few_prompts_have_no_adjusted_rate_and_a_note(tmp_path: Path) -> Non
     found = adjust(run)
     assert math.isnan(rate_of(found, ADJUSTED))
     assert not math.isnan(rate_of(found, "pass_rate_sum"))
-    assert "fewer than 10 prompts" in found[1][1]
+    assert "fewer than 10 prompts" in found[1][0]
 
 
 def test_equal_lengths_have_nothing_to_take_out(tmp_path: Path) -> None:
