@@ -220,12 +220,14 @@ def check_demo(run: Callable[[Path, Path], str], tmp_path: Path) -> dict[str, An
     folder = tmp_path / "demo"
     printed = run(folder, tmp_path)
     found = json.loads((folder / COMPARISON).read_text("utf-8"))
-    assert found["models"] == ["untrained", "trained"]
+    assert list(found["signatures"]) == ["untrained", "trained"]
     rows = {row["category"]: row for row in found["tables"]["differences"]}
     rates = {(row["category"], row["model"]): row for row in found["tables"]["rates"]}
     assert list(rows) == [ALL, *CATEGORIES]
     assert [rates[name, "trained"]["tests"] for name in rows] == [381, 127, 127, 127]
-    [same] = compare_runs(read_results([folder / "results" / model for model in found["models"]]))  # as `nnd compare`
+    [same] = compare_runs(
+        read_results([folder / "results" / model for model in found["signatures"]])
+    )  # as `nnd compare`
     assert json.loads(to_json(report_comparison(same)))["tables"] == found["tables"]
     for name, row in rows.items():
         before, after = (rates[name, model]["rate"] for model in ("untrained", "trained"))

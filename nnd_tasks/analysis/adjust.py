@@ -5,217 +5,158 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-from nnd_tasks.analysis.length_link import Link, Margins, curve, fit, influence, left_over, won
+from nnd_tasks.analysis.length_link import Floats, Margins, curve, fit, influence, left_over, won
 from nnd_tasks.analysis.results import Run
+from nnd_tasks.analysis.side_by_side import Paired
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.harness.span_metrics import unigram_surprise
 from nnd_tasks.show.report import Table
 from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
+from nnd_tasks.wording import counted
 
 #: Rate -> column of the margins that it counts.
 RAW = {"pass_rate": "margin", "pass_rate_sum": "margin_sum", "pass_rate_bytes": "margin_bytes"}
 ADJUSTED = "pass_rate_adjusted"
-#: What is taken out, in the order of the columns of `Margins`. Units: tokens; nats of unigram surprise.
-TAKEN_OUT = ("length", "frequency")
 #: Where the better text is the longer one, or the shorter one, in at least this share of a category's tests, a note says so.
 ONE_SIDED = 0.9
 
 
-@dataclass(frozen=True)
-class Adjusted:
-    """What length and word frequency do to the rates of one run.
-
-    Attributes:
-        rates: a row per category (``all`` first). For each rate of `RAW` and `ADJUSTED` its value under its name, and
-            ``NAME_standard_error``, ``NAME_low``, ``NAME_high``; ``change`` likewise: adjusted rate less ``pass_rate``, paired
-            by test. By sum and by byte a tie fails; in the adjusted rate it counts half.
-        link: what one unit of ``length`` (token) or ``frequency`` (nat of unigram surprise) adds to a sum of
-            log-probabilities, in nats, with its 95% interval by the jackknife over prompts (``NAME_low``, ``NAME_high``); nan
-            where it cannot be learned. It is of the best straight line; what is taken out for length is a curve.
-        notes: what could not be taken out, and why; and where knowledge may have been taken out with it.
-    """
-
-    rates: pd.DataFrame
-    link: dict[str, float]
-    notes: list[str]
-
-
-def adjust(run: Run, tests: Collection[str] | None = None) -> Adjusted:
+def adjust(run: Run, tests: Collection[str] | None = None) -> tuple[pd.DataFrame, list[str]]:
     """Take length and word frequency out of the decisions of a run.
 
     Args:
         run: with ``tokens_TASK_DATE.parquet`` beside its samples where it kept tokens; without, only length is taken out.
-        tests: ids of the tests to use; None takes all. A test that was not scored is never used.
+        tests: ids of the tests to use; None takes all. A test that was not scored, or has an infinite margin, is not used.
+
+    Returns:
+        A row per category (``all`` first), with ``model``. For each rate of `RAW` and `ADJUSTED` its value under its name, and
+        ``NAME_standard_error``, ``NAME_low``, ``NAME_high``; ``change`` likewise: adjusted rate less ``pass_rate``, paired by
+        test. By sum and by byte a tie fails; in the adjusted rate it counts half. Then notes: what could not be taken out, and
+        why; and where knowledge may have been taken out with it.
 
     Raises:
-        NNDError: the file of tokens is damaged, lacks a candidate, or is not of this run.
+        NNDError: no test is left, or the file of tokens is damaged, lacks a candidate, or is not of this run.
     """
-    table = run.tests[run.tests["passed"].notna()]
+    table = run.tests.dropna(subset="passed")
     if tests is not None:
         table = table[table["test_id"].isin(tests)]
-    surprise = _surprise(run)
-    margins, finite = _margins(run, table, surprise)
-    names, longer = TAKEN_OUT[: margins.columns.shape[1]], margins.columns[:, 0]
-    decided = table["passed"].to_numpy(dtype=bool)
-    # Infinite sums stay infinite whatever is taken off them, so these tests end as they were decided.
-    outcomes = {name: np.where(finite, passes(table[column]), decided) for name, column in RAW.items()}
-    outcomes["pass_rate"] = decided
-    line = link = None
-    if np.unique(margins.prompts[finite]).size >= FEW:
-        line = fit(margins)
-        margins = _bend(margins, finite) if line.known[0] else margins
+    finite = table.dropna(subset="margin_sum")
+    if finite.empty:
+        raise NNDError(f"{run.path}: no test has finite log-probabilities; leave --adjust out")
+    notes, surprise = [], _surprise(run)
+    if len(finite) < len(table):
+        notes.append(f"{counted(len(table) - len(finite), 'test')} with an infinite log-probability left out")
+    if surprise is None:
+        notes.append(
+            "the run kept no tokens: only length is taken out, not word frequency; to keep them, run it with "
+            """--metadata '{"tokens": true}'"""
+        )
+    margins = _margins(run, finite, surprise)
+    longer = pd.Series(margins.columns[:, 0], finite["category"])
+    outcomes: dict[str, Any] = {name: passes(finite[column]) for name, column in RAW.items()}
+    size, link = margins.prompts.max() + 1, None
+    if size < FEW:
+        notes.append(f"fewer than {FEW} prompts: too few to learn from, so there is no adjusted rate")
+    else:
+        known = fit(margins).known
+        notes += [
+            f"{name}: in every category the better texts differ by equally much from the worse ones; nothing is taken out"
+            for name, varies in zip(("length", "frequency"), known, strict=False)
+            if not varies
+        ]
+        if known[0]:
+            more = margins.columns[:, 0]
+            of_length = curve((margins.sizes + more) / 2, (margins.sizes - more) / 2)
+            margins = replace(margins, columns=np.column_stack([of_length, margins.columns[:, 1:]]))
         link = fit(margins)
         rest = left_over(margins, link)
-        outcomes[ADJUSTED] = np.where(finite, won(rest), decided)
-    size = margins.prompts.max() + 1
+        outcomes[ADJUSTED] = won(rest)
+        notes += _one_sided(longer[longer != 0] > 0)
     rows = []
-    for category in [ALL, *sorted(set(table["category"]))]:
-        chosen = (table["category"].eq(category) | (category == ALL)).to_numpy(dtype=bool)
+    for category in [ALL, *sorted(set(finite["category"]))]:
+        chosen = (finite["category"].eq(category) | (category == ALL)).to_numpy(dtype=bool)
         prompts = margins.prompts[chosen]
         tests_of = np.bincount(prompts, minlength=size)
         counts = {name: np.bincount(prompts, outcome[chosen], size) for name, outcome in outcomes.items()}
         rates = {name: summarize_rate(counts[name], tests_of) for name in RAW}
         rates |= dict.fromkeys((ADJUSTED, "change"), ClusteredMean(math.nan))
         if link:
-            moved = influence(margins, link, rest, chosen & finite)
+            moved = influence(margins, link, rest, chosen)
             rates[ADJUSTED] = summarize_rate(counts[ADJUSTED], tests_of, influence=moved)
             rates["change"] = paired_difference(counts["pass_rate"], counts[ADJUSTED], tests_of, moved)
         numbers = {key: value for name, rate in rates.items() for key, value in rate.columns(name).items()}
-        rows.append({"category": category, **numbers})
-    notes = _notes(names, line, surprise is None)
-    if link:
-        differ = finite & (longer != 0)
-        notes += _one_sided(table["category"].to_numpy()[differ], longer[differ] > 0)
-    return Adjusted(pd.DataFrame(rows), _coefficients(names, line), notes)
+        rows.append({"category": category, "model": run.model, **numbers})
+    return pd.DataFrame(rows), notes
 
 
-def _one_sided(categories: NDArray[np.object_], longer: NDArray[np.bool_]) -> list[str]:
-    """Return a note on each category, shape (tests,), whose better texts are nearly all longer, or shorter."""
+def _one_sided(longer: pd.Series[bool]) -> list[str]:
+    """Return a note on each category whose better texts are nearly all longer, or shorter; categories are the index."""
     notes = []
-    for category in sorted(set(categories)):
-        of_category = longer[categories == category]
-        share = max(of_category.mean(), 1 - of_category.mean())
-        if of_category.size >= FEW and share >= ONE_SIDED:
-            which = "longer" if of_category.mean() > 0.5 else "shorter"
+    for category, share, size in longer.groupby(level=0).agg(["mean", "size"]).itertuples():
+        if size >= FEW and max(share, 1 - share) >= ONE_SIDED:
             notes.append(
-                f"{category}: in {share:.0%} of the tests that differ in length the better text is the {which} one, as "
-                "with words left out or added; what the model notices of each such word goes with length, so the adjusted "
-                "rate may be too low: read the raw ones"
+                f"{category}: in {max(share, 1 - share):.0%} of the tests that differ in length the better text is the "
+                f"{'longer' if share > 0.5 else 'shorter'} one, as with words left out or added; what the model notices of each "
+                "such word goes with length, so the adjusted rate may be too low: read the raw ones"
             )
     return notes
 
 
-def _coefficients(names: tuple[str, ...], link: Link | None) -> dict[str, float]:
-    """Return each coefficient with Student's interval."""
-    ends = ("", "_low", "_high")
-    found = {f"{name}{end}": math.nan for name in TAKEN_OUT for end in ends}
-    if link:
-        half = stdtrit(len(link.without) - 1, 0.975) * np.sqrt(np.diagonal(link.covariance))
-        values = np.where(link.known, link.coefficients, math.nan)
-        numbers = np.stack([values, values - half, values + half], axis=1).ravel().tolist()
-        found.update(zip((f"{name}{end}" for name in names for end in ends), numbers, strict=True))
-    return found
-
-
-def _notes(names: tuple[str, ...], link: Link | None, no_tokens: bool) -> list[str]:
-    """Return what could not be taken out, and why."""
-    notes = []
-    if no_tokens:
-        notes.append(
-            "the run kept no tokens: only length is taken out, not word frequency; to keep them, run it with "
-            """--metadata '{"tokens": true}'"""
-        )
-    if link is None:
-        notes.append(f"fewer than {FEW} prompts: too few to learn from, so there is no adjusted rate")
-        return notes
-    unknown = (name for name, known in zip(names, link.known, strict=True) if not known)
-    return notes + [
-        f"{name}: in every category the better texts differ by equally much from the worse ones; nothing is taken out"
-        for name in unknown
-    ]
-
-
-#: Rate -> heading of its column.
-_HEADS = {"pass_rate": "by token", "pass_rate_sum": "by sum", "pass_rate_bytes": "by byte", ADJUSTED: "adjusted"}
-
-
-def adjusted_tables(adjusted: Mapping[str, Adjusted]) -> list[Table]:
-    """Return a table of rates and one of what was learned.
-
-    Args:
-        adjusted: model -> what length and frequency do to its rates.
-    """
-    rates = pd.concat([one.rates.assign(model=model) for model, one in adjusted.items()], ignore_index=True)
-    rates = pd.concat([part for _, part in rates.groupby("category", sort=False)])
-    links = pd.DataFrame([{"model": model, **one.link} for model, one in adjusted.items()])
-    both = {"category": "{category}", "model": "{model}"}
-    rate = {head: f"{{{name}:.3f}} [{{{name}_low:.3f}}, {{{name}_high:.3f}}]" for name, head in _HEADS.items()}
-    change = {"adjusted - by token": "{change:+.3f} [{change_low:+.3f}, {change_high:+.3f}]"}
-    units = {"nats per token": "length", "per nat of unigram surprise": "frequency"}
-    learned = {head: f"{{{name}:+.3f}} [{{{name}_low:+.3f}}, {{{name}_high:+.3f}}]" for head, name in units.items()}
-    about_rates = (
+def adjust_all(paired: Paired) -> tuple[Table, list[str]]:
+    """Return the table of all models by `adjust`, on the tests that all have scored, and notes."""
+    found = [(run.model, *adjust(run, paired.tests["test_id"])) for run in paired.runs]
+    rates = pd.concat([rates for _, rates, _ in found]).sort_index(kind="stable")
+    columns = {
+        "category": "{category}",
+        "model": "{model}",
+        "by token": "{pass_rate:.3f} [{pass_rate_low:.3f}, {pass_rate_high:.3f}]",
+        "by sum": "{pass_rate_sum:.3f} [{pass_rate_sum_low:.3f}, {pass_rate_sum_high:.3f}]",
+        "by byte": "{pass_rate_bytes:.3f} [{pass_rate_bytes_low:.3f}, {pass_rate_bytes_high:.3f}]",
+        "adjusted": "{pass_rate_adjusted:.3f} [{pass_rate_adjusted_low:.3f}, {pass_rate_adjusted_high:.3f}]",
+        "adjusted - by token": "{change:+.3f} [{change_low:+.3f}, {change_high:+.3f}]",
+    }
+    caption = (
         "Length and word frequency taken out. By token, by sum, by byte: the likelihoods that are compared. Adjusted: by sum, "
         "less what so many tokens, and so rare ones, cost this model in the other prompts; a tie counts half. 95% intervals, "
         "clustered by prompt, with the noise of what was learned. What a model knows is taken out too as far as it grows with "
         "the difference in length, as where it notices each word that was left out."
     )
-    return [
-        Table("adjusted", rates, {**both, **rate, **change}, about_rates),
-        Table("learned", links, {"model": "{model}", **learned}, "What was learned (95% intervals)."),
-    ]
+    return Table("adjusted", rates, columns, caption), [f"{model}: {note}" for model, _, own in found for note in own]
 
 
 # ---------------------------------------------------------------- from a run
 
 
-def _margins(
-    run: Run, table: pd.DataFrame, surprise: Mapping[tuple[str, int], float] | None
-) -> tuple[Margins, NDArray[np.bool_]]:
-    """Return the margins of the tests in ``table`` and which of them are finite; the others weigh nothing in a fit.
+def _margins(run: Run, tests: pd.DataFrame, surprise: Mapping[tuple[str, int], float] | None) -> Margins:
+    """Return the margins of tests: columns are the difference of the numbers of tokens and, where it is known, of surprise."""
 
-    The columns are the difference of the numbers of tokens and, where it is known, that of ``surprise``.
-    """
+    def amounts(side: str) -> Floats:
+        """Return tokens, unigram surprise, and the size of the sum of log-probabilities, shape (tests, 3)."""
+        rows = []
+        for document, candidate in zip(tests["document"], tests[side], strict=True):
+            scores, name = run.documents[document]["scores"][candidate], run.documents[document]["cluster_id"]
+            rows.append((scores["tokens"], surprise[name, candidate] if surprise else 0.0, abs(scores["sum"])))
+        return np.array(rows, dtype=float)
 
-    def amounts(document: int, candidate: int) -> tuple[float, float, float]:
-        """Return tokens, unigram surprise, and the size of the sum of log-probabilities."""
-        scores, name = run.documents[document]["scores"][candidate], run.documents[document]["cluster_id"]
-        if scores is None or scores["sum"] is None:
-            return math.nan, 0.0, 0.0
-        return scores["tokens"], surprise[name, candidate] if surprise else 0.0, abs(scores["sum"])
-
-    high, low = (
-        np.array([amounts(*one) for one in zip(table["document"], table[side], strict=True)], dtype=float)
-        for side in ("high", "low")
-    )
-    sizes = high[:, 0] + low[:, 0]
-    finite = np.isfinite(sizes)
-    margins = Margins(
-        summed=np.where(finite, table["margin_sum"].to_numpy(dtype=float), 0.0),
-        columns=np.where(finite[:, None], high - low, 0.0)[:, : 2 if surprise else 1],
-        sizes=np.where(finite, sizes, math.inf),
+    high, low = amounts("high"), amounts("low")
+    return Margins(
+        summed=tests["margin_sum"].to_numpy(dtype=float),
+        columns=(high - low)[:, : 2 if surprise else 1],
+        sizes=high[:, 0] + low[:, 0],
         totals=high[:, 2] + low[:, 2],
-        prompts=pd.factorize(table["cluster_id"])[0],
-        categories=pd.factorize(table["category"])[0],
+        prompts=pd.factorize(tests["cluster_id"])[0],
+        categories=pd.factorize(tests["category"])[0],
     )
-    return margins, finite
-
-
-def _bend(margins: Margins, finite: NDArray[np.bool_]) -> Margins:
-    """Return margins with the columns of `curve` in the place of the difference of the numbers of tokens."""
-    more, both = margins.columns[finite, 0], margins.sizes[finite]
-    of_length = curve((both + more) / 2, (both - more) / 2)
-    columns = np.zeros((len(finite), of_length.shape[1]))
-    columns[finite] = of_length
-    return replace(margins, columns=np.column_stack([columns, margins.columns[:, 1:]]))
 
 
 def _surprise(run: Run) -> dict[tuple[str, int], float] | None:

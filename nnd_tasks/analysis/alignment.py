@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate
+from operator import and_, eq
 from typing import TypeAlias
 
 from nnd_tasks.languages import split_words
@@ -37,4 +38,4 @@ def character_blocks(left: str, right: str) -> list[Block]:
 
 def count_equal(left: Sequence[object], right: Sequence[object]) -> int:
     """Return with how many equal items two sequences begin."""
-    return next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+    return sum(accumulate(map(eq, left, right), and_))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -17,15 +17,14 @@ from nnd_tasks.analysis.margins import margin_parts, margins_table
 from nnd_tasks.analysis.marks import FEW_PROMPTS, is_few
 from nnd_tasks.analysis.power import EXACT, LARGEST_MDE, LEVEL, RESAMPLES, detectable, is_underpowered
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
+from nnd_tasks.analysis.side_by_side import Paired, pair_several
 from nnd_tasks.analysis.verdicts import give_verdicts
 from nnd_tasks.baselines import ALL
-from nnd_tasks.errors import NNDError
 from nnd_tasks.secrets import without_secrets
 from nnd_tasks.show.report import Cell, Report, Table, interval
 from nnd_tasks.statistics import FEW, paired_difference, summarize_rate
 
-_CHUNK = 1 << 22  # entries of a block of resamples
+_BLOCK = 500  # resamples at a time; numpy draws four signs at once, so a multiple of four
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Comparison:
     rates: pd.DataFrame
     differences: pd.DataFrame
     ranks: pd.DataFrame
-    not_compared: Sequence[str] = ()
+    not_compared: Sequence[str]
 
 
 def count_passed(paired: Paired, category: str = ALL) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -101,16 +100,12 @@ def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int 
             sums = np.concatenate([sums + value, sums - value])
         p[j] = np.mean(np.abs(sums) >= observed[j])
     if many.any():
-        extreme = np.zeros(int(many.sum()), dtype=np.int64)
-        rng = np.random.default_rng(seed)
-        k = values.shape[0]
-        drawn = values[:, many]
-        step = max(4, _CHUNK // max(k, 1) // 4 * 4)  # numpy draws four signs at a time: blocks must not change them
-        for start in range(0, resamples, step):
-            size = min(step, resamples - start)
-            signs = rng.integers(0, 2, size=(size, k), dtype=np.int8).astype(np.float64) * 2 - 1
-            extreme += (np.abs(signs @ drawn) >= observed[many]).sum(axis=0)
-        p[many] = (1 + extreme) / (1 + resamples)
+        extreme, rng = 1, np.random.default_rng(seed)
+        for start in range(0, resamples, _BLOCK):
+            size = min(_BLOCK, resamples - start), len(values)
+            signs = rng.integers(0, 2, size, dtype=np.int8).astype(np.float64) * 2 - 1
+            extreme += (np.abs(signs @ values[:, many]) >= observed[many]).sum(axis=0)
+        p[many] = extreme / (1 + resamples)
     return p
 
 
@@ -134,29 +129,22 @@ def compare_runs(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Compari
     Raises:
         NNDError: no set has two models, or runs cannot be compared.
     """
-    groups = pair(runs, allow)
-    lone = not_compared(runs, groups)
-    several = [paired for paired in groups if len(paired.runs) > 1]
-    if not several:
-        raise NNDError(f"{lone[0]}; name runs of two models or more that were asked the same")
-    for paired in several:
-        if paired.tests.empty:
-            raise NNDError(f"{paired.set}: no test was scored by all of {', '.join(paired.models)}")
-    return [replace(compare(paired), not_compared=lone) for paired in several]
+    groups, lone = pair_several(runs, allow, "a comparison")
+    return [compare(paired, lone) for paired in groups]
 
 
-def compare(paired: Paired) -> Comparison:
+def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
     """Compare every pair of models on all tests and on each category; of one model alone there are no differences."""
     rates = category_rates(paired)
-    differences = pd.DataFrame(
-        row for category, part in rates.groupby("category", sort=False) for row in _differences(category, paired)
-    )
+    differences = pd.DataFrame(row for category in rates["category"].unique() for row in _differences(category, paired))
     if differences.empty:
-        return Comparison(paired, rates, differences, differences)
+        return Comparison(paired, rates, differences, differences, not_compared)
     # Two questions: which models differ, and on which categories. The answers to each have one chance of a false alarm.
+    differences = differences.rename(columns={"mean": "difference"})
     differences["p_holm"] = differences.groupby(differences["category"] == ALL)["p"].transform(holm)
     whole = (table[table["category"] == ALL] for table in (rates, differences))
-    return Comparison(paired, rates, differences, rank(*whole) if len(paired.runs) > 2 else pd.DataFrame())
+    ranks = rank(*whole) if len(paired.runs) > 2 else pd.DataFrame()
+    return Comparison(paired, rates, differences, ranks, not_compared)
 
 
 def _differences(category: str, paired: Paired) -> Iterator[dict[str, Any]]:
@@ -174,10 +162,7 @@ def _differences(category: str, paired: Paired) -> Iterator[dict[str, Any]]:
             "prompts": len(tests),
             "first": paired.models[a],
             "second": paired.models[b],
-            "difference": found.mean,
-            "standard_error": found.standard_error,
-            "low": found.low,
-            "high": found.high,
+            **found._asdict(),
             "disagrees": not math.isnan(found.low) and (found.low > 0 or found.high < 0) != (p < LEVEL),
             "p": p,
             "mde": mde,
@@ -214,7 +199,7 @@ def rank(rates: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
 
 #: How a rate is written.
 RATE = "{rate:.3f}{beaten:§} [{low:.3f}, {high:.3f}]"
-LEGEND: Mapping[str, str] = {
+LEGEND = {
     **FEW_PROMPTS,
     "§": 'a baseline, such as "the longer text wins", passes as many tests or more.',
     "‡": f"underpowered: too few prompts to detect what models really differ by (fewer than {FEW}, or an MDE above "
@@ -222,18 +207,18 @@ LEGEND: Mapping[str, str] = {
     "≠": "interval and p (before Holm) do not agree on whether 0 is possible. They are two methods, and this is a close call or "
     "one of few prompts: take the difference as not shown.",
 }
-_RATES: Mapping[str, Cell] = {
+_RATES = {
     "category": "{category}",
     "tests": "{tests:,}",
     "prompts": "{prompts:,}{few:†}",
     "{model}": RATE,
 }
-_RATES_CAPTION = "Pass rates with 95% intervals (Wilson's), clustered by prompt."
-_RANKS: Mapping[str, Cell] = {
+_RANKS = {
     "rank group": "{group}",
-    "rank": lambda row: str(row["best"]) if row["best"] == row["worst"] else f"{row['best']}-{row['worst']}",
     "model": "{model}",
     "pass rate": "{rate:.3f}",
+    "best rank": "{best}",
+    "worst rank": "{worst}",
 }
 _RANKS_CAPTION = (
     "Ranks. Between rank groups every pair of models differs; within one, some may differ too, as the differences on all "
@@ -271,10 +256,10 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Repo
     diagnostics = pd.concat([diagnostics_of(run) for run in paired.runs], ignore_index=True)
     rates = comparison.rates.merge(diagnostics[["category", "model", "best_baseline"]], how="left")
     rates["beaten"] = rates["best_baseline"] >= rates["rate"]
-    tables, notes = [Table("rates", rates, _RATES, _RATES_CAPTION)], []
+    tables = [Table("rates", rates, _RATES, "Pass rates with 95% intervals (Wilson's), clustered by prompt.")]
     if len(comparison.ranks):
         tables.append(Table("ranks", comparison.ranks, _RANKS, _RANKS_CAPTION))
-    brief = None
+    brief, notes = None, list[str]()
     if len(differences):
         tables.append(Table("differences", differences, _DIFFERENCES, _DIFFERENCES_CAPTION))
         whole = differences[differences["category"] == ALL].assign(task=paired.title)
@@ -282,11 +267,10 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Repo
         brief = Table("differences", whole, {"task": "{task}", **columns})
     tables.append(diagnostics_table(diagnostics))
     if adjusted:
-        from nnd_tasks.analysis.adjust import adjust, adjusted_tables  # the import of splines takes long
+        from nnd_tasks.analysis.adjust import adjust_all  # the import of splines takes long
 
-        by_model = {run.model: adjust(run, paired.tests["test_id"]) for run in paired.runs}
-        tables += adjusted_tables(by_model)
-        notes += [f"{model}: {note}" for model, one in by_model.items() for note in one.notes]
+        table, notes = adjust_all(paired)
+        tables.append(table)
     if len(parts := margin_parts(paired)):
         tables.append(margins_table(parts))
     return Report(
@@ -294,16 +278,12 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Repo
         title=f"{paired.title} on {paired.set}: {', '.join(paired.models)}",
         findings=[*paired.notes, *give_verdicts(comparison)],
         tables=tables,
-        notes=[*notes, *(f"Not in this table: {line}" for line in comparison.not_compared)],
+        notes=[*notes, *comparison.not_compared],
         legend=LEGEND,
         brief=brief,
         facts={
             "set": paired.set,
             "task": paired.title,
-            "models": paired.models,
-            "left_out": paired.left_out,
-            "beyond": paired.beyond,
-            "resamples": RESAMPLES,
             "signatures": {run.model: without_secrets(run.line) for run in paired.runs},
         },
     )

@@ -38,7 +38,15 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
     texts, known = _set_facts(*(str(run.protocol.get(key, "")) for key in ("set", "config", "data")))
     writers = tuple(known.get(name, ("", "")) for name in tests["test_id"]) if known else ()
     baselines = _remembered_rates(pairs, tuple(tests["category"]), texts, writers)
-    shares = _diagnose(tests)
+    token, blind = passes(tests["margin"]), tests["margin_no_context"]
+    found = {
+        "near": tests["margin"].abs() < NEAR,
+        "flips_bytes": passes(tests["margin_bytes"]) != token,
+        "flips_sum": passes(tests["margin_sum"]) != token,
+        "pmi": np.where(blind.isna(), math.nan, passes(tests["margin"] - blind)),
+        "survives": np.where(blind.isna() | ~token, math.nan, passes(blind)),
+    }
+    shares = pd.DataFrame(found, dtype=float)
     rows = [
         {
             "category": name,
@@ -84,16 +92,3 @@ def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...] | Non
         return None, {}
     writers = dict(zip(table.column("test_id").to_pylist(), writers_of(table), strict=False))
     return tuple({*table.column("high").to_pylist(), *table.column("low").to_pylist()}), writers
-
-
-def _diagnose(tests: pd.DataFrame) -> pd.DataFrame:
-    """Return what the means of `diagnostics_of` are taken of, with the same names: 0, 1, or nan for each test."""
-    token, blind = passes(tests["margin"]), tests["margin_no_context"]
-    found = {
-        "near": tests["margin"].abs() < NEAR,
-        "flips_bytes": passes(tests["margin_bytes"]) != token,
-        "flips_sum": passes(tests["margin_sum"]) != token,
-        "pmi": np.where(blind.isna(), math.nan, passes(tests["margin"] - blind)),
-        "survives": np.where(blind.isna() | ~token, math.nan, passes(blind)),
-    }
-    return pd.DataFrame(found, dtype=float)

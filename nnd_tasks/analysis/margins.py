@@ -40,9 +40,7 @@ def alignment_of(high: str, low: str) -> tuple[Block, ...] | None:
     return tuple(blocks) if high != low and shared >= SHARED * max(len(high), len(low)) else None
 
 
-def label_tokens(
-    alignment: Sequence[Block], high: CandidateTokens, low: CandidateTokens
-) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+def label_tokens(alignment: Sequence[Block], high: CandidateTokens, low: CandidateTokens) -> list[NDArray[np.int64]]:
     """Return what each token of two candidates belongs to: `BEFORE`, `AT` or `AFTER`, shape (tokens,) each.
 
     After the first difference every shared stretch is `AFTER`, every other difference is `AT`. A token with a character of a
@@ -57,7 +55,7 @@ def label_tokens(
         low: tokens of the worse one.
     """
     sides = high, low
-    labels = tuple(np.full(len(tokens.ids), AT, dtype=np.int8) for tokens in sides)
+    labels = [np.full(len(tokens.ids), AT) for tokens in sides]
     _, i, i_size, j, j_size = alignment[-1]
     lengths = i + i_size, j + j_size
     borders = [_borders(tokens, length) for tokens, length in zip(sides, lengths, strict=True)]
@@ -78,7 +76,7 @@ def label_tokens(
         own[prefix:][own[prefix:] == BEFORE] = AT
         own[:prefix][tokens.ends[:prefix] == 0] = BEFORE
         own[(tokens.starts == length) & (tokens.ends == length)] = AFTER
-    return labels[0], labels[1]
+    return labels
 
 
 def _borders(tokens: CandidateTokens, length: int) -> NDArray[np.bool_]:
@@ -91,7 +89,7 @@ def _borders(tokens: CandidateTokens, length: int) -> NDArray[np.bool_]:
 # ---------------------------------------------------------------- all tests of a run
 
 #: Columns of `margin_table`.
-_VALUES = ("before", "at", "after", "tokens_high", "tokens_low")
+_VALUES = ["before", "at", "after", "tokens_high", "tokens_low"]
 
 
 def margin_table(run: Run) -> pd.DataFrame | None:
@@ -115,18 +113,15 @@ def margin_table(run: Run) -> pd.DataFrame | None:
         alignment = alignment_of(*(document["candidates"][one] for one in pair))
         tokens = (scores[document["cluster_id"], one, True] for one in pair)
         rows.append(_parts(alignment, *tokens) if alignment else [math.nan] * len(_VALUES))
-    parts = pd.DataFrame(rows, tests.index, list(_VALUES), dtype=float)
+    parts = pd.DataFrame(rows, tests.index, _VALUES, dtype=float)
     return tests[["test_id", "cluster_id", "category"]].join(parts)
 
 
 def _parts(alignment: Sequence[Block], high: CandidateTokens, low: CandidateTokens) -> tuple[float, ...]:
     """Return a row of `margin_table`, its columns `_VALUES`."""
     labels = label_tokens(alignment, high, low)
-    sums = [
-        np.bincount(own, weights=tokens.logprobs.astype(np.float64), minlength=3)
-        for own, tokens in zip(labels, (high, low), strict=True)
-    ]
-    return *(sums[0] - sums[1]), *(int((own == AT).sum()) for own in labels)
+    sums, sums_low = (np.bincount(own, one.logprobs, 3) for own, one in zip(labels, (high, low), strict=True))
+    return *(sums - sums_low), *(np.count_nonzero(own == AT) for own in labels)
 
 
 # ---------------------------------------------------------------- per category
@@ -149,15 +144,17 @@ def margin_parts(paired: Paired) -> pd.DataFrame:
     Raises:
         NNDError: a file of token scores is damaged or belongs to another run.
     """
-    tables = {run.model: table for run in paired.runs if (table := margin_table(run)) is not None}
-    category_of = paired.tests.set_index("test_id")["category"]
-    rows = []
-    for name in [ALL, *sorted(set(category_of))]:
-        ids = category_of.index[category_of.eq(name) | (name == ALL)]
-        for model, table in tables.items():
-            rows.append({"category": name, "model": model, **_summarize(table[table["test_id"].isin(ids)])})
-    found = pd.DataFrame(rows)
-    return found if len(found) and found["tests"].any() else pd.DataFrame()
+    tables = [table.assign(model=run.model) for run in paired.runs if (table := margin_table(run)) is not None]
+    if not tables:
+        return pd.DataFrame()
+    every = pd.concat(tables)
+    every = every[every["test_id"].isin(paired.tests["test_id"])]
+    rows = [
+        {"category": category, "model": model, **_summarize(of_model)}
+        for category, part in [(ALL, every), *every.groupby("category")]
+        for model, of_model in part.groupby("model", sort=False)
+    ]
+    return pd.DataFrame(rows) if every["at"].notna().any() else pd.DataFrame()
 
 
 def _summarize(table: pd.DataFrame) -> dict[str, float]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
@@ -23,8 +23,6 @@ POWER = 0.8
 #: A comparison whose MDE is above this cannot separate realistic models: it is underpowered.
 LARGEST_MDE = 0.2
 
-#: More prompts than any study has.
-MOST_NEEDED = 10**9
 #: Assumed share of tests that two models decide differently, before they have run. On Quiz Design and Challenge 300 three
 #: small models gave 0.10 to 0.18; models of different families disagree more. (`WITHIN` is the assumed correlation of their
 #: differences within a prompt, where the same models gave 0.11 to 0.21.)
@@ -81,7 +79,7 @@ def needed(standard_error: float, prompts: int, difference: float, hypotheses: i
     def enough(count: int) -> bool:
         return detectable(standard_error * math.sqrt(prompts / count), count, hypotheses) <= difference
 
-    counts = range(2, MOST_NEEDED)
+    counts = range(2, 10**9)  # more than any study has
     place = bisect_left(counts, True, key=enough)
     return float(f"{counts[place]:.2g}") if place < len(counts) else math.inf
 
@@ -110,10 +108,8 @@ def planned_by_category(clusters: Iterable[str], categories: Iterable[str]) -> d
 
     The categories are taken to be compared, and corrected, together.
     """
-    sizes: dict[str, list[int]] = {}
-    for (category, _), tests in Counter(zip(categories, clusters, strict=True)).items():
-        sizes.setdefault(category, []).append(tests)
-    return {name: (planned(tests, hypotheses=len(sizes)), len(tests)) for name, tests in sorted(sizes.items())}
+    tests = pd.Series(1, [list(categories), list(clusters)]).groupby(level=[0, 1]).size().groupby(level=0)
+    return {name: (planned(sizes, tests.ngroups), len(sizes)) for name, sizes in tests}
 
 
 def is_underpowered(mde: float, prompts: int) -> bool:
@@ -126,12 +122,6 @@ def points(mde: float) -> str:
     return "?" if math.isnan(mde) else "none" if math.isinf(mde) else f"{100 * mde:.0f}"
 
 
-def marked_points(planned_mdes: Mapping[str, tuple[float, int]], category: str) -> str:
-    """Return the MDE of a category in percentage points, with a mark where it is underpowered.
-
-    Args:
-        planned_mdes: as `planned_by_category` returns them.
-        category: one of them.
-    """
-    mde, prompts = planned_mdes[category]
+def marked_points(mde: float, prompts: int) -> str:
+    """Return an MDE in percentage points, as text, with a mark where it is underpowered."""
     return f"{points(mde)}{' ‡' if is_underpowered(mde, prompts) else ''}"

@@ -94,7 +94,7 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
 
 
 def pair_several(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[list[Paired], list[str]]:
-    """Return the runs side by side, and a note on each task that only one model ran.
+    """Return the runs side by side, and the lines of `not_compared`.
 
     Args:
         runs: of any tasks.
@@ -102,15 +102,16 @@ def pair_several(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[
         what: needs several models, for an error.
 
     Raises:
-        NNDError: as `pair`, or no two models ran on one task.
+        NNDError: as `pair`; no two models ran on one task, or have scored the same test.
     """
     paired = pair(runs, allow)
-    groups = [group for group in paired if len(group.runs) > 1]
+    groups, lone = [group for group in paired if len(group.runs) > 1], not_compared(runs, paired)
     if not groups:
-        why = not_compared(runs, paired)[0]
-        raise NNDError(f"{what} needs two models or checkpoints on one task: {why}")
-    alone = [f"{group.models[0]} on {group.title}" for group in paired if len(group.runs) == 1]
-    return groups, [f"Left out, the only run of its task and protocol: {one}." for one in alone]
+        raise NNDError(f"{what} needs two models or checkpoints on one task: {lone[0]}")
+    for group in groups:
+        if group.tests.empty:
+            raise NNDError(f"{group.title}: no test was scored by all of {', '.join(group.models)}")
+    return groups, lone
 
 
 def _apart(groups: Sequence[Sequence[Run]]) -> list[str]:

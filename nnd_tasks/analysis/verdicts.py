@@ -24,15 +24,15 @@ def give_verdicts(comparison: Comparison) -> list[str]:
     A difference counts where p (Holm) is below 0.05 and the interval agrees. An undecided pair gets the MDE
     (`nnd_tasks.analysis.power.detectable`) and the prompts that a smaller difference would need.
     """
-    rates = comparison.rates[comparison.rates["category"] == ALL].set_index("model")["rate"]
-    sentences = []
+    sentences: list[str] = []
     if comparison.differences.empty:
-        return []
+        return sentences
+    rates = comparison.rates.set_index(["category", "model"])["rate"][ALL]
     pairs = comparison.differences.groupby(["first", "second"], sort=False)
     for _, of_pair in pairs:
         whole, *categories = of_pair.itertuples()
         categories = categories if len(categories) > 1 else []
-        if _is_decided(whole):
+        if decided := _is_decided(whole):
             better, worse = (whole.first, whole.second) if whole.difference < 0 else (whole.second, whole.first)
             both = f"{100 * rates[better]:.1f}% against {100 * rates[worse]:.1f}%"
             said = f"{better} passes more tests than {worse}: {both} ({_certainty(whole)})."
@@ -40,12 +40,12 @@ def give_verdicts(comparison: Comparison) -> list[str]:
             said = _undecided(whole, len(pairs))
         found: dict[str, list[str]] = defaultdict(list)
         for one in filter(_is_decided, categories):
-            text = f"{one.category} (by {_points(abs(one.difference))}, p {_p_value(one)})"
+            text = f"{one.category} (by {_points(one.difference)}, p {_p_value(one)})"
             found[one.second if one.difference > 0 else one.first].append(text)
         more = "; ".join(f"{model} passes more on {', '.join(names)}" for model, names in found.items())
         if more:
             said += f" By category, {more}."
-        elif categories and _is_decided(whole):
+        elif categories and decided:
             said += " No category shows it alone."
         sentences.append(said)
     return sentences
@@ -60,24 +60,23 @@ def _p_value(difference: Any) -> str:
 
 
 def _points(share: float) -> str:
-    """Return a share as percentage points."""
-    points = f"{100 * share:.1f}".removesuffix(".0")
+    """Return the size of a share in percentage points."""
+    points = f"{100 * abs(share):.1f}".removesuffix(".0")
     return f"{points} point{'' if points == '1' else 's'}"
 
 
 def _certainty(difference: Any) -> str:
     """Return how large a difference is, and how sure."""
-    low, high = sorted((abs(difference.low), abs(difference.high)))
+    low, high = sorted((difference.low, difference.high), key=abs)
     interval = "" if math.isnan(low) else f", 95% interval {_points(low).split()[0]} to {_points(high)}"
-    return f"{_points(abs(difference.difference))}{interval}, p {_p_value(difference)}"
+    return f"{_points(difference.difference)}{interval}, p {_p_value(difference)}"
 
 
 def _undecided(difference: Any, hypotheses: int) -> str:
     """Return what so many prompts could have shown, and what a smaller difference would need."""
     said = f"Undecided between {difference.first} and {difference.second}: {counted(difference.prompts, 'prompt')}"
     if math.isnan(difference.mde):
-        equal = difference.standard_error == 0
-        return f"{said}, and they pass equally many tests of each." if equal else f"{said} shows no difference."
+        return f"{said}, without any spread between them."
     aim = next((aim for aim in _AIMS if aim < difference.mde), math.nan)
     wanted = needed(difference.standard_error, difference.prompts, aim, hypotheses)
     more = f"; about {wanted:,.0f} would be needed for {_points(aim)}" if math.isfinite(wanted) else ""

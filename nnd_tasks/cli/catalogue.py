@@ -108,7 +108,7 @@ def _describe_config(folder: Path, name: str) -> dict[str, Any]:
         "config": name,
         "tests": table.num_rows,
         "categories": {category: counts[category] for category in planned},
-        "points": {category: marked_points(planned, category) for category in planned},
+        "points": {category: marked_points(*planned[category]) for category in planned},
     }
 
 

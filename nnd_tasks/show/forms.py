@@ -26,13 +26,13 @@ def to_markdown(report: Report, *, files: bool = True) -> str:
 
     Args:
         report: to be written.
-        files: with the tables that are only written to files.
+        files: with what is only written to files: some tables, and signatures.
     """
     lines = [f"# {escape_markdown(report.title)}", "", *_bullets(report.findings)]
     tables = [table for table in report.tables if files or not table.only_files]
     for table in tables:
         lines += [*([table.caption, ""] if table.caption else []), *markdown_table(table), ""]
-    lines += _bullets([*report.explain_marks(tables), *report.notes])
+    lines += _bullets([*report.explain_marks(tables), *report.notes, *(report.signatures if files else ())])
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -70,7 +70,7 @@ class Report:
         legend: mark -> what it means; said where a cell has the mark.
         brief: the table that ``--brief`` prints after the findings.
         figures: name -> what draws it.
-        facts: what only JSON holds, such as settings and signatures.
+        facts: what only JSON holds, such as settings; and ``signatures``, model -> line, which stand in all files with notes.
     """
 
     name: str
@@ -82,6 +82,11 @@ class Report:
     brief: Table | None = None
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def signatures(self) -> list[str]:
+        """A line for each model: how it was run."""
+        return [f"{model}: {line}" for model, line in self.facts.get("signatures", {}).items()]
 
     def explain_marks(self, tables: Sequence[Table]) -> list[str]:
         """Return what the marks that stand in the cells of these tables mean."""

@@ -125,7 +125,7 @@ def test_the_tables_hold_the_numbers_of_the_comparison(three: list[Path]) -> Non
         assert row[3].startswith(f"{one['low']:+.3f} to {one['high']:+.3f}")
         assert row[4:6] == [f"{one[key]:.3f}" for key in ("p", "p_holm")]
         assert row[6].startswith(f"{one['mde']:.3f}")
-    assert [row[2] for row in rows_of(page, "ranks")] == comparison.ranks["model"].tolist()
+    assert [row[1] for row in rows_of(page, "ranks")] == comparison.ranks["model"].tolist()
     found = [one for run in paired.runs for one in diagnostics_of(run).to_dict("records")]
     for row, one in zip(rows_of(page, "diagnostics"), found, strict=True):
         assert row[:2] == [one["category"], one["model"]]

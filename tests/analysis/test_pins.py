@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nnd_tasks.analysis.adjust import ADJUSTED, RAW, TAKEN_OUT, adjust
+from nnd_tasks.analysis.adjust import ADJUSTED, RAW, adjust
 from nnd_tasks.analysis.compare import compare_runs
 from nnd_tasks.analysis.correlation import verify_rates
 from nnd_tasks.analysis.diagnostics import diagnostics_of
@@ -94,27 +94,20 @@ def collect_diagnostics(folder: Path) -> Pins:
 
 
 def collect_adjust(folder: Path) -> Pins:
-    """Rates with length, and with word frequency where tokens are kept, taken out; coefficients; shares of longer texts."""
+    """Rates with length, and with word frequency where tokens are kept, taken out."""
     pins: Pins = {}
     for comparison in compare_runs(read_results([write_models(folder)])):
         for run in comparison.paired.runs:
-            found = adjust(run, set(comparison.paired.tests["test_id"]))
+            rates, notes = adjust(run, set(comparison.paired.tests["test_id"]))
             names = comparison.paired.title, run.model
-            for row in found.rates.to_dict("records"):
+            for row in rates.to_dict("records"):
                 for rate in (*RAW, ADJUSTED):
                     value = {key: row[f"{rate}_{key}"] for key in ("standard_error", "low", "high")}
                     pins |= flat({"rate": row[rate], **value}, *names, row["category"], rate)
                 ends = ("standard_error", "low", "high")
                 change = {"difference": row["change"], **{end: row[f"change_{end}"] for end in ends}}
                 pins |= flat(change, *names, "change", row["category"])
-            for name in TAKEN_OUT if run.tokens.exists() else TAKEN_OUT[:1]:
-                value = {
-                    "value": found.link[name],
-                    "low": found.link[f"{name}_low"],
-                    "high": found.link[f"{name}_high"],
-                }
-                pins |= flat(value, *names, "coefficient", name)
-            pins |= flat({"notes": len(found.notes)}, *names)
+            pins |= flat({"notes": len(notes)}, *names)
     return pins
 
 

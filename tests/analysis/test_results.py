@@ -125,7 +125,7 @@ def test_the_command_compares_and_writes(scored: Path, tmp_path: Path) -> None:
     done = nnd("compare", scored / "gpt2", scored / "llama", scored / "t5", "--out", tmp_path)
     assert done.exit_code == 0, done.output
     assert "# nnd_demo on nnd/demo (authors): gpt2, llama, t5" in done.output
-    assert "| rank group | rank | model | pass rate |" in done.output
+    assert "| rank group | model | pass rate | best rank | worst rank |" in done.output
     assert "| category | model | shorter | longer | overlap | unigram |" in done.output
     found = json.loads((tmp_path / "compare_nnd_demo.json").read_text())
     assert len([row for row in found["tables"]["differences"] if row["category"] == "all"]) == 3

@@ -94,7 +94,7 @@ def test_numbers_are_those_of_compare(people: Path, site: Path) -> None:
             assert [cell.replace("§", "")] == (shown or [""])
     reports = json.loads((site / "results.json").read_text("utf-8"))
     for report in reports:
-        if len(report["models"]) > 1:
+        if len(report["signatures"]) > 1:
             rates, differences = comparisons[report["set"]].rates, comparisons[report["set"]].differences
             shown = [row["high"] for row in report["tables"]["rates"]]
             assert sorted(shown) == sorted(rates["high"])

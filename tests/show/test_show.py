@@ -64,7 +64,7 @@ def make_report(name: str = "one", title: str = "Title", **more: Any) -> Report:
         notes=["A note."],
         legend={"†": "few prompts.", "‡": "never there."},
         brief=Table("brief", TABLE.data.iloc[:1], {"model": "{model}"}),
-        facts={"seed": 1},
+        facts={"seed": 1, "signatures": {"m-a": "model:m-a|shots:0"}},
         **more,
     )
 
@@ -128,6 +128,10 @@ def test_markdown_has_all_and_keeps_texts_from_being_markup() -> None:
     assert "\x1b" not in text
     assert rendered.xpath("string(//h1)").startswith("a|b `c` *d* <script>x</script> \\")
     assert "- † few prompts." in text
+    signature = "- m-a: model:m-a\\|shots:0"
+    assert text.splitlines()[-1] == signature
+    assert signature not in forms.to_markdown(make_report(), files=False)
+    assert "<li>m-a: model:m-a|shots:0</li>" in forms.to_html([make_report()])
     assert "‡" not in text, "a mark that stands nowhere is not explained"
     assert "|---|---:|---:|---:|" in text
 
